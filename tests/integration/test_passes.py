@@ -125,8 +125,7 @@ class Stepped:
     async def retry(self, changed: Sequence[tuple[str, str, int, str]]) -> None:
         """As `levelog retry` does, right before the rest of what happens at once."""
         named = [(VIEWS[number], PARENTS[NAMES.index(name)]) for kind, name, number, _ in changed if kind == "retry"]
-        async with self.database.transaction() as connection:
-            await retry_levels(connection, self._scope, named)
+        await retry_levels(self.database, self._scope, named)
 
     async def rows(self) -> dict[str, list[Any]]:
         """All that does not differ from one database to the next: no times, and no leases."""

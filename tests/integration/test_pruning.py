@@ -1,10 +1,14 @@
 """Tables hold what is needed now and what the log still tells of; the rest goes."""
 
+import asyncio
 from datetime import timedelta
 
 from levelog_processors.upkeep import Pruner
+from levelog_store.connect.database import Database
+from levelog_store.fold.changewrites import write_key_versions
 from levelog_store.owners.upkeep import PRUNED, delete_old, find_old
 from levelog_store.tables import decisions, intents, key_versions, leases, tombstones
+from rigs.leasing import SCOPE
 from rigs.nats import NatsServer
 from rigs.processing import Processing
 from rigs.waiting import until
@@ -98,3 +102,22 @@ async def test_rows_go_as_records_expire(nats_server: NatsServer, database_url: 
         await until(has_expired, "the end of the records")
         await pruner.prune(epochs)
         assert await stack.rows(tombstones) == []
+
+
+async def test_who_prunes_waits_for_nobody_and_leaves_what_is_locked_for_the_next_time(postgres_url: str) -> None:
+    """A processor that holds all partitions raises keys and then locks others, in no order of both."""
+    keys = [("webs/sizes", "a"), ("webs/sizes", "b")]
+    async with await Database.open(postgres_url) as database:
+
+        async def prune() -> int:
+            async with asyncio.timeout(30), database.transaction(durable=False) as connection:
+                places = await find_old(connection, SCOPE, key_versions, EVERYTHING, after=None)
+                return await delete_old(connection, SCOPE, key_versions, EVERYTHING, places)
+
+        async with database.transaction() as connection:
+            await write_key_versions(connection, SCOPE, dict.fromkeys(keys, 1))
+        async with database.transaction() as deciding:
+            await write_key_versions(deciding, SCOPE, {keys[1]: 2})
+            assert await prune() == 1
+            await write_key_versions(deciding, SCOPE, {keys[0]: 2})
+        assert await prune() == 2

@@ -360,8 +360,7 @@ async def test_an_object_that_is_asked_for_while_its_call_runs_is_tried_at_once_
         stack.start()
 
         async def ask() -> None:
-            async with stack.database.transaction() as connection:
-                await retry_holds(connection, stack.scope, [("webs/record", "webs.example.com/default/bad")])
+            await retry_holds(stack.database, stack.scope, [("webs/record", "webs.example.com/default/bad")])
             await stack.hints.publish(Topic.HELD)
 
         async def has_failed(times: int) -> bool:

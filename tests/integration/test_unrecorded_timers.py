@@ -506,8 +506,7 @@ async def test_with_a_running_processor_a_call_that_is_asked_for_is_tried_at_onc
         await until(partial(has_failed, 1), "the first failure")
         assert processor.held == {("webs/tick", "failed"): 1}
         assert [name for name, _ in called.calls] == ["good"]
-        async with stack.database.transaction() as connection:
-            await retry_holds(connection, stack.scope, [("webs/tick", NAME)])
+        await retry_holds(stack.database, stack.scope, [("webs/tick", NAME)])
         await stack.hints.publish(Topic.HELD)
         await until(partial(has_failed, 2), "the one that was asked for")
 

@@ -7,11 +7,14 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from levelog_processors.decide.transaction import Carried
 from levelog_store.connect.database import Database
 from levelog_store.decide.decisions import Decided, PendingWake
-from levelog_store.decide.decisionwrites import write_decisions
+from levelog_store.decide.decisionwrites import consume_wakes, write_decisions
+from levelog_store.decide.inputreads import read_wakes
 from levelog_store.fold.changes import Changes, Wake
 from levelog_store.fold.changewrites import tell_readers, write_changes
+from levelog_store.fold.levelwrites import ASKED_FOR, retry_levels, write_wakes
 from levelog_store.rows import LevelRow, StoredObject, ViewParent, levels_place
 from levelog_store.tables import wakeups
 from rigs.intents import decide, intent
@@ -210,3 +213,22 @@ async def test_invariant_5_the_appearance_of_an_absent_key_wakes_who_looked_for_
         await stack.folded(last)
         await stack.folded(await stack.tell(pod("stranger", 2, owner="uid-shop")))
         assert await stack.intents("pending") == [("delete", "pods/default/stranger")]
+
+
+async def test_invariant_5_what_is_to_be_tried_again_while_a_pass_begins_is_not_answered_by_it(
+    database: Database,
+) -> None:
+    """The pass has read another wakeup, and calls no reconcile function for its time."""
+    level = (VIEW, PARENT)
+    async with database.transaction() as connection:
+        await write_decisions(connection, SCOPE, [decided(version=-1)], "code")
+        await write_wakes(connection, SCOPE, {level: Wake(0, (7,))})
+    async with database.transaction() as connection:
+        rows, _ = await read_wakes(connection, SCOPE, [0], [VIEW], 10, of=[level])
+        await retry_levels(database, SCOPE, [level])
+        [wake] = await Carried({level: Wake(0, (8,))}).added_to(connection, SCOPE, rows, [VIEW])
+        await consume_wakes(connection, SCOPE, [replace(decided(version=-1), wake=wake)])
+    assert (wake.causes, wake.due_at) == ("7,8", None)
+    async with database.reading() as connection:
+        [left] = (await connection.execute(wakeups.select())).all()
+    assert (left.causes, left.due_at) == ("7,8", ASKED_FOR)

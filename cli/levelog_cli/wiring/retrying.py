@@ -39,12 +39,10 @@ async def retry_selected(settings: Settings, names: list[str], *, view: str, all
                 if not found:
                     await refuse_unknown(connection, scopes, name, view)
                 chosen += _retriable(found, name)
-        async with database.transaction() as writing:
-            for scope in scopes:
-                lines = [line for of, line in chosen if of.number == scope.number]
-                levels = {(line.view, line.parent) for line in lines if not line.is_held}
-                await retry_levels(writing, scope, sorted(levels))
-                await retry_holds(writing, scope, {(line.view, line.parent) for line in lines if line.is_held})
+        for scope in scopes:
+            lines = [line for of, line in chosen if of.number == scope.number]
+            await retry_levels(database, scope, {(line.view, line.parent) for line in lines if not line.is_held})
+            await retry_holds(database, scope, {(line.view, line.parent) for line in lines if line.is_held})
     told = {(scope.cluster, scope.application): scope for scope, _ in chosen}
     await _tell(settings, list(told.values()))
     for _, line in chosen:

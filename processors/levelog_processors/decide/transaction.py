@@ -51,7 +51,7 @@ class Carried:
         """
         found = {(row.view, row.parent): row for row in rows}
         asked = {level: wake for level, wake in self._wakes.items() if level in found}
-        await self._write(connection, scope, asked)
+        await self._write(connection, scope, asked, {level: found[level].generation for level in asked})
         for (view, parent), wake in (asked | self._wakes).items():
             if view not in views:
                 continue
@@ -72,8 +72,14 @@ class Carried:
         await self._write(connection, scope, {level: wake for level, wake in self._wakes.items() if level not in but})
         self._wakes.clear()
 
-    async def _write(self, connection: AsyncConnection, scope: Scope, wakes: Mapping[ViewParent, Wake]) -> None:
-        await write_wakes(connection, scope, wakes, generation=self._generation)
+    async def _write(
+        self,
+        connection: AsyncConnection,
+        scope: Scope,
+        wakes: Mapping[ViewParent, Wake],
+        seen: Mapping[ViewParent, int] | None = None,
+    ) -> None:
+        await write_wakes(connection, scope, wakes, generation=self._generation, seen=seen)
         for level in wakes:
             del self._wakes[level]
 

@@ -9,6 +9,7 @@ from msgspec.structs import asdict
 from sqlalchemy import BigInteger, Dialect, Select, Update, bindparam, func, select, tuple_, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from levelog_store.connect.database import Database
 from levelog_store.decide.inputreads import read_checkpoints
 from levelog_store.dialects import built_once, mappings, named, now, one_of, one_of_named, remove, row_of, run, upsert
 from levelog_store.rows import Scope
@@ -155,19 +156,21 @@ async def write_holds(connection: AsyncConnection, scope: Scope, holds: Sequence
     await upsert(connection, call_holds, rows)
 
 
-async def retry_holds(connection: AsyncConnection, scope: Scope, names: Collection[tuple[str, str]]) -> None:
+async def retry_holds(database: Database, scope: Scope, names: Collection[tuple[str, str]]) -> None:
     """Make held records due at once, by handler and object.
 
-    Any process may commit this, beside those of the application: they look for it.
+    Any process may do this, beside those of the application: they look for it. Each is a transaction, since a processor
+    locks those that it changes before those that it deletes.
     """
     table = call_holds.c
-    if names:
-        await connection.execute(
-            update(call_holds)
-            .where(row_of(call_holds, "handler", "object"), table.error != "")
-            .values(due_at=now(connection.dialect)),
-            [{"of_scope": scope.number, "of_handler": handler, "of_object": name} for handler, name in sorted(names)],
-        )
+    for handler, name in sorted(names):
+        async with database.transaction() as connection:
+            await connection.execute(
+                update(call_holds)
+                .where(row_of(call_holds, "handler", "object"), table.error != "")
+                .values(due_at=now(connection.dialect)),
+                {"of_scope": scope.number, "of_handler": handler, "of_object": name},
+            )
 
 
 async def release_holds(connection: AsyncConnection, scope: Scope, names: Collection[tuple[str, str]]) -> None:

@@ -30,7 +30,8 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from levelog.handlers.indexers import applied_place
 from levelog.wire.canonical import canonical
 from levelog.wire.records import TargetSighted
-from levelog_store.dialects import OF_SCOPE, built_once, insert_for, now, of_pairs, one_of, row_of, run
+from levelog_store.connect.database import Database
+from levelog_store.dialects import OF_SCOPE, built_once, insert_for, locked, now, of_pairs, one_of, row_of, run
 from levelog_store.fold.calls import forget_calls
 from levelog_store.fold.changes import FoldedReceipt, Wake, appended, noted
 from levelog_store.rows import Scope, ViewParent
@@ -172,27 +173,31 @@ RETRIABLE: Final = ("failed", "blocked", "drifting")
 """Statuses of levels that there is something to try again of; of one that is settling, if writes of it wait."""
 
 
-async def retry_levels(connection: AsyncConnection, scope: Scope, of: Sequence[ViewParent]) -> None:
+async def retry_levels(database: Database, scope: Scope, of: Collection[ViewParent]) -> None:
     """Make levels due for evaluation and reconciliation, and their writes that wait for a retry due for sending.
 
-    Any process may commit this, beside those of the application: it only adds wakeups.
+    Any process may do this, beside those of the application: it only adds wakeups. Each is a transaction, since who
+    holds all partitions changes wakeups in no order. The last is durable, and so are those before it.
     """
-    if not of:
-        return
-    dialect, named, table = connection.dialect, _named(scope, of), intents.c
-    await connection.execute(
-        update(intents)
-        .where(
-            row_of(intents, "view", "parent"),
-            or_(table.state == "pending", table.state == "claimed"),  # no IN for many rows at once
-            table.owner == "",
-            table.due_at > now(dialect),
-        )
-        .values(due_at=now(dialect)),
-        named,
-    )
-    due_at = literal(ASKED_FOR, wakeups.c.due_at.type)
-    await connection.execute(wake_stored(dialect, row_of(levels, "view", "parent"), due_at=due_at), named)
+    named = _named(scope, of)
+    if named:
+        async with database.transaction(durable=False) as connection:
+            await connection.execute(_hurry_writes(connection.dialect), named)
+    for each in named:
+        async with database.transaction(durable=each is named[-1]) as connection:
+            due_at = literal(ASKED_FOR, wakeups.c.due_at.type)
+            is_level = row_of(levels, "view", "parent")
+            await connection.execute(wake_stored(connection.dialect, is_level, due_at=due_at), each)
+
+
+@built_once
+def _hurry_writes(dialect: Dialect) -> Update:
+    """Let writes of a level be sent that wait for a retry; who changes one at this moment decides when it is sent."""
+    table = intents.c
+    is_open = or_(table.state == "pending", table.state == "claimed")  # no IN for many rows at once
+    of_level = table.view == bindparam("of_view"), table.parent == bindparam("of_parent")
+    waits = locked(dialect, intents, *of_level, is_open, table.owner == "", table.due_at > now(dialect), skip=True)
+    return update(intents).where(waits).values(due_at=now(dialect))
 
 
 async def forget_levels(connection: AsyncConnection, scope: Scope, gone: Collection[ViewParent]) -> None:
@@ -269,26 +274,36 @@ def new_generation() -> int:
 
 
 async def write_wakes(
-    connection: AsyncConnection, scope: Scope, wakes: Mapping[ViewParent, Wake], *, generation: int | None = None
+    connection: AsyncConnection,
+    scope: Scope,
+    wakes: Mapping[ViewParent, Wake],
+    *,
+    generation: int | None = None,
+    seen: Mapping[ViewParent, int] | None = None,
 ) -> None:
-    """Write wakeups for levels; one that is scheduled for later becomes due now, but what was asked for stays so."""
+    """Write wakeups for levels; one that is scheduled for later becomes due now, but what was asked for stays so.
+
+    They get the `generation`, but of those that were `seen` in another one, whoever asked for them since keeps the own:
+    a decision for what was seen does not answer that.
+    """
     if not wakes:
         return
     generation = new_generation() if generation is None else generation
     rows = [
         {
             "scope": scope.number,
-            "view": view,
-            "parent": parent,
+            "view": level[0],
+            "parent": level[1],
             "partition": wake.partition,
             "cause": wake.cause,
             "causes": noted(wake.causes),
             "generation": generation,
             "due_at": None,
+            **({} if seen is None else {"of_generation": seen[level]}),
         }
-        for (view, parent), wake in sorted(wakes.items())
+        for level, wake in sorted(wakes.items())
     ]
-    await connection.execute(_wake_levels(connection.dialect), rows)
+    await connection.execute(_wake_levels(connection.dialect, are_seen=seen is not None), rows)
 
 
 def wake_stored(
@@ -305,9 +320,10 @@ def wake_stored(
 
 
 @built_once
-def _wake_levels(dialect: Dialect) -> postgresql.Insert | sqlite.Insert:
+def _wake_levels(dialect: Dialect, *, are_seen: bool) -> postgresql.Insert | sqlite.Insert:
     statement = insert_for(dialect, wakeups)
     fresh = statement.excluded
+    is_as_seen = wakeups.c.generation == bindparam("of_generation", type_=BigInteger)
     later = case((wakeups.c.cause > fresh.cause, wakeups.c.cause), else_=fresh.cause)
     is_asked_for = wakeups.c.due_at == literal(ASKED_FOR, wakeups.c.due_at.type)
     return statement.on_conflict_do_update(
@@ -315,7 +331,9 @@ def _wake_levels(dialect: Dialect) -> postgresql.Insert | sqlite.Insert:
         set_={
             "cause": later,
             "causes": appended(wakeups.c.causes, fresh.causes),
-            "generation": fresh.generation,
+            "generation": case((is_as_seen, fresh.generation), else_=wakeups.c.generation)
+            if are_seen
+            else fresh.generation,
             "due_at": case((is_asked_for, wakeups.c.due_at), else_=null()),
         },
     )

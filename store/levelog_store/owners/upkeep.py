@@ -12,7 +12,7 @@ from sqlalchemy import Column, ColumnElement, Table, and_, delete, exists, or_, 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from levelog_store.connect.database import Database
-from levelog_store.dialects import OF_SCOPE, locked
+from levelog_store.dialects import locked
 from levelog_store.rows import ENDED, Scope
 from levelog_store.tables import (
     decisions,
@@ -36,8 +36,6 @@ _MADE: Final = ("settled", "satisfied")
 
 
 PRUNED: Final = (decisions, intents, tombstones, key_versions)
-_CONTENDED: Final = (intents, key_versions)
-"""Of these, other transactions lock several rows, too."""
 
 
 async def find_old(
@@ -57,13 +55,13 @@ async def find_old(
 async def delete_old(connection: AsyncConnection, scope: Scope, table: Table, first: int, places: list[Place]) -> int:
     """Delete the rows at these places that are still older than the log; returns how many.
 
-    The caller holds the lease of a partition (`leases.guard`) in the same transaction.
+    Rows that others have locked are left for the next time: they may be of any partition, and it waits for nobody. The
+    caller holds the lease of a partition (`leases.guard`) in the same transaction.
     """
     columns = _place(table)
     wanted = columns[0].in_([place[0] for place in places]) if len(columns) == 1 else tuple_(*columns).in_(places)
-    conditions = wanted, _is_old(table, first)
-    is_met = locked(connection.dialect, table, *conditions) if table in _CONTENDED else and_(*conditions)
-    gone = await connection.execute(delete(table).where(table.c.scope == OF_SCOPE, is_met), {"of_scope": scope.number})
+    is_old = locked(connection.dialect, table, wanted, _is_old(table, first), skip=True)
+    gone = await connection.execute(delete(table).where(is_old), {"of_scope": scope.number})
     return gone.rowcount
 
 

@@ -1,17 +1,20 @@
 """Levels that are to be tried again: their wakeups are due, and their writes."""
 
+import asyncio
 from datetime import UTC, datetime, timedelta
 
-from sqlalchemy import insert, select
+from sqlalchemy import insert, select, update
 
 from levelog_store.actuate.claims import claim
 from levelog_store.connect.database import Database
 from levelog_store.decide.inputreads import read_wakes
+from levelog_store.deliver.positions import CallHold, lock_due_times, release_holds, retry_holds, write_holds
 from levelog_store.fold.changes import Wake
 from levelog_store.fold.levelwrites import retry_levels, write_wakes
-from levelog_store.tables import levels, wakeups
+from levelog_store.tables import call_holds, intents, levels, wakeups
 from rigs.intents import NOON, decide, intent, intents_by_key
 from rigs.leasing import SCOPE
+from rigs.locks import until_one_waits
 
 VIEW, PARENT = "webs/pods", "webs.example.com/default/shop"
 FAR = datetime(2100, 1, 1, tzinfo=UTC)
@@ -26,8 +29,7 @@ async def level(database: Database, parent: str, status: str) -> None:
 
 
 async def retry(database: Database, *parents: str) -> None:
-    async with database.transaction() as connection:
-        await retry_levels(connection, SCOPE, [(VIEW, parent) for parent in parents])
+    await retry_levels(database, SCOPE, [(VIEW, parent) for parent in parents])
 
 
 async def test_a_level_without_a_wakeup_gets_one_that_is_due(database: Database) -> None:
@@ -81,3 +83,59 @@ async def test_writes_that_wait_for_their_next_attempt_can_be_claimed_and_others
     assert [(each.key, each.attempts, each.is_doubtful) for each in claimed] == [(waits["key"], 4, True)]
     rows = await intents_by_key(database)
     assert rows[held["key"]]["owner"] == "other"
+
+
+async def test_who_tries_levels_again_holds_no_wakeup_while_another_one_is_locked(shared: Database) -> None:
+    """A processor that holds all partitions locks them in no order."""
+    parents = ["webs.example.com/default/mall", PARENT]
+    for parent in parents:
+        await level(shared, parent, "drifting")
+    await retry(shared, *parents)
+    async with shared.transaction() as deciding:
+        await write_wakes(deciding, SCOPE, {(VIEW, PARENT): Wake(3, (12,))})
+        task = asyncio.create_task(retry(shared, *parents))
+        await until_one_waits(shared)
+        await write_wakes(deciding, SCOPE, {(VIEW, parents[0]): Wake(3, (12,))})
+        assert not task.done()
+    await task
+
+
+async def test_who_tries_levels_again_leaves_writes_that_are_being_changed(shared: Database) -> None:
+    await level(shared, PARENT, "settling")
+    rows = [intent(f"pods/default/{name}", due_at=FAR) for name in "abc"]
+    await decide(shared, *rows)
+    held = rows[1]["key"]
+    async with shared.transaction() as deciding:
+        await deciding.execute(update(intents).where(intents.c.key == held).values(state="superseded"))
+        async with asyncio.timeout(30):
+            await retry(shared, PARENT)
+        left = await intents_by_key(shared)
+        assert [left[row["key"]]["due_at"] < FAR for row in rows] == [True, False, True]
+
+
+async def test_who_tries_held_calls_again_holds_none_while_another_one_is_locked(shared: Database) -> None:
+    """A processor locks those that it changes before those that it deletes."""
+    holds = [
+        CallHold(
+            handler="webs/record",
+            object=f"webs.example.com/default/{name}",
+            partition=3,
+            position=1,
+            attempts=1,
+            error="away",
+            since=NOON,
+            due_at=FAR,
+        )
+        for name in "ab"
+    ]
+    names = [(each.handler, each.object) for each in holds]
+    async with shared.transaction() as connection:
+        await write_holds(connection, SCOPE, holds)
+    async with shared.transaction() as handling:
+        await lock_due_times(handling, SCOPE, names[1:])
+        task = asyncio.create_task(retry_holds(shared, SCOPE, names))
+        await until_one_waits(shared)
+        await release_holds(handling, SCOPE, names[:1])
+    await task
+    async with shared.reading() as connection:
+        assert (await connection.execute(select(call_holds.c.due_at < FAR))).scalars().all() == [True]
