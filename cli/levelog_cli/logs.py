@@ -32,6 +32,9 @@ def set_up_logs(log_format: LogFormat, level: LogLevel) -> None:
     for name in _FLOODING:
         logging.getLogger(name).setLevel(logging.WARNING)
     logging.captureWarnings(capture=True)
+    # what no line shows
+    logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False
+    logging._srcfile = None  # noqa: SLF001 # pyright: ignore[reportPrivateUsage] - as Python's logging guide says
 
 
 class _Handler(logging.Handler):
@@ -54,7 +57,7 @@ class _TextFormatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """Write a line, and the traceback below it if there is one."""
-        at = datetime.fromtimestamp(record.created, UTC).astimezone().strftime("%H:%M:%S.%f")[:-3]
+        at = datetime.fromtimestamp(record.created, UTC).astimezone().time().isoformat("milliseconds")
         message = record.getMessage()
         said = message.replace(":", " ").split()
         named = "  ".join(

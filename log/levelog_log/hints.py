@@ -92,17 +92,25 @@ class Hint:
         self.id: Final = secrets.token_bytes(8)
         """Says of a hint that whoever waits here has sent it."""
         self._event = asyncio.Event()
+        self._is_set = False
 
     def set(self) -> None:
         """Wake the waiting task, or the next one that waits."""
+        self._is_set = True
+        self._event.set()
+
+    def nudge(self) -> None:
+        """Have the waiting task look for something else: its `wait` ends without a hint."""
         self._event.set()
 
     async def wait(self, timeout: timedelta) -> bool:  # noqa: ASYNC109
         """Wait for a hint, at most for the time-out; tells whether one came."""
+        if not self._is_set:
+            self._event.clear()
         try:
             async with asyncio.timeout(timeout.total_seconds()):
                 await self._event.wait()
         except TimeoutError:
             return False
-        self._event.clear()
-        return True
+        came, self._is_set = self._is_set, False
+        return came

@@ -35,6 +35,7 @@ from levelog_log.transport.jetstream import (
     ask,
     refusal,
 )
+from levelog_log.transport.wire import header_lines
 
 log = logging.getLogger(__name__)
 
@@ -118,7 +119,7 @@ class Lease:
             message = await self.connection.request(
                 self.subject,
                 msgspec.json.encode(held),
-                headers={_EXPECTED: str(expected)},
+                headers=header_lines({_EXPECTED: str(expected)}),
                 step=step,
                 timeout=self.lasts / 3,
             )

@@ -52,7 +52,7 @@ class BatchPublisher:
         self._may_read = may_read
         self._timeout = timeout
         self._acknowledged = Sequence(0)
-        self._acknowledged_id = ""
+        self._acknowledged_headers = b""
         self._verified_at = stream.connection.reconnects
         self._is_full = False
         self._is_slow = False
@@ -85,17 +85,16 @@ class BatchPublisher:
             last = last._replace(headers=last.headers + b"Nats-Batch-Commit: 1\r\n")
             await connection.publish_all(framed, step)
         began = time.monotonic()
-        headers = parse_header_lines(last.headers)
         try:
             answer = await connection.request(
-                last.subject, last.payload, headers=headers, step=step, timeout=self._timeout
+                last.subject, last.payload, headers=last.headers, step=step, timeout=self._timeout
             )
             self._note_speed(time.monotonic() - began)
         except NoResponders as error:
             await self.stream.state()  # says so if it is the stream that is missing
             raise Unavailable(f"{step}: JetStream does not answer") from error
         accepted = self._accept(step, answer.data, len(messages))
-        self._acknowledged_id = record_id(headers)
+        self._acknowledged_headers = last.headers
         return accepted
 
     def _accept(self, step: str, data: bytes, count: int) -> Sequence:
@@ -158,7 +157,7 @@ class BatchPublisher:
             )
         if self._may_read and self._acknowledged >= max(1, state.first_seq):  # else it has expired
             found = await self.stream.record_at(self._acknowledged)
-            if found is None or found.record_id != self._acknowledged_id:
+            if found is None or found.record_id != record_id(parse_header_lines(self._acknowledged_headers)):
                 raise IdentityMismatch(
                     f"record {self._acknowledged} of stream {self.stream.name} is another one than was acknowledged: "
                     "it was rolled back and written again"

@@ -9,7 +9,7 @@ import logging
 import random
 import time
 from collections import deque
-from collections.abc import AsyncGenerator, Collection, Mapping
+from collections.abc import AsyncGenerator, Callable, Collection, Mapping
 from datetime import timedelta
 from typing import Final, Self
 
@@ -83,6 +83,8 @@ class Reader:
         )
         self._buffer: deque[LoggedRecord] = deque()
         self._arrived = asyncio.Event()
+        self.on_arrival: Callable[[], None] = lambda: None
+        """Called when `next_batch` returns or raises without waiting."""
         is_filtered = partitions is not None or bool(subjects)
         self._trail = Trail(stream.name, Sequence(start - 1), is_filtered=is_filtered, newest=newest)
         self._checked_at = time.monotonic()
@@ -120,6 +122,11 @@ class Reader:
         return self._buffer[0] if self._buffer else None
 
     @property
+    def has_arrived(self) -> bool:
+        """Whether `next_batch` returns or raises without waiting."""
+        return bool(self._buffer) or self._failure is not None
+
+    @property
     def caught_up(self) -> bool:
         """Whether every record that was there when the last one arrived has been returned."""
         return self.pending == 0
@@ -147,13 +154,16 @@ class Reader:
         Raises IdentityMismatch if the stream is gone or was recreated; HistoryLost if it was rolled back, or if records
         expired before they were read. While NATS is away it waits.
         """
-        try:
-            async with asyncio.timeout(None if timeout is None else timeout.total_seconds()):
-                while not self._buffer and self._failure is None:
-                    self._arrived.clear()
-                    await self._arrived.wait()
-        except TimeoutError:
-            return []
+        if not self.has_arrived:
+            if timeout == timedelta(0):
+                return []
+            try:
+                async with asyncio.timeout(None if timeout is None else timeout.total_seconds()):
+                    while not self.has_arrived:
+                        self._arrived.clear()
+                        await self._arrived.wait()
+            except TimeoutError:
+                return []
         if self._failure is not None:  # also where records are left: some may lie beyond a hole
             raise self._failure
         batch = [self._buffer.popleft() for _ in range(min(max_records, len(self._buffer)))]
@@ -205,7 +215,7 @@ class Reader:
                 continue
             except LevelogError as error:
                 self._failure = error
-                self._arrived.set()
+                self._arrive()
                 return
             pause = _PAUSE
             await self._wait_for_attention()
@@ -326,7 +336,7 @@ class Reader:
             record = logged_record(message.subject, partition, sequence, int(tokens[7]), headers, message.data)
             self._buffer.append(record)
         self._server_pending = int(tokens[8])
-        self._arrived.set()
+        self._arrive()
         if self._requests:
             oldest = next(iter(self._requests))
             self._requests[oldest] -= 1
@@ -334,6 +344,10 @@ class Reader:
                 del self._requests[oldest]
         if self._wants_more():
             self._attend.set()
+
+    def _arrive(self) -> None:
+        self._arrived.set()
+        self.on_arrival()
 
     def _receive_status(self, subject: str, headers: Mapping[str, str]) -> None:
         number = int(subject.rpartition(".")[2])

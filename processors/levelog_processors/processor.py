@@ -287,7 +287,6 @@ class Processor:
             finally:
                 self._backfiller = None
                 self._catching_up.reach()
-                await arrivals.close()
 
     async def _fold(self, records: list[LoggedRecord], agenda: Agenda) -> None:
         folded = await self.pulse.fold(self._engine.fold(records))

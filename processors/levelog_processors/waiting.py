@@ -115,26 +115,18 @@ class Arrivals:
     def __init__(self, reader: Reader, hint: Hint) -> None:
         self._reader = reader
         self._hint = hint
-        self._reading: asyncio.Task[list[LoggedRecord]] | None = None
+        reader.on_arrival = hint.nudge
         self.seen_to = reader.seen_to
         """Up to here every record was handed out; the reader itself may be further."""
 
     @property
     def oldest(self) -> LoggedRecord | None:
         """The record that `records` returns first, if it has arrived."""
-        if self._reading is not None and self._reading.done() and not self._reading.exception():
-            return next(iter(self._reading.result()), None)
         return self._reader.oldest
 
     async def records(self) -> list[LoggedRecord]:
         """Return the records that have arrived."""
-        if self._reading is None:
-            found = await self._reader.next_batch(FOLD_BATCH, timedelta(0))
-        elif self._reading.done():
-            reading, self._reading = self._reading, None
-            found = reading.result()
-        else:
-            return []
+        found = await self._reader.next_batch(FOLD_BATCH, timedelta(0))
         self.seen_to = self._reader.seen_to
         return found
 
@@ -149,20 +141,7 @@ class Arrivals:
 
     async def wait(self, timeout: timedelta) -> bool:  # noqa: ASYNC109
         """Wait for records or a hint, at most for the time-out; tells whether a hint came."""
-        self._reading = self._reading or asyncio.create_task(self._reader.next_batch(FOLD_BATCH))
-        hinted = asyncio.create_task(self._hint.wait(timeout))
-        try:
-            await asyncio.wait((self._reading, hinted), return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            hinted.cancel()
-            (result,) = await asyncio.gather(hinted, return_exceptions=True)
-        return result is True
-
-    async def close(self) -> None:
-        """Stop reading ahead."""
-        if self._reading is not None:
-            self._reading.cancel()
-            await asyncio.gather(self._reading, return_exceptions=True)
+        return not self._reader.has_arrived and await self._hint.wait(timeout)
 
 
 class Horizon:

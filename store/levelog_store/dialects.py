@@ -117,11 +117,11 @@ def _zoned(value: datetime | None) -> datetime | None:
 
 def _moment_text(value: datetime | None) -> str | None:
     moment = _zoned(value)
-    return None if moment is None else moment.astimezone(UTC).replace(tzinfo=None).isoformat(" ", "microseconds")
+    return None if moment is None else moment.astimezone(UTC).isoformat(" ", "microseconds").removesuffix("+00:00")
 
 
 def _read_moment(text: str | None) -> datetime | None:
-    return None if text is None else datetime.fromisoformat(text).replace(tzinfo=UTC)
+    return None if text is None else datetime.fromisoformat(f"{text}+00:00")
 
 
 BYTE_TEXT: Final = Text().with_variant(Text(collation="C"), "postgresql")

@@ -72,7 +72,6 @@ async def test_the_one_that_comes_first_waits_for_the_other(
             completing = asyncio.create_task(arrivals.completed(alone, claimant))
             await publisher.publish([second])
             both = await completing
-            await arrivals.close()
     assert (len(alone), arrivals.seen_to) == (1, 2)
     assert set(kinds(both)) == {ObjectSeen, ReceiptNoted}
 
@@ -93,7 +92,6 @@ async def test_a_change_waits_for_nothing_while_nobody_writes_nor_once_both_are_
             assert await arrivals.completed(both, cast("Claimant", Writing(is_writing=True))) == both
             changed = [each for each in both if isinstance(each.record, ObjectSeen)]
             assert await arrivals.completed(changed, cast("Claimant", Writing(is_writing=False))) == changed
-            await arrivals.close()
 
 
 async def test_the_other_one_is_waited_for_no_longer_than_a_moment(nats_server: NatsServer) -> None:
@@ -104,7 +102,6 @@ async def test_the_other_one_is_waited_for_no_longer_than_a_moment(nats_server: 
             await arrivals.wait(LONG)
             alone = await arrivals.records()
             assert await arrivals.completed(alone, cast("Claimant", Writing(is_writing=True))) == alone
-            await arrivals.close()
 
 
 async def test_a_processor_folds_a_receipt_together_with_what_the_write_changed(

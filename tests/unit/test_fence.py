@@ -142,6 +142,24 @@ class HitOnTheWay:
         self._lock.release()
 
 
+def test_calls_one_after_the_other_do_not_wake_the_watchdog(monkeypatch: pytest.MonkeyPatch) -> None:
+    dog, woken = watchdog(), list[int]()
+    waiters: Any = vars(dog._changed)["_waiters"]
+    notify = dog._changed.notify
+
+    def wake() -> None:
+        woken.append(1)
+        notify()
+
+    fence().run(lambda: None)
+    monkeypatch.setattr(dog._changed, "notify", wake)
+    for _ in range(100):
+        while not waiters:  # it is looking
+            time.sleep(0)
+        fence().run(lambda: None)
+    assert len(woken) < 5
+
+
 def test_as_many_shots_as_there_are_may_hit_while_the_call_is_leaving(monkeypatch: pytest.MonkeyPatch) -> None:
     dog = watchdog()
     lock = HitOnTheWay(dog)

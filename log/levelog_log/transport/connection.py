@@ -5,7 +5,7 @@ import logging
 import re
 import ssl
 from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import timedelta
 from typing import Any, Final, NoReturn, Self
 
@@ -24,6 +24,7 @@ CONNECT_TIMEOUT: Final = timedelta(seconds=5)
 REQUEST_TIMEOUT: Final = timedelta(seconds=10)
 SMALL_PAYLOAD_BYTES: Final = 2 * 1024 * 1024  # etcd takes objects up to 1.5 MiB; NATS' own default is 1 MiB
 INBOX: Final = "_INBOX"
+NO_RESPONDERS: Final = "503"
 _PING_SECONDS: Final = 10  # a peer that vanished without a word is noticed after three of them
 _PERMISSION: Final = re.compile(r'permissions violation for (publish|subscription) to "([^"]*)"', re.IGNORECASE)
 _REMEMBERED: Final = 100  # subjects that were used last, to name the one that is refused as it was written
@@ -48,7 +49,8 @@ class Connection:
         """How often the connection was lost and made again: who sees it change has to check what it relied on."""
         self._up = asyncio.Event()
         self._up.set()
-        self._lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._asked: set[asyncio.Future[Msg]] = set()
+        """Answers that are waited for."""
         self._refusal: asyncio.Future[LevelogError] = asyncio.get_running_loop().create_future()
         self._subjects: deque[str] = deque(maxlen=_REMEMBERED)
         self._batch: Sequence[Message] = ()
@@ -77,19 +79,38 @@ class Connection:
         subject: str,
         payload: bytes = b"",
         *,
-        headers: dict[str, str] | None = None,
+        headers: bytes = b"",
         step: str = "",
         timeout: timedelta = REQUEST_TIMEOUT,  # noqa: ASYNC109
     ) -> Msg:
-        """Send a request and wait for the answer.
+        """Send a request, with headers as `header_lines` writes them, and wait for the answer.
 
         Raises Unavailable, naming the step, if the connection breaks or no answer comes in time, and NoResponders if
         nothing listens.
         """
         self._check()
         self._subjects.append(subject)
-        asked = self.client.request(subject, payload, timeout=timeout.total_seconds(), headers=headers)
-        return await self._until_lost(asked, step or f"request {subject}")
+        step = step or f"request {subject}"
+        try:
+            answer = await self.client.ask(Message(subject, headers, payload))
+            self._asked.add(answer)
+            ending = answer.get_loop().call_later(timeout.total_seconds(), _fail, answer, TimeoutError())
+            try:
+                message = await answer
+            finally:
+                ending.cancel()
+                self._asked.discard(answer)
+        except TimeoutError as error:
+            raise self._unavailable(f"{step}: NATS at {self.url} gave no answer in time") from error
+        except ConnectionError as error:
+            self._check()
+            what = f"{step}: the connection to NATS at {self.url} was lost before an answer came"
+            raise self._unavailable(what) from error
+        except nats.errors.Error as error:
+            raise self._unavailable(f"{step}: {_explain(error)} (NATS at {self.url})") from error
+        if message.headers and message.headers.get("Status") == NO_RESPONDERS:
+            raise self._unavailable(f"{step}: nobody answers on NATS at {self.url}", NoResponders)
+        return message
 
     async def publish_all(self, messages: Sequence[Message], step: str = "publishing") -> None:
         """Send messages in order without waiting for an answer. Raises Unavailable while disconnected."""
@@ -107,7 +128,7 @@ class Connection:
         await self.client.publish(subject, payload, reply=reply)
 
     async def subscribe(self, subject: str, receive: Callable[[Msg], Awaitable[None]]) -> Subscription:
-        """Have all messages of a subject given to a coroutine function, however many wait. Raises as nats-py does."""
+        """Have all messages of a subject given to a coroutine function, which never waits. Raises as nats-py does."""
         self._check()
         self._subjects.append(subject)
         return await self.client.subscribe(subject, cb=receive, pending_msgs_limit=0, pending_bytes_limit=0)
@@ -143,7 +164,6 @@ class Connection:
     async def note_made_again(self) -> None:
         """The client says that the connection is up again."""
         self.reconnects += 1
-        self._lost = asyncio.get_running_loop().create_future()
         self._up.set()
         self.absence.ended()
         self._notify()
@@ -177,36 +197,20 @@ class Connection:
     def _refuse(self, error: LevelogError) -> None:
         if not self._refusal.done():
             self._refusal.set_result(error)
+            self._give_up_asking()
+
+    def _give_up_asking(self) -> None:
+        for answer in self._asked:
+            _fail(answer, ConnectionResetError())
 
     def _check(self) -> None:
         if self._refusal.done():
             raise self._refusal.result()
 
-    async def _until_lost(self, waiting: Coroutine[Any, Any, Msg], step: str) -> Msg:
-        task = asyncio.ensure_future(waiting)
-        try:
-            await asyncio.wait((task, self._lost, self._refusal), return_when=asyncio.FIRST_COMPLETED)
-        except asyncio.CancelledError:
-            task.cancel()
-            raise
-        if not task.done():
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
-            self._check()
-            raise self._unavailable(f"{step}: the connection to NATS at {self.url} was lost before an answer came")
-        try:
-            return task.result()
-        except nats.errors.NoRespondersError as error:
-            raise self._unavailable(f"{step}: nobody answers on NATS at {self.url}", NoResponders) from error
-        except nats.errors.TimeoutError as error:
-            raise self._unavailable(f"{step}: NATS at {self.url} gave no answer in time") from error
-        except nats.errors.Error as error:
-            raise self._unavailable(f"{step}: {_explain(error)} (NATS at {self.url})") from error
-
     def _end(self) -> None:
         if self._up.is_set():
             self._up.clear()
-            self._lost.set_result(None)
+            self._give_up_asking()
             if not self.client.is_closed:
                 self.absence.began("the connection is lost")
             self._notify()
@@ -363,6 +367,11 @@ async def require_jetstream(connection: Connection) -> None:
         raise ConfigurationError(missing) from error
     if re.search(rb'"err_code":\s*(10039|10076)\b', answer.data):  # not enabled for the account, not enabled at all
         raise ConfigurationError(missing)
+
+
+def _fail(answer: asyncio.Future[Msg], error: Exception) -> None:
+    if not answer.done():
+        answer.set_exception(error)
 
 
 def _explain(error: BaseException) -> str:

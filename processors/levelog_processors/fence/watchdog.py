@@ -22,6 +22,8 @@ NOTICE_SECONDS: Final = 0.02
 """How long a shot may wait to be noticed: while it does, CPython 3.11 runs no other function that is traced."""
 RETRY_SECONDS: Final = 0.2
 _IDLE_SECONDS: Final = 30.0
+_LOOK_SECONDS: Final = 1.0
+"""How often it looks while nothing is armed, so that few calls have to wake it: most may take longer than that."""
 _NEVER: Final = float("inf")
 
 _raise_in_thread: Any = ctypes.pythonapi.PyThreadState_SetAsyncExc
@@ -65,8 +67,7 @@ class Watchdog:
     the shot hold one lock, and `disarm` takes back a shot that was not noticed yet. On its way to the lock `disarm` may
     be hit itself, so its caller has to be ready for `SHOTS` in a row, and to call it again.
 
-    Arming costs no switch of threads: the watchdog sleeps until the first deadline that it knew of, and looks for a
-    later one when it wakes.
+    Arming costs no switch of threads: the watchdog looks for a deadline once in a while, as long as it is used.
     """
 
     def __init__(self) -> None:
@@ -80,6 +81,8 @@ class Watchdog:
         self._wakes_at = _NEVER
         self._is_pending = False
         self._is_running = False
+        self._is_used = False
+        """It was armed since it looked last."""
 
     def arm(self, allowance: Allowance) -> None:
         """Let the time of a call run."""
@@ -87,6 +90,7 @@ class Watchdog:
         with self._lock:
             self._armed = allowance
             self._deadline = deadline
+            self._is_used = True
             if deadline < self._wakes_at:
                 self._wakes_at = deadline
                 self._wake()
@@ -138,16 +142,18 @@ class Watchdog:
         sys.settrace(None)  # a traced function that is called here while a shot is on its way would stand still
         sys.setprofile(None)
         with self._changed:
+            used_at = monotonic()
             while True:
                 now = monotonic()
                 if self._armed is not None and now >= self._deadline:
                     self._act(self._armed, now)
-                is_idle = self._deadline == _NEVER
-                self._wakes_at = self._deadline
-                was_woken = self._changed.wait(_IDLE_SECONDS if is_idle else max(0.0, self._deadline - now))
-                if is_idle and not was_woken and self._deadline == _NEVER:
-                    self._is_running = False
+                if self._is_used:
+                    used_at, self._is_used = now, False
+                elif now - used_at >= _IDLE_SECONDS and self._deadline == _NEVER:
+                    self._is_running, self._wakes_at = False, _NEVER
                     return
+                self._wakes_at = min(self._deadline, now + _LOOK_SECONDS)
+                self._changed.wait(max(0.0, self._wakes_at - now))
 
     def _act(self, allowance: Allowance, now: float) -> None:
         if self._is_pending:

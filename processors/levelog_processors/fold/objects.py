@@ -7,18 +7,8 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from levelog.wire.records import LoggedRecord, ObjectDeleted, ObjectSeen, ObjectUnreadable, Unreadable
+from levelog.wire.records import LoggedRecord, ObjectDeleted, ObjectSeen, ObjectUnreadable, Unreadable, head_of
 from levelog_store.rows import StoredObject
-
-
-class _Deletion(Struct):
-    class Metadata(Struct, rename="camel"):
-        deletion_timestamp: str | None = None
-
-    metadata: Metadata
-
-
-_deletion = msgspec.json.Decoder(_Deletion)
 
 
 def unreadable(record: ObjectSeen | ObjectDeleted) -> str:
@@ -27,7 +17,7 @@ def unreadable(record: ObjectSeen | ObjectDeleted) -> str:
         return ""
     try:
         record.body.decode()
-        _deletion.decode(record.body)
+        head_of(record.body)
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
         text = f"{error.reason} (byte {error.start})" if isinstance(error, UnicodeDecodeError) else str(error)
         return f"not the JSON of an object: {text}"
@@ -45,7 +35,7 @@ def stored(name: str, record: ObjectSeen | ObjectDeleted, logged: LoggedRecord) 
         uid=record.uid,
         version=record.version,
         sequence=logged.sequence,
-        is_deleting=_deletion.decode(record.body).metadata.deletion_timestamp is not None,
+        is_deleting=head_of(record.body).metadata.deletion_timestamp is not None,
         body=record.body,
         recorded_at=record.time,
         manager=record.written.manager or None,

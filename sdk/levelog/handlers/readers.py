@@ -1,7 +1,7 @@
 """Decodes objects for handlers: filtered, as the annotated class or as plain JSON."""
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any, Final, TypeVar, get_args, get_origin
 
 import msgspec
@@ -82,6 +82,7 @@ class ObjectReader:
         self._decoder: msgspec.json.Decoder[Any] = msgspec.json.Decoder(dict[str, Any] if is_plain else cls)
         self.hides_conditions = False
         """Conditions that sum up the object's levels are left out: they would wake what they tell of."""
+        self._known_inputs = lru_cache(maxsize=16)(self._inputs)  # the fold and the decision of a pass ask for the same
         decoded = canonical(cls.resource_type) if is_plain else class_fingerprint(cls)
         self.fingerprint = digest(decoded, value_fingerprint(selector))
 
@@ -112,6 +113,9 @@ class ObjectReader:
 
         `looked_at` are the observations of the last call, of a handler that takes a plain mapping. Raises as `take`.
         """
+        return self._inputs(body, looked_at) if self.selector.has_functions else self._known_inputs(body, looked_at)
+
+    def _inputs(self, body: bytes, looked_at: bytes | None) -> str | None:
         found = self.take(body)
         if found is None:
             return None

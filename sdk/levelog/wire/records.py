@@ -7,6 +7,7 @@ too large for a message is recorded by its metadata, size and hash, and read by 
 import re
 from collections.abc import Mapping
 from datetime import datetime
+from functools import lru_cache
 from typing import Annotated, Any, Final, Literal, TypeAlias
 
 import msgspec
@@ -291,11 +292,24 @@ def refuse_remains(found: Mapping[str, Any]) -> None:
     )
 
 
-class _ApiVersion(Struct, rename="camel"):
-    api_version: str = ""
+class _Marks(Struct, frozen=True, rename="camel"):
+    deletion_timestamp: str | None = None
 
 
-_api_versions: Final = msgspec.json.Decoder(_ApiVersion)
+class ObjectHead(Struct, frozen=True, rename="camel"):
+    """What the fold needs of any object's body."""
+
+    metadata: _Marks
+    api_version: object = ""
+
+
+_heads: Final = msgspec.json.Decoder(ObjectHead)
+
+
+@lru_cache(maxsize=16)  # several steps ask for that of one body, one after the other
+def head_of(body: bytes) -> ObjectHead:
+    """The head of an object. Raises msgspec.DecodeError, UnicodeDecodeError, RecursionError if it has none."""
+    return _heads.decode(body)
 
 
 def api_version_of(record: Record) -> str:
@@ -305,9 +319,10 @@ def api_version_of(record: Record) -> str:
             return record.api_version
         case ObjectSeen():
             try:
-                return _api_versions.decode(record.body).api_version
+                version = head_of(record.body).api_version
             except (msgspec.MsgspecError, ValueError, RecursionError):
                 return ""
+            return version if isinstance(version, str) else ""
         case _:
             return ""
 

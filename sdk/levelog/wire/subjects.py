@@ -7,6 +7,7 @@ history went back), `_bookmark` and `_unreadable`, and
 """
 
 from enum import StrEnum
+from functools import lru_cache
 from typing import Final
 
 from levelog.wire.objects import (
@@ -46,6 +47,7 @@ def fnv1a_32(data: bytes) -> int:
     return value
 
 
+@lru_cache(maxsize=4096)
 def partition_of(key: ObjectKey, partitions: int = DEFAULT_PARTITIONS) -> Partition:
     """Partition that holds every record of the object, and what stands for it once it is deleted."""
     key = key.living

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncGenerator, Callable
 from concurrent.futures import Executor, ThreadPoolExecutor
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from datetime import timedelta
 from time import monotonic
 from types import TracebackType
@@ -11,11 +11,13 @@ from typing import Self
 
 from msgspec import Struct
 from sqlalchemy import Dialect, func, select, text
-from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
+from sqlalchemy.ext.asyncio import AsyncConnection
+from sqlalchemy.util.concurrency import greenlet_spawn
 
 from levelog.absence import Absence
 from levelog.errors import ConfigurationError, Unavailable
 from levelog_store.connect.engines import (
+    POOL_SIZE,
     let_wait,
     postgresql_readers,
     postgresql_writers,
@@ -25,6 +27,7 @@ from levelog_store.connect.engines import (
 )
 from levelog_store.connect.failures import CONNECTION_ERRORS, translate_errors, translate_refusal
 from levelog_store.connect.locations import FileLock, Location, locate
+from levelog_store.connect.quick import QuickConnection, QuickEngine
 
 STATEMENT_TIME = timedelta(seconds=60)
 """Far longer than any statement of ours; a server that does not answer for so long is gone."""
@@ -53,9 +56,9 @@ class Database:
     def __init__(
         self,
         location: Location,
-        engine: AsyncEngine,
-        durable: AsyncEngine,
-        readers: AsyncEngine,
+        engine: QuickEngine,
+        durable: QuickEngine,
+        readers: QuickEngine,
         *,
         lock: FileLock | None,
         waits: Executor | None,
@@ -66,8 +69,10 @@ class Database:
         self._durable = durable
         self._readers = readers
         self.absence = Absence(f"database {location.name}")
-        for each in {engine.sync_engine, durable.sync_engine, readers.sync_engine}:
-            translate_errors(each, location, self.absence)
+        self._idle: dict[QuickEngine, list[QuickConnection]] = {each: [] for each in (engine, durable, readers)}
+        """Connections kept between two transactions; the pools would do more than the transactions."""
+        for each in self._idle:
+            translate_errors(each.sync_engine, location, self.absence)
         self._lock = lock
         self._waits = waits
         self._read_only = read_only
@@ -128,6 +133,7 @@ class Database:
 
     async def _close(self) -> None:
         try:
+            await self._close_idle()
             await self._readers.dispose()
             await self._engine.dispose()
             await self._durable.dispose()
@@ -169,11 +175,11 @@ class Database:
         """
         if self._read_only:
             raise ConfigurationError(f"the database {self.name} was opened to read only")
-        async with AsyncExitStack() as stack:
+        async with self._writing or nullcontext():
             if self._writing is not None:
-                await stack.enter_async_context(self._writing)
                 let_wait(self._engine, durable=durable)
-            yield await stack.enter_async_context(self._begun(self._durable if durable else self._engine))
+            async with self._begun(self._durable if durable else self._engine) as connection:
+                yield connection
 
     @asynccontextmanager
     async def reading(self) -> AsyncGenerator[AsyncConnection]:
@@ -192,7 +198,30 @@ class Database:
             return ServerFacts(version=f"PostgreSQL {version}", is_durable=fsync == "on")
 
     @asynccontextmanager
-    async def _begun(self, engine: AsyncEngine) -> AsyncGenerator[AsyncConnection]:
+    async def _begun(self, engine: QuickEngine) -> AsyncGenerator[AsyncConnection]:
+        if not self.is_shared:
+            await asyncio.sleep(0)  # nothing else here lets other tasks run
+        connection = self._idle[engine].pop() if self._idle[engine] else await self._connected(engine)
+        try:
+            transaction = await connection.begin_quick()
+            yield connection
+            began = monotonic()
+            is_kept = transaction.is_active and len(self._idle[engine]) < POOL_SIZE
+            if transaction.is_active:
+                await greenlet_spawn(transaction.commit)
+            if self.on_commit is not None and engine is not self._readers:
+                self.on_commit(monotonic() - began)
+            self.absence.ended()
+        except BaseException:
+            # the others may be as broken as this one: SQLAlchemy's pool knows
+            await to_the_end(self._close_idle(connection))
+            raise
+        if is_kept:
+            self._idle[engine].append(connection)
+        else:
+            await to_the_end(connection.close())
+
+    async def _connected(self, engine: QuickEngine) -> QuickConnection:
         connection = engine.connect()
         try:
             await connection.start()
@@ -202,12 +231,12 @@ class Database:
                 self.absence.began(refusal)
                 self.absence.covers(refusal)
             raise refusal from error
-        try:
-            async with connection.begin():
-                yield connection
-                began = monotonic()
-            if self.on_commit is not None and engine is not self._readers:
-                self.on_commit(monotonic() - began)
-            self.absence.ended()
-        finally:
-            await to_the_end(connection.close())
+        return connection
+
+    async def _close_idle(self, *others: QuickConnection) -> None:
+        """Give the pools back what is kept between two transactions, and other connections."""
+        for idle in self._idle.values():
+            others += tuple(idle)
+            idle.clear()
+        for connection in others:
+            await connection.close()

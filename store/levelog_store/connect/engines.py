@@ -51,7 +51,7 @@ ROWS_OF_A_COMMIT: Final = 10
 """What a commit counts for besides its rows."""
 
 
-def postgresql_writers(url: URL, *, statement_time: timedelta | None, durable: bool) -> AsyncEngine:
+def postgresql_writers(url: URL, *, statement_time: timedelta | None, durable: bool) -> QuickEngine:
     """Connections that write, READ COMMITTED; statements that take longer than `statement_time` end in a time-out.
 
     Commits that may be lost in a crash have connections of their own: to say it in each transaction is one way more.
@@ -63,13 +63,13 @@ def postgresql_writers(url: URL, *, statement_time: timedelta | None, durable: b
     return _postgresql_engine(url, statement_time, settings)
 
 
-def postgresql_readers(url: URL, *, statement_time: timedelta | None) -> AsyncEngine:
+def postgresql_readers(url: URL, *, statement_time: timedelta | None) -> QuickEngine:
     """Connections that only read, each transaction in a snapshot of its own, however long user code looks at it."""
     settings = {"default_transaction_read_only": "on", "default_transaction_isolation": "repeatable read"}
     return _postgresql_engine(url, statement_time, settings)
 
 
-def _postgresql_engine(url: URL, statement_time: timedelta | None, settings: dict[str, str]) -> AsyncEngine:
+def _postgresql_engine(url: URL, statement_time: timedelta | None, settings: dict[str, str]) -> QuickEngine:
     # What follows the ? is read as libpq does it: sslmode and so on, and settings of the session such as search_path;
     # SQLAlchemy's documentation has `ssl` for sslmode.
     query = {"sslmode" if name == "ssl" else name: value for name, value in url.query.items()}
@@ -98,7 +98,7 @@ def _postgresql_engine(url: URL, statement_time: timedelta | None, settings: dic
 BEGIN_TO_WRITE: Final = "BEGIN IMMEDIATE"
 
 
-def sqlite_writer(path: Path, *, waits: Executor | None) -> AsyncEngine:
+def sqlite_writer(path: Path, *, waits: Executor | None) -> QuickEngine:
     """The one connection that writes; each of its transactions takes the file's write lock as it begins.
 
     It waits for the disk in a thread of `waits`; without that, it never waits, since the file is useless after a crash.
@@ -108,19 +108,19 @@ def sqlite_writer(path: Path, *, waits: Executor | None) -> AsyncEngine:
     return _sqlite_engine(path, "rwc", 1, BEGIN_TO_WRITE, pragmas, waits)
 
 
-def let_wait(engine: AsyncEngine, *, durable: bool) -> None:
+def let_wait(engine: QuickEngine, *, durable: bool) -> None:
     """Set whether the commit of a SQLite writer's next transaction waits for the disk."""
     _dialect(engine).is_durable = durable
 
 
-def sqlite_readers(path: Path) -> AsyncEngine:
+def sqlite_readers(path: Path) -> QuickEngine:
     """Read-only connections, each transaction in its own snapshot, beside the writer."""
     return _sqlite_engine(path, "ro", READERS, "BEGIN", ("query_only=ON",))
 
 
 def _sqlite_engine(
     path: Path, mode: str, size: int, begin: str, pragmas: tuple[str, ...], waits: Executor | None = None
-) -> AsyncEngine:
+) -> QuickEngine:
     # as a URI for `mode`; as_uri() quotes what has a meaning there
     url = URL.create(INLINE, database=path.as_uri(), query={"mode": mode, "uri": "true"})
     engine = create_async_engine(

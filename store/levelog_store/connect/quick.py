@@ -8,11 +8,10 @@ Only this file uses private members of SQLAlchemy; a test compares its results w
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import cached_property
 from typing import Any, Final, NamedTuple
 
 from sqlalchemy import Dialect, Executable, SelectBase, UpdateBase
-from sqlalchemy.engine import Connection, IteratorResult
+from sqlalchemy.engine import Connection, IteratorResult, Transaction
 from sqlalchemy.engine.result import SimpleResultMetaData
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 from sqlalchemy.sql.compiler import SQLCompiler
@@ -21,6 +20,9 @@ from sqlalchemy.util.concurrency import greenlet_spawn
 from levelog_store.dialects import is_built_once
 
 Processor = Callable[[Any], Any]
+
+_SEVERAL: Final = (list, tuple)
+"""What several rows are given in."""
 
 
 class QuickResult(IteratorResult[Any]):
@@ -106,40 +108,60 @@ def _converted(convert: Any, value: Any) -> Any:
 class QuickConnection(AsyncConnection):
     """A connection that executes statements that are built once by their plan, and all others as SQLAlchemy does."""
 
-    @cached_property
-    def _is_heard(self) -> bool:
-        """Somebody listens for statements, as who counts or traces them."""
-        return bool(self._proxied.dispatch.before_cursor_execute)
+    _driver: Any = None
+    """The driver's connection, within a transaction of `begin_quick` whose statements nobody listens for."""
+    _is_new = False
+    """The transaction has had no statement."""
+
+    async def begin_quick(self) -> Transaction:
+        """Begin a transaction, to be committed or rolled back within a greenlet."""
+        self._is_new = True
+        return await greenlet_spawn(self._proxied.begin)
 
     async def execute(self, statement: Any, parameters: Any = None, *, execution_options: Any = None) -> Any:
         """As AsyncConnection.execute."""
-        sync = self._proxied
-        is_one = isinstance(parameters, dict | Mapping)  # dicts are told at once
-        given: Sequence[Mapping[str, Any]] = [parameters] if is_one else parameters or [{}]
-        plan = plan_of(statement, sync.dialect, tuple(given[0]), is_many=len(given) > 1)
-        is_ours = plan is not None and sync.in_transaction() and not self._is_heard
-        if plan is None or not is_ours or execution_options is not None:
+        if self._is_new:
+            sync, self._is_new = self._proxied, False
+            is_heard = bool(sync.dispatch.before_cursor_execute)  # by who counts or traces statements
+            self._driver = None if is_heard else sync.connection.dbapi_connection
+        driver, dialect = self._driver, self.sync_engine.dialect
+        given: Sequence[Mapping[str, Any]] = parameters if type(parameters) in _SEVERAL else [parameters or {}]
+        plan = plan_of(statement, dialect, tuple(given[0]), is_many=len(given) > 1)
+        if plan is None or driver is None or execution_options is not None:
             return await super().execute(statement, parameters, execution_options=execution_options)
         try:
             values = [plan.values(each) for each in given]
-            cursor = sync.connection.cursor()
-            if sync.dialect.name == "postgresql":
-                if len(values) == 1:
-                    await cursor._prepare_and_execute(plan.text, values[0])  # noqa: SLF001
-                else:
-                    await cursor._executemany(plan.text, values)  # noqa: SLF001
-                rows = cursor._rows  # noqa: SLF001
-            elif len(values) == 1:
-                rows = cursor.execute(plan.text, values[0]).fetchall()
+            if dialect.name == "postgresql":
+                return await _on_postgresql(driver, plan, values)
+            cursor = driver.cursor()
+            if len(values) == 1:
+                cursor.execute(plan.text, values[0])
             else:
-                rows = cursor.executemany(plan.text, values).fetchall()
-            result = plan.result(rows)
+                cursor.executemany(plan.text, values)
+            result = plan.result(cursor.fetchall())
             result.rowcount = cursor.rowcount
         except BaseException as error:
             # which closes a connection that is broken, or in an unknown state as its task was cancelled
-            await greenlet_spawn(_fail, sync, error, plan.text)
+            await greenlet_spawn(_fail, self._proxied, error, plan.text)
             raise
         return result
+
+
+async def _on_postgresql(driver: Any, plan: Plan, values: Sequence[tuple[Any, ...]]) -> QuickResult:
+    """As SQLAlchemy's cursor does, without what it makes anew each time, as the description of the columns."""
+    if driver._transaction is None:  # noqa: SLF001
+        await driver._start_transaction()  # noqa: SLF001
+    try:
+        if len(values) > 1:
+            await driver._connection.executemany(plan.text, values)  # noqa: SLF001
+            return plan.result(())
+        prepared, _ = await driver._prepare(plan.text, 0)  # noqa: SLF001
+        result = plan.result(await prepared.fetch(*values[0]))
+        result.rowcount = int(prepared.get_statusmsg().rpartition(" ")[2])
+    except Exception as error:
+        driver._handle_exception(error)  # noqa: SLF001
+        raise
+    return result
 
 
 def _fail(connection: Connection, error: BaseException, text: str) -> None:
@@ -152,4 +174,6 @@ def _fail(connection: Connection, error: BaseException, text: str) -> None:
 class QuickEngine(AsyncEngine):
     """An engine of such connections."""
 
-    _connection_cls = QuickConnection
+    def connect(self) -> QuickConnection:
+        """As AsyncEngine.connect."""
+        return QuickConnection(self)

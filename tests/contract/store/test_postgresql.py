@@ -92,6 +92,18 @@ async def test_a_connection_that_breaks_is_unavailable_once(shared: Database) ->
     assert await scalar(shared, "SELECT count(*) FROM key_versions") == 0
 
 
+async def test_of_all_connections_that_a_server_has_lost_one_is_told(private_postgres: PostgresServer) -> None:
+    async with private_postgres as server, await Database.open(server.url_of("postgres")) as database:
+        async with database.reading(), database.reading(), database.reading():  # three, which are kept
+            pass
+        server.kill()
+        await server.start()
+        with pytest.raises(Unavailable):
+            await scalar(database, "SELECT 1")
+        for _ in range(3):
+            assert await scalar(database, "SELECT 1") == 1
+
+
 async def test_a_server_that_starts_again_is_used_again(private_postgres: PostgresServer) -> None:
     async with private_postgres as server, await Database.open(server.url_of("postgres")) as database:
         assert await scalar(database, "SELECT 1") == 1

@@ -4,9 +4,11 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from nats.aio.msg import Msg
 
 from levelog.errors import ConfigurationError, Unavailable
 from levelog_log.transport.connection import connect
+from levelog_log.transport.wire import Message
 from rigs.logs import new_log, web_message, writer_for
 from rigs.nats import NatsServer
 from rigs.ports import free_port
@@ -86,6 +88,25 @@ async def test_a_request_under_way_ends_when_the_connection_breaks(nats_server: 
         await connection.client.flush()
         with pytest.raises(Unavailable, match="lost before an answer came"):
             await connection.request("silence", timeout=timedelta(minutes=5))
+
+
+async def test_who_fails_on_a_message_gets_the_next_one(nats_server: NatsServer) -> None:
+    async with await connect(nats_server.url) as connection:
+        received: list[bytes] = []
+        is_over = asyncio.Event()
+
+        async def receive(message: Msg) -> None:
+            received.append(message.data)
+            if message.data == b"first":
+                raise ZeroDivisionError
+            is_over.set()
+
+        await connection.subscribe("news", receive)
+        await connection.publish_all([Message("news", b"", data) for data in (b"first", b"second")])
+        async with asyncio.timeout(10):
+            await is_over.wait()
+        assert received == [b"first", b"second"]
+        assert connection.is_connected
 
 
 async def test_nothing_published_while_disconnected_is_sent_later(nats_server: NatsServer) -> None:
