@@ -196,6 +196,10 @@ async def mark_relayed(connection: AsyncConnection, scope: Scope, keys: Collecti
 
 @built_once
 def relayed(dialect: Dialect) -> Update:
-    """Note that the receipts of the rows `of_keys` are in the log, where that is not known yet."""
-    is_ours = locked(dialect, intents, one_of_named(dialect, intents.c.key, "of_keys"), intents.c.is_relayed.is_(False))
+    """Note that the receipts of the rows `of_keys` are in the log, where that is not known yet.
+
+    It waits for nobody: a fold that has locked a row notes that itself, and any other is relayed once more.
+    """
+    are_of_keys = one_of_named(dialect, intents.c.key, "of_keys")
+    is_ours = locked(dialect, intents, are_of_keys, intents.c.is_relayed.is_(False), skip=True)
     return update(intents).where(is_ours).values(is_relayed=True)

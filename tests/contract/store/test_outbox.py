@@ -690,3 +690,16 @@ async def test_who_says_again_that_it_is_here_keeps_its_next_claims(database: Da
     await decide(database, intent(A))
     await claim(database)
     assert (await end_claims_of_gone(database), await claim(database, "two")) == (0, [])
+
+
+async def test_who_marks_what_is_in_the_log_waits_for_nobody_and_leaves_what_is_locked(shared: Database) -> None:
+    """Most of it a fold is ending, which marks it, in one transaction with a decision that locks others of these."""
+    rows = [intent(f"pods/default/{name}", state="settled") for name in "abc"]
+    await decide(shared, *rows)
+    keys = sorted(row["key"] for row in rows)
+    async with shared.transaction() as folding:
+        await folding.execute(update(intents).where(intents.c.key == keys[1]).values(is_folded=True))
+        async with asyncio.timeout(30), shared.transaction() as connection:
+            await outcomes.mark_relayed(connection, SCOPE, keys)
+        left = await intents_by_key(shared)
+        assert [left[key]["is_relayed"] for key in keys] == [True, False, True]
