@@ -58,7 +58,7 @@ _event = msgspec.json.Decoder(_Event)
 
 
 async def load(client: KubeClient, objects: int, changes: int, rate: float, first: int) -> Timed:
-    """Send the changes and wait for all. Raises TimeoutError."""
+    """Send the changes and wait for all. Raises TimeoutError, ConnectionError if the watch ends."""
     loop = asyncio.get_running_loop()
     sent: dict[int, float] = {}
     seen: dict[int, float] = {}
@@ -94,11 +94,18 @@ async def load(client: KubeClient, objects: int, changes: int, rate: float, firs
                 await asyncio.sleep(wait)
             tasks.create_task(change(number))
     sent_seconds = loop.time() - began
+    done = asyncio.create_task(is_done.wait())
     try:
-        async with asyncio.timeout(LATE_SECONDS):
-            await is_done.wait()
+        await asyncio.wait((done, watching), timeout=LATE_SECONDS, return_when=asyncio.FIRST_COMPLETED)
+        if watching.done():
+            watching.result()
+            raise ConnectionError("the API server ended the watch")
+        if not done.done():
+            missing = sorted(sent.keys() - seen.keys())
+            raise TimeoutError(f"{len(missing)} of {changes} changes have no status, as number {missing[0]}")
     finally:
         watching.cancel()
+        done.cancel()
     took = sorted(seen[number] - sent[number] for number in seen)
     cuts = quantiles(took, n=100)
     return Timed(
