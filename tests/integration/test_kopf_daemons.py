@@ -40,13 +40,20 @@ def test_plain_daemons_have_a_thread_each(tmp_path: Path) -> None:
     source = """
     import threading
 
+    begun = threading.Barrier(3)
+    told.append(begun)
+
     @kopf.daemon("example.com", "v1", "shops")
     def follow(stopped, **_):
         told.append(threading.get_ident())
+        begun.wait(30)
         stopped.wait()
     """
     with kopf_run(tmp_path, source, with_daemons=True) as kopf:
-        running = kopf.apply("a") + kopf.apply("b") + [threading.get_ident()]
+        [begun] = kopf.told()
+        running = kopf.apply("a") + kopf.apply("b")
+        begun.wait(30)  # a simulation does not wait for threads
+        running += [*kopf.told(), threading.get_ident()]
         assert len(running) == len(set(running)) == 3
 
 
