@@ -97,8 +97,6 @@ async def lock_keys(
 def _lock_keys(dialect: Dialect, is_raising: bool) -> Select[Any]:
     table = key_versions.c
     statement = of_pairs(dialect, table.index, table.key, table.version).order_by(table.index, table.key)
-    if dialect.name != "postgresql":
-        return statement
     return statement.with_for_update(read=not is_raising, key_share=is_raising, of=key_versions)
 
 

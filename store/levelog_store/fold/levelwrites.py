@@ -180,14 +180,15 @@ async def retry_levels(database: Database, scope: Scope, of: Collection[ViewPare
     holds all partitions changes wakeups in no order. The last is durable, and so are those before it.
     """
     named = _named(scope, of)
-    if named:
-        async with database.transaction(durable=False) as connection:
-            await connection.execute(_hurry_writes(connection.dialect), named)
+    if not named:
+        return
+    due_at = literal(ASKED_FOR, wakeups.c.due_at.type)
+    wake = wake_stored(database.dialect, row_of(levels, "view", "parent"), due_at=due_at)
+    async with database.transaction(durable=False) as connection:
+        await connection.execute(_hurry_writes(database.dialect), named)
     for each in named:
         async with database.transaction(durable=each is named[-1]) as connection:
-            due_at = literal(ASKED_FOR, wakeups.c.due_at.type)
-            is_level = row_of(levels, "view", "parent")
-            await connection.execute(wake_stored(connection.dialect, is_level, due_at=due_at), each)
+            await connection.execute(wake, each)
 
 
 @built_once
