@@ -21,7 +21,8 @@ from levelog.resources import ResourceBase, ResourceType, is_external
 from levelog.wire.canonical import digest
 from levelog.wire.objects import DELETED
 from levelog_processors.decide.settling import MAX_BACKOFF
-from levelog_store.owners.handlers import RESERVED, Handler, Kind
+from levelog_store.owners.handlers import Handler, Kind
+from levelog_store.tables import RESERVED
 
 
 class BoundIndex(Struct, frozen=True):

@@ -10,6 +10,7 @@ from datetime import UTC, datetime, timedelta
 from functools import wraps
 from typing import Any, Final, ParamSpec, TypeVar
 
+from msgspec import Struct
 from sqlalchemy import (
     BindParameter,
     Column,
@@ -46,20 +47,24 @@ from levelog.wire.canonical import canonical
 from levelog_store.rows import Scope
 
 
+class JsonText(postgresql.JSON):
+    """PostgreSQL's json type without SQLAlchemy's own encoding and decoding."""
+
+    def bind_processor(self, dialect: Dialect) -> None:
+        """Pass text as it is."""
+
+    def result_processor(self, dialect: Dialect, coltype: object) -> None:
+        """Pass text as it is."""
+
+
 class Json(TypeDecorator[bytes]):
     """JSON kept as the text that it was; `json` in PostgreSQL (checked, not re-encoded), TEXT in SQLite.
 
     Values are UTF-8 bytes on the Python side.
     """
 
-    impl = Text
+    impl = Text().with_variant(JsonText(), "postgresql")
     cache_ok = True
-
-    def load_dialect_impl(self, dialect: Dialect) -> Any:
-        """Choose the column type."""
-        if dialect.name == "postgresql":
-            return dialect.type_descriptor(JsonText())
-        return dialect.type_descriptor(Text())
 
     def bind_processor(self, dialect: Dialect) -> Callable[..., str | None]:  # noqa: ARG002
         """Give the driver text."""
@@ -79,16 +84,6 @@ class _JsonList(TypeDecorator[Collection[Any]]):
     def bind_processor(self, dialect: Dialect) -> Callable[..., str]:  # noqa: ARG002
         """Give the driver text."""
         return lambda values: canonical(list(values)).decode()
-
-
-class JsonText(postgresql.JSON):
-    """PostgreSQL's json type without SQLAlchemy's own encoding and decoding."""
-
-    def bind_processor(self, dialect: Dialect) -> None:
-        """Pass text as it is."""
-
-    def result_processor(self, dialect: Dialect, coltype: object) -> None:
-        """Pass text as it is."""
 
 
 class Timestamp(TypeDecorator[datetime]):
@@ -144,6 +139,7 @@ def now(dialect: Dialect, after: timedelta = timedelta(0)) -> ColumnElement[date
 
 P = ParamSpec("P")
 T = TypeVar("T")
+StructT = TypeVar("StructT", bound=Struct)
 
 OF_SCOPE: Final = bindparam("of_scope", type_=Integer)
 """The scope, for statements that are built once."""
@@ -261,7 +257,8 @@ def among(dialect: Dialect, columns: tuple[Column[Any], Column[Any]]) -> tuple[F
     return wanted.outerjoin(table, matches), func.coalesce(table.c.scope, -1) == OF_SCOPE
 
 
-def of_pairs(dialect: Dialect, first: Column[Any], second: Column[Any], *others: ColumnElement[Any]) -> Select[Any]:
+@built_once
+def of_pairs(dialect: Dialect, first: Column[Any], second: Column[Any], *others: Column[Any]) -> Select[Any]:
     """These columns of the rows that `among` finds."""
     source, is_there = among(dialect, (first, second))
     return select(first, second, *others).select_from(source).where(is_there)
@@ -295,6 +292,26 @@ async def change(
 async def remove(connection: AsyncConnection, scope: Scope, table: Table, /, *conditions: ColumnElement[bool]) -> int:
     """Delete the rows of a scope that meet the conditions; returns how many."""
     return (await connection.execute(delete(table).where(table.c.scope == scope.number, *conditions))).rowcount
+
+
+def fields(kind: type[Struct], table: Table) -> list[Column[Any]]:
+    """The columns that are the fields of a struct."""
+    return [table.c[name] for name in kind.__struct_fields__]
+
+
+async def read_as(
+    kind: type[StructT],
+    connection: AsyncConnection,
+    scope: Scope,
+    table: Table,
+    /,
+    *conditions: ColumnElement[bool],
+    order: Sequence[Column[Any]] = (),
+    limit: int | None = None,
+) -> list[StructT]:
+    """The rows of a scope that meet the conditions, as structs whose fields are columns."""
+    query = select(*fields(kind, table)).where(table.c.scope == scope.number, *conditions)
+    return [kind(**row) for row in mappings(await connection.execute(query.order_by(*order).limit(limit)))]
 
 
 def mappings(rows: Result[Any]) -> list[dict[str, Any]]:

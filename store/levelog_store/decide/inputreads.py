@@ -24,7 +24,19 @@ from sqlalchemy import (
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from levelog_store.decide.decisions import OpenIntent, PendingWake, request_of
-from levelog_store.dialects import OF_SCOPE, among, built_once, each_of, named, now, of_pairs, one_of_named, pairs, run
+from levelog_store.dialects import (
+    OF_SCOPE,
+    among,
+    built_once,
+    each_of,
+    fields,
+    named,
+    now,
+    of_pairs,
+    one_of_named,
+    pairs,
+    run,
+)
 from levelog_store.rows import (
     ERRORS,
     UNSETTLED,
@@ -141,7 +153,7 @@ def _wakes_at(dialect: Dialect, at: ColumnElement[datetime]) -> Select[Any]:
     table = wakeups.c
     clock = select(at.label("moment")).cte("clock")
     limit = bindparam("limit", type_=Integer)
-    columns = [table[name] for name in PendingWake.__struct_fields__]
+    columns = fields(PendingWake, wakeups)
     are_wanted = (one_of_named(dialect, table.partition, "partitions"), one_of_named(dialect, table.view, "views"))
     wanted = select(*columns).where(table.scope == OF_SCOPE, *are_wanted)
     by_cause = (table.cause, table.view, table.parent)
@@ -157,13 +169,9 @@ async def read_generations(
     connection: AsyncConnection, scope: Scope, of: Sequence[ViewParent]
 ) -> dict[ViewParent, int]:
     """What the wakeup of each level is known by now; levels without one are left out."""
-    rows = await run(connection, scope, _generations, pairs=of)
+    table = wakeups.c
+    rows = await run(connection, scope, of_pairs, table.view, table.parent, table.generation, pairs=of)
     return {(view, parent): generation for view, parent, generation in rows}
-
-
-@built_once
-def _generations(dialect: Dialect) -> Select[Any]:
-    return of_pairs(dialect, wakeups.c.view, wakeups.c.parent, wakeups.c.generation)
 
 
 async def read_due(
@@ -211,8 +219,7 @@ def _as_objects(rows: Rows) -> dict[str, StoredObject]:
 
 @built_once
 def _parents(dialect: Dialect) -> Select[Any]:
-    columns = (objects.c[name] for name in StoredObject.__struct_fields__)
-    return select(*columns).where(named(dialect, objects.c.object, "names"))
+    return select(*fields(StoredObject, objects)).where(named(dialect, objects.c.object, "names"))
 
 
 async def read_levels(
@@ -229,8 +236,7 @@ def _as_levels(rows: Rows) -> dict[ViewParent, LevelRow]:
 
 @built_once
 def _levels(dialect: Dialect) -> Select[Any]:
-    columns = (levels.c[name] for name in LevelRow.__struct_fields__)
-    return select(*columns).where(named(dialect, levels.c.parent, "parents"))
+    return select(*fields(LevelRow, levels)).where(named(dialect, levels.c.parent, "parents"))
 
 
 async def read_dependencies(
@@ -290,13 +296,9 @@ def _buckets(dialect: Dialect) -> Select[str, str, int | None, str | None, bytes
 
 async def read_versions(connection: AsyncConnection, scope: Scope, keys: Sequence[IndexKey]) -> dict[IndexKey, int]:
     """Version of each key that has one."""
-    rows = await run(connection, scope, _versions, pairs=keys)
+    table = key_versions.c
+    rows = await run(connection, scope, of_pairs, table.index, table.key, table.version, pairs=keys)
     return {(index, key): version for index, key, version in rows}
-
-
-@built_once
-def _versions(dialect: Dialect) -> Select[Any]:
-    return of_pairs(dialect, key_versions.c.index, key_versions.c.key, key_versions.c.version)
 
 
 async def read_whole_index(connection: AsyncConnection, scope: Scope, index: str, whole: Sequence[str]) -> WholeIndex:
@@ -411,12 +413,6 @@ def _checkpoints(_: Dialect) -> Select[int, int]:
 async def read_last_record(connection: AsyncConnection, scope: Scope) -> tuple[int, str]:
     """Sequence and id of the last record that was folded, of any partition; (0, "") if there was none."""
     table = checkpoints.c
-    row = (
-        await connection.execute(
-            select(table.record_sequence, table.record_id)
-            .where(table.scope == scope.number)
-            .order_by(table.record_sequence.desc())
-            .limit(1)
-        )
-    ).first()
+    query = select(table.record_sequence, table.record_id).where(table.scope == scope.number)
+    row = (await connection.execute(query.order_by(table.record_sequence.desc()).limit(1))).first()
     return (0, "") if row is None else (row.record_sequence, row.record_id)

@@ -6,12 +6,24 @@ from typing import Any, TypeAlias
 
 from msgspec import Struct
 from msgspec.structs import asdict
-from sqlalchemy import BigInteger, Dialect, Select, Update, bindparam, func, select, tuple_, update
+from sqlalchemy import BigInteger, Dialect, Select, Update, bindparam, func, select, true, tuple_, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from levelog_store.connect.database import Database
 from levelog_store.decide.inputreads import read_checkpoints
-from levelog_store.dialects import built_once, mappings, named, now, one_of, one_of_named, remove, row_of, run, upsert
+from levelog_store.dialects import (
+    built_once,
+    mappings,
+    named,
+    now,
+    one_of,
+    one_of_named,
+    read_as,
+    remove,
+    row_of,
+    run,
+    upsert,
+)
 from levelog_store.rows import Scope
 from levelog_store.tables import call_holds, call_positions, objects
 
@@ -127,11 +139,8 @@ async def read_holds(
 ) -> list[CallHold]:
     """What waits, in some partitions or all, by handler and object."""
     table = call_holds.c
-    query = select(*(table[name] for name in CallHold.__struct_fields__)).where(table.scope == scope.number)
-    if partitions is not None:
-        query = query.where(one_of(connection.dialect, table.partition, partitions))
-    rows = await connection.execute(query.order_by(table.handler, table.object))
-    return [CallHold(**row) for row in rows.mappings()]
+    are_asked = true() if partitions is None else one_of(connection.dialect, table.partition, partitions)
+    return await read_as(CallHold, connection, scope, call_holds, are_asked, order=(table.handler, table.object))
 
 
 async def lock_due_times(

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 from sqlalchemy import ColumnElement, Dialect, Select, and_, literal_column, or_, select, true
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from levelog_store.dialects import built_once, named, of_pairs, one_of, run
+from levelog_store.dialects import built_once, fields, named, of_pairs, one_of, read_as, run
 from levelog_store.fold.changes import ExpiredEntry, Held, HeldLevel, HeldObject, Unlisted
 from levelog_store.rows import UNSETTLED, Entry, Input, Scope, SyncRow, ViewParent
 from levelog_store.tables import checkpoints, index_entries, intents, levels, objects, syncs, tombstones
@@ -16,7 +16,7 @@ from levelog_store.unions import Rows, read_rows
 
 ReadRows: TypeAlias = Callable[..., Awaitable[Iterator[Rows]]]
 
-_ENTRY = tuple(index_entries.c[name] for name in Entry.__struct_fields__)
+_ENTRY = fields(Entry, index_entries)
 
 
 async def read_held(
@@ -61,13 +61,10 @@ async def read_rounds(
     connection: AsyncConnection, scope: Scope, of: Collection[ViewParent]
 ) -> dict[ViewParent, tuple[str, int]]:
     """Uid of the parent, and round, of levels."""
-    rows = await run(connection, scope, _rounds, pairs=sorted(of))
+    table = levels.c
+    columns = table.view, table.parent, table.parent_uid, table.round
+    rows = await run(connection, scope, of_pairs, *columns, pairs=sorted(of))
     return {(view, parent): (uid, round_) for view, parent, uid, round_ in rows}
-
-
-@built_once
-def _rounds(dialect: Dialect) -> Select[Any]:
-    return of_pairs(dialect, levels.c.view, levels.c.parent, levels.c.parent_uid, levels.c.round)
 
 
 @built_once
@@ -84,7 +81,7 @@ def _tombstones(dialect: Dialect) -> Select[str, str, int]:
 
 @built_once
 def _levels(dialect: Dialect) -> Select[Any]:
-    columns = (levels.c[name] for name in ("view", "parent", *HeldLevel.__struct_fields__))
+    columns = levels.c.view, levels.c.parent, *fields(HeldLevel, levels)
     return select(*columns).where(named(dialect, levels.c.parent, "names"))
 
 
@@ -137,9 +134,7 @@ async def read_expired(
 
 async def read_syncs(connection: AsyncConnection, scope: Scope) -> dict[Input, SyncRow]:
     """Lists begun and completed, for each partition and resource."""
-    columns = [syncs.c[name] for name in SyncRow.__struct_fields__]
-    rows = await connection.execute(select(*columns).where(syncs.c.scope == scope.number))
-    return {(row["partition"], row["resource"]): SyncRow(**row) for row in rows.mappings()}
+    return {(row.partition, row.resource): row for row in await read_as(SyncRow, connection, scope, syncs)}
 
 
 async def read_unlisted(
@@ -156,15 +151,8 @@ async def read_unlisted(
 
     The list covered these namespaces, or all if there are none. What is held of others is watched no more.
     """
-    is_covered = one_of(connection.dialect, objects.c.namespace, list(namespaces)) if namespaces else true()
-    columns = [objects.c[name] for name in Unlisted.__struct_fields__]
-    rows = await connection.execute(
-        select(*columns).where(
-            objects.c.scope == scope.number,
-            objects.c.resource == resource,
-            objects.c.partition == partition,
-            objects.c.sequence < before,
-            or_(objects.c.version <= version, ~is_covered),
-        )
-    )
-    return [Unlisted(**row) for row in rows.mappings()]
+    table = objects.c
+    is_covered = one_of(connection.dialect, table.namespace, list(namespaces)) if namespaces else true()
+    is_left_out = table.sequence < before, or_(table.version <= version, ~is_covered)
+    are_asked = table.resource == resource, table.partition == partition
+    return await read_as(Unlisted, connection, scope, objects, *are_asked, *is_left_out)

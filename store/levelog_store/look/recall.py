@@ -11,7 +11,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from levelog_store.connect.database import Database
 from levelog_store.decide.decisions import Asked, Basis, Decision, PastIntent, Read
-from levelog_store.dialects import one_of
+from levelog_store.dialects import one_of, read_as
 from levelog_store.fold.changes import Causes, read_causes
 from levelog_store.rows import WHOLE_INDEX, Scope, ViewParent
 from levelog_store.tables import decisions, dependencies, handlers, index_entries, intents, levels, objects, wakeups
@@ -113,10 +113,8 @@ async def read_asked(connection: AsyncConnection, scope: Scope, keys: Sequence[s
 async def _read_by_key(
     connection: AsyncConnection, scope: Scope, keys: Sequence[str], kind: type[IntentT]
 ) -> dict[str, IntentT]:
-    columns = [intents.c[name] for name in kind.__struct_fields__]
-    are_asked = intents.c.scope == scope.number, one_of(connection.dialect, intents.c.key, keys)
-    rows = await connection.execute(select(*columns).where(*are_asked))
-    found = {row["key"]: kind(**row) for row in rows.mappings()}
+    are_asked = one_of(connection.dialect, intents.c.key, keys)
+    found = {row.key: row for row in await read_as(kind, connection, scope, intents, are_asked)}
     return {key: found[key] for key in keys if key in found}
 
 
@@ -169,10 +167,8 @@ async def read_resources(connection: AsyncConnection, scope: Scope) -> dict[str,
 async def read_intents_on(connection: AsyncConnection, scope: Scope, target: str) -> list[PastIntent]:
     """Intents that wrote to an object, or to those whose names end so, or were to, oldest first."""
     table = intents.c
-    columns = [table[name] for name in PastIntent.__struct_fields__]
-    query = select(*columns).where(table.scope == scope.number, _named(table.target, target))
-    rows = await connection.execute(query.order_by(table.decided_at, table.round, table.ordinal))
-    return [PastIntent(**row) for row in rows.mappings()]
+    order = table.decided_at, table.round, table.ordinal
+    return await read_as(PastIntent, connection, scope, intents, _named(table.target, target), order=order)
 
 
 def _named(column: ColumnElement[str], name: str) -> ColumnElement[bool]:

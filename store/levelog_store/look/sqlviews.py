@@ -34,9 +34,8 @@ from sqlalchemy.schema import CreateSchema, CreateView, DropView
 from levelog.handlers.indexers import MARK
 from levelog_store.connect.database import Database
 from levelog_store.look.contact import inputs_of_applications
-from levelog_store.owners.handlers import INPUTS
 from levelog_store.rows import ERRORS
-from levelog_store.tables import index_entries, levels, objects, scopes
+from levelog_store.tables import INPUTS, index_entries, levels, objects, scopes
 
 SqlType: TypeAlias = Literal["text", "integer", "float", "boolean", "json"]
 

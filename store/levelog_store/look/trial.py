@@ -10,6 +10,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from levelog_store.connect.database import Database
 from levelog_store.decide.decisions import Asked
+from levelog_store.dialects import fields
 from levelog_store.rows import UNSETTLED, Scope, Verdict, ViewParent
 from levelog_store.tables import (
     actuators,
@@ -86,7 +87,7 @@ async def count_levels(connection: AsyncConnection) -> Mapping[str, int]:
 async def read_planned_writes(connection: AsyncConnection) -> AsyncIterator[PlannedWrite]:
     """Writes that a copy has and its original had not, but for those that would change nothing, in their order."""
     query = (
-        select(*(intents.c[name] for name in PlannedWrite.__struct_fields__))
+        select(*fields(PlannedWrite, intents))
         .outerjoin(_intents_before, _intents_before.c.key == intents.c.key)
         .where(_intents_before.c.key.is_(None), intents.c.state == "pending")
         .order_by(intents.c.view, intents.c.parent, intents.c.round, intents.c.ordinal)

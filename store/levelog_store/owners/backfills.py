@@ -12,7 +12,7 @@ from sqlalchemy import bindparam, case, func, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from levelog.errors import CommitsLost
-from levelog_store.dialects import one_of
+from levelog_store.dialects import one_of, read_as
 from levelog_store.owners.handlers import Kind
 from levelog_store.rows import Scope, StoredObject
 from levelog_store.tables import backfills, objects
@@ -42,13 +42,9 @@ class Progress(Struct, frozen=True, kw_only=True):
 
 async def read_unfinished(connection: AsyncConnection, scope: Scope) -> list[Backfill]:
     """Unfinished backfills, by name and partition."""
-    columns = [backfills.c[name] for name in Backfill.__struct_fields__]
-    rows = await connection.execute(
-        select(*columns)
-        .where(backfills.c.scope == scope.number, backfills.c.is_done.is_(False))
-        .order_by(backfills.c.name, backfills.c.partition)
-    )
-    return [Backfill(**row) for row in rows.mappings()]
+    table = backfills.c
+    order = table.name, table.partition
+    return await read_as(Backfill, connection, scope, backfills, table.is_done.is_(False), order=order)
 
 
 async def read_progress(connection: AsyncConnection, scope: Scope) -> dict[str, Progress]:
@@ -77,20 +73,10 @@ async def read_page(
 ) -> BackfillPage:
     """The next objects of a resource in some partitions, by name, each partition beginning after its own position."""
     table = objects.c
-    columns = [table[name] for name in StoredObject.__struct_fields__]
     after = min(positions.values()) or f"{resource}/"
-    rows = await connection.execute(
-        select(*columns)
-        .where(
-            table.scope == scope.number,
-            table.object > after,
-            table.object < f"{resource}{_AFTER_SLASH}",
-            one_of(connection.dialect, table.partition, positions),
-        )
-        .order_by(table.object)
-        .limit(limit)
-    )
-    found = [StoredObject(**row) for row in rows.mappings()]
+    are_next = table.object > after, table.object < f"{resource}{_AFTER_SLASH}"
+    are_asked = *are_next, one_of(connection.dialect, table.partition, positions)
+    found = await read_as(StoredObject, connection, scope, objects, *are_asked, order=(table.object,), limit=limit)
     fresh = [row for row in found if row.object > positions[row.partition]]
     return BackfillPage(fresh, position=found[-1].object if found else after, is_last=len(found) < limit)
 

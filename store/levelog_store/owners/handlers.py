@@ -116,34 +116,3 @@ def blocking(handlers: Mapping[HandlerName, Handler], unfinished: Collection[str
         if handler.kind == "view"
     }
     return {name: indices for name, indices in found.items() if indices}
-
-
-INPUTS: Final = "inputs"
-"""SQL view of the resources that an application reads."""
-
-RESERVED: Final = frozenset(
-    {
-        "actuators",
-        "alembic_version",
-        "backfills",
-        "call_holds",
-        "call_positions",
-        "checkpoints",
-        "decisions",
-        "dependencies",
-        "handlers",
-        "index_entries",
-        INPUTS,
-        "intents",
-        "key_versions",
-        "leases",
-        "levels",
-        "objects",
-        "processors",
-        "scopes",
-        "syncs",
-        "tombstones",
-        "unreadable",
-        "wakeups",
-    }
-)

@@ -12,7 +12,7 @@ from sqlalchemy import Table, func, insert, literal, null, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from levelog.wire.canonical import canonical
-from levelog_store.dialects import change, insert_for, mappings, one_of, remove
+from levelog_store.dialects import change, fields, insert_for, mappings, one_of, remove
 from levelog_store.fold.levelwrites import NOT_EVALUATED, wake_stored
 from levelog_store.owners.handlers import Differences, Handler, differences
 from levelog_store.rows import Scope
@@ -51,8 +51,8 @@ NOTHING_KNOWN: Final[Mapping[str, Any]] = {
 
 async def read_handlers(connection: AsyncConnection, scope: Scope) -> list[Handler]:
     """Handlers of the code whose results the tables hold."""
-    columns = (handlers.c[name] for name in Handler.__struct_fields__)
-    found = mappings(await connection.execute(select(*columns).where(handlers.c.scope == scope.number)))
+    query = select(*fields(Handler, handlers)).where(handlers.c.scope == scope.number)
+    found = mappings(await connection.execute(query))
     for row in found:
         row["reads"] = tuple(msgspec.json.decode(row["reads"]))
     return [Handler(**row) for row in found]

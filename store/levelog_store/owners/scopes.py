@@ -19,40 +19,23 @@ from levelog_store.owners.leases import free_leases
 from levelog_store.owners.promotion import NOTHING_KNOWN, promote, read_handlers
 from levelog_store.rows import Scope
 from levelog_store.tables import (
-    backfills,
-    call_holds,
-    call_positions,
+    actuators,
     checkpoints,
-    dependencies,
+    decisions,
+    handlers,
     index_entries,
     intents,
-    key_versions,
     leases,
     levels,
-    objects,
+    metadata,
     processors,
     scopes,
-    syncs,
-    tombstones,
-    unreadable,
-    wakeups,
 )
 
 log = logging.getLogger(__name__)
 
-_FOLDED: Final = (
-    objects,
-    tombstones,
-    index_entries,
-    key_versions,
-    dependencies,
-    wakeups,
-    syncs,
-    unreadable,
-    backfills,
-    call_positions,
-    call_holds,
-)
+_KEPT: Final = (actuators, checkpoints, decisions, handlers, intents, leases, levels, processors, scopes)
+_FOLDED: Final = tuple(table for table in metadata.sorted_tables if table not in _KEPT)
 
 
 async def open_scope(
@@ -143,9 +126,7 @@ async def reset_scope(database: Database, scope: Scope, *, stream_created: str, 
     """
     async with database.transaction() as connection:
         await connection.execute(select(scopes.c.scope).where(scopes.c.scope == scope.number).with_for_update())
-        found = await _find(connection, scope.cluster, scope.application, scope.fingerprint)
-        if found is None:
-            raise LookupError(f"the scope of {scope.application} on {scope.cluster} is gone")
+        found = await _find_again(connection, scope)
         if found.resets != scope.resets:
             return found
         await _dispossess(connection, scope)
@@ -163,10 +144,14 @@ async def reset_scope(database: Database, scope: Scope, *, stream_created: str, 
         await change(connection, scope, intents, is_sighted, sighted_version=null(), sighted_at=null())
         anew = {"stream_created": stream_created, "resets": scopes.c.resets + 1, "calls_recorded_at": null()}
         await change(connection, scope, scopes, **anew)
-        reset = await _find(connection, scope.cluster, scope.application, scope.fingerprint)
-    if reset is None:
+        return await _find_again(connection, scope)
+
+
+async def _find_again(connection: AsyncConnection, scope: Scope) -> Scope:
+    found = await _find(connection, scope.cluster, scope.application, scope.fingerprint)
+    if found is None:
         raise LookupError(f"the scope of {scope.application} on {scope.cluster} is gone")
-    return reset
+    return found
 
 
 async def _find(

@@ -17,10 +17,9 @@ from levelog_store.fold.changes import Changes
 from levelog_store.fold.changewrites import write_changes
 from levelog_store.look.contact import read_oldest_contact
 from levelog_store.look.sqlviews import IndexView, JsonColumn, SqlType, replace_views
-from levelog_store.owners.handlers import INPUTS, RESERVED
 from levelog_store.owners.scopes import find_scopes, open_scope
 from levelog_store.rows import ERRORS, Entry, LevelRow, StoredObject, SyncRow
-from levelog_store.tables import handlers, levels, metadata
+from levelog_store.tables import INPUTS, RESERVED, handlers, levels, metadata
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
