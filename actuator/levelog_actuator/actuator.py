@@ -29,6 +29,7 @@ from levelog_actuator.sending import Sender
 from levelog_kube.client import KubeClient
 from levelog_kube.discovery import cluster_uid
 from levelog_log.hints import Hints, Topic
+from levelog_log.messages import MessageWriter
 from levelog_log.publisher import BatchPublisher
 from levelog_store.actuate import claims
 from levelog_store.actuate.claims import ClaimedIntent
@@ -78,8 +79,9 @@ class Actuator:
         self.owner = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"
         self._redactor = redactor or Redactor()
         self._sender = Sender(client, self._settings, self._redactor)
-        self._relay = Relay(database, scope, self.owner, publisher, self._settings)
-        self._lookout = Lookout(database, scope, self.owner, self._sender, publisher, self._settings)
+        writer = MessageWriter(scope.cluster, scope.partitions, "actuator")
+        self._relay = Relay(database, scope, self.owner, publisher, writer, self._settings)
+        self._lookout = Lookout(database, scope, self.owner, self._sender, publisher, writer, self._settings)
         self._ledger = Ledger(
             database,
             scope,
@@ -105,8 +107,7 @@ class Actuator:
             self._limited = claiming(hint=hint, until_ready=until_there, claim=self._claim_limited)
             self._loops.append(self._limited)
         database.absence.on_end(self._look)
-        caller = EffectCaller(effects or {}, self._settings, self._redactor)
-        caller.index = index
+        caller = EffectCaller(effects or {}, self._settings, self._redactor, index=index)
         self._awaited = AwaitedLevels(database, scope, self._settings, hints.listen(Topic.LEVELS))
         if index is not None:
             caller.daemons = Daemons(database, scope, self.owner, index, self._awaited)
@@ -171,17 +172,17 @@ class Actuator:
         ledger = asyncio.create_task(self._ledger.run(), name="actuator ledger")
         relay = asyncio.create_task(self._relay.run(), name="actuator relay")
         claiming = [asyncio.create_task(each.run(), name="actuator claims") for each in self._loops]
-        calling = asyncio.create_task(self._effects.run(), name="actuator effects")
         looking = asyncio.create_task(self._lookout.run(), name="actuator lookout")
-        awaited = asyncio.create_task(self._awaited.run(), name="actuator levels")
-        tasks = [ledger, relay, *claiming, calling, looking, awaited]
+        others = {"effects": self._effects.run(), "levels": self._awaited.run()}
         if self._database.is_shared:
-            tasks.append(asyncio.create_task(self._presence.run(), name="actuator presence"))
+            others["presence"] = self._presence.run()
+        tasks = [ledger, relay, *claiming, looking]
+        tasks += [asyncio.create_task(work, name=f"actuator {name}") for name, work in others.items()]
         try:
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         finally:
             looking.cancel()
-            await self._stop(ledger, relay, *claiming)
+            await self._stop(ledger, relay, claiming)
             for task in tasks:
                 task.cancel()
             await asyncio.wait(tasks)
@@ -203,8 +204,9 @@ class Actuator:
                 f"{self._scope.stream_created}: nothing is written until a processor has folded the new one"
             )
 
-    async def _stop(self, *tasks: asyncio.Task[None]) -> None:
-        ledger, relay, *claiming = tasks
+    async def _stop(
+        self, ledger: asyncio.Task[None], relay: asyncio.Task[None], claiming: Sequence[asyncio.Task[None]]
+    ) -> None:
         self._is_claiming = False
         for task in claiming:
             task.cancel()

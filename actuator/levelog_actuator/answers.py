@@ -7,14 +7,16 @@ state of a target that was read before a write or after one of unclear effect. d
 from collections.abc import Callable
 from datetime import timedelta
 from enum import StrEnum
-from typing import Final
+from typing import Final, Generic, ParamSpec
 
 from msgspec import Struct
 
 from levelog.wire.objects import ObjectKey
-from levelog_actuator.requests import Order
+from levelog_actuator.requests import Order, Precondition
 from levelog_actuator.sightings import Sighting, holds, wanted_controller
 from levelog_kube.failures import FailureCause
+
+P = ParamSpec("P")
 
 
 class Judgement(StrEnum):
@@ -60,19 +62,20 @@ class Case(Struct, frozen=True, kw_only=True):
     order: Order
     seen: Sighting | None
     """None: it is not there."""
-    is_doubtful: bool
-    """A request for this intent may have taken effect."""
     refusal: Reply | None = None
     """The answer that led to reading it; None: nothing was sent yet this time."""
-    required: int = 0
-    """Version that was required when it was refused; 0: any."""
-    required_uid: str = ""
-    """Incarnation that was required when it was refused; empty: any."""
+    required: Precondition = Precondition()
+    """What the target had to be when the write was refused."""
+
+    @property
+    def is_doubtful(self) -> bool:
+        """A request for this intent may have taken effect."""
+        return self.order.intent.is_doubtful
 
     @property
     def is_other(self) -> bool:
         """It is another incarnation than the decision saw, or than was found before the request."""
-        uid = self.order.intent.target_uid or self.required_uid
+        uid = self.order.intent.target_uid or self.required.uid
         return bool(uid) and self.seen is not None and self.seen.uid != uid
 
     @property
@@ -83,7 +86,7 @@ class Case(Struct, frozen=True, kw_only=True):
     @property
     def is_outdated(self) -> bool:
         """It is at another version than was required when the write was refused."""
-        return self.required > 0 and self.seen is not None and self.seen.version != self.required
+        return self.required.version > 0 and self.seen is not None and self.seen.version != self.required.version
 
     @property
     def is_foreign(self) -> bool:
@@ -110,20 +113,11 @@ def _is(*statuses: int) -> Callable[[Order, Reply], bool]:
     return lambda _, reply: reply.status in statuses
 
 
-class AnswerRule(Struct, frozen=True):
-    """One row: the intents and answers that it matches, and what to do."""
-
-    answer: str
-    applies: Callable[[Order, Reply], bool]
-    verdict: Judgement
-    why: str
-
-
-class SightRule(Struct, frozen=True):
-    """One row: the state of the target that it matches, and what to do."""
+class Rule(Struct, Generic[P], frozen=True):
+    """One row: the answers or the states of the target that it matches, and what to do."""
 
     found: str
-    applies: Callable[[Case], bool]
+    applies: Callable[P, bool]
     verdict: Judgement
     why: str
 
@@ -138,81 +132,81 @@ def _is_manager_conflict(reply: Reply) -> bool:
     return any(cause.reason == "FieldManagerConflict" for cause in reply.causes)
 
 
-ANSWER_RULES: Final = (
-    AnswerRule(
+ANSWER_RULES: Final[tuple[Rule[[Order, Reply]], ...]] = (
+    Rule(
         "200 to an apply of a target that the decision did not see",
         lambda order, reply: reply.status == 200 and order.verb == "apply" and order.makes_object,
         Judgement.LOOK,
         "it existed already: the answer shows who controls it",
     ),
-    AnswerRule("2xx", lambda _, reply: 200 <= reply.status < 300, Judgement.WRITTEN, "done"),
-    AnswerRule(
+    Rule("2xx", lambda _, reply: 200 <= reply.status < 300, Judgement.WRITTEN, "done"),
+    Rule(
         "404 that names the target, to a patch of a status",
         lambda order, reply: reply.status == 404 and order.verb == "patch_status" and names_object(order.target, reply),
         Judgement.LOOK,
         "so the API answers too if the resource has no subresource for its status",
     ),
-    AnswerRule(
+    Rule(
         "404 that names the target",
         lambda order, reply: reply.status == 404 and not order.makes_object and names_object(order.target, reply),
         Judgement.GONE,
         "there is nothing to write to; a delete is done",
     ),
-    AnswerRule(
+    Rule(
         "404 otherwise", _is(404), Judgement.RETRY, "the resource, its subresource or the namespace is not there (yet)"
     ),
-    AnswerRule(
+    Rule(
         "409 conflict of field managers",
         lambda _, reply: reply.status == 409 and _is_manager_conflict(reply),
         Judgement.FAILED,
         "another manager owns the field; `force=True` would take it over",
     ),
-    AnswerRule(
+    Rule(
         "409 otherwise",
         _is(409),
         Judgement.LOOK,
         "uid, version or existence is not as expected: the target shows which",
     ),
-    AnswerRule(
+    Rule(
         "422",
         lambda order, reply: reply.status == 422 and order.verb != "create",
         Judgement.LOOK,
         "invalid, denied by an admission policy, or a patch of another incarnation, whose uid cannot be changed",
     ),
-    AnswerRule("401", _is(401), Judgement.RETRY, "credentials are being renewed"),
-    AnswerRule("429", _is(429), Judgement.RETRY, "the server is overloaded; after Retry-After"),
-    AnswerRule(
+    Rule("401", _is(401), Judgement.RETRY, "credentials are being renewed"),
+    Rule("429", _is(429), Judgement.RETRY, "the server is overloaded; after Retry-After"),
+    Rule(
         "500 about a typed patch",
         lambda _, reply: reply.status == 500 and reply.message.startswith("failed to create typed patch object"),
         Judgement.FAILED,
         "how kube-apiserver refuses a manifest with an unknown field or a wrong type",
     ),
-    AnswerRule(
+    Rule(
         "408, 5xx",
         lambda _, reply: reply.status == 408 or reply.status >= 500,
         Judgement.LOOK_LATER,
         "the write may have taken effect",
     ),
-    AnswerRule(
+    Rule(
         "no connection",
         lambda _, reply: not reply.status and not reply.is_sent,
         Judgement.RETRY,
         "nothing was sent; all intents wait for the server, none of them uses up an attempt",
     ),
-    AnswerRule(
+    Rule(
         "no answer (time-out, connection lost)",
         lambda _, reply: not reply.status,
         Judgement.LOOK_LATER,
         "the write may have taken effect",
     ),
-    AnswerRule(
+    Rule(
         "403",
         _is(403),
         Judgement.FAILED,
         "forbidden: by a role, a quota or a webhook, or the namespace is being deleted",
     ),
-    AnswerRule("410", _is(410), Judgement.FAILED, "the API does not serve this any more"),
-    AnswerRule(
+    Rule("410", _is(410), Judgement.FAILED, "the API does not serve this any more"),
+    Rule(
         "any other (400, 405, 413, 415, …)",
         lambda *_: True,
         Judgement.FAILED,
@@ -220,71 +214,69 @@ ANSWER_RULES: Final = (
     ),
 )
 
-SIGHT_RULES: Final = (
-    SightRule(
+SIGHT_RULES: Final[tuple[Rule[[Case]], ...]] = (
+    Rule(
         "nothing, and the intent makes the object",
         lambda case: case.seen is None and case.order.makes_object and case.refusal is None,
         Judgement.SEND,
         "it was not made, or not seen to be",
     ),
-    SightRule(
+    Rule(
         "after 409: nothing, and the intent makes the object",
         lambda case: case.seen is None and case.order.makes_object and case.status == 409,
         Judgement.RETRY,
         "it vanished meanwhile",
     ),
-    SightRule(
+    Rule(
         "after 422: nothing, and the intent makes the object",
         lambda case: case.seen is None and case.order.makes_object,
         Judgement.FAILED,
         "invalid, as the message says",
     ),
-    SightRule(
-        "nothing", lambda case: case.seen is None, Judgement.GONE, "what the decision saw does not exist any more"
-    ),
-    SightRule(
+    Rule("nothing", lambda case: case.seen is None, Judgement.GONE, "what the decision saw does not exist any more"),
+    Rule(
         "another uid than the decision saw",
         lambda case: case.is_other,
         Judgement.GONE,
         "another incarnation is left alone",
     ),
-    SightRule(
+    Rule(
         "after 404, patch of a status: the incarnation that was meant",
         lambda case: case.status == 404,
         Judgement.FAILED,
         "no status subresource: declare `subresources: {status: {}}` in the CRD",
     ),
-    SightRule(
+    Rule(
         "an object that the intent makes, controlled by another owner",
         lambda case: case.order.makes_object and case.is_foreign,
         Judgement.FAILED,
         "the name is taken",
     ),
-    SightRule(
+    Rule(
         "create: an object with the same owner",
         lambda case: case.order.verb == "create" and not case.is_doubtful,
         Judgement.UNCHANGED,
         "it exists, and is left alone afterwards",
     ),
-    SightRule(
+    Rule(
         "apply, answered 200: an object with the same owner or none",
         lambda case: case.status == 200,
         Judgement.WRITTEN,
         "it existed already, and holds the fields now",
     ),
-    SightRule(
+    Rule(
         "delete: an object that is being deleted",
         lambda case: case.order.verb == "delete" and case.holds and bool(case.order.intent.target_uid),
         Judgement.WRITTEN,
         "the deletion was accepted",
     ),
-    SightRule(
+    Rule(
         "in doubt: an object that holds the fields",
         lambda case: case.is_doubtful and case.holds and case.order.verb != "delete",
         Judgement.WRITTEN,
         "the write took effect, or is not needed",
     ),
-    SightRule(
+    Rule(
         "in doubt, delete: the incarnation that the decision saw",
         lambda case: (
             case.is_doubtful
@@ -296,51 +288,51 @@ SIGHT_RULES: Final = (
         Judgement.SEND,
         "it was not deleted; deleting it twice is deleting it once",
     ),
-    SightRule(
+    Rule(
         "in doubt: an object at another version than the decision saw",
         lambda case: case.is_doubtful and case.is_moved,
         Judgement.CONFLICT,
         "the write may be in it, under somebody's later change: it must not be made twice",
     ),
-    SightRule(
+    Rule(
         "in doubt: the version that the decision saw",
         lambda case: case.is_doubtful and case.refusal is None,
         Judgement.SEND,
         "nothing took effect; that version is required, in case the first request is still on its way",
     ),
-    SightRule(
+    Rule(
         "looked at before the first request, as the decision did not see it",
         lambda case: case.refusal is None,
         Judgement.SEND,
         "for what was found and nothing else",
     ),
-    SightRule(
+    Rule(
         "after 409 or 422, patch of a status: another version than was required",
         lambda case: case.is_outdated and case.order.verb == "patch_status" and not case.order.options.if_unchanged,
         Judgement.SEND,
         "something else of it changed; the version stands for the incarnation here",
     ),
-    SightRule(
+    Rule(
         "after 409 or 422, JSON patch or `if_unchanged`: another version than was required",
         lambda case: case.is_outdated,
         Judgement.CONFLICT,
         "the next round decides on the target as it is now",
     ),
-    SightRule(
+    Rule(
         "after 409: the same incarnation",
         lambda case: case.status == 409,
         Judgement.RETRY,
         "it changed while the server was writing",
     ),
-    SightRule("after 422: the same incarnation", lambda _: True, Judgement.FAILED, "invalid, as the message says"),
+    Rule("after 422: the same incarnation", lambda _: True, Judgement.FAILED, "invalid, as the message says"),
 )
 
 
-def rule_for_answer(order: Order, reply: Reply) -> AnswerRule:
+def rule_for_answer(order: Order, reply: Reply) -> Rule[[Order, Reply]]:
     """The rule that holds for an answer to a write."""
     return next(rule for rule in ANSWER_RULES if rule.applies(order, reply))
 
 
-def rule_for_sighting(case: Case) -> SightRule:
+def rule_for_sighting(case: Case) -> Rule[[Case]]:
     """The rule that holds once the target was read."""
     return next(rule for rule in SIGHT_RULES if rule.applies(case))

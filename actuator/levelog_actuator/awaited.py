@@ -6,6 +6,8 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from typing import Final
 
+from msgspec import Struct
+
 from levelog.absence import level_of
 from levelog.errors import LevelogError
 from levelog.levels import Standing
@@ -74,24 +76,23 @@ class AwaitedLevels:
         return sum(each.take(found.get(each.place)) for each in awaited) > 0
 
 
-class Awaited:
+class Awaited(Struct, eq=False):
     """One wait for a level."""
 
-    def __init__(self, place: ViewParent, uid: str, told: Callable[[], None]) -> None:
-        self.place: Final = place
-        self.standing: Standing | None = None
-        self.version = 0
-        """Raised each time it is read that the level stands otherwise; 0: it was not read yet."""
-        self._uid = uid
-        self._told = told
+    place: ViewParent
+    uid: str
+    told: Callable[[], None]
+    standing: Standing | None = None
+    version: int = 0
+    """Raised each time it is read that the level stands otherwise; 0: it was not read yet."""
 
     def take(self, found: tuple[str, Standing] | None) -> bool:
         """Store a reading; returns whether the level has changed."""
-        before, self.standing = self.standing, found[1] if found is not None and found[0] == self._uid else None
+        before, self.standing = self.standing, found[1] if found is not None and found[0] == self.uid else None
         if self.version and _identity(before) == _identity(self.standing):
             return False
         self.version += 1
-        self._told()
+        self.told()
         return True
 
 

@@ -9,6 +9,7 @@ from datetime import timedelta
 from typing import Any, Final, TypeAlias
 
 import msgspec
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from levelog.calls.caller import CANCELLATION_TIME
@@ -56,46 +57,38 @@ is_following: Final[ContextVar[bool]] = ContextVar("levelog_following", default=
 """Whether what runs follows the object of a daemon, and is not the daemon itself."""
 
 
-class Daemons:
-    """The daemon runs of one process; `index` gives their live indices, and says whether daemons may run."""
+class Daemons(Struct, eq=False):
+    """The daemon runs of one process."""
 
-    def __init__(
-        self,
-        database: Database,
-        scope: Scope,
-        owner: str,
-        index: GiveIndex,
-        levels: AwaitedLevels,
-        pauses: Pauses | None = None,
-    ) -> None:
-        self._database = database
-        self._scope = scope
-        self._owner = owner
-        self._index = index
-        self._levels = levels
-        self._pauses = pauses or Pauses()
-        self._running: dict[str, _Daemon] = {}
-        self._is_ending = False
+    database: Database
+    scope: Scope
+    owner: str
+    index: GiveIndex
+    """Gives their live indices."""
+    levels: AwaitedLevels
+    pauses: Pauses = field(default_factory=Pauses)
+    running: "dict[str, _Daemon]" = {}
+    is_ending: bool = False
 
     @property
     def grace(self) -> timedelta:
         """How long those that run may take to end."""
-        return max((each.handler.grace for each in self._running.values()), default=timedelta(0))
+        return max((each.handler.grace for each in self.running.values()), default=timedelta(0))
 
     def keys(self) -> list[str]:
         """Of the claims under which they run."""
-        return list(self._running)
+        return list(self.running)
 
     def lose(self, keys: Collection[str]) -> None:
         """End those whose claims others may have, at once."""
         for key in keys:
-            if (daemon := self._running.get(key)) is not None:
+            if (daemon := self.running.get(key)) is not None:
                 daemon.end("lost")
 
     def end(self) -> None:
         """Tell all that the process ends."""
-        self._is_ending = True
-        for daemon in self._running.values():
+        self.is_ending = True
+        for daemon in self.running.values():
             daemon.end("shutdown")
 
     async def run(self, intent: ClaimedIntent, effect: EffectHandler, request: Run, given: dict[Given, Any]) -> RunEnd:
@@ -105,15 +98,15 @@ class Daemons:
             raise OperatorError(f"{effect.title} is no daemon")
         if intent.progress is not None:
             request = replace(request, state=msgspec.json.decode(intent.progress))
-        daemon = _Daemon(handler, intent, request, lambda state: self._keep(intent, state), self._levels, self._pauses)
-        self._running[intent.key] = daemon
-        if self._is_ending:
+        daemon = _Daemon(handler, intent, request, lambda state: self._keep(intent, state), self.levels, self.pauses)
+        self.running[intent.key] = daemon
+        if self.is_ending:
             daemon.end("shutdown")
         following: asyncio.Task[None] | None = None
         try:
             if request.state is None:
                 daemon.kept = await self._last_state(intent, handler)
-            wanted = self._index(f"{handler.operator}/{handler.wanted_name}", Any).changes(intent.parent_uid)
+            wanted = self.index(f"{handler.operator}/{handler.wanted_name}", Any).changes(intent.parent_uid)
             found = await anext(wanted)
             daemon.show(found)
             following = asyncio.create_task(_follow(daemon, wanted), name=f"object of {intent.target}")
@@ -124,7 +117,7 @@ class Daemons:
             if following is not None:
                 following.cancel()
                 await asyncio.wait((following,))
-            self._running.pop(intent.key, None)
+            self.running.pop(intent.key, None)
         if daemon.reason in ("shutdown", "lost"):
             raise Interrupted("the process ends" if daemon.reason == "shutdown" else "its claim was lost")
         return RunEnd(is_finished=daemon.reason is None, state=daemon.kept)
@@ -133,7 +126,7 @@ class Daemons:
         """Raises what the function raises on its own; errors after it was told to end are logged."""
         handler = daemon.handler
         arguments = {handler.parameter: daemon.object, **handler.given.arguments(given)}
-        arguments |= {name: self._index(f"{handler.operator}/{name}", kind) for name, kind in handler.indices.items()}
+        arguments |= {name: self.index(f"{handler.operator}/{name}", kind) for name, kind in handler.indices.items()}
         if handler.itself is not None:
             arguments[handler.itself] = daemon
         task = asyncio.create_task(handler.function(**arguments), name=f"daemon {intent.target}")
@@ -143,7 +136,7 @@ class Daemons:
         try:
             await asyncio.wait({task, ending}, return_when=asyncio.FIRST_COMPLETED)
             if not task.done() and handler.itself is not None and daemon.reason != "lost":
-                await self._pauses.pause(ended, handler.grace)
+                await self.pauses.pause(ended, handler.grace)
         finally:
             ending.cancel()
             was_cancelled = not task.done()
@@ -168,21 +161,21 @@ class Daemons:
 
     async def _last_state(self, intent: ClaimedIntent, handler: DaemonHandler) -> Any:
         """The state with which the last run for the object ended."""
-        runs = self._index(f"{handler.operator}/{handler.runs_name}", _Ended)
+        runs = self.index(f"{handler.operator}/{handler.runs_name}", _Ended)
         for ended in await runs.get(intent.parent_uid):
             if ended.result is not None:
                 return ended.result.state
         return None
 
     async def _keep(self, intent: ClaimedIntent, state: Any) -> None:
-        async with self._database.transaction() as connection:
-            is_kept = await keep_progress(connection, self._scope, self._owner, intent, canonical(state))
+        async with self.database.transaction() as connection:
+            is_kept = await keep_progress(connection, self.scope, self.owner, intent, canonical(state))
         if not is_kept:
             self.lose([intent.key])
             raise DaemonLost(f"{intent.target}: its state is not kept, since another process may run it now")
 
 
-class _Ended(msgspec.Struct):
+class _Ended(Struct):
     """The part of a run in the index that the next one begins with."""
 
     result: RunEnd | None

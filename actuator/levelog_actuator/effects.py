@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, cast
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from levelog.absence import level_of
@@ -35,42 +35,50 @@ from levelog_store.rows import Scope
 log = logging.getLogger(__name__)
 
 
-class EffectCaller:
+class _Call(Struct, frozen=True):
+    """What an intent calls."""
+
+    intent: ClaimedIntent
+    effect: EffectHandler
+    request: object
+    name: str
+
+    def given_up(self, text: str) -> Ended:
+        """The end of a call that cannot succeed; it is recorded if others wait for it."""
+        asked, is_noted = msgspec.json.decode(self.intent.body), self.effect.notes_failure(self.request)
+        told = CallNoted(name=self.name, request=asked, result=None) if is_noted else None
+        return Ended(intent=self.intent, outcome="failed", error=text, call=told)
+
+
+class EffectCaller(Struct, eq=False):
     """Calls the effects that intents ask for, by name (`operator/effect`), and returns the result of each call."""
 
-    def __init__(
-        self,
-        effects: Mapping[str, EffectHandler],
-        settings: ActuatorSettings,
-        redactor: Redactor | None = None,
-        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
-    ) -> None:
-        """`redactor`: that of what is recorded; it takes the secret values that it knows out of errors."""
-        self._clock = clock
-        self._redactor = redactor or Redactor()
-        self._effects = effects
-        self._settings = settings
-        self.functions = FunctionCaller(subject="this intent")
-        """By the keys of the intents."""
-        self.daemons: Daemons | None = None
-        """Runs what lasts; None: daemons are called as other effects are."""
-        self.index: GiveIndex | None = None
-        """Gives the live indices that calls look up; None: there are none for them."""
+    effects: Mapping[str, EffectHandler]
+    settings: ActuatorSettings
+    redactor: Redactor = field(default_factory=Redactor)
+    """That of what is recorded; it takes the secret values that it knows out of errors."""
+    clock: Callable[[], datetime] = lambda: datetime.now(UTC)
+    functions: FunctionCaller = field(default_factory=lambda: FunctionCaller(subject="this intent"))
+    """By the keys of the intents."""
+    daemons: Daemons | None = None
+    """Runs what lasts; None: daemons are called as other effects are."""
+    index: GiveIndex | None = None
+    """Gives the live indices that calls look up; None: there are none for them."""
 
     def lasts(self, intent: ClaimedIntent) -> bool:
         """Tell whether the call is a run of a daemon, which takes no room from other calls."""
-        effect = self._effects.get(intent.effect)
+        effect = self.effects.get(intent.effect)
         return self.daemons is not None and effect is not None and effect.daemon is not None
 
     async def carry_out(self, intent: ClaimedIntent) -> Result:
         """Call the effect of an intent. Raises msgspec.MsgspecError for a row that cannot be read."""
         result = await self._carry_out(intent)
-        return replace(result, error=self._redactor.redact_text(result.error))
+        return replace(result, error=self.redactor.redact_text(result.error))
 
     async def _carry_out(self, intent: ClaimedIntent) -> Result:
         operator, _, name = intent.effect.partition("/")
         options = msgspec.json.decode(intent.options, type=IntentOptions)
-        effect = self._effects.get(intent.effect)
+        effect = self.effects.get(intent.effect)
         if effect is None:  # newer or older code may have it, and run beside this one
             text = f"call of {name}: this code has no effect of that name in the operator {operator}: was it renamed?"
             return self._later(intent, text, is_doubtful=intent.is_doubtful)
@@ -79,17 +87,18 @@ class EffectCaller:
         except msgspec.MsgspecError as error:
             text = f"call of {name}: its request was made by other code and cannot be read: {error}"
             return self._later(intent, text, is_doubtful=intent.is_doubtful)
-        return await self._call(intent, effect, request, options.name)
+        return await self._call(_Call(intent, effect, request, options.name))
 
     async def close(self) -> None:
         """End what can be ended of functions that go on although their time is over."""
         await self.functions.close()
 
-    async def _call(self, intent: ClaimedIntent, effect: EffectHandler, request: object, name: str) -> Result:
-        limit, left = effect.timeout, self._time_left(intent, effect)
+    async def _call(self, call: _Call) -> Result:
+        intent, effect, request = call.intent, call.effect, call.request
+        limit, left = effect.timeout, self._time_left(call)
         if left is not None and intent.attempts > 1:  # at least one attempt is made, however long nobody was there
             if left <= timedelta(0):
-                return _given_up(intent, effect, request, name, f"{effect.title}: {effect.out_of_time}")
+                return call.given_up(f"{effect.title}: {effect.out_of_time}")
             limit = min(limit, left)
         available = {Given.KEY: intent.key, Given.RETRY: intent.attempts - 1, Given.STARTED: intent.decided_at}
         arguments = {effect.request_parameter: request, **effect.given.arguments(available)}
@@ -108,71 +117,62 @@ class EffectCaller:
                     intent.key, lambda: effect.function(**arguments), limit, is_async=effect.is_async
                 )
             if effect.yielding is not None:
-                effect.yielding.refuse_secrets(result, self._redactor)
-            told = CallNoted(name=name, request=msgspec.json.decode(intent.body), result=effect.kept(result))
+                effect.yielding.refuse_secrets(result, self.redactor)
+            told = CallNoted(name=call.name, request=msgspec.json.decode(intent.body), result=effect.kept(result))
         except Exception as error:  # noqa: BLE001 - a user's function may raise anything; only this intent is concerned
             if effect.daemon is not None and clock() - began > STEADY.total_seconds():
-                intent = replace(intent, attempts=1)
+                call = replace(call, intent=replace(intent, attempts=1))
             if isinstance(error, Interrupted):
-                return put_off(intent, str(error))
-            return self._failed(intent, effect, request, name, error)
+                return put_off(call.intent, str(error))
+            return self._failed(call, error)
         return Ended(intent=intent, outcome="written", call=told)
 
-    def _failed(
-        self, intent: ClaimedIntent, effect: EffectHandler, request: object, name: str, error: Exception
-    ) -> Result:
+    def _failed(self, call: _Call, error: Exception) -> Result:
+        intent, effect = call.intent, call.effect
         asked, is_doubtful, is_counted = None, not effect.is_superseded, True
         text = words_for(effect, error)
         match error:
             case GiveUp():
-                return _given_up(intent, effect, request, name, text)
+                return call.given_up(text)
             case Retry():
                 asked, is_doubtful, is_counted = error.asked, is_doubtful and intent.is_doubtful, error.is_counted
             case StillRuns():
                 later = self._later(intent, text, is_doubtful=is_doubtful)
-                return self._in_time(replace(later, is_counted=False), effect, request, name)
+                return self._in_time(replace(later, is_counted=False), call)
             case _:
                 if not isinstance(error, HandlerFault):
-                    clean = self._redactor.redact_text
+                    clean = self.redactor.redact_text
                     kind, _, named = effect.title.partition(" ")
                     tell_fault(kind, named, effect.origin, error, subject=intent.parent, clean=clean)
                 asked = effect.backoff
         if is_counted and effect.retries is not None and intent.attempts > effect.retries:
-            return _given_up(intent, effect, request, name, text)
-        later = self._later(intent, text, is_doubtful=is_doubtful, asked=asked)
-        return self._in_time(later, effect, request, name)
+            return call.given_up(text)
+        return self._in_time(self._later(intent, text, is_doubtful=is_doubtful, asked=asked), call)
 
-    def _time_left(self, intent: ClaimedIntent, effect: EffectHandler) -> timedelta | None:
+    def _time_left(self, call: _Call) -> timedelta | None:
         """How long a call may still be tried; None: for ever."""
-        limit = effect.give_up_after
-        return None if limit is None else intent.decided_at + limit - self._clock()
+        limit = call.effect.give_up_after
+        return None if limit is None else call.intent.decided_at + limit - self.clock()
 
-    def _in_time(self, later: Later, effect: EffectHandler, request: object, name: str) -> Result:
+    def _in_time(self, later: Later, call: _Call) -> Result:
         """The next attempt, or the end of a call whose time will be over by then."""
-        left = self._time_left(later.intent, effect)
+        left = self._time_left(call)
         if left is None or later.delay < left:
             return later
-        return _given_up(later.intent, effect, request, name, f"{later.error} ({effect.out_of_time})")
+        return call.given_up(f"{later.error} ({call.effect.out_of_time})")
 
     def _later(self, intent: ClaimedIntent, text: str, *, is_doubtful: bool, asked: timedelta | None = None) -> Later:
         """Put a call off, always with the same key; after the last counted attempt, what the view sees next decides."""
         is_daemon = self.lasts(intent)
-        most = self._settings.most_delay if is_daemon else self._settings.longest
+        most = self.settings.most_delay if is_daemon else self.settings.longest
         # the row of a daemon has its state, and is never withdrawn: the next run ends by itself if it is not wanted
-        is_doubtful = is_daemon or (is_doubtful and intent.attempts < self._settings.attempts)
+        is_doubtful = is_daemon or (is_doubtful and intent.attempts < self.settings.attempts)
         if asked is None:
-            delay = self._settings.delay(intent.attempts, most=most)
+            delay = self.settings.delay(intent.attempts, most=most)
         else:
-            least = timedelta(seconds=intent.attempts >= self._settings.attempts)  # for ever, but not in a hot loop
+            least = timedelta(seconds=intent.attempts >= self.settings.attempts)  # for ever, but not in a hot loop
             delay = min(max(asked, least), MOST_DELAY)
         return Later(intent=intent, delay=delay, error=text, is_doubtful=is_doubtful)
-
-
-def _given_up(intent: ClaimedIntent, effect: EffectHandler, request: object, name: str, text: str) -> Ended:
-    """The end of a call that cannot succeed; it is recorded if others wait for it."""
-    is_noted = effect.notes_failure(request)
-    told = CallNoted(name=name, request=msgspec.json.decode(intent.body), result=None) if is_noted else None
-    return Ended(intent=intent, outcome="failed", error=text, call=told)
 
 
 class Effects(Struct, eq=False):

@@ -5,7 +5,7 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import UTC, datetime
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from levelog.absence import level_of
 from levelog.counting import counted
@@ -40,7 +40,7 @@ class TakenResults(Struct, frozen=True, kw_only=True):
     """Intents that were committed before wait for the same targets."""
 
 
-class Ledger:
+class Ledger(Struct, eq=False):
     """Passes receipts of writes on at once, and stores other results in the intents' rows, in order.
 
     Only the receipt tells what an effect did, so SQL has it before the log. The effect of a write shows in its target:
@@ -48,30 +48,22 @@ class Ledger:
     commits need not be durable. Results that arrive together share a transaction.
     """
 
-    def __init__(
-        self,
-        database: Database,
-        scope: Scope,
-        owner: str,
-        settings: ActuatorSettings,
-        *,
-        is_busy: Callable[[], bool],
-        on_taken: Callable[[TakenResults], None],
-        on_hastened: Callable[[], Awaitable[None]],
-    ) -> None:
-        self._database = database
-        self._scope = scope
-        self._owner = owner
-        self._settings = settings
-        self._is_busy = is_busy
-        self._on_taken = on_taken
-        self._on_hastened = on_hastened
-        self._results: list[Result] = []
-        self._forgotten: set[str] = set()
-        """Keys of results that may be among those that are being stored, and are not to be stored later."""
-        self._has_work = asyncio.Event()
-        self._is_empty = asyncio.Event()
-        self._is_empty.set()
+    database: Database
+    scope: Scope
+    owner: str
+    settings: ActuatorSettings
+    is_busy: Callable[[], bool]
+    on_taken: Callable[[TakenResults], None]
+    on_hastened: Callable[[], Awaitable[None]]
+    results: list[Result] = []
+    """That are not stored yet."""
+    forgotten: set[str] = set()
+    """Keys of results that may be among those that are being stored, and are not to be stored later."""
+    has_work: asyncio.Event = field(default_factory=asyncio.Event)
+    is_empty: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def __post_init__(self) -> None:
+        self.is_empty.set()
 
     def record(self, result: Result) -> None:
         """Take a result."""
@@ -80,43 +72,43 @@ class Ledger:
             _tell(receipt)
             began = asyncio.get_running_loop().time()
             under = {receipt.key: result.intent.claim}
-            self._on_taken(TakenResults(began=began, receipts=[receipt], later=[], is_stored=False, claims=under))
+            self.on_taken(TakenResults(began=began, receipts=[receipt], later=[], is_stored=False, claims=under))
             return
-        self._results.append(result)
-        self._is_empty.clear()
-        self._has_work.set()
+        self.results.append(result)
+        self.is_empty.clear()
+        self.has_work.set()
 
     def forget(self, key: str) -> None:
         """Drop results of an intent that are not stored: they came of claims before the one that is now."""
-        self._forgotten.add(key)
-        self._results = [result for result in self._results if result.intent.key != key]
+        self.forgotten.add(key)
+        self.results = [result for result in self.results if result.intent.key != key]
 
     async def until_stored(self) -> None:
         """Wait until everything that was recorded is stored."""
-        await self._is_empty.wait()
+        await self.is_empty.wait()
 
     async def run(self) -> None:
         """Store until cancelled; while the database is away, results wait."""
         failures = 0
         while True:
-            await self._has_work.wait()
-            if self._is_busy():
+            await self.has_work.wait()
+            if self.is_busy():
                 await asyncio.sleep(GATHER_SECONDS)
-            self._has_work.clear()
-            batch, self._results = self._results, []
-            self._forgotten.clear()
+            self.has_work.clear()
+            batch, self.results = self.results, []
+            self.forgotten.clear()
             try:
                 await self._store(batch)
                 failures = 0
             except Unavailable as error:
                 failures += 1
-                delay, intents = self._settings.outage_delay(failures).total_seconds(), counted(len(batch), "intent")
+                delay, intents = self.settings.outage_delay(failures).total_seconds(), counted(len(batch), "intent")
                 log.log(level_of(error), "the outcome of %s is not stored for %.1f s: %s", intents, delay, error)
-                self._results = [each for each in batch if each.intent.key not in self._forgotten] + self._results
-                self._has_work.set()
-                await self._database.absence.pause(delay)
-            if not self._results:
-                self._is_empty.set()
+                self.results = [each for each in batch if each.intent.key not in self.forgotten] + self.results
+                self.has_work.set()
+                await self.database.absence.pause(delay)
+            if not self.results:
+                self.is_empty.set()
 
     async def _store(self, batch: Sequence[Result]) -> None:
         """Store results; if the database refuses one, only that one fails."""
@@ -140,16 +132,16 @@ class Ledger:
         receipts = [self._receipt(result) for result in ended]
         under = {result.intent.key: result.intent.claim for result in ended}
         began = asyncio.get_running_loop().time()
-        async with self._database.transaction(durable=False) as connection:
+        async with self.database.transaction(durable=False) as connection:
             kept: dict[str, bool] = {}
             unwanted: set[str] = set()
             given_back = [result.postponement for result in later]
             if receipts:
                 rows = [stored(receipt, under[receipt.key]) for receipt in receipts]
                 beside = [each.key for each in given_back]
-                kept = await outcomes.store_receipts(connection, self._scope, self._owner, rows, beside=beside)
+                kept = await outcomes.store_receipts(connection, self.scope, self.owner, rows, beside=beside)
             if later:
-                unwanted = await claims.postpone(connection, self._scope, self._owner, given_back)
+                unwanted = await claims.postpone(connection, self.scope, self.owner, given_back)
         for receipt in receipts:
             if receipt.key in kept:
                 _tell(receipt)
@@ -162,7 +154,7 @@ class Ledger:
             _tell_later(result, is_wanted=result.intent.key not in unwanted)
         own = [receipt for receipt in receipts if receipt.key in kept]
         is_awaited = any(kept.values())
-        self._on_taken(
+        self.on_taken(
             TakenResults(began=began, receipts=own, later=later, is_stored=True, claims=under, is_awaited=is_awaited)
         )
         await self._hasten([result.intent.key for result in later if not result.is_doubtful])
@@ -172,19 +164,19 @@ class Ledger:
         if not keys:
             return
         try:
-            async with self._database.reading() as connection:
-                waiting = await claims.read_waiting(connection, self._scope, keys)
+            async with self.database.reading() as connection:
+                waiting = await claims.read_waiting(connection, self.scope, keys)
             for level in waiting:
-                async with self._database.transaction(durable=False) as connection:
-                    await claims.hasten(connection, self._scope, level)
+                async with self.database.transaction(durable=False) as connection:
+                    await claims.hasten(connection, self.scope, level)
         except Unavailable as error:
             log.log(level_of(error), "processors look by themselves, in a minute: %s", error)
             return
         if waiting:
-            await self._on_hastened()
+            await self.on_hastened()
 
     def _receipt(self, result: Ended) -> ReceiptNoted:
-        return result.receipt(self._scope.application, datetime.now(UTC), self._owner)
+        return result.receipt(self.scope.application, datetime.now(UTC), self.owner)
 
 
 def _tell(receipt: ReceiptNoted) -> None:

@@ -42,6 +42,7 @@ class Lookout(Struct, eq=False):
     owner: str
     sender: Sender
     publisher: BatchPublisher
+    writer: MessageWriter
     settings: ActuatorSettings
 
     async def run(self) -> None:
@@ -62,8 +63,7 @@ class Lookout(Struct, eq=False):
             writes = await outcomes.take_unseen(connection, self.scope, limit=BATCH, after=after, most=most)
         sightings = await self._read(writes)
         if sightings:
-            writer = MessageWriter(self.scope.cluster, self.scope.partitions, "actuator")
-            await self.publisher.publish([writer.message(record) for record in sightings])
+            await self.publisher.publish([self.writer.message(record) for record in sightings])
         return len(writes)
 
     async def _read(self, writes: Sequence[UnseenWrite]) -> list[TargetSighted]:

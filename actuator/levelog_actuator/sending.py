@@ -157,15 +157,7 @@ class Sender:
         except _Refused as refused:
             return self._blind(order, refused.reply)
         required = Precondition() if refusal is None else guard
-        is_doubtful, uid = order.intent.is_doubtful, required.uid
-        case = Case(
-            order=order,
-            seen=seen,
-            is_doubtful=is_doubtful,
-            refusal=refusal,
-            required=required.version,
-            required_uid=uid,
-        )
+        case = Case(order=order, seen=seen, refusal=refusal, required=required)
         rule = rule_for_sighting(case)
         match rule.verdict:
             case Judgement.SEND:

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from levelog_actuator.answers import (
     ANSWER_RULES,
@@ -15,7 +16,7 @@ from levelog_actuator.answers import (
     rule_for_answer,
     rule_for_sighting,
 )
-from levelog_actuator.requests import Order
+from levelog_actuator.requests import Order, Precondition
 from levelog_kube.failures import FailureCause
 from rigs.orders import OTHER_UID, PARENT_UID, UID, VERBS, VERSION, order, sighting, unseen
 
@@ -23,6 +24,7 @@ JSON = {"body": [], "options": {"patch_type": "json"}}
 SAME_NAME = 'webs.example.com "a" not found'
 MANAGERS = (FailureCause(reason="FieldManagerConflict", message='conflict with "x"', field=".spec.image"),)
 MAKING = {"apply", "create"}
+AT_VERSION = Precondition(version=VERSION)
 
 
 def reply(status: int, **fields: Any) -> Reply:
@@ -50,7 +52,10 @@ def test_a_status_that_is_not_found_is_looked_into_since_the_resource_may_have_n
     assert rule_for_answer(order("patch_status"), not_found).verdict is Judgement.LOOK
     assert judge(order("patch_status"), None, refusal=not_found) is Judgement.GONE
     assert judge(order("patch_status"), sighting(uid=OTHER_UID), refusal=not_found) is Judgement.GONE
-    assert judge(unseen("patch_status"), sighting(uid=OTHER_UID), refusal=not_found, required_uid=UID) is Judgement.GONE
+    assert (
+        judge(unseen("patch_status"), sighting(uid=OTHER_UID), refusal=not_found, required=Precondition(uid=UID))
+        is Judgement.GONE
+    )
     for is_doubtful in (True, False):
         moved = sighting(version=VERSION + 1, status={"ready": 1})
         assert judge(order("patch_status"), moved, refusal=not_found, is_doubtful=is_doubtful) is Judgement.FAILED
@@ -105,8 +110,12 @@ def test_a_manifest_that_does_not_fit_its_schema_fails() -> None:
 
 
 def judge(of: Order, seen: Any, **fields: Any) -> Judgement:
-    fields = {"is_doubtful": False} | fields
-    return rule_for_sighting(Case(order=of, seen=seen, **fields)).verdict
+    asked = doubtful(of, fields.pop("is_doubtful", False))
+    return rule_for_sighting(Case(order=asked, seen=seen, **fields)).verdict
+
+
+def doubtful(of: Order, is_doubtful: bool) -> Order:
+    return replace(of, intent=replace(of.intent, is_doubtful=is_doubtful))
 
 
 DOUBT = {"is_doubtful": True}
@@ -177,10 +186,10 @@ def test_what_was_not_seen_is_written_for_what_is_found_and_in_doubt_not_again(v
 
 def test_a_status_that_others_changed_is_sent_for_the_new_version() -> None:
     moved = sighting(version=VERSION + 1)
-    assert judge(order("patch_status"), moved, **CONFLICT, required=VERSION) is Judgement.SEND
-    assert judge(order("patch", **JSON), moved, **INVALID, required=VERSION) is Judgement.CONFLICT
+    assert judge(order("patch_status"), moved, **CONFLICT, required=AT_VERSION) is Judgement.SEND
+    assert judge(order("patch", **JSON), moved, **INVALID, required=AT_VERSION) is Judgement.CONFLICT
     guarded = order("patch_status", options={"if_unchanged": True})
-    assert judge(guarded, moved, **CONFLICT, required=VERSION) is Judgement.CONFLICT
+    assert judge(guarded, moved, **CONFLICT, required=AT_VERSION) is Judgement.CONFLICT
 
 
 @pytest.mark.parametrize("verb", ["apply", "patch", "delete"])
@@ -190,7 +199,7 @@ def test_a_conflict_on_the_same_incarnation_passes(verb: str) -> None:
 
 @pytest.mark.parametrize("verb", ["apply", "patch", "patch_status"])
 def test_what_is_invalid_for_the_version_that_was_required_fails(verb: str) -> None:
-    assert judge(order(verb), sighting(), **INVALID, required=VERSION) is Judgement.FAILED
+    assert judge(order(verb), sighting(), **INVALID, required=AT_VERSION) is Judgement.FAILED
 
 
 orders = st.builds(
@@ -210,11 +219,10 @@ sightings = st.none() | st.builds(
 )
 cases = st.builds(
     Case,
-    order=orders,
+    order=st.builds(doubtful, orders, st.booleans()),
     seen=sightings,
-    is_doubtful=st.booleans(),
     refusal=st.none() | st.sampled_from([reply(409), reply(422), reply(200)]),
-    required=st.sampled_from([0, VERSION]),
+    required=st.sampled_from([Precondition(), AT_VERSION]),
 )
 
 
@@ -257,6 +265,6 @@ PAGE = Path(__file__).parents[3] / "docs/writes.md"
 def test_the_page_on_writes_shows_both_tables() -> None:
     rows = re.findall(r"^\| (.+?) \| (.+?) \| (.+?) \|$", PAGE.read_text(), re.MULTILINE)
     shown = [row for row in rows if row[1] in set(Judgement)]
-    rules = [(rule.answer, rule.verdict, rule.why) for rule in ANSWER_RULES]
+    rules = [(rule.found, rule.verdict, rule.why) for rule in ANSWER_RULES]
     rules += [(rule.found, rule.verdict, rule.why) for rule in SIGHT_RULES]
     assert shown == [(text, verdict.value, why) for text, verdict, why in rules]

@@ -9,6 +9,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, ClassVar, Final, cast
 
 import msgspec
+from msgspec import field
 from sqlalchemy import select
 
 from levelog import Retry
@@ -17,7 +18,7 @@ from levelog.errors import DaemonLost
 from levelog.wire.objects import ObjectKey
 from levelog.wire.records import ReceiptNoted
 from levelog_actuator.awaited import AwaitedLevels
-from levelog_actuator.daemons import Daemons, GiveIndex, Pauses
+from levelog_actuator.daemons import Daemons
 from levelog_actuator.effects import EffectCaller, Effects
 from levelog_actuator.ledger import Ledger, TakenResults
 from levelog_actuator.limits import ActuatorSettings
@@ -62,22 +63,17 @@ class Follower:
         self.is_over = False
 
 
-class _SlowDaemons(Daemons):
+class _SlowDaemons(Daemons, eq=False):
     """What they keep may be under way to the database for long; `pauses` know that such a run waits."""
 
-    def __init__(
-        self, database: Database, scope: Scope, owner: str, index: GiveIndex, levels: AwaitedLevels, pauses: Pauses
-    ) -> None:
-        super().__init__(database, scope, owner, index, levels, pauses)
-        self._way = pauses
-        self.late: set[str] = set()
-        """Keys of the runs whose next state is under way until the machine says that it arrives."""
-        self.arrival = asyncio.Event()
+    late: set[str] = field(default_factory=set[str])
+    """Keys of the runs whose next state is under way until the machine says that it arrives."""
+    arrival: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def _keep(self, intent: ClaimedIntent, state: object) -> None:
         if intent.key in self.late:
             self.late.discard(intent.key)
-            await self._way.pause(self.arrival)
+            await self.pauses.pause(self.arrival)
         await super()._keep(intent, state)
 
 
@@ -275,7 +271,7 @@ class Holder:
 
     async def store(self) -> bool:
         """Store what came of runs; whether there was anything."""
-        results, self._ledger._results = self._ledger._results, []
+        results, self._ledger.results = self._ledger.results, []
         for result in results:
             tenure = next(tenure for tenure, known in self._results if known is result)
             before = await self._owner_of(tenure.key)
@@ -308,7 +304,7 @@ class Holder:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        self._ledger._results = []
+        self._ledger.results = []
         await self._effects.caller.close()
 
 
