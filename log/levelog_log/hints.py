@@ -2,6 +2,7 @@
 
 import asyncio
 import secrets
+from contextlib import suppress
 from datetime import timedelta
 from enum import StrEnum
 from typing import Final, Self
@@ -46,10 +47,11 @@ class Hints:
         self._subscription: Subscription | None = None
 
     async def __aenter__(self) -> Self:
+        self._stop_following = self._connection.on_change(self._wake_all)
         everything = hint_subject(self._cluster, self._application, "*")
         self._subscription = await self._connection.subscribe(everything, self._receive)
-        await self._connection.client.flush()
-        self._stop_following = self._connection.on_change(self._wake_all)
+        with suppress(Unavailable):  # then all are woken once it is back
+            await self._connection.request("$JS.API.INFO")  # who answers that knows of the subscription
         return self
 
     async def __aexit__(self, *_: object) -> None:

@@ -92,6 +92,7 @@ class Connection:
         self._subjects.append(subject)
         step = step or f"request {subject}"
         try:
+            self._check_up()
             answer = await self.client.ask(Message(subject, headers, payload))
             self._asked.add(answer)
             ending = answer.get_loop().call_later(timeout.total_seconds(), _fail, answer, TimeoutError())
@@ -117,6 +118,7 @@ class Connection:
         self._check()
         self._batch = messages
         try:
+            self._check_up()
             await self.client.publish_all(messages)
         except nats.errors.Error as error:
             raise self._unavailable(f"{step}: {_explain(error)} (NATS at {self.url})") from error
@@ -124,6 +126,7 @@ class Connection:
     async def publish(self, subject: str, payload: bytes = b"", reply: str = "") -> None:
         """Send one message without headers. Raises as nats-py does."""
         self._check()
+        self._check_up()
         self._subjects.append(subject)
         await self.client.publish(subject, payload, reply=reply)
 
@@ -206,6 +209,12 @@ class Connection:
     def _check(self) -> None:
         if self._refusal.done():
             raise self._refusal.result()
+
+    def _check_up(self) -> None:
+        # nats-py is connected a little before it says so. What was sent then would go to a log that nobody has checked
+        # yet, and wait for its time-out if that connection breaks too.
+        if not self._up.is_set():
+            raise nats.errors.ConnectionReconnectingError
 
     def _end(self) -> None:
         if self._up.is_set():

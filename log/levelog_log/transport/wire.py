@@ -67,7 +67,7 @@ class NatsClient(Client):
         self._asked = 0
 
     async def ask(self, message: Message) -> asyncio.Future[Msg]:
-        """Send a request; the future is that of its answer. Raises as `publish_all`."""
+        """Send a request; the future is that of its answer. Waits for nothing, and raises, as `publish_all` does."""
         if self._resp_sub_prefix is None:
             await self._init_request_sub()
         self._asked += 1
@@ -83,7 +83,7 @@ class NatsClient(Client):
         return answer
 
     async def publish_all(self, messages: Sequence[Message]) -> None:
-        """Hand messages to the socket in one write, in order.
+        """Hand messages to the socket in one write, in order; waits for nothing.
 
         Raises ConnectionReconnectingError while disconnected, so that nothing is sent later behind the caller's back,
         and MaxPayloadError, before anything is written, if one is too large.
@@ -100,7 +100,9 @@ class NatsClient(Client):
             raise ConnectionReconnectingError
         self.stats["out_msgs"] += len(messages)
         await self._send_command(b"".join(frames))
-        await self._flush_pending()
+        # A flusher that was woken before writes this too. Its queue may be full for as long as the server stands still.
+        if self._flush_queue is not None and self._flush_queue.empty():
+            await self._flush_pending()
 
     async def _process_msg(self, sid: int, subject: bytes, reply: bytes, data: bytes, headers: bytes) -> None:
         receive = self._subs[sid]._cb if sid in self._subs else None  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
@@ -112,6 +114,11 @@ class NatsClient(Client):
             await receive(self._build_message(sid, subject, reply, data, await self._process_headers(headers)))
         except Exception as error:  # noqa: BLE001 - a mistake in there must not end the reading
             await self._error_cb(error)
+
+    async def _process_pong(self) -> None:
+        if self._pongs and self._pongs[0].done():  # who waited has given up: nats-py would fail, and read no more
+            self._pongs[0] = asyncio.get_running_loop().create_future()
+        await super()._process_pong()
 
     @staticmethod
     def _parse_header_lines(raw: bytes) -> dict[str, str]:
@@ -132,13 +139,23 @@ class NatsClient(Client):
             self._transport.close()  # type: ignore[no-untyped-call]
         await super()._connect_to_server(s)
 
+    async def _attempt_reconnect(self) -> None:
+        self._forget_unsent()
+        await super()._attempt_reconnect()
+
     async def _close(self, status: int, do_cbs: bool = True) -> None:
         try:
             await super()._close(status, do_cbs)
-        except OSError:
-            # Reset while the rest was sent, which nats-py has given up by now; its subscriptions it would leave behind.
+        except (OSError, RuntimeError):  # the second is uvloop's
+            # Reset before or while the rest was sent; nats-py would leave its subscriptions behind.
+            self._forget_unsent()
             self._status = Client.DISCONNECTED
             await super()._close(status, do_cbs)
+
+    def _forget_unsent(self) -> None:
+        # What the socket had no room for has failed by now: nats-py would send it over the next connection.
+        self._pending = []
+        self._pending_data_size = 0
 
     async def _process_err(self, err_msg: str) -> None:
         # nats-py would close for good. A user that has expired may have a new credentials file by now.

@@ -240,8 +240,12 @@ async def test_a_subject_that_may_not_be_used_is_named_with_what_is_missing() ->
                 await ensure_stream(connection, cluster)
             what = "this user may not publish to $JS.API.STREAM.CREATE.levelog-c: give it that permission"
             assert str(raised.value) == f"NATS at {server.url} refused a subject, {what}"
-        async with await connect(url, timeout=LONG) as connection, Hints(connection, cluster, Application("Shop")):
+        async with await connect(url, timeout=LONG) as connection:
+            await connection.subscribe("levelog-hint.c.Shop.*", AsyncMock())
             await refused(connection, r"may not subscribe to levelog-hint\.c\.Shop\.\*: give it")
+        async with await connect(url, timeout=LONG) as connection:
+            with pytest.raises(ConfigurationError, match=r"may not subscribe to levelog-hint\.c\.Shop\.\*: give it"):
+                await Hints(connection, cluster, Application("Shop")).__aenter__()
 
 
 async def test_a_connection_that_the_server_closes_for_good_ends_what_waits() -> None:

@@ -1,13 +1,17 @@
 import asyncio
 import gc
+from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
+import uvloop
+from nats.aio.client import DEFAULT_MAX_FLUSHER_QUEUE_SIZE
 from nats.aio.msg import Msg
+from nats.errors import FlushTimeoutError
 
 from levelog.errors import ConfigurationError, Unavailable
-from levelog_log.transport.connection import connect
+from levelog_log.transport.connection import SMALL_PAYLOAD_BYTES, connect
 from levelog_log.transport.wire import Message
 from rigs.logs import new_log, web_message, writer_for
 from rigs.nats import NatsServer
@@ -157,3 +161,122 @@ async def test_an_attempt_to_connect_again_that_fails_leaves_no_socket(nats_serv
         transports = [each for each in gc.get_objects() if isinstance(each, asyncio.Transport)]
         ports = [each.get_extra_info("peername", ("", 0))[1] for each in transports if not each.is_closing()]
         assert ports.count(proxy.port) == 1
+
+
+async def test_a_request_for_which_the_socket_has_no_room_ends_when_the_connection_breaks(
+    nats_server: NatsServer,
+) -> None:
+    async with (
+        TcpProxy(nats_server.port) as proxy,
+        await connect(proxy.url(nats_server.url)) as connection,
+    ):
+        proxy.pause("client")
+        large = Message("news", b"", bytes(SMALL_PAYLOAD_BYTES))
+        await connection.publish_all([large] * 8)  # more than sockets take
+
+        async def publish() -> None:
+            with suppress(Unavailable):
+                await connection.publish_all([Message("news", b"", b"")])
+
+        many = [asyncio.create_task(publish()) for _ in range(3 * DEFAULT_MAX_FLUSHER_QUEUE_SIZE // 2)]
+        request = asyncio.create_task(connection.request("$JS.API.INFO", timeout=timedelta(minutes=5)))
+        await asyncio.wait(many, timeout=0.5)
+        proxy.refuse()
+        proxy.cut("reset")
+        async with asyncio.timeout(10):
+            with pytest.raises(Unavailable, match="lost before an answer came"):
+                await request
+        await proxy.accept()
+        await asyncio.wait(many)
+
+
+async def test_what_the_socket_had_no_room_for_is_not_sent_over_the_next_connection(nats_server: NatsServer) -> None:
+    async with (
+        TcpProxy(nats_server.port) as proxy,
+        await connect(proxy.url(nats_server.url)) as connection,
+        await connect(nats_server.url) as other,
+    ):
+        received: list[bytes] = []
+
+        async def receive(message: Msg) -> None:
+            received.append(message.data)
+
+        await other.subscribe("news", receive)
+        await other.client.flush()
+        proxy.pause("client")
+        await connection.publish_all([Message("filling", b"", bytes(SMALL_PAYLOAD_BYTES))] * 8)
+
+        async def is_handed_over() -> bool:
+            return connection.client.pending_data_size == 0
+
+        await until(is_handed_over, "the first messages in the hands of the socket")
+        await connection.publish_all([Message("news", b"", b"unsent")])
+        proxy.cut("reset")
+
+        async def is_down() -> bool:
+            return not connection.is_connected
+
+        await until(is_down, "the connection to break")
+        proxy.resume()
+        await connection.wait_connected()
+        await connection.publish_all([Message("news", b"", b"last")])
+
+        async def has_last() -> bool:
+            return b"last" in received
+
+        await until(has_last, "the last message")
+        assert received == [b"last"]
+
+
+async def test_nothing_is_sent_before_a_connection_that_is_made_again_is_noted(nats_server: NatsServer) -> None:
+    async with (
+        TcpProxy(nats_server.port) as proxy,
+        await connect(proxy.url(nats_server.url)) as connection,
+    ):
+        greeted = proxy.on(b"PONG\r\n", "server", TcpConnection.pause)  # of the two that nats-py waits for
+        proxy.cut()
+        await greeted.until_fired()
+
+        async def is_half_up() -> bool:
+            return connection.client.is_connected
+
+        await until(is_half_up, "the client to be connected")
+        assert not connection.is_connected
+        request = asyncio.create_task(connection.request("$JS.API.INFO", timeout=timedelta(minutes=5)))
+        await asyncio.wait([request], timeout=0.5)
+        proxy.cut()
+        await connection.wait_connected()
+        async with asyncio.timeout(10):
+            with pytest.raises(Unavailable):
+                await request
+
+
+def test_a_connection_with_something_to_send_can_be_closed_while_nats_is_away() -> None:
+    async def ignore(_: Msg) -> None: ...
+
+    async def close() -> None:
+        async with NatsServer() as server, await connect(server.url) as connection:
+            server.kill()
+
+            async def is_down() -> bool:
+                return not connection.is_connected
+
+            await until(is_down, "the connection to break")
+            await connection.subscribe("news", ignore)
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:  # as commands do; it refuses closed sockets
+        runner.run(close())
+
+
+async def test_who_gave_up_waiting_for_a_server_that_goes_on_later_does_not_end_the_reading(
+    nats_server: NatsServer,
+) -> None:
+    async with (
+        TcpProxy(nats_server.port) as proxy,
+        await connect(proxy.url(nats_server.url)) as connection,
+    ):
+        proxy.pause()
+        with pytest.raises(FlushTimeoutError):
+            await connection.client.flush(timeout=1)
+        proxy.resume()
+        await connection.request("$JS.API.INFO", timeout=SHORT)

@@ -1,11 +1,13 @@
 import asyncio
 from datetime import timedelta
 
-from levelog.wire.objects import Application
+from levelog.wire.objects import Application, Cluster
 from levelog_log.hints import Hints, Topic
 from levelog_log.transport.connection import connect
 from rigs.logs import MOMENT, new_log
 from rigs.nats import NatsServer
+from rigs.tcpconnection import TcpConnection
+from rigs.tcpproxy import TcpProxy
 
 APPLICATION = Application("shop")
 LONG = timedelta(seconds=20)
@@ -44,6 +46,23 @@ async def test_who_hints_the_others_is_not_woken_by_it(nats_server: NatsServer) 
         assert not await own.wait(MOMENT)
         await hints.publish(Topic.WAKE, but_not=other)
         assert await own.wait(LONG)
+
+
+async def test_who_loses_the_connection_while_beginning_to_listen_hears_what_comes_later(
+    nats_server: NatsServer,
+) -> None:
+    async with (
+        TcpProxy(nats_server.port) as proxy,
+        await connect(proxy.url(nats_server.url)) as connection,
+    ):
+        proxy.on(b"SUB ", "client", TcpConnection.cut)
+        async with Hints(connection, Cluster("cluster"), APPLICATION) as hints:
+            hint, marker = hints.listen(Topic.WAKE), hints.listen(Topic.INTENT)
+            await connection.wait_connected()
+            assert await marker.wait(LONG)  # somebody may have hinted while it was away
+            assert await hint.wait(LONG)
+            await hints.publish(Topic.WAKE)
+            assert await hint.wait(LONG)
 
 
 async def test_applications_do_not_hear_each_other(nats_server: NatsServer) -> None:
