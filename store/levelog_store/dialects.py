@@ -26,6 +26,7 @@ from sqlalchemy import (
     Table,
     Text,
     TypeDecorator,
+    UpdateBase,
     and_,
     any_,
     bindparam,
@@ -281,6 +282,16 @@ async def run(
     return await connection.execute(build(dialect, *fixed), parameters(dialect, scope, values))
 
 
+UNANSWERED: Final[Mapping[str, Any]] = {"is_answered": False}
+"""Execution options of a statement whose outcome nobody waits for."""
+
+
+async def write(connection: AsyncConnection, statement: UpdateBase, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Execute a statement that is `built_once` for each of the rows; one for a single row may go with the next one."""
+    if rows:
+        await connection.execute(statement, rows, execution_options=UNANSWERED)
+
+
 async def change(
     connection: AsyncConnection, scope: Scope, table: Table, /, *conditions: ColumnElement[bool], **values: Any
 ) -> int:
@@ -340,10 +351,9 @@ async def upsert(
     The drivers send rows in a pipeline. Measured on PostgreSQL with rows of 3 KB, 1,000 at a time, that is as fast as
     one statement over an array for each column, which gains only with small rows.
     """
-    if not rows:
-        return
-    changed = tuple(rows[0] if update is None else update)
-    await connection.execute(_upsert(connection.dialect, table, changed), rows)
+    if rows:
+        changed = tuple(rows[0] if update is None else update)
+        await write(connection, _upsert(connection.dialect, table, changed), rows)
 
 
 @built_once

@@ -27,7 +27,7 @@ from levelog_store.actuate import claims
 from levelog_store.actuate.claims import ClaimedIntent
 from levelog_store.actuate.elapsed import elapsed
 from levelog_store.connect.database import Database
-from levelog_store.decide import inputreads
+from levelog_store.decide import decisionwrites, inputreads
 from levelog_store.decide.decisions import PendingWake, Sendable
 from levelog_store.decide.inputreads import read_levels
 from levelog_store.owners.leases import Leases
@@ -300,13 +300,13 @@ async def test_what_is_claimed_in_a_commit_that_nobody_hears_of_is_handed_over_a
 async def test_a_claim_that_comes_with_its_decision_counts_from_before_it_is_made(
     stepped: Stepped, released: asyncio.Event, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    claim_decided, made_at = claims.claim_decided, list[float]()
+    insert_claimed, made_at = claims.insert_claimed, list[float]()
 
     async def noted(*arguments: Any, **options: Any) -> set[str]:
         made_at.append(elapsed())
-        return await claim_decided(*arguments, **options)
+        return await insert_claimed(*arguments, **options)
 
-    monkeypatch.setattr(claims, "claim_decided", noted)
+    monkeypatch.setattr(decisionwrites, "insert_claimed", noted)
     claimant = stepped.give_to(Claimant())
     released.set()
     await stepped.fold(web("shop", 1, image="a"))

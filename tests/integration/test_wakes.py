@@ -61,9 +61,9 @@ async def test_invariant_5_a_decision_that_read_before_a_fold_committed_is_given
     async with database.transaction() as connection:
         await write_changes(connection, SCOPE, Changes(keys={KEY: 9}))
     async with database.transaction() as connection:
-        assert await write_decisions(connection, SCOPE, [decided(version=version)], "code") == []
+        assert (await write_decisions(connection, SCOPE, [decided(version=version)], "code")).held == []
     async with database.transaction() as connection:
-        assert len(await write_decisions(connection, SCOPE, [decided(version=9)], "code")) == 1
+        assert len((await write_decisions(connection, SCOPE, [decided(version=9)], "code")).held) == 1
 
 
 @pytest.mark.parametrize(
@@ -116,7 +116,7 @@ async def test_invariant_5_a_fold_that_meets_an_uncommitted_decision_waits_and_w
             await write_changes(connection, SCOPE, Changes(keys={KEY: 7}))
 
     async with database.transaction() as deciding:
-        assert len(await write_decisions(deciding, SCOPE, [decided(version=version)], "code")) == 1
+        assert len((await write_decisions(deciding, SCOPE, [decided(version=version)], "code")).held) == 1
         task = asyncio.create_task(fold())
         await folding.wait()
         await until_one_waits(database)
@@ -131,7 +131,7 @@ async def test_invariant_5_a_decision_that_meets_an_uncommitted_fold_waits_and_i
     async def decide() -> int:
         async with database.transaction() as connection:
             deciding.set()
-            return len(await write_decisions(connection, SCOPE, [decided(version=-1)], "code"))
+            return len((await write_decisions(connection, SCOPE, [decided(version=-1)], "code")).held)
 
     async with database.transaction() as folding:
         await write_changes(folding, SCOPE, Changes(keys={KEY: 7}))
@@ -172,7 +172,7 @@ async def test_invariant_5_a_decision_that_looked_up_a_level_waits_for_one_on_it
     async def decide() -> int:
         async with database.transaction() as connection:
             deciding.set()
-            return len(await write_decisions(connection, SCOPE, [reader], "code"))
+            return len((await write_decisions(connection, SCOPE, [reader], "code")).held)
 
     async with database.transaction() as other:
         await tell_readers(other, SCOPE, {LEVELS: (7,)}, {})
@@ -195,7 +195,7 @@ async def test_invariant_5_a_decision_on_a_level_waits_for_who_looked_it_up_and_
             await tell_readers(connection, SCOPE, {LEVELS: (7,)}, wakes)
 
     async with database.transaction() as deciding:
-        assert len(await write_decisions(deciding, SCOPE, [reader], "code")) == 1
+        assert len((await write_decisions(deciding, SCOPE, [reader], "code")).held) == 1
         task = asyncio.create_task(tell())
         await telling.wait()
         await until_one_waits(database)

@@ -7,13 +7,17 @@ from itertools import count
 from typing import Any, Final
 
 from sqlalchemy import insert, select, text, update
+from sqlalchemy.ext.asyncio import AsyncConnection
 
 from levelog.wire.canonical import canonical
 from levelog.wire.objects import ObjectKey
 from levelog.wire.subjects import partition_of
+from levelog_store.actuate.claims import Claiming, insert_claimed
 from levelog_store.connect.database import Database
 from levelog_store.dialects import upsert
+from levelog_store.rows import Scope
 from levelog_store.tables import intents, levels
+from rigs.leasing import SCOPE
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 _numbers = count(1)
@@ -63,6 +67,16 @@ def intent(target: str, *, verb: str = "patch_status", body: Any = None, **colum
         "sighted_at": None,
         **columns,
     }
+
+
+async def claim_decided(
+    connection: AsyncConnection, rows: Sequence[dict[str, Any]], owner: str, lease: timedelta, scope: Scope = SCOPE
+) -> set[str]:
+    """Write new intents, and claim in the same statement those that can be, as a processor does; returns their keys."""
+    claiming = Claiming({row["key"] for row in rows}, owner, lease, 1)
+    claimed = await insert_claimed(connection, scope, rows, claiming)
+    await upsert(connection, intents, [row for row in rows if row["key"] not in claimed], update=())
+    return claimed
 
 
 def level_of(row: dict[str, Any]) -> dict[str, Any]:

@@ -4,7 +4,10 @@ import asyncio
 from collections.abc import Collection, Generator
 from contextlib import contextmanager
 from typing import Any
+from unittest.mock import patch
 
+import asyncpg
+from asyncpg.prepared_stmt import PreparedStatement
 from sqlalchemy import Connection, event
 from sqlalchemy import Engine as SqlEngine
 
@@ -44,3 +47,53 @@ def counting(*, but_not: Collection[str] = (), beside: Collection[str] = ()) -> 
     finally:
         for name, listener in listeners:
             event.remove(SqlEngine, name, listener)
+
+
+class RoundTrips:
+    """How often asyncpg waited for the server: for statements, and for what begins and ends transactions."""
+
+    def __init__(self) -> None:
+        self.statements = 0
+        self.others = 0
+
+
+@contextmanager
+def counting_round_trips(*, but_not: Collection[str] = (), beside: Collection[str] = ()) -> Generator[RoundTrips]:
+    """Count what goes to PostgreSQL, `but_not` some statements and their transactions, nor those of tasks `beside`.
+
+    Preparing a statement is not counted: each is prepared once by a connection.
+    """
+    count, fetch, many = RoundTrips(), PreparedStatement.fetch, asyncpg.Connection.executemany
+    execute = asyncpg.Connection.execute
+    waiting = dict[asyncpg.Connection, int]()
+    """Of the transactions whose first statement has not come: round trips."""
+
+    def is_counted() -> bool:
+        task = asyncio.current_task()
+        return not (task and task.get_name() in beside)
+
+    def counted(connection: asyncpg.Connection, text: str) -> None:
+        begun = waiting.pop(connection, 0)
+        if text not in but_not and is_counted():
+            count.statements += 1
+            count.others += 2 * begun
+
+    async def fetched(self: PreparedStatement, *values: Any, **options: Any) -> Any:
+        counted(self._connection, self.get_query())  # pyright: ignore[reportPrivateUsage]
+        return await fetch(self, *values, **options)
+
+    async def executed_many(self: asyncpg.Connection, text: str, *values: Any, **options: Any) -> Any:
+        counted(self, text)
+        return await many(self, text, *values, **options)
+
+    async def executed(self: asyncpg.Connection, text: str, *values: Any, **options: Any) -> Any:
+        if text.startswith("BEGIN"):
+            waiting[self] = 1  # which is also ended
+        return await execute(self, text, *values, **options)
+
+    with (
+        patch.object(PreparedStatement, "fetch", fetched),
+        patch.object(asyncpg.Connection, "executemany", executed_many),
+        patch.object(asyncpg.Connection, "execute", executed),
+    ):
+        yield count

@@ -25,6 +25,7 @@ from levelog_store.connect.database import Database
 from levelog_store.decide import decisionwrites
 from levelog_store.decide import inputreads as stored
 from levelog_store.decide.decisions import Decided, PendingWake
+from levelog_store.decide.decisionwrites import WrittenDecisions
 from levelog_store.decide.inputreads import Inputs
 from levelog_store.fold.changewrites import tell_readers
 from levelog_store.fold.levelwrites import lock_wakes, write_wakes
@@ -309,14 +310,14 @@ class Decider:
         late: Mapping[ViewParent, Asker],
         folded_to: Mapping[int, int] | None,
         within: Deciding | None,
-    ) -> tuple[list[Decided], Collection[str]]:
+    ) -> WrittenDecisions:
         """Write the decisions that still hold, and forget the wakeups of parents that are gone.
 
-        Returns the former, and the keys of the intents that the claimant begins. `late` are levels whose functions
+        `late` are levels whose functions
         outlasted their cuts, with what asked for them when the cut began.
         """
         if not batch and not stray:  # all that was begun is slow
-            return [], ()
+            return WrittenDecisions([], set())
         claimant = self.claimant if within is None else within.claimant
         chosen = claimant.choose([row for each in batch for row in each.intents]) if claimant is not None else ()
         raising = told(self._program, batch).keys()
@@ -336,7 +337,12 @@ class Decider:
                 now = await self._askers(connection, late)
                 batch = [each for each in batch if each.name not in late or now.get(each.name) == late[each.name]]
             carried, fingerprint = within.carried, self._program.fingerprint
-            held = await decisionwrites.write_decisions(connection, self._scope, batch, fingerprint, raising=raising)
+            claiming = within.claiming(frozenset(chosen))
+            written = await decisionwrites.write_decisions(
+                connection, self._scope, batch, fingerprint, raising=raising, claiming=claiming
+            )
+            within.note(written, claiming)
+            held = written.held
             asked = woken(self._program, held)
             await tell_readers(connection, self._scope, told(self._program, held), asked)
             over = {(each.view, each.parent) for each in (*stray, *(d.wake for d in held))}
@@ -345,7 +351,7 @@ class Decider:
             await decisionwrites.consume_wakes(connection, self._scope, held, stray, without_rows=carried.levels)
             await carried.leave(connection, self._scope, but=over)
             await write_wakes(connection, self._scope, asked)
-            return held, await within.claim(self._scope, held, frozenset(chosen))
+            return written
 
 
 def _is_as_seen(look: Outlook, asker: Asker | None) -> bool:

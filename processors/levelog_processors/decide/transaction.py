@@ -11,9 +11,10 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from levelog.handlers.callnames import shown_write
 from levelog_store.actuate import claims
-from levelog_store.actuate.claims import Claimant, ClaimedIntent
+from levelog_store.actuate.claims import Claimant, ClaimedIntent, Claiming
 from levelog_store.actuate.elapsed import elapsed
 from levelog_store.decide.decisions import Decided, IntentRow, PendingWake, Sendable
+from levelog_store.decide.decisionwrites import WrittenDecisions
 from levelog_store.fold.changes import Wake, added, noted
 from levelog_store.fold.levelwrites import ASKED_FOR, new_generation, write_wakes
 from levelog_store.rows import Scope, StoredObject, ViewParent
@@ -102,17 +103,18 @@ class Deciding(Struct, eq=False):
     claimed: Sequence[ClaimedIntent] = ()
     began: float = field(default_factory=elapsed)
 
-    async def claim(self, scope: Scope, held: Sequence[Decided], chosen: Collection[str]) -> Collection[str]:
-        """Claim the chosen intents; one that is behind another for its target stays pending."""
-        self.held = held
-        rows = [(each, row) for each in held for row in each.intents if row.key in chosen]
-        if self.claimant is None or not rows:
-            return ()
-        owner, keys = self.claimant.owner, [row.key for _, row in rows]
-        lease, number = self.claimant.lease, claims.new_claim()
-        claimed = await claims.claim_decided(self.connection, scope, owner, keys, lease=lease, number=number)
-        self.claimed = [_claimed(each, row, number) for each, row in rows if row.key in claimed]
-        return claimed
+    def claiming(self, chosen: Collection[str]) -> Claiming | None:
+        """How to claim the chosen intents as they are written."""
+        if self.claimant is None or not chosen:
+            return None
+        return Claiming(chosen, self.claimant.owner, self.claimant.lease, claims.new_claim())
+
+    def note(self, written: WrittenDecisions, claiming: Claiming | None) -> None:
+        """Keep what is to be told, and handed over, once it has committed."""
+        self.held = written.held
+        if claiming is not None:
+            rows = [(each, row) for each in written.held for row in each.intents if row.key in written.claimed]
+            self.claimed = [_claimed(each, row, claiming.number) for each, row in rows]
 
     def hand_over(self, *, is_certain: bool) -> None:
         """Hand over the committed claims, or have them looked up if it is unknown whether they committed."""

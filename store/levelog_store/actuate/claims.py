@@ -19,6 +19,7 @@ from sqlalchemy import (
     BigInteger,
     ColumnElement,
     Dialect,
+    Executable,
     Integer,
     Select,
     Text,
@@ -42,6 +43,7 @@ from levelog_store.dialects import (
     OF_SCOPE,
     Timestamp,
     built_once,
+    insert_for,
     locked,
     mappings,
     named,
@@ -137,6 +139,7 @@ class Postponement(Struct, frozen=True, kw_only=True):
     """A request may have taken effect."""
 
 
+_SET_BY_CLAIM: Final = ("state", "owner", "claim", "expires_at", "due_at", "attempts")
 _COLUMNS: Final = tuple(name for name in ClaimedIntent.__struct_fields__ if name in intents.c)
 
 
@@ -200,29 +203,53 @@ async def _take(
     return [_claimed(row, attempts=row["attempts"] + 1, claim=number) for row in rows]
 
 
-async def claim_decided(
-    connection: AsyncConnection, scope: Scope, owner: str, keys: Collection[str], *, lease: timedelta, number: int
+class Claiming(Struct, frozen=True):
+    """A claim of intents that are written for the first time."""
+
+    keys: Collection[str]
+    """Of those wanted."""
+    owner: str
+    lease: timedelta
+    number: int
+    """Of the claim, from `new_claim`."""
+
+
+async def insert_claimed(
+    connection: AsyncConnection, scope: Scope, rows: Sequence[Mapping[str, Any]], claiming: Claiming
 ) -> set[str]:
-    """Claim intents that this transaction decided, except those behind others for their targets; returns the keys.
+    """Insert intents as claimed, as far as nothing else waits for their targets; returns the keys of these.
 
-    `number` is the number of the claim.
-
-    The caller commits durably before it acts on them. Raises Unavailable if another transaction claimed an intent for
-    such a target at the same moment.
+    The caller writes the others as pending, and commits durably before it acts on the claims.
     """
-    return set((await run(connection, scope, take_first, lease, of_keys=keys, by=owner, number=number)).scalars())
+    if not rows:
+        return set()
+    by = {"of_scope": scope.number, "by": claiming.owner, "number": claiming.number}
+    names = tuple(name for name in rows[0] if name not in _SET_BY_CLAIM)
+    given = [{f"new_{name}": row[name] for name in names} | by for row in rows]
+    is_single = len(rows) == 1
+    inserted = await connection.execute(insert_free(connection.dialect, claiming.lease, names, is_single), given)
+    if not is_single:
+        keys = [row["key"] for row in rows]
+        inserted = await run(connection, scope, _of_claim, of_keys=keys, under=claiming.number)
+    return set(inserted.scalars())
 
 
 @built_once
-def take_first(dialect: Dialect, lease: timedelta) -> ReturningUpdate[Any]:
-    """Claim the unclaimed rows among `of_keys` that have nothing ahead of them."""
-    is_new = and_(intents.c.state == PENDING, intents.c.due_at.is_(None))
-    return (
-        update(intents)
-        .where(is_one_of_keys(dialect), is_new, ~_is_behind(intents))
-        .values(_taken(dialect, lease))
-        .returning(intents.c.key)
-    )
+def insert_free(dialect: Dialect, lease: timedelta, names: tuple[str, ...], is_answered: bool) -> Executable:
+    """Insert the row `new_…` as claimed, unless it is there or its target has another open one; gives its key."""
+    taken = _taken(dialect, lease) | {"attempts": literal_column("1", Integer)}
+    given = [bindparam(f"new_{name}", type_=intents.c[name].type) for name in names]
+    others = [intents.c.scope == OF_SCOPE, intents.c.target == bindparam("new_target", type_=Text)]
+    is_free = ~select(literal_column("1")).where(*others, intents.c.state.in_((PENDING, CLAIMED))).exists()
+    row = select(*given, *taken.values()).where(is_free)
+    # of two that are inserted at once for a target, the one that commits later is left to be claimed after the other
+    statement = insert_for(dialect, intents).from_select([*names, *taken], row).on_conflict_do_nothing()
+    return statement.returning(intents.c.key) if is_answered else statement
+
+
+@built_once
+def _of_claim(dialect: Dialect) -> Select[Any]:
+    return select(intents.c.key).where(is_one_of_keys(dialect), IS_OF_CLAIM)
 
 
 @built_once
@@ -301,14 +328,8 @@ def take(dialect: Dialect, lease: timedelta) -> Update:
 def _taken(dialect: Dialect, lease: timedelta) -> dict[str, Any]:
     """What claiming makes of a row."""
     ends = now(dialect, lease)
-    return {
-        "state": "claimed",
-        "owner": bindparam("by"),
-        "claim": bindparam("number", type_=BigInteger),
-        "expires_at": ends,
-        "due_at": ends,
-        "attempts": intents.c.attempts + 1,
-    }
+    claim = CLAIMED, bindparam("by", type_=Text), bindparam("number", type_=BigInteger)
+    return dict(zip(_SET_BY_CLAIM, (*claim, ends, ends, intents.c.attempts + 1), strict=True))
 
 
 async def read_open(connection: AsyncConnection, scope: Scope, limit: int) -> list[ClaimedIntent]:

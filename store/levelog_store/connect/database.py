@@ -205,6 +205,7 @@ class Database:
         try:
             transaction = await connection.begin_quick()
             yield connection
+            await connection.send()
             began = monotonic()
             is_kept = transaction.is_active and len(self._idle[engine]) < POOL_SIZE
             if transaction.is_active:

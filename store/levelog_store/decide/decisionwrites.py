@@ -1,7 +1,7 @@
 """Writes decisions, in one transaction with the wakeups that they consume."""
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from msgspec import Raw
 from sqlalchemy import ColumnElement, Delete, Dialect, Insert, Select, Update, bindparam, case, delete, insert, update
@@ -9,11 +9,21 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from sqlalchemy.sql.dml import ReturningUpdate
 
 from levelog.wire.canonical import canonical
+from levelog_store.actuate.claims import Claiming, insert_claimed
 from levelog_store.decide.decisions import Decided, IntentRow, PendingWake
-from levelog_store.dialects import built_once, named, of_pairs, row_of, run, upsert
+from levelog_store.dialects import built_once, named, of_pairs, row_of, run, upsert, write
 from levelog_store.fold.levelwrites import supersede
 from levelog_store.rows import ENDED, IndexKey, LevelRow, Scope, Verdict, ViewParent, is_of_levels
 from levelog_store.tables import decisions, dependencies, intents, key_versions, levels, wakeups
+
+
+class WrittenDecisions(NamedTuple):
+    """What `write_decisions` came to."""
+
+    held: list[Decided]
+    """Decisions that were written."""
+    claimed: set[str]
+    """Keys of intents that are claimed."""
 
 
 async def write_decisions(
@@ -23,11 +33,12 @@ async def write_decisions(
     fingerprint: str,
     *,
     raising: Collection[IndexKey] = (),
-) -> list[Decided]:
-    """Write the decisions whose reads still hold, and return them; their wakeups are left to `consume_wakes`.
+    claiming: Claiming | None = None,
+) -> WrittenDecisions:
+    """Write the decisions whose reads still hold; their wakeups are left to `consume_wakes`.
 
     Neither holds a decision that was to withdraw an intent which an actuator has claimed meanwhile. `raising` are keys
-    whose versions the caller raises next.
+    whose versions the caller raises next; with `claiming`, intents that can be are claimed as they are written.
 
     The caller holds the leases of the parents' partitions (`leases.guard`) in the same transaction.
     """
@@ -39,9 +50,8 @@ async def write_decisions(
     held = [d for d in held if withdrawn.issuperset(d.withdrawn)]
     await _remove_dependencies(connection, scope, held)
     await _write_levels(connection, scope, held)
-    await _write_intents(connection, scope, held)
     await _write_history(connection, scope, held, fingerprint)
-    return held
+    return WrittenDecisions(held, await _write_intents(connection, scope, held, claiming))
 
 
 async def _add_dependencies(connection: AsyncConnection, scope: Scope, batch: Sequence[Decided]) -> None:
@@ -124,8 +134,7 @@ async def _remove_dependencies(connection: AsyncConnection, scope: Scope, batch:
         for d in batch
         for index, key in sorted(d.dependencies_removed)
     ]
-    if rows:
-        await connection.execute(_delete_dependencies(), rows)
+    await write(connection, _delete_dependencies(), rows)
 
 
 @built_once
@@ -139,7 +148,9 @@ async def _write_levels(connection: AsyncConnection, scope: Scope, batch: Sequen
     await upsert(connection, levels, rows)
 
 
-async def _write_intents(connection: AsyncConnection, scope: Scope, batch: Sequence[Decided]) -> None:
+async def _write_intents(
+    connection: AsyncConnection, scope: Scope, batch: Sequence[Decided], claiming: Claiming | None
+) -> set[str]:
     if withdrawn := {(d.wake.view, d.wake.parent) for d in batch if d.withdraws}:
         await supersede(connection, scope, withdrawn)
     if settled := sorted(key for d in batch for key in d.settled):
@@ -148,7 +159,13 @@ async def _write_intents(connection: AsyncConnection, scope: Scope, batch: Seque
     if called := sorted(intent.key for d in batch for intent in d.intents if intent.verb == "call"):
         # one that has ended is asked for again under the key that it had, as after a withdrawal
         await run(connection, scope, _remove_ended, keys=called)
+    claimed = set[str]()
+    if claiming is not None:
+        wanted = [row for row in rows if row["key"] in claiming.keys and row["state"] == "pending"]
+        claimed = await insert_claimed(connection, scope, wanted, claiming)
+    rows = [row for row in rows if row["key"] not in claimed]
     await upsert(connection, intents, rows, update=("round", "ordinal"))  # a call that goes on is one of its new round
+    return claimed
 
 
 @built_once
@@ -217,13 +234,12 @@ async def _write_history(connection: AsyncConnection, scope: Scope, batch: Seque
         for d in batch
         if d.is_kept
     ]
-    if rows:
-        await connection.execute(_keep(), rows)
+    await write(connection, _keep(), rows)
 
 
 @built_once
 def _keep() -> Insert:
-    return insert(decisions)
+    return insert(decisions).inline()  # nobody asks for its number
 
 
 def _reads(decided: Decided) -> list[tuple[str, str, int, Raw | None]]:
@@ -251,11 +267,9 @@ async def consume_wakes(
     ordered = [d for d in sorted(batch, key=lambda d: d.name) if d.name not in without_rows]
     done = [*stray, *(d.wake for d in ordered if d.due_at is None)]
     later = [_seen(scope, d.wake) | {"at": d.due_at} for d in ordered if d.due_at is not None]
-    if done:
-        in_order = sorted(done, key=lambda wake: (wake.view, wake.parent))
-        await connection.execute(_delete_wakes(), [_seen(scope, wake) for wake in in_order])
-    if later:
-        await connection.execute(_put_off_wakes(), later)
+    in_order = sorted(done, key=lambda wake: (wake.view, wake.parent))
+    await write(connection, _delete_wakes(), [_seen(scope, wake) for wake in in_order])
+    await write(connection, _put_off_wakes(), later)
     if without_rows:
         await _add_timers(connection, scope, [d for d in batch if d.name in without_rows])
 

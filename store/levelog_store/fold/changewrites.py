@@ -8,7 +8,7 @@ from msgspec.structs import asdict, replace
 from sqlalchemy import Delete, Dialect, Row, Select, Table, Update, bindparam, case, delete, func, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from levelog_store.dialects import OF_SCOPE, built_once, change, of_pairs, one_of, remove, row_of, run, upsert
+from levelog_store.dialects import OF_SCOPE, built_once, change, of_pairs, one_of, remove, row_of, run, upsert, write
 from levelog_store.fold.calls import forget_calls
 from levelog_store.fold.changes import Changes, Held, Replaced, Wake, merge_wake
 from levelog_store.fold.deletions import keep_deleted
@@ -112,8 +112,7 @@ async def _write_checkpoints(connection: AsyncConnection, scope: Scope, changes:
         }
         for partition, point in sorted(changes.checkpoints.items())
     ]
-    if rows:
-        await connection.execute(_move_checkpoints(), rows)
+    await write(connection, _move_checkpoints(), rows)
 
 
 @built_once
@@ -141,17 +140,13 @@ async def advance_checkpoints(
 
 
 async def _write_objects(connection: AsyncConnection, scope: Scope, changes: Changes) -> None:
-    if changes.objects:
-        await upsert(connection, objects, _rows(scope, changes.objects.values()))
-    if changes.seen_again:
-        seen = sorted(changes.seen_again.items())
-        rows = [{"of_scope": scope.number, "of_object": name, "at": sequence} for name, sequence in seen]
-        await connection.execute(_see_again(), rows)
-    if changes.tombstones_lifted:
-        await connection.execute(_delete_object(tombstones), _named(scope, sorted(changes.tombstones_lifted)))
-    if changes.tombstones:
-        await connection.execute(_delete_object(objects), _named(scope, changes.tombstones))
-        await upsert(connection, tombstones, _rows(scope, changes.tombstones.values()))
+    await upsert(connection, objects, _rows(scope, changes.objects.values()))
+    seen = sorted(changes.seen_again.items())
+    rows = [{"of_scope": scope.number, "of_object": name, "at": sequence} for name, sequence in seen]
+    await write(connection, _see_again(), rows)
+    await write(connection, _delete_object(tombstones), _named(scope, sorted(changes.tombstones_lifted)))
+    await write(connection, _delete_object(objects), _named(scope, changes.tombstones))
+    await upsert(connection, tombstones, _rows(scope, changes.tombstones.values()))
 
 
 def _rows(scope: Scope, structs: Iterable[Struct]) -> list[dict[str, Any]]:
@@ -173,15 +168,13 @@ def _delete_object(table: Table) -> Delete:
 
 
 async def _write_entries(connection: AsyncConnection, scope: Scope, changes: Changes) -> None:
-    if changes.entries_removed:
-        rows = [
-            {"of_scope": scope.number, "of_index": index, "of_key": key, "of_object": name, "of_ordinal": ordinal}
-            for index, key, name, ordinal in changes.entries_removed
-        ]
-        await connection.execute(_remove_entries(), rows)
-    if changes.entries_written:
-        rows = [{"scope": scope.number, "object": name, **asdict(entry)} for name, entry in changes.entries_written]
-        await upsert(connection, index_entries, rows)
+    removed = [
+        {"of_scope": scope.number, "of_index": index, "of_key": key, "of_object": name, "of_ordinal": ordinal}
+        for index, key, name, ordinal in changes.entries_removed
+    ]
+    await write(connection, _remove_entries(), removed)
+    rows = [{"scope": scope.number, "object": name, **asdict(entry)} for name, entry in changes.entries_written]
+    await upsert(connection, index_entries, rows)
 
 
 @built_once
@@ -221,9 +214,8 @@ async def _block_readers(
 
 async def write_key_versions(connection: AsyncConnection, scope: Scope, keys: Mapping[IndexKey, int]) -> None:
     """Raise versions of keys, in key order, so that two transactions cannot wait for each other in a circle."""
-    if keys:
-        rows = [{"scope": scope.number, "index": i, "key": k, "version": keys[i, k]} for i, k in sorted(keys)]
-        await upsert(connection, key_versions, rows)
+    rows = [{"scope": scope.number, "index": i, "key": k, "version": keys[i, k]} for i, k in sorted(keys)]
+    await upsert(connection, key_versions, rows)
 
 
 async def read_dependants(

@@ -31,7 +31,7 @@ from levelog.handlers.indexers import applied_place
 from levelog.wire.canonical import canonical
 from levelog.wire.records import TargetSighted
 from levelog_store.connect.database import Database
-from levelog_store.dialects import OF_SCOPE, built_once, insert_for, locked, now, of_pairs, one_of, row_of, run
+from levelog_store.dialects import OF_SCOPE, built_once, insert_for, locked, now, of_pairs, one_of, row_of, run, write
 from levelog_store.fold.calls import forget_calls
 from levelog_store.fold.changes import FoldedReceipt, Wake, appended, noted
 from levelog_store.rows import Scope, ViewParent
@@ -45,7 +45,8 @@ async def write_receipts(
 
     Levels that are `gone` were just forgotten.
     """
-    await connection.execute(
+    await write(
+        connection,
         _end_intents(connection.dialect),
         [
             {
@@ -304,7 +305,7 @@ async def write_wakes(
         }
         for level, wake in sorted(wakes.items())
     ]
-    await connection.execute(_wake_levels(connection.dialect, are_seen=seen is not None), rows)
+    await write(connection, _wake_levels(connection.dialect, are_seen=seen is not None), rows)
 
 
 def wake_stored(

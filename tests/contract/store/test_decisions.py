@@ -35,9 +35,9 @@ async def test_invariant_8_a_decision_is_given_up_if_an_intent_that_it_withdraws
     assert [one.key for one in claimed] == keys
     keys += await decide(database, second)
     async with database.transaction() as connection:
-        assert await write_decisions(connection, SCOPE, [outcome(*keys)], "code") == []
+        assert (await write_decisions(connection, SCOPE, [outcome(*keys)], "code")).held == []
     async with database.transaction() as connection:
-        assert len(await write_decisions(connection, SCOPE, [outcome()], "code")) == 1
+        assert len((await write_decisions(connection, SCOPE, [outcome()], "code")).held) == 1
     assert [(await intents_by_key(database))[key]["state"] for key in keys] == ["claimed", "superseded"]
 
 

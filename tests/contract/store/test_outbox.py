@@ -25,7 +25,7 @@ from levelog_store.connect.database import Database
 from levelog_store.dialects import now, upsert
 from levelog_store.rows import LevelRow
 from levelog_store.tables import intents, levels, wakeups
-from rigs.intents import NOON, decide, intent, intents_by_key, states
+from rigs.intents import NOON, claim_decided, decide, intent, intents_by_key, states
 from rigs.leasing import SCOPE, scope_numbered
 from rigs.locks import until_one_waits
 from rigs.run.examples import examples
@@ -398,8 +398,7 @@ async def test_rows_that_another_claimant_is_taking_are_passed_over(shared: Data
 async def decide_and_claim(database: Database, *rows: dict[str, Any], owner: str = "one") -> set[str]:
     """Decide intents and claim them in the same transaction."""
     async with database.transaction() as connection:
-        await connection.execute(insert(intents), list(rows))
-        return await claims.claim_decided(connection, SCOPE, owner, [row["key"] for row in rows], lease=LEASE, number=1)
+        return await claim_decided(connection, rows, owner, LEASE)
 
 
 async def test_what_is_decided_can_be_claimed_in_the_same_transaction(database: Database) -> None:
@@ -426,11 +425,11 @@ async def test_what_is_decided_is_not_claimed_before_what_was_decided_earlier_fo
 
 
 async def test_what_was_given_back_is_not_claimed_before_its_time(database: Database) -> None:
-    (key,) = await decide(database, intent(A))
+    row = intent(A)
+    await decide(database, row)
     await claim(database)
-    await postpone(database, key, timedelta(minutes=1))
-    async with database.transaction() as connection:
-        assert await claims.claim_decided(connection, SCOPE, "one", [key], lease=LEASE, number=1) == set()
+    await postpone(database, row["key"], timedelta(minutes=1))
+    assert await decide_and_claim(database, row) == set()
 
 
 @pytest.mark.parametrize("is_committed", [True, False])
@@ -440,19 +439,26 @@ async def test_of_two_transactions_that_claim_for_one_target_at_once_one_goes_fi
     first, second = intent(A), intent(A)
     async with AsyncExitStack() as stack:
         connection = await stack.enter_async_context(shared.transaction())
-        await connection.execute(insert(intents), [first])
-        assert await claims.claim_decided(connection, SCOPE, "one", [first["key"]], lease=LEASE, number=1)
+        assert await claim_decided(connection, [first], "one", LEASE)
         later = asyncio.create_task(decide_and_claim(shared, second, owner="two"))
         await until_one_waits(shared, "the second one to wait for the first")
         if not is_committed:
             await connection.rollback()
-    if is_committed:
-        with pytest.raises(Unavailable, match="another process is claiming a write to the same target"):
-            await later
-        assert await states(shared, [first["key"]]) == ["claimed"]
-        assert await decide_and_claim(shared, second, owner="two") == set()
-    else:
-        assert await later == {second["key"]}
+    assert await later == (set() if is_committed else {second["key"]})
+    assert await states(shared, [second["key"]]) == ["pending" if is_committed else "claimed"]
+
+
+async def test_who_claims_for_a_target_while_another_intent_is_claimed_as_it_is_decided_tries_again(
+    shared: Database,
+) -> None:
+    async with shared.transaction() as connection:
+        assert await claim_decided(connection, [intent(A)], "one", LEASE)
+        await decide(shared, intent(A))
+        later = asyncio.create_task(claim(shared, "two"))
+        await until_one_waits(shared, "the second one to wait for the first")
+    with pytest.raises(Unavailable, match="another process is claiming a write to the same target"):
+        await later
+    assert await claim(shared, "two") == []
 
 
 @pytest.mark.parametrize("is_analyzed", [False, True])
@@ -474,7 +480,6 @@ async def test_what_is_done_to_claimed_intents_finds_them_by_their_keys(database
     async with filled(database, is_analyzed=database.is_shared) as connection:
         for statement in (
             claims.take(connection.dialect, LEASE),
-            claims.take_first(connection.dialect, LEASE),
             claims.held(connection.dialect),
             outcomes.lock_held(connection.dialect),
             outcomes.end(connection.dialect),

@@ -6,7 +6,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from sqlalchemy import Executable, bindparam, delete, insert, select, text, update
+from sqlalchemy import Delete, Executable, Insert, Update, bindparam, delete, exists, insert, select, text, update
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -14,9 +14,10 @@ from levelog.errors import RowRefused, Unavailable
 from levelog_store.actuate import claims, outcomes
 from levelog_store.connect.database import Database
 from levelog_store.connect.quick import QuickResult
-from levelog_store.dialects import built_once, now
-from levelog_store.tables import intents, key_versions
+from levelog_store.dialects import built_once, now, write
+from levelog_store.tables import dependencies, intents, key_versions
 from rigs.intents import NOON, decide, intent
+from rigs.statements import counting_round_trips
 
 SCOPE = {"of_scope": 1}
 LATER = NOON + timedelta(hours=1)
@@ -36,7 +37,7 @@ def chosen_states() -> Executable:
 
 
 @built_once
-def add() -> Executable:
+def add() -> Insert:
     return insert(key_versions)
 
 
@@ -98,7 +99,7 @@ async def test_what_is_written_is_what_sqlalchemy_writes(database: Database) -> 
 
 
 @built_once
-def decided() -> Executable:
+def decided() -> Insert:
     return insert(intents)
 
 
@@ -126,6 +127,96 @@ async def test_values_go_to_the_database_as_sqlalchemy_gives_them(database: Data
         ours, theirs = await both(connection, due_by(), {"at": NOON})
     assert ours == (True, *theirs[1:])
     assert [(key, bool(is_equal)) for key, is_equal in ours[2]] == [(key, True) for key in keys]
+
+
+DEPENDENCY = {"scope": 1, "view": "v", "parent": "p", "index": "i", "key": "k", "partition": 0}
+
+
+@built_once
+def depend() -> Insert:
+    return insert(dependencies)
+
+
+@built_once
+def move_dependency() -> Update:
+    return update(dependencies).where(dependencies.c.view == bindparam("of")).values(partition=bindparam("to"))
+
+
+async def test_a_write_that_nobody_waits_for_is_done_before_what_follows_it(database: Database) -> None:
+    """Whatever follows: another one to the same table, a read, a statement that is not built once, or the commit."""
+    async with database.transaction() as connection:
+        await write(connection, depend(), [DEPENDENCY])
+        await write(connection, move_dependency(), [{"of": "v", "to": 1}])
+        assert (await connection.execute(select(dependencies.c.partition))).scalars().all() == [1]
+        await write(connection, add(), [ROW])
+        assert (await connection.execute(raise_all(), SCOPE)).rowcount == 1
+        await write(connection, move_dependency(), [{"of": "v", "to": 2}])
+        await write(connection, add(), [ROW | {"key": key} for key in "ab"])
+        await write(connection, move_dependency(), [])
+        assert (await connection.execute(remove(), {"of": "k"})).scalars().all() == [7]
+        await write(connection, add(), [ROW | {"key": "c"}])
+    async with database.reading() as connection:
+        rows = (await connection.execute(select(key_versions.c.key).order_by(key_versions.c.key))).scalars().all()
+        assert rows == ["a", "b", "c"]
+        assert await connection.scalar(select(dependencies.c.partition)) == 2
+
+
+@built_once
+def remove_unread() -> Delete:
+    is_read = exists().where(dependencies.c.key == key_versions.c.key)
+    return delete(key_versions).where(key_versions.c.scope == bindparam("of_scope"), ~is_read)
+
+
+async def test_a_write_that_reads_another_table_sees_what_was_written_to_that(database: Database) -> None:
+    async with database.transaction() as connection:
+        await connection.execute(add(), [ROW, ROW | {"key": "other"}])
+        await write(connection, depend(), [DEPENDENCY])
+        await write(connection, remove_unread(), [SCOPE])
+        assert (await connection.execute(remove(), {"of": "k"})).scalars().all() == [1]
+        assert (await connection.execute(remove(), {"of": "other"})).all() == []
+
+
+async def test_writes_to_several_tables_are_one_statement_with_the_rows_of_the_last(shared: Database) -> None:
+    async with shared.transaction() as connection:
+        await connection.execute(add(), [ROW, ROW | {"key": "other"}])
+        with counting_round_trips() as count:
+            await write(connection, depend(), [DEPENDENCY])
+            assert (await connection.execute(remove(), {"of": "other"})).scalars().all() == [1]
+            assert count.statements == 1
+            await write(connection, move_dependency(), [{"of": "v", "to": 3}])
+            assert (await connection.execute(raise_all(), SCOPE)).rowcount == 1
+            assert count.statements == 2
+    async with shared.reading() as connection:
+        assert await connection.scalar(select(dependencies.c.partition)) == 3
+
+
+async def test_tables_that_are_locked_in_one_order_are_written_one_after_the_other(shared: Database) -> None:
+    async with shared.transaction() as connection:
+        with counting_round_trips() as count:
+            await write(connection, add(), [ROW])
+            await write(connection, decided(), [intent("pods/default/a")])
+            await write(connection, depend(), [DEPENDENCY])
+            assert count.statements == 1
+    async with shared.reading() as connection:
+        for table in (key_versions, intents, dependencies):
+            assert len((await connection.execute(select(table))).all()) == 1
+
+
+@pytest.mark.parametrize("is_followed", [False, True])
+async def test_what_is_refused_later_fails_and_undoes_the_transaction(database: Database, is_followed: bool) -> None:
+    async def fail() -> None:
+        async with database.transaction() as connection:
+            await connection.execute(add(), ROW)
+            await write(connection, depend(), [DEPENDENCY])
+            await write(connection, add(), [ROW])
+            if is_followed:
+                await connection.execute(all_intents(), SCOPE)
+
+    with pytest.raises(IntegrityError):
+        await fail()
+    async with database.transaction() as connection:
+        assert (await connection.execute(select(key_versions.c.key))).all() == []
+        assert (await connection.execute(select(dependencies.c.view))).all() == []
 
 
 @pytest.mark.parametrize("rows", [[ROW], [ROW, ROW | {"key": "other"}]])

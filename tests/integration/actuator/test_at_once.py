@@ -5,15 +5,13 @@ from typing import Any
 
 import pytest
 from msgspec.structs import asdict, replace
-from sqlalchemy import insert
 
 from levelog_actuator import Actuator
-from levelog_store.actuate import claims
 from levelog_store.actuate.claims import ClaimedIntent
 from levelog_store.actuate.elapsed import elapsed
 from levelog_store.decide.decisions import Sendable
-from levelog_store.tables import intents
 from rigs.acting import QUICK, Acting
+from rigs.intents import claim_decided
 from rigs.waiting import until
 
 
@@ -25,10 +23,7 @@ async def claimed_for(acting: Acting, actuator: Actuator, row: dict[str, Any]) -
     """Decide an intent and claim it in the same transaction, as a processor does."""
     row |= {"scope": acting.scope.number}
     async with acting.database.transaction() as connection:
-        await connection.execute(insert(intents), [row])
-        (key,) = await claims.claim_decided(
-            connection, acting.scope, actuator.owner, [row["key"]], lease=actuator.lease, number=1
-        )
+        (key,) = await claim_decided(connection, [row], actuator.owner, actuator.lease, acting.scope)
     assert key == row["key"]
     origin = {name: row[name] for name in ("view", "parent", "parent_uid", "partition", "decided_at")}
     return ClaimedIntent(**asdict(sendable(row)), **origin, attempts=1, claim=1, is_doubtful=False)

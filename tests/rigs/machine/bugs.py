@@ -358,15 +358,14 @@ def readers_not_blocked(_: Laboratory) -> Generator[None]:
 
 def sent_before_it_is_durable(_: Laboratory) -> Generator[None]:
     """An intent is handed over as it is claimed, before the commit."""
-    real = Deciding.claim
+    real = Deciding.note
 
-    async def claim(self: Deciding, *asked: Any) -> Collection[str]:
-        claimed = await real(self, *asked)
+    def note(self: Deciding, *written: Any) -> None:
+        real(self, *written)
         self.hand_over(is_certain=True)
         self.claimant = None
-        return claimed
 
-    with _replaced((Deciding, "claim"), by=claim):
+    with _replaced((Deciding, "note"), by=note):
         yield
 
 
