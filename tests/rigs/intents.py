@@ -107,8 +107,8 @@ async def states(database: Database, keys: Sequence[str]) -> list[str]:
     return [held[key]["state"] for key in keys]
 
 
-LOCK_INTENTS: Final = "LOCK TABLE intents IN SHARE ROW EXCLUSIVE MODE"
-"""Before rows are changed in no order, which processes lock in theirs: else each may wait for the other."""
+LOCK_INTENTS: Final = "LOCK TABLE intents IN EXCLUSIVE MODE"
+"""Before rows are changed in no order: processes lock them in theirs, by reading too; each may wait for the other."""
 
 
 async def end_claims(database_url: str, pid: int) -> None:
