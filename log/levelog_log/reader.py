@@ -214,8 +214,11 @@ class Reader:
                 pause = min(2 * pause, _LONGEST_PAUSE)
                 continue
             except LevelogError as error:
-                self._failure = error
-                self._arrive()
+                self._fail(error)
+                return
+            except Exception as error:  # whoever waits has to hear of a mistake in here too
+                log.exception("reading the log failed")
+                self._fail(LevelogError(f"reading the log failed: {error}"))
                 return
             pause = _PAUSE
             await self._wait_for_attention()
@@ -344,6 +347,10 @@ class Reader:
                 del self._requests[oldest]
         if self._wants_more():
             self._attend.set()
+
+    def _fail(self, error: LevelogError) -> None:
+        self._failure = error
+        self._arrive()
 
     def _arrive(self) -> None:
         self._arrived.set()

@@ -5,6 +5,7 @@ are read at half the speed, and a server without TLS learns who signs in. A test
 """
 
 import asyncio
+import logging
 import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
@@ -15,6 +16,8 @@ from nats.aio.transport import TcpTransport
 from nats.errors import ConnectionReconnectingError, Error, MaxPayloadError
 
 from levelog.errors import RecordError
+
+log = logging.getLogger(__name__)
 
 _BEGIN = b"NATS/1.0\r\n"
 _END = b"\r\n"
@@ -112,8 +115,14 @@ class NatsClient(Client):
         # nats-py has a queue and a task for each subscription, for functions that wait
         try:
             await receive(self._build_message(sid, subject, reply, data, await self._process_headers(headers)))
-        except Exception as error:  # noqa: BLE001 - a mistake in there must not end the reading
-            await self._error_cb(error)
+        except Exception:  # a mistake in there must not end the reading
+            log.exception("a message was not taken in", extra={"subject": subject.decode(errors="replace")})
+
+    def _build_message(
+        self, sid: int, subject: bytes, reply: bytes, data: bytes, headers: dict[str, str] | None
+    ) -> Msg:
+        # of others' messages, subjects may be any bytes
+        return Msg(self, subject.decode(errors="replace"), reply.decode(), data, headers, _sid=sid)
 
     async def _process_pong(self) -> None:
         if self._pongs and self._pongs[0].done():  # who waited has given up: nats-py would fail, and read no more
@@ -141,7 +150,16 @@ class NatsClient(Client):
 
     async def _attempt_reconnect(self) -> None:
         self._forget_unsent()
-        await super()._attempt_reconnect()
+        while True:
+            try:
+                await super()._attempt_reconnect()
+            except Exception as error:  # noqa: BLE001 - as uvloop's RuntimeError, of a socket that was reset meanwhile
+                if self.is_closed:
+                    return
+                await self._error_cb(error)
+                self._status = Client.RECONNECTING
+            else:
+                return
 
     async def _close(self, status: int, do_cbs: bool = True) -> None:
         try:

@@ -1,5 +1,7 @@
 import asyncio
 import gc
+import socket
+import struct
 from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
@@ -94,7 +96,9 @@ async def test_a_request_under_way_ends_when_the_connection_breaks(nats_server: 
             await connection.request("silence", timeout=timedelta(minutes=5))
 
 
-async def test_who_fails_on_a_message_gets_the_next_one(nats_server: NatsServer) -> None:
+async def test_who_fails_on_a_message_gets_the_next_one_and_it_is_logged(
+    nats_server: NatsServer, caplog: pytest.LogCaptureFixture
+) -> None:
     async with await connect(nats_server.url) as connection:
         received: list[bytes] = []
         is_over = asyncio.Event()
@@ -111,6 +115,9 @@ async def test_who_fails_on_a_message_gets_the_next_one(nats_server: NatsServer)
             await is_over.wait()
         assert received == [b"first", b"second"]
         assert connection.is_connected
+    assert [record.levelname for record in caplog.records if "ZeroDivisionError" in (record.exc_text or "")] == [
+        "ERROR"
+    ]
 
 
 async def test_nothing_published_while_disconnected_is_sent_later(nats_server: NatsServer) -> None:
@@ -249,6 +256,28 @@ async def test_nothing_is_sent_before_a_connection_that_is_made_again_is_noted(n
         async with asyncio.timeout(10):
             with pytest.raises(Unavailable):
                 await request
+
+
+def test_a_connection_is_made_again_after_attempts_that_are_reset_once_greeted() -> None:
+    async def make_again() -> None:
+        loop = asyncio.get_running_loop()
+        async with NatsServer() as server, await connect(server.url) as connection:
+            connection.client.options["reconnect_time_wait"] = 0.01
+            server.kill()
+            with socket.create_server(("127.0.0.1", server.port)) as listener:
+                listener.setblocking(False)
+                for turns in range(20):
+                    peer, _ = await loop.sock_accept(listener)
+                    await loop.sock_sendall(peer, b'INFO {"server_id":"x","version":"2.12.0","headers":true}\r\n')
+                    for _ in range(turns):
+                        await asyncio.sleep(0)  # each may be the one in which the client begins to answer
+                    peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                    peer.close()
+            await server.start()
+            await connection.wait_connected()
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:  # as commands do; it refuses closed sockets
+        runner.run(asyncio.wait_for(make_again(), 60))
 
 
 def test_a_connection_with_something_to_send_can_be_closed_while_nats_is_away() -> None:

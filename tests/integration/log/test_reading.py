@@ -6,12 +6,13 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from levelog.errors import IdentityMismatch
+from levelog.errors import IdentityMismatch, LevelogError
 from levelog.wire.objects import Partition, Sequence
 from levelog.wire.records import LoggedRecord, ObjectSeen, Unreadable
 from levelog_log.publisher import BatchPublisher
 from levelog_log.reader import Reader
 from levelog_log.stream import LogStream, ensure_stream
+from levelog_log.transport.jetstream import State
 from rigs.logs import MOMENT, delete_stream, expire, names_and_versions, new_log, read_all, web_message, writer_for
 from rigs.nats import NatsServer
 from rigs.waiting import until
@@ -173,6 +174,34 @@ async def test_invariant_14_a_record_that_cannot_be_read_is_told_and_passed(nats
         assert [type(record.record) for record in records] == [Unreadable, Unreadable, Unreadable, ObjectSeen]
         for record, word in zip(records, ("levelog-envelope", "'99'", "one"), strict=False):
             assert word in str(record.record)
+
+
+async def test_invariant_14_a_record_whose_subject_is_no_text_is_told_and_passed(nats_server: NatsServer) -> None:
+    async with new_log(nats_server) as stream:
+        socket, server = await asyncio.open_connection("127.0.0.1", nats_server.port)
+        subject = f"levelog.{stream.cluster}.3.example%2Ecom.webs.default.".encode() + b"\xff"
+        server.write(b'CONNECT {"verbose":false}\r\nPUB %b 2\r\n{}\r\nPING\r\n' % subject)
+        assert (await socket.readline()).startswith(b"INFO")
+        assert await socket.readline() == b"PONG\r\n"
+        server.close()
+        await publish(stream, range(1, 2))
+        async with Reader(stream) as reader:
+            records = await read(reader, 2)
+            assert reader.beginnings == 1
+        assert [type(record.record) for record in records] == [Unreadable, ObjectSeen]
+
+
+async def test_a_mistake_in_reading_is_told_to_who_waits(
+    nats_server: NatsServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def state() -> State:
+        raise ZeroDivisionError("a mistake")
+
+    async with new_log(nats_server) as stream:
+        monkeypatch.setattr(stream, "state", state)
+        async with Reader(stream) as reader:
+            with pytest.raises(LevelogError, match="reading the log failed: a mistake"):
+                await read(reader, 1)
 
 
 async def test_invariant_13_a_reader_notices_a_log_that_was_made_anew(nats_server: NatsServer) -> None:
