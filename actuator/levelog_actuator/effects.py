@@ -89,10 +89,6 @@ class EffectCaller(Struct, eq=False):
             return self._later(intent, text, is_doubtful=intent.is_doubtful)
         return await self._call(_Call(intent, effect, request, options.name))
 
-    async def close(self) -> None:
-        """End what can be ended of functions that go on although their time is over."""
-        await self.functions.close()
-
     async def _call(self, call: _Call) -> Result:
         intent, effect, request = call.intent, call.effect, call.request
         limit, left = effect.timeout, self._time_left(call)
@@ -260,7 +256,7 @@ class Effects(Struct, eq=False):
                 task.cancel()
             if left:
                 await asyncio.wait(left, timeout=2 * CANCELLATION_TIME.total_seconds())
-        await self.caller.close()
+        await self.caller.functions.close()
 
     def _end(self, intent: ClaimedIntent, ended: asyncio.Task[None], *, is_noted: bool) -> None:
         if self.begun.get(intent.key) is ended:

@@ -46,56 +46,48 @@ class _Event(Struct):
 _event: Final = msgspec.json.Decoder(_Event)
 
 
-class EventWriter:
-    """Writes Events, each intent once; `ask` sends a request and gives back whatever is answered.
+async def write_event(order: Order, ask: Ask, settings: ActuatorSettings) -> Result:
+    """Write the Event of an intent once, or raise the count of the one of its name; `ask` returns whatever is answered.
 
     Events are best effort: one that the API refuses has failed, which the process logs; no level waits for it.
     """
+    reply = await ask(_creation(order))
+    if reply.status == 409:
+        reply = await ask(read_request(order))
+        if reply.status == 200:
+            found = _event.decode(reply.body)
+            if found.metadata.annotations.get(LAST_INTENT) == _occurrence(order):
+                return _ended(order.intent, found, is_new=False)
+            reply = await ask(_addition(order, found))
+    if 200 <= reply.status < 300:
+        return _ended(order.intent, _event.decode(reply.body), is_new=True)
+    text = f"event {order.intent.target}: {reply.status or 'no answer'} {reply.reason}: {reply.message}"
+    if reply.status not in _TRANSIENT and reply.status < 500:
+        return Ended(intent=order.intent, outcome="failed", error=text)
+    return try_later(settings, order.intent, text, is_doubtful=False, reply=reply)  # it finds what it wrote
 
-    def __init__(self, ask: Ask, settings: ActuatorSettings) -> None:
-        self._ask = ask
-        self._settings = settings
 
-    async def carry_out(self, order: Order) -> Result:
-        """Write the Event, or raise the count of the one of its name."""
-        reply = await self._ask(self._creation(order))
-        if reply.status == 409:
-            reply = await self._ask(read_request(order))
-            if reply.status == 200:
-                found = _event.decode(reply.body)
-                if found.metadata.annotations.get(LAST_INTENT) == _occurrence(order):
-                    return _ended(order.intent, found, is_new=False)
-                reply = await self._ask(self._addition(order, found))
-        if 200 <= reply.status < 300:
-            return _ended(order.intent, _event.decode(reply.body), is_new=True)
-        return self._refused(order.intent, reply)
+def _creation(order: Order) -> Request:
+    body: dict[str, Any] = {
+        **order.body,
+        "apiVersion": order.intent.api_version,
+        "kind": "Event",
+        "metadata": {"name": order.target.name, "namespace": order.target.namespace} | _noted(order),
+        "eventTime": _now(),
+        "reportingInstance": _INSTANCE,
+    }
+    path = object_path(order).rpartition("/")[0]
+    return Request(method="POST", path=path, query=_query(order), body=msgspec.json.encode(body))
 
-    def _creation(self, order: Order) -> Request:
-        body: dict[str, Any] = {
-            **order.body,
-            "apiVersion": order.intent.api_version,
-            "kind": "Event",
-            "metadata": {"name": order.target.name, "namespace": order.target.namespace} | _noted(order),
-            "eventTime": _now(),
-            "reportingInstance": _INSTANCE,
-        }
-        path = object_path(order).rpartition("/")[0]
-        return Request(method="POST", path=path, query=_query(order), body=msgspec.json.encode(body))
 
-    def _addition(self, order: Order, found: _Event) -> Request:
-        """One more of it; nothing else of an Event may be changed."""
-        count = (found.series.count if found.series else 1) + 1
-        patch = {
-            "metadata": {"resourceVersion": found.metadata.resource_version} | _noted(order),
-            "series": {"count": count, "lastObservedTime": _now()},
-        }
-        return patch_request(object_path(order), _query(order), patch, MERGE_PATCH)
-
-    def _refused(self, intent: ClaimedIntent, reply: Reply) -> Result:
-        text = f"event {intent.target}: {reply.status or 'no answer'} {reply.reason}: {reply.message}"
-        if reply.status not in _TRANSIENT and reply.status < 500:
-            return Ended(intent=intent, outcome="failed", error=text)
-        return try_later(self._settings, intent, text, is_doubtful=False, reply=reply)  # it finds what it wrote
+def _addition(order: Order, found: _Event) -> Request:
+    """One more of it; nothing else of an Event may be changed."""
+    count = (found.series.count if found.series else 1) + 1
+    patch = {
+        "metadata": {"resourceVersion": found.metadata.resource_version} | _noted(order),
+        "series": {"count": count, "lastObservedTime": _now()},
+    }
+    return patch_request(object_path(order), _query(order), patch, MERGE_PATCH)
 
 
 def _now() -> str:

@@ -14,7 +14,7 @@ from levelog.wire.objects import ObjectKey
 from levelog.wire.projection import Applied, applied
 from levelog.wire.records import Outcome
 from levelog_actuator.answers import Case, Judgement, Reply, rule_for_answer, rule_for_sighting
-from levelog_actuator.events import EventWriter
+from levelog_actuator.events import write_event
 from levelog_actuator.limits import ActuatorSettings, try_later
 from levelog_actuator.requests import Order, Precondition, Request, path_of, read_request, write_request
 from levelog_actuator.results import Ended, Later, Result
@@ -82,7 +82,6 @@ class Sender:
         self._client = client
         self._settings = settings
         self._redactor = redactor or Redactor()
-        self._events = EventWriter(self._ask, settings)
         self._made: dict[ObjectKey, Precondition] = {}
         """What the newest writes made of their targets."""
 
@@ -101,7 +100,7 @@ class Sender:
             what = f"{intent.verb} {intent.target}: not sent: {error}"
             return Ended(intent=intent, outcome="conflict", uid=intent.target_uid, error=what)
         if order.verb == "event":
-            result = await self._events.carry_out(order)
+            result = await write_event(order, self._ask, self._settings)
         else:
             result = await self._carry_out(order, may_send, limit or self._settings.request)
             if isinstance(result, Ended):

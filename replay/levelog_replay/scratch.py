@@ -66,22 +66,23 @@ class _ThinnedFold(Fold):
         yield from super().entries_before(index, name, last)
 
 
-class _ThinnedFolder(Folder):
+class _ThinnedFolder(Folder, eq=False):
     """Folds batches that lack records of some objects, and writes nothing where one of those is needed."""
 
-    thinned: Collection[str] = frozenset[str]()
+    thinned: Collection[str] = frozenset()
+    begun: _ThinnedFold | None = None
 
     def begin(self, held: Held) -> Fold:
         """The fold of one part of a batch."""
-        self._fold = _ThinnedFold(self.program, self.scope.application, held, self.thinned)
-        return self._fold
+        self.begun = _ThinnedFold(self.program, self.scope.application, held, self.thinned)
+        return self.begun
 
     async def write(
         self, epochs: Mapping[int, int], changes: Changes, folded_to: Mapping[int, int] | None = None
     ) -> Mapping[ViewParent, Wake]:
         """Commit what a part of a batch changes. Raises _Lacking."""
-        if self._fold.lacking:
-            raise _Lacking(self._fold.lacking)
+        if self.begun is not None and self.begun.lacking:
+            raise _Lacking(self.begun.lacking)
         return await super().write(epochs, changes, folded_to)
 
 

@@ -5,18 +5,20 @@ for each batch are also built once, since building one takes longer than running
 with `built_once`, and take their values by name, which `run` gives them.
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import wraps
 from typing import Any, Final, ParamSpec, TypeVar
 
 from msgspec import Struct
+from msgspec.structs import asdict
 from sqlalchemy import (
     BindParameter,
     Column,
     ColumnElement,
     CursorResult,
     DateTime,
+    Delete,
     Dialect,
     Executable,
     FromClause,
@@ -303,6 +305,26 @@ async def change(
 async def remove(connection: AsyncConnection, scope: Scope, table: Table, /, *conditions: ColumnElement[bool]) -> int:
     """Delete the rows of a scope that meet the conditions; returns how many."""
     return (await connection.execute(delete(table).where(table.c.scope == scope.number, *conditions))).rowcount
+
+
+async def delete_each(
+    connection: AsyncConnection, scope: Scope, table: Table, names: tuple[str, ...], places: Collection[Sequence[Any]]
+) -> None:
+    """Delete the rows of a scope that have these values in the columns of these names, in the given order."""
+    if places:
+        of = [f"of_{name}" for name in names]
+        rows = [{"of_scope": scope.number, **dict(zip(of, place, strict=True))} for place in places]
+        await write(connection, _delete_each(table, names), rows)
+
+
+@built_once
+def _delete_each(table: Table, names: tuple[str, ...]) -> Delete:
+    return delete(table).where(row_of(table, *names))
+
+
+def rows_of(scope: Scope, structs: Iterable[Struct]) -> list[dict[str, Any]]:
+    """Rows whose columns are the fields of structs."""
+    return [{"scope": scope.number, **asdict(each)} for each in structs]
 
 
 def fields(kind: type[Struct], table: Table) -> list[Column[Any]]:

@@ -139,7 +139,7 @@ class World:
         await self._delivery.close()
         await self._timers.close()
         await self.engine.close()
-        await self._caller.close()
+        await self._caller.functions.close()
 
     async def run(self) -> None:
         """Fold, decide and write until nothing is pending now."""

@@ -15,7 +15,7 @@ from levelog.secrets.redaction import Redactor, with_encoded_data
 from levelog.wire.canonical import canonical, digest
 from levelog.wire.objects import ObjectKey
 from levelog_processors.decide.facts import Outlook, Round
-from levelog_processors.decide.targets import addressed, is_outward, place_of_call, target_key, target_type
+from levelog_processors.decide.targets import Outward, addressed, is_outward, place_of_call, target_key, target_type
 from levelog_processors.fold.receipts import calls_key
 from levelog_processors.program import BoundView
 from levelog_store.decide.decisions import IntentRow, request_of
@@ -125,11 +125,12 @@ def intent_rows(
     Raises OperatorError for two intents of one round with the same target and verb; ConfigurationError for content that
     holds a hash in place of a value, and for secret values without a key.
     """
+    stem = (*identity, view.name, parent.uid, str(number))
     rows: list[IntentRow] = []
     seen: set[tuple[str, ...]] = set()
     for ordinal, intent in enumerate(wanted):
         if is_outward(intent):
-            row = _outward_row(identity, view, parent, number, ordinal, intent)
+            row = _row(stem, number, ordinal, intent, addressed(view, parent, intent))
             place = intent.verb, row.target, intent.options.name
             if place not in seen:
                 rows.append(row)
@@ -150,50 +151,41 @@ def intent_rows(
         redactor.refuse_hashes(f"{intent.verb} of {name}", clear)
         shown = redactor.redact_content(key, content).content
         body = clear if shown is content else canonical(shown)
-        options = _options(intent)
-        target = targets.get(name)
-        is_done = _holds_already(intent, body, target, last_applied.get(name), watched=is_watched(key))
-        identifier = digest(*identity, view.name, parent.uid, str(number), intent.verb, name, body, options)
-        rows.append(
-            IntentRow(
-                key=identifier,
-                round=number,
-                ordinal=ordinal,
-                verb=intent.verb,
-                target=name,
-                api_version=resource.api_version,
-                kind=resource.kind,
-                target_uid=target.uid if target else "",
-                target_version=target.version if target else 0,
-                is_watched=is_watched(key),
-                body=body,
-                sealed=None if shown is content else redactor.seal(clear, identifier),
-                options=options,
-                state="satisfied" if is_done else "pending",
-            )
-        )
+        to = Outward(target=key, api_version=resource.api_version, kind=resource.kind, body=body)
+        target, is_shown = targets.get(name), is_watched(key)
+        is_done = _holds_already(intent, body, target, last_applied.get(name), watched=is_shown)
+        row = _row(stem, number, ordinal, intent, to, target, is_watched=is_shown, is_done=is_done)
+        rows.append(row if shown is content else replace(row, sealed=redactor.seal(clear, row.key)))
     return rows
 
 
-def _outward_row(
-    identity: Sequence[str], view: BoundView, parent: StoredObject, number: int, ordinal: int, intent: Intent
+def _row(
+    stem: Sequence[str],
+    number: int,
+    ordinal: int,
+    intent: Intent,
+    to: Outward,
+    target: StoredObject | None = None,
+    *,
+    is_watched: bool = False,
+    is_done: bool = False,
 ) -> IntentRow:
-    to = addressed(view, parent, intent)
-    options = _options(intent)
+    """`stem` is what begins the keys of a round; `target` is what the tables hold of it."""
+    name, options = str(to.target), _options(intent)
     return IntentRow(
-        key=digest(*identity, view.name, parent.uid, str(number), intent.verb, str(to.target), to.body, options),
+        key=digest(*stem, intent.verb, name, to.body, options),
         round=number,
         ordinal=ordinal,
         verb=intent.verb,
-        target=str(to.target),
+        target=name,
         api_version=to.api_version,
         kind=to.kind,
-        target_uid="",
-        target_version=0,
-        is_watched=False,
+        target_uid=target.uid if target else "",
+        target_version=target.version if target else 0,
+        is_watched=is_watched,
         body=to.body,
         options=options,
-        state="pending",
+        state="satisfied" if is_done else "pending",
     )
 
 

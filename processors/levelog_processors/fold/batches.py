@@ -9,17 +9,9 @@ from msgspec import Struct
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from levelog.wire.objects import ObjectKey
-from levelog.wire.records import (
-    BookmarkNoted,
-    ContactLost,
-    GapNoted,
-    HistoryReverted,
-    LoggedRecord,
-    ReceiptNoted,
-    SyncFinished,
-    SyncStarted,
-)
+from levelog.wire.records import HistoryReverted, LoggedRecord, ReceiptNoted, SyncFinished, SyncStarted
 from levelog_processors.fold.entries import LogTime
+from levelog_processors.fold.lists import Mark
 from levelog_processors.fold.objects import object_names
 from levelog_processors.fold.receipts import levels_of_calls, repeated_calls
 from levelog_processors.fold.rules import Fold
@@ -43,8 +35,6 @@ from levelog_store.rows import IndexKey, Input, Scope, StoredObject, ViewParent
 STATISTICS_EVERY: Final = 2000
 """Records; a table of fewer rows may as well be read whole."""
 
-_MARKS: Final = (SyncStarted, GapNoted, HistoryReverted, BookmarkNoted, ContactLost)
-
 _ALONE: Final[Mapping[type, type]] = {kind: kind for kind in (SyncFinished, HistoryReverted, SyncStarted)}
 
 
@@ -65,24 +55,23 @@ class Folded(Struct, frozen=True):
     """A level has gone, or is blocked, that daemons may wait for."""
 
 
-class Folder:
+class Folder(Struct, eq=False):
     """Folds the records of the partitions that this processor owns."""
 
-    def __init__(self, database: Database, scope: Scope, program: Program, *, is_waking: bool = True) -> None:
-        """Without `is_waking` no level is woken, for callers that never decide."""
-        self._is_waking = is_waking
-        self._database = database
-        self.scope = scope
-        self.program = program
-        self._unplanned = 0
-        """Records folded since the statistics of the tables were looked at."""
-        self._has_statistics = False
-        self._api_versions: Mapping[Input, str] | None = None
-        """In which each resource is recorded, by partition; None: to be looked up."""
+    database: Database
+    scope: Scope
+    program: Program
+    is_waking: bool = True
+    """Else no level is woken, for callers that never decide."""
+    unplanned: int = 0
+    """Records folded since the statistics of the tables were looked at."""
+    has_statistics: bool = False
+    api_versions: Mapping[Input, str] | None = None
+    """In which each resource is recorded, by partition; None: to be looked up."""
 
     def forget(self) -> None:
         """Drop the cached API versions, which another process may have changed since the last batch."""
-        self._api_versions = None
+        self.api_versions = None
 
     async def fold(
         self, epochs: Mapping[int, int], records: Sequence[LoggedRecord], folded_to: Mapping[int, int] | None = None
@@ -124,7 +113,7 @@ class Folder:
         Returns the objects that it has written, too. The wakes are the caller's to write.
         """
         changes = self.begin(held).records(records)
-        wakes = await write_changes(connection, self.scope, changes, is_waking=self._is_waking, within=held)
+        wakes = await write_changes(connection, self.scope, changes, is_waking=self.is_waking, within=held)
         return self._folded(records, wakes, [changes]), changes.objects
 
     def _folded(
@@ -152,27 +141,27 @@ class Folder:
         self, epochs: Mapping[int, int], changes: Changes, folded_to: Mapping[int, int] | None = None
     ) -> Mapping[ViewParent, Wake]:
         """Commit what a part of a batch changes; returns the levels that it wakes. Raises LeaseLost, CommitsLost."""
-        async with self._database.transaction(durable=False) as connection:
+        async with self.database.transaction(durable=False) as connection:
             await guard(connection, self.scope, {p: epochs[p] for p in changes.checkpoints}, folded_to=folded_to)
-            return await write_changes(connection, self.scope, changes, is_waking=self._is_waking)
+            return await write_changes(connection, self.scope, changes, is_waking=self.is_waking)
 
     async def keep_statistics(self, records: int) -> None:
         """Have statistics made while the tables fill for the first time, since statements are planned by them."""
-        if self._has_statistics:
+        if self.has_statistics:
             return
-        self._unplanned += records
-        if self._unplanned >= STATISTICS_EVERY:
-            self._unplanned = 0
-            self._has_statistics = not await analyze_new(self._database)
+        self.unplanned += records
+        if self.unplanned >= STATISTICS_EVERY:
+            self.unplanned = 0
+            self.has_statistics = not await analyze_new(self.database)
 
     async def confirm(self, epochs: Mapping[int, int], sequence: int, folded_to: Mapping[int, int]) -> None:
         """Note that the owned partitions hold nothing from their checkpoints up to `sequence`."""
-        async with self._database.transaction(durable=False) as connection:
+        async with self.database.transaction(durable=False) as connection:
             await guard(connection, self.scope, epochs, folded_to=folded_to)
             await advance_checkpoints(connection, self.scope, list(epochs), sequence)
 
     async def _records(self, records: Sequence[LoggedRecord]) -> Changes:
-        async with self._database.reading() as connection:
+        async with self.database.reading() as connection:
             held = await self._held(connection, records)
         return self.begin(held).records(records)
 
@@ -194,11 +183,11 @@ class Folder:
             targets=names | ended if within is not None else (),
             read=within,
         )
-        has_marks = any(isinstance(logged.record, _MARKS) for logged in records)
-        if has_marks or self._api_versions is None:
+        has_marks = any(isinstance(logged.record, Mark) for logged in records)
+        if has_marks or self.api_versions is None:
             held.syncs = await read_syncs(connection, self.scope)
-            self._api_versions = {place: row.api_version for place, row in held.syncs.items() if row.api_version}
-        held.api_versions = self._api_versions
+            self.api_versions = {place: row.api_version for place, row in held.syncs.items() if row.api_version}
+        held.api_versions = self.api_versions
         if any(isinstance(logged.record, SyncStarted) for logged in records):
             self.forget()
         if calling := levels_of_calls(records):
@@ -209,7 +198,7 @@ class Folder:
         return held
 
     async def _sweep(self, records: Sequence[LoggedRecord]) -> Changes:
-        async with self._database.reading() as connection:
+        async with self.database.reading() as connection:
             started = await read_syncs(connection, self.scope)
             unlisted: list[tuple[Unlisted, int]] = []
             for logged in records:

@@ -5,7 +5,6 @@ from datetime import datetime
 from typing import Any, TypeAlias
 
 from msgspec import Struct
-from msgspec.structs import asdict
 from sqlalchemy import BigInteger, Dialect, Select, Update, bindparam, func, select, true, tuple_, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -21,6 +20,7 @@ from levelog_store.dialects import (
     read_as,
     remove,
     row_of,
+    rows_of,
     run,
     upsert,
 )
@@ -161,8 +161,8 @@ async def lock_due_times(
 
 async def write_holds(connection: AsyncConnection, scope: Scope, holds: Sequence[CallHold]) -> None:
     """Store what waits. The caller holds the leases in the same transaction."""
-    rows = [{"scope": scope.number, **asdict(each)} for each in sorted(holds, key=lambda e: (e.handler, e.object))]
-    await upsert(connection, call_holds, rows)
+    in_order = sorted(holds, key=lambda each: (each.handler, each.object))
+    await upsert(connection, call_holds, rows_of(scope, in_order))
 
 
 async def retry_holds(database: Database, scope: Scope, names: Collection[tuple[str, str]]) -> None:

@@ -3,12 +3,24 @@
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
-from msgspec import Struct
 from msgspec.structs import asdict, replace
-from sqlalchemy import Delete, Dialect, Row, Select, Table, Update, bindparam, case, delete, func, select, update
+from sqlalchemy import Dialect, Row, Select, Update, bindparam, case, func, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from levelog_store.dialects import OF_SCOPE, built_once, change, of_pairs, one_of, remove, row_of, run, upsert, write
+from levelog_store.dialects import (
+    OF_SCOPE,
+    built_once,
+    change,
+    delete_each,
+    of_pairs,
+    one_of,
+    remove,
+    row_of,
+    rows_of,
+    run,
+    upsert,
+    write,
+)
 from levelog_store.fold.calls import forget_calls
 from levelog_store.fold.changes import Changes, Held, Replaced, Wake, merge_wake
 from levelog_store.fold.deletions import keep_deleted
@@ -56,10 +68,10 @@ async def write_changes(
     await _write_entries(connection, scope, changes)
     if changes.calls_forgotten:
         await forget_calls(connection, scope, changes.calls_forgotten, but=changes.calls_kept)
-    await upsert(connection, syncs, _rows(scope, [row for _, row in sorted(changes.syncs.items())]))
+    await upsert(connection, syncs, rows_of(scope, [row for _, row in sorted(changes.syncs.items())]))
     for each in changes.replaced:
         await _await_list(connection, scope, each)
-    await upsert(connection, unreadable, _rows(scope, [row for _, row in sorted(changes.unreadable.items())]))
+    await upsert(connection, unreadable, rows_of(scope, [row for _, row in sorted(changes.unreadable.items())]))
     await write_key_versions(connection, scope, changes.keys)
     gone = set(changes.gone)
     if gone:
@@ -140,21 +152,14 @@ async def advance_checkpoints(
 
 
 async def _write_objects(connection: AsyncConnection, scope: Scope, changes: Changes) -> None:
-    await upsert(connection, objects, _rows(scope, changes.objects.values()))
+    await upsert(connection, objects, rows_of(scope, changes.objects.values()))
     seen = sorted(changes.seen_again.items())
     rows = [{"of_scope": scope.number, "of_object": name, "at": sequence} for name, sequence in seen]
     await write(connection, _see_again(), rows)
-    await write(connection, _delete_object(tombstones), _named(scope, sorted(changes.tombstones_lifted)))
-    await write(connection, _delete_object(objects), _named(scope, changes.tombstones))
-    await upsert(connection, tombstones, _rows(scope, changes.tombstones.values()))
-
-
-def _rows(scope: Scope, structs: Iterable[Struct]) -> list[dict[str, Any]]:
-    return [{"scope": scope.number, **asdict(each)} for each in structs]
-
-
-def _named(scope: Scope, names: Iterable[str]) -> list[dict[str, Any]]:
-    return [{"of_scope": scope.number, "of_object": name} for name in names]
+    lifted = [(name,) for name in sorted(changes.tombstones_lifted)]
+    await delete_each(connection, scope, tombstones, ("object",), lifted)
+    await delete_each(connection, scope, objects, ("object",), [(name,) for name in changes.tombstones])
+    await upsert(connection, tombstones, rows_of(scope, changes.tombstones.values()))
 
 
 @built_once
@@ -162,24 +167,11 @@ def _see_again() -> Update:
     return update(objects).where(row_of(objects, "object")).values(sequence=bindparam("at"))
 
 
-@built_once
-def _delete_object(table: Table) -> Delete:
-    return delete(table).where(row_of(table, "object"))
-
-
 async def _write_entries(connection: AsyncConnection, scope: Scope, changes: Changes) -> None:
-    removed = [
-        {"of_scope": scope.number, "of_index": index, "of_key": key, "of_object": name, "of_ordinal": ordinal}
-        for index, key, name, ordinal in changes.entries_removed
-    ]
-    await write(connection, _remove_entries(), removed)
+    place = ("index", "key", "object", "ordinal")
+    await delete_each(connection, scope, index_entries, place, changes.entries_removed)
     rows = [{"scope": scope.number, "object": name, **asdict(entry)} for name, entry in changes.entries_written]
     await upsert(connection, index_entries, rows)
-
-
-@built_once
-def _remove_entries() -> Delete:
-    return delete(index_entries).where(row_of(index_entries, "index", "key", "object", "ordinal"))
 
 
 async def _await_list(connection: AsyncConnection, scope: Scope, each: Replaced) -> None:

@@ -16,7 +16,6 @@ from sqlalchemy import (
     and_,
     bindparam,
     case,
-    delete,
     func,
     literal,
     null,
@@ -31,7 +30,19 @@ from levelog.handlers.indexers import applied_place
 from levelog.wire.canonical import canonical
 from levelog.wire.records import TargetSighted
 from levelog_store.connect.database import Database
-from levelog_store.dialects import OF_SCOPE, built_once, insert_for, locked, now, of_pairs, one_of, row_of, run, write
+from levelog_store.dialects import (
+    OF_SCOPE,
+    built_once,
+    delete_each,
+    insert_for,
+    locked,
+    now,
+    of_pairs,
+    one_of,
+    row_of,
+    run,
+    write,
+)
 from levelog_store.fold.calls import forget_calls
 from levelog_store.fold.changes import FoldedReceipt, Wake, appended, noted
 from levelog_store.rows import Scope, ViewParent
@@ -204,14 +215,10 @@ def _hurry_writes(dialect: Dialect) -> Update:
 
 async def forget_levels(connection: AsyncConnection, scope: Scope, gone: Collection[ViewParent]) -> None:
     """Delete the levels of parents that are gone, and supersede unsent intents; wakeups are left to `forget_wakes`."""
-    named = _named(scope, gone)
     for table in (levels, dependencies):
-        await connection.execute(delete(table).where(row_of(table, "view", "parent")), named)
-    places = [applied_place(view, parent) for view, parent in sorted(gone)]
-    await connection.execute(
-        delete(index_entries).where(row_of(index_entries, "index", "key")),
-        [{"of_scope": scope.number, "of_index": index, "of_key": key} for index, key in places],
-    )
+        await delete_each(connection, scope, table, ("view", "parent"), sorted(gone))
+    applied = [applied_place(view, parent) for view, parent in sorted(gone)]
+    await delete_each(connection, scope, index_entries, ("index", "key"), applied)
     await supersede(connection, scope, gone)
 
 
@@ -264,7 +271,7 @@ def _lock_wakes(dialect: Dialect) -> Select[Any]:
 async def forget_wakes(connection: AsyncConnection, scope: Scope, gone: Collection[ViewParent]) -> None:
     """Delete the wakeups of levels that are gone."""
     if gone:
-        await connection.execute(delete(wakeups).where(row_of(wakeups, "view", "parent")), _named(scope, gone))
+        await delete_each(connection, scope, wakeups, ("view", "parent"), sorted(gone))
 
 
 def new_generation() -> int:

@@ -1,10 +1,11 @@
 """The watches of an application: listed, stale or silent; and its unreadable records. Reads only."""
 
 from datetime import datetime
+from operator import itemgetter
 from typing import Any
 
 from msgspec import Struct
-from sqlalchemy import Select, and_, case, exists, func, or_, select
+from sqlalchemy import ColumnElement, Select, and_, case, exists, func, or_, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from levelog.resources import is_external
@@ -54,13 +55,16 @@ async def read_unlisted(connection: AsyncConnection, scope: Scope) -> list[str]:
 
 async def read_errors(connection: AsyncConnection, scope: Scope) -> list[tuple[str, str]]:
     """Resources that nothing is heard of now, each with the reason, by name."""
-    rows = await connection.execute(
-        select(syncs.c.resource, func.max(syncs.c.error))
-        .where(syncs.c.scope == scope.number, syncs.c.error != "")
-        .group_by(syncs.c.resource)
-        .order_by(syncs.c.resource)
-    )
-    return [(resource, error) for resource, error in rows]
+    return await _by_resource(connection, scope, func.max(syncs.c.error), syncs.c.error != "")
+
+
+async def _by_resource(
+    connection: AsyncConnection, scope: Scope, value: ColumnElement[Any], *conditions: ColumnElement[bool]
+) -> list[tuple[str, Any]]:
+    """Resources by name, with a value over all their partitions that meet the conditions."""
+    query = select(syncs.c.resource, value).where(syncs.c.scope == scope.number, *conditions)
+    rows = await connection.execute(query.group_by(syncs.c.resource).order_by(syncs.c.resource))
+    return [(resource, found) for resource, found in rows]
 
 
 async def read_oldest_contact(connection: AsyncConnection, scope: Scope) -> tuple[str, datetime] | None:
@@ -69,26 +73,15 @@ async def read_oldest_contact(connection: AsyncConnection, scope: Scope) -> tupl
     What fails now is left out, and what the code does not read any more; so are external records: their sources may be
     asked once a day.
     """
-    heard = func.max(syncs.c.heard_at)
     is_read = exists().where(handlers.c.scope == syncs.c.scope, handlers.c.resource == syncs.c.resource)
-    rows = await connection.execute(
-        select(syncs.c.resource, heard)
-        .where(syncs.c.scope == scope.number, syncs.c.error == "", is_read)
-        .group_by(syncs.c.resource)
-        .order_by(heard, syncs.c.resource)
-    )
-    watched = ((name, at) for name, at in rows if at is not None and not is_external(GroupResource.parse(name)))
-    return next(watched, None)
+    rows = await _by_resource(connection, scope, func.max(syncs.c.heard_at), syncs.c.error == "", is_read)
+    watched = [(name, at) for name, at in rows if at is not None and not is_external(GroupResource.parse(name))]
+    return min(watched, key=itemgetter(1), default=None)
 
 
 async def listed_resources(connection: AsyncConnection, scope: Scope) -> dict[str, bool]:
     """Resources of which a list was begun, and whether one was folded to its end in every partition."""
-    rows = await connection.execute(
-        select(syncs.c.resource, _LISTED)
-        .where(syncs.c.scope == scope.number)
-        .group_by(syncs.c.resource)
-        .order_by(syncs.c.resource)
-    )
+    rows = await _by_resource(connection, scope, _LISTED)
     return {resource: count >= scope.partitions for resource, count in rows}
 
 

@@ -48,31 +48,28 @@ class JsonColumn(Struct, frozen=True):
     path: tuple[str | int, ...] = ()
 
 
-class LevelView(Struct, frozen=True):
-    """SQL view of a view's levels; the columns are taken out of desired and of actual alike."""
-
+class _View(Struct, frozen=True):
     name: str
     source: str
-    """Operator and view, as in the tables."""
+    """Operator and function, as in the tables."""
+
+
+class LevelView(_View, frozen=True):
+    """SQL view of a view's levels; the columns are taken out of desired and of actual alike."""
+
     columns: tuple[JsonColumn, ...]
 
 
-class IndexView(Struct, frozen=True):
+class IndexView(_View, frozen=True):
     """SQL view of an index's entries; `error` says why an entry is stale, or why an object has none."""
 
-    name: str
-    source: str
-    """Operator and index, as in the tables."""
     key: tuple[JsonColumn, ...]
     value: tuple[JsonColumn, ...]
 
 
-class EffectView(Struct, frozen=True):
+class EffectView(_View, frozen=True):
     """SQL view of the calls of an effect that took place."""
 
-    name: str
-    source: str
-    """Operator and effect, as in the tables."""
     request: tuple[JsonColumn, ...]
     result: tuple[JsonColumn, ...]
 

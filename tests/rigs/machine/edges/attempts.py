@@ -279,7 +279,7 @@ class SteppedCaller:
         for attempt in self.attempts:
             attempt.task.cancel()
         await asyncio.gather(*(each.task for each in self.attempts), return_exceptions=True)
-        await self._caller.close()
+        await self._caller.functions.close()
 
     def check_rest(self, bodies: Mapping[str, Any], uids: Collection[str]) -> None:
         """Compare what was handled with all that there is, by uid, and all that ever was."""
