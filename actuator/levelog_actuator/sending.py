@@ -5,7 +5,7 @@ from datetime import timedelta
 from typing import Any, Final, assert_never
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from levelog.errors import ConfigurationError
@@ -68,22 +68,17 @@ class _Written(Struct):
 _written: Final = msgspec.json.Decoder(_Written)
 
 
-class Sender:
-    """Carries out claimed intents, one at a time for each caller.
+class Sender(Struct, eq=False):
+    """Carries out claimed intents, one at a time for each caller."""
 
-    `redactor` is that of what is recorded; none: one without a key, which opens nothing that is encrypted.
-    """
-
-    def __init__(
-        self, client: KubeClient, settings: ActuatorSettings, redactor: Redactor | None = None, *, is_dry: bool = False
-    ) -> None:
-        """`is_dry`: all writes are server-side dry runs."""
-        self._is_dry = is_dry
-        self._client = client
-        self._settings = settings
-        self._redactor = redactor or Redactor()
-        self._made: dict[ObjectKey, Precondition] = {}
-        """What the newest writes made of their targets."""
+    client: KubeClient
+    settings: ActuatorSettings
+    redactor: Redactor = field(default_factory=Redactor)
+    """That of what is recorded; by default one without a key, which opens nothing that is encrypted."""
+    is_dry: bool = False
+    """All writes are server-side dry runs."""
+    made: dict[ObjectKey, Precondition] = {}
+    """What the newest writes made of their targets."""
 
     async def carry_out(
         self, intent: ClaimedIntent, may_send: Callable[[], bool], limit: timedelta | None = None
@@ -95,17 +90,17 @@ class Sender:
         be read.
         """
         try:
-            order = Order.read(intent, self._redactor)
+            order = Order.read(intent, self.redactor)
         except ConfigurationError as error:  # the next round seals it anew
             what = f"{intent.verb} {intent.target}: not sent: {error}"
             return Ended(intent=intent, outcome="conflict", uid=intent.target_uid, error=what)
         if order.verb == "event":
-            result = await write_event(order, self._ask, self._settings)
+            result = await write_event(order, self._ask, self.settings)
         else:
-            result = await self._carry_out(order, may_send, limit or self._settings.request)
+            result = await self._carry_out(order, may_send, limit or self.settings.request)
             if isinstance(result, Ended):
                 self._remember(order.target, result)
-        return replace(result, error=self._redactor.redact_text(result.error, order.secrets))
+        return replace(result, error=self.redactor.redact_text(result.error, order.secrets))
 
     async def _carry_out(self, order: Order, may_send: Callable[[], bool], limit: timedelta) -> Result:
         intent = order.intent
@@ -119,7 +114,7 @@ class Sender:
                     return _answered(step, refusal)
                 guard = step
             try:
-                request = write_request(order, guard, limit, is_dry=self._is_dry)
+                request = write_request(order, guard, limit, is_dry=self.is_dry)
                 reply = await self._ask(request, may_send, limit)
             except Withheld:
                 return Later.unsent(intent, "the claim was about to end")
@@ -129,7 +124,7 @@ class Sender:
             refusal, must_look = reply, True
         step = await self._look_and_judge(order, guard, refusal)
         if isinstance(step, Precondition):
-            return try_later(self._settings, intent, "changed by others each time that it was written")
+            return try_later(self.settings, intent, "changed by others each time that it was written")
         return _answered(step, refusal)
 
     def _guard(self, order: Order) -> Precondition:
@@ -137,17 +132,17 @@ class Sender:
 
         Several views may write to one status: each but the first would be refused, and sent again.
         """
-        guard, made = order.first_guard, self._made.get(order.target)
+        guard, made = order.first_guard, self.made.get(order.target)
         if made is None or order.verb != "patch_status" or order.options.if_unchanged:
             return guard
         return made if made.uid == guard.uid and made.version > guard.version else guard
 
     def _remember(self, target: ObjectKey, ended: Ended) -> None:
-        self._made.pop(target, None)
+        self.made.pop(target, None)
         if ended.uid and ended.version:
-            self._made[target] = Precondition(uid=ended.uid, version=ended.version)
-        if len(self._made) > MOST_MADE:
-            del self._made[next(iter(self._made))]
+            self.made[target] = Precondition(uid=ended.uid, version=ended.version)
+        if len(self.made) > MOST_MADE:
+            del self.made[next(iter(self.made))]
 
     async def _look_and_judge(self, order: Order, guard: Precondition, refusal: Reply | None) -> Result | Precondition:
         """The guard to send the intent with, or what became of it."""
@@ -167,7 +162,7 @@ class Sender:
                 made = self._remembered(order, seen.body)
                 return Ended(intent=order.intent, outcome=outcome, uid=seen.uid, version=seen.version, applied=made)
             case Judgement.RETRY:
-                return try_later(self._settings, order.intent, _explain(case, rule.why))
+                return try_later(self.settings, order.intent, _explain(case, rule.why))
             case Judgement.GONE:
                 return _ended(order, "gone")
             case Judgement.CONFLICT:
@@ -188,7 +183,7 @@ class Sender:
             case Judgement.RETRY | Judgement.LOOK_LATER:
                 is_doubtful = order.intent.is_doubtful or verdict is Judgement.LOOK_LATER
                 text = _refusal_text(order, reply)
-                return try_later(self._settings, order.intent, text, is_doubtful=is_doubtful, reply=reply)
+                return try_later(self.settings, order.intent, text, is_doubtful=is_doubtful, reply=reply)
             case Judgement.UNCHANGED | Judgement.CONFLICT | Judgement.LOOK | Judgement.SEND:
                 raise AssertionError(f"no rule for answers says {verdict}")
             case _:
@@ -203,7 +198,7 @@ class Sender:
             made = self._remembered(order, msgspec.json.decode(reply.body)) if order.options.remembered else None
         except (msgspec.MsgspecError, ValueError) as error:
             text = f"{_step(order)}: the answer {reply.status} cannot be read: {error}"
-            return try_later(self._settings, order.intent, text, is_doubtful=True)
+            return try_later(self.settings, order.intent, text, is_doubtful=True)
         uid = told.metadata.uid or (told.details.uid if told.details else "") or order.intent.target_uid
         is_same = version > 0 and version == order.intent.target_version
         outcome: Outcome = "unchanged" if is_same else "written"
@@ -212,14 +207,14 @@ class Sender:
     def _blind(self, order: Order, reply: Reply) -> Result:
         text = f"{_step(order)}: the target cannot be read: {reply.message}"
         if reply.status in {0, 401, 408, 429} or reply.status >= 500:
-            return try_later(self._settings, order.intent, text, reply=reply)
+            return try_later(self.settings, order.intent, text, reply=reply)
         return _ended(order, "failed", text)
 
     def _remembered(self, order: Order, answer: Mapping[str, Any]) -> Applied | None:
         """What is compared with what is recorded: redacted on both sides."""
         if order.verb != "apply" or not order.options.remembered:
             return None
-        return applied(order.shown, self._redactor.redact_manifest(order.target.group_resource, dict(answer)))
+        return applied(order.shown, self.redactor.redact_manifest(order.target.group_resource, dict(answer)))
 
     async def read(self, target: ObjectKey, api_version: str) -> Reply:
         """What the API answers to who reads an object."""
@@ -247,13 +242,13 @@ class Sender:
         self, request: Request, may_send: Callable[[], bool] = lambda: True, limit: timedelta | None = None
     ) -> Reply:
         try:
-            answer = await self._client.request(
+            answer = await self.client.request(
                 request.method,
                 request.path,
                 query=request.query,
                 body=request.body,
                 content_type=request.content_type,
-                timeout=limit or self._settings.request,
+                timeout=limit or self.settings.request,
                 may_send=may_send,
             )
         except ApiError as error:

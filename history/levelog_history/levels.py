@@ -17,7 +17,6 @@ from levelog_store.connect.database import Database
 from levelog_store.decide.decisions import Decision
 from levelog_store.fold.heldreads import read_syncs
 from levelog_store.look.contact import (
-    UnreadableRecord,
     read_errors,
     read_oldest_contact,
     read_unlisted,
@@ -26,7 +25,7 @@ from levelog_store.look.contact import (
 from levelog_store.look.overview import LevelLine, read_level_lines, read_levelled
 from levelog_store.look.recall import read_newest
 from levelog_store.owners.scopes import find_scopes
-from levelog_store.rows import STATUSES, Scope
+from levelog_store.rows import STATUSES, Scope, UnreadableRow
 
 _SEARCHED: Final = 1000
 """Among so many parents those are looked for that are named like a mistyped one."""
@@ -55,7 +54,7 @@ class LevelsNow(Struct, kw_only=True):
 
     scopes: list[Scope]
     lines: list[tuple[Scope, LevelLine]]
-    skipped: list[UnreadableRecord]
+    skipped: list[UnreadableRow]
     """Records that cannot be read."""
     silent: list[tuple[str, str]]
     """Resources that nothing is heard of now, each with the reason."""

@@ -8,6 +8,7 @@ from datetime import timedelta
 from typing import Any, Final, Self
 
 import msgspec
+from msgspec import Struct
 
 from levelog.absence import level_of
 from levelog.errors import LevelogError, Unavailable
@@ -27,7 +28,7 @@ log = logging.getLogger(__name__)
 RETRY_PAUSE: Final = timedelta(seconds=1)
 
 
-class LiveIndices:
+class LiveIndices(Struct, eq=False):
     """Makes the LiveIndex of each parameter of a hook; one per process, used as `async with LiveIndices(...)`.
 
     `live.index(f"{operator}/{name}", value_type)` is the argument for a parameter `name: LiveIndex[K, value_type]`. The
@@ -35,35 +36,31 @@ class LiveIndices:
     other processors arrive by hint, or by a sweep if a hint was lost.
     """
 
-    def __init__(
-        self, database: Database, scope: Scope, program: Program, hints: Hints, *, sweep: timedelta = SAFETY_SWEEP
-    ) -> None:
-        self._database = database
-        self._scope = scope
-        self._partitions = scope.partitions
-        self._program = program
-        self._hints = hints
-        self._sweep = sweep
-        self.waiting: Final[set[_Changes]] = set()
-        """Iterations whose next step somebody waits for."""
-        self.wholes: dict[tuple[str, Any], tuple[WholeIndex, Mapping[Any, Collection[Any]]]] = {}
-        """Indices that were read whole, as of the last look, by name and type of their values."""
-        self.waits: Callable[[], AbstractContextManager[None]] = nullcontext
-        """Stands around each wait for a change."""
-        self._looking: asyncio.Task[None] | None = None
+    database: Database
+    scope: Scope
+    program: Program
+    hints: Hints
+    sweep: timedelta = SAFETY_SWEEP
+    waiting: "set[_Changes]" = set()
+    """Iterations whose next step somebody waits for."""
+    wholes: dict[tuple[str, Any], tuple[WholeIndex, Mapping[Any, Collection[Any]]]] = {}
+    """Indices that were read whole, as of the last look, by name and type of their values."""
+    waits: Callable[[], AbstractContextManager[None]] = nullcontext
+    """Stands around each wait for a change."""
+    looking: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Self:
-        self._looking = asyncio.create_task(self._look(), name="live indices")
+        self.looking = asyncio.create_task(self._look(), name="live indices")
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        if self._looking is not None:
-            self._looking.cancel()
-            await asyncio.gather(self._looking, return_exceptions=True)
+        if self.looking is not None:
+            self.looking.cancel()
+            await asyncio.gather(self.looking, return_exceptions=True)
 
     def index(self, name: str, value_type: Any) -> LiveIndex[Any, Any]:
         """The index `operator/index`, its values decoded to the type."""
-        resource = str(self._program.indices[name].handler.resource.group_resource)
+        resource = str(self.program.indices[name].handler.resource.group_resource)
         return _Live(self, name, resource, msgspec.json.Decoder(value_type))
 
     def tell(self, keys: Collection[IndexKey]) -> None:
@@ -74,30 +71,29 @@ class LiveIndices:
 
     async def values(self, place: IndexKey) -> tuple[int, tuple[bytes, ...]]:
         """Version of a key and the values under it. Raises Unavailable."""
-        async with self._database.reading() as connection:
-            bucket = (await read_buckets(connection, self._scope, [place]))[place]
+        async with self.database.reading() as connection:
+            bucket = (await read_buckets(connection, self.scope, [place]))[place]
         return max(bucket.version, 0), bucket.values
 
     async def whole(self, name: str, held: WholeIndex | None) -> WholeIndex:
         """All of an index; the cached copy if nothing has changed. Raises Unavailable."""
-        keys = [whole_index_key(partition) for partition in range(self._partitions)]
-        async with self._database.reading() as connection:
+        keys = [whole_index_key(partition) for partition in range(self.scope.partitions)]
+        async with self.database.reading() as connection:
             if held is not None:
-                versions = await read_versions(connection, self._scope, [(name, key) for key in keys])
+                versions = await read_versions(connection, self.scope, [(name, key) for key in keys])
                 if all(versions.get((name, key), -1) == held.versions[key] for key in keys):
                     return held
-            return await read_whole_index(connection, self._scope, name, keys)
+            return await read_whole_index(connection, self.scope, name, keys)
 
     async def contact(self, resource: str) -> Contact:
         """Tell how far the watch of a resource can be trusted. Raises Unavailable."""
-        async with self._database.reading() as connection:
-            found = await read_contact(connection, self._scope, resource)
-        return Contact(found.listed < self._partitions or found.stale > 0, found.heard_at)
+        async with self.database.reading() as connection:
+            return await read_contact(connection, self.scope, resource)
 
     async def _look(self) -> None:
-        hint = self._hints.listen(Topic.WAKE)
+        hint = self.hints.listen(Topic.WAKE)
         while True:
-            await hint.wait(self._sweep)
+            await hint.wait(self.sweep)
             try:
                 await self._compare()
             except LevelogError as error:
@@ -108,8 +104,8 @@ class LiveIndices:
         waiting = list(self.waiting)
         if not waiting:
             return
-        async with self._database.reading() as connection:
-            versions = await read_versions(connection, self._scope, sorted({each.place for each in waiting}))
+        async with self.database.reading() as connection:
+            versions = await read_versions(connection, self.scope, sorted({each.place for each in waiting}))
         for each in waiting:
             if versions.get(each.place, 0) != each.version:
                 each.moved.set()

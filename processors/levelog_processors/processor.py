@@ -203,16 +203,14 @@ class Processor:
             await self._feed.delivery.hold(epochs, start=self._events_from)
         if self._timers.is_needed:
             await self._timers.hold(epochs)
-        tending = asyncio.create_task(self._tend(epochs), name="leases")
-        working = asyncio.create_task(self._work(epochs), name="processor")
-        tasks = [tending, working]
+        work = {"leases": self._tend(epochs), "processor": self._work(epochs)}
         if PARTITION in epochs:
-            pruner = Pruner(self._database, self._scope, self._stream)
-            tasks.append(asyncio.create_task(pruner.run(epochs), name="pruning"))
+            work["pruning"] = Pruner(self._database, self._scope, self._stream).run(epochs)
         if self._feed.delivery.is_needed and not self._is_dry:
-            tasks.append(asyncio.create_task(self._feed.run(epochs), name="record handlers"))
+            work["record handlers"] = self._feed.run(epochs)
         if self._timers.is_needed and not self._is_dry:
-            tasks.append(asyncio.create_task(self._timers.run(self._hint_of_held), name="timers"))
+            work["timers"] = self._timers.run(self._hint_of_held)
+        tasks = [asyncio.create_task(each, name=name) for name, each in work.items()]
         try:
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         finally:

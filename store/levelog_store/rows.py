@@ -119,10 +119,11 @@ class Tombstone(Struct, frozen=True, kw_only=True):
 
 
 class UnreadableRow(Struct, frozen=True, kw_only=True):
-    """A row of `unreadable`."""
+    """A row of `unreadable`: a record that was skipped."""
 
     partition: int
     place: str
+    """The object; the resource, if not even the object's name can be read; the subject of a control record."""
     sequence: int
     error: str
     recorded_at: datetime
@@ -147,9 +148,10 @@ class SyncRow(Struct, frozen=True, kw_only=True):
     error: str = ""
     """Why nothing is heard of the resource now; empty while something is."""
 
-    def begun(self, sync_id: str) -> int | None:
-        """Sequence at which a list that is under way began."""
-        return msgspec.json.decode(self.unfinished, type=dict[str, int]).get(sync_id)
+    @property
+    def begun(self) -> dict[str, int]:
+        """Sequence at which each list began that is under way, by its id."""
+        return msgspec.json.decode(self.unfinished, type=dict[str, int])
 
     @property
     def is_stale(self) -> bool:

@@ -15,7 +15,8 @@ from levelog.wire.subjects import partition_of
 from levelog_log.messages import MessageWriter
 from levelog_log.publisher import BatchPublisher
 from levelog_log.transport.wire import Message, header_lines
-from levelog_store.look.contact import UnreadableRecord, read_unreadable
+from levelog_store.look.contact import read_unreadable
+from levelog_store.rows import UnreadableRow
 from levelog_store.tables import objects, tombstones
 from rigs.garbling import garbled
 from rigs.levelog import Levelog
@@ -47,7 +48,7 @@ class Rig:
     async def write(self, *messages: Message) -> int:
         return await self._publisher.publish(messages)
 
-    async def unreadable(self) -> list[UnreadableRecord]:
+    async def unreadable(self) -> list[UnreadableRow]:
         async with self.processing.database.reading() as connection:
             return await read_unreadable(connection, self.processing.scope)
 

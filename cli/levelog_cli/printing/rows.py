@@ -16,9 +16,8 @@ from levelog_history.differences import drift_text
 from levelog_history.levels import LevelsNow
 from levelog_history.writers import ManagerWrites, Period
 from levelog_store.decide.decisions import Decision
-from levelog_store.look.contact import UnreadableRecord
 from levelog_store.look.overview import LevelLine
-from levelog_store.rows import Scope
+from levelog_store.rows import Scope, UnreadableRow
 
 _STATUS: Final = "STATUS"
 _LEVEL_COLUMNS: Final = (
@@ -124,7 +123,7 @@ def _silent(inputs: Sequence[tuple[str, str]]) -> str:
     return "\n".join(["", "nothing is heard now of what follows; the levels go on with what was known:", *lines, ""])
 
 
-def _skipped(records: Sequence[UnreadableRecord]) -> str:
+def _skipped(records: Sequence[UnreadableRow]) -> str:
     """What the levels do not know of, a line each."""
     if not records:
         return ""

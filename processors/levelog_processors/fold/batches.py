@@ -10,7 +10,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from levelog.wire.objects import ObjectKey
 from levelog.wire.records import HistoryReverted, LoggedRecord, ReceiptNoted, SyncFinished, SyncStarted
-from levelog_processors.fold.entries import LogTime
+from levelog_processors.fold.entries import note_time
 from levelog_processors.fold.lists import Mark
 from levelog_processors.fold.objects import object_names
 from levelog_processors.fold.receipts import levels_of_calls, repeated_calls
@@ -206,7 +206,7 @@ class Folder(Struct, eq=False):
                 if not isinstance(record, SyncFinished):
                     raise TypeError(f"a sweep takes finished lists, not {type(record).__name__}")
                 known = started.get((logged.partition, str(record.resource)))
-                began = known.begun(record.sync_id) if known is not None else None
+                began = known.begun.get(record.sync_id) if known is not None else None
                 if began is None or record.has_unnamed:
                     continue
                 gone = await read_unlisted(
@@ -229,12 +229,12 @@ class Folder(Struct, eq=False):
         if not self.program.expires:
             return
         held.times = await read_times(connection, self.scope)
-        time = LogTime(held.times)
+        times = dict(held.times)
         for logged in records:
-            time.note(logged)
-        if time.newest is not None:
+            note_time(times, logged)
+        if times:
             partitions = sorted({logged.partition for logged in records})
-            held.expired = await read_expired(connection, self.scope, partitions, time.newest)
+            held.expired = await read_expired(connection, self.scope, partitions, max(times.values()))
 
 
 def foldable_at_once(records: Sequence[LoggedRecord]) -> bool:

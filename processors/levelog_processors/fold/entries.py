@@ -1,6 +1,6 @@
 """The entries of one object in one index: keys, values, and when they expire."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Any, Final
 
@@ -39,29 +39,11 @@ def _require_scalars(key: object) -> None:
         )
 
 
-class LogTime:
-    """Time of each partition: the newest of the records that ingest wrote to it; it never goes back."""
-
-    def __init__(self, held: Mapping[int, datetime]) -> None:
-        self._times = dict(held)
-
-    def note(self, logged: LoggedRecord) -> None:
-        """Take in a record; another process's clock does not count."""
-        record = logged.record
-        if isinstance(record, ReceiptNoted | TargetSighted | Unreadable):
-            return
-        known = self._times.get(logged.partition)
-        if known is None or record.time > known:
-            self._times[logged.partition] = record.time
-
-    def of(self, partition: int) -> datetime | None:
-        """Time of a partition; None before its first record."""
-        return self._times.get(partition)
-
-    @property
-    def newest(self) -> datetime | None:
-        """The latest time of any partition."""
-        return max(self._times.values(), default=None)
+def note_time(times: dict[int, datetime], logged: LoggedRecord) -> None:
+    """Raise the time of a partition: that of the newest record which ingest wrote to it; other clocks do not count."""
+    record, known = logged.record, times.get(logged.partition)
+    if not isinstance(record, ReceiptNoted | TargetSighted | Unreadable) and (known is None or record.time > known):
+        times[logged.partition] = record.time
 
 
 def is_expired(entry: Entry, now: datetime | None) -> bool:

@@ -55,7 +55,7 @@ def _begun(row: SyncRow, record: SyncStarted, sequence: int) -> SyncRow:
     is_same = row.namespaces == namespaces and not is_newer_version
     return replace(
         row,
-        unfinished=_text(with_begun({} if is_newer_version else _unfinished(row), record.sync_id, sequence)),
+        unfinished=_text(with_begun({} if is_newer_version else row.begun, record.sync_id, sequence)),
         started_sequence=sequence,
         finished_sequence=row.finished_sequence if is_same else 0,
         namespaces=namespaces,
@@ -66,7 +66,7 @@ def _begun(row: SyncRow, record: SyncStarted, sequence: int) -> SyncRow:
 
 def finish(row: SyncRow, record: SyncFinished, sequence: int) -> SyncRow:
     """Record that a list ended; lists that other ingesters began continue."""
-    others = {sync_id: begun for sync_id, begun in _unfinished(row).items() if sync_id != record.sync_id}
+    others = {sync_id: begun for sync_id, begun in row.begun.items() if sync_id != record.sync_id}
     return replace(
         row,
         unfinished=_text(others),
@@ -76,10 +76,6 @@ def finish(row: SyncRow, record: SyncFinished, sequence: int) -> SyncRow:
         heard_at=record.time,
         error="",
     )
-
-
-def _unfinished(row: SyncRow) -> dict[str, int]:
-    return msgspec.json.decode(row.unfinished, type=dict[str, int])
 
 
 def _text(begun: dict[str, int]) -> str:

@@ -30,7 +30,7 @@ from levelog.wire.records import (
     swept_version,
 )
 from levelog_processors.fence.calls import filtered
-from levelog_processors.fold.entries import LogTime, change_key, index_entries, is_expired, replace_entries, unexpired
+from levelog_processors.fold.entries import change_key, index_entries, is_expired, note_time, replace_entries, unexpired
 from levelog_processors.fold.lists import finish, note_mark, note_sync
 from levelog_processors.fold.objects import Latest, deleted, place_of, stored, unreadable
 from levelog_processors.fold.receipts import Receipts, calls_key
@@ -52,7 +52,7 @@ class Fold:
         self._program = program
         self._application = application
         self._held = held
-        self._time = LogTime(held.times)
+        self._times = dict(held.times)
         self._changes = Changes()
         self._latest: dict[str, Latest] = {}
         """By object."""
@@ -90,7 +90,7 @@ class Fold:
                 raise TypeError(f"a sweep takes finished lists, not {type(record).__name__}")
             place: Input = (logged.partition, str(record.resource))
             before = self._changes.syncs.get(place) or started.get(place)
-            if before is None or before.begun(record.sync_id) is None:
+            if before is None or record.sync_id not in before.begun:
                 continue  # its beginning is not in the log any more
             finished[logged.sequence] = record
             views = [view.name for view in self._program.views_of(str(record.resource))]
@@ -127,7 +127,7 @@ class Fold:
         """
         for row in rows:
             fresh = index_entries(index, row.body, (), row.object, row.recorded_at)
-            fresh = unexpired(fresh, self._time.of(row.partition))
+            fresh = unexpired(fresh, self._times.get(row.partition))
             self._replace_entries(row.object, row.partition, fresh, sequence)
         return self._changes
 
@@ -138,16 +138,16 @@ class Fold:
         return self._changes
 
     def _advance(self, logged: LoggedRecord) -> None:
-        self._time.note(logged)
+        note_time(self._times, logged)
         self._changes.checkpoints[logged.partition] = Checkpoint(
-            logged.sequence, logged.sequence, logged.record_id, self._time.of(logged.partition)
+            logged.sequence, logged.sequence, logged.record_id, self._times.get(logged.partition)
         )
 
     def _expire(self) -> None:
         """Remove entries whose time is over, of objects that the batch does not change."""
         touched = self._changes.touched()
         for each in self._held.expired:
-            if each.object not in touched and is_expired(each.entry, self._time.of(each.partition)):
+            if each.object not in touched and is_expired(each.entry, self._times.get(each.partition)):
                 entry = each.entry
                 self._changes.entries_removed.append((entry.index, entry.key, each.object, entry.ordinal))
                 sequence = self._changes.checkpoints[each.partition].sequence
@@ -202,7 +202,7 @@ class Fold:
         elif not self._is_outdated(logged.partition, record):
             before = self._latest.get(name)
             causes = before.causes if before is not None else ()
-            now = self._time.of(logged.partition)
+            now = self._times.get(logged.partition)
             self._latest[name] = Latest(record, logged, now, (*causes, logged.sequence), before)
 
     def _is_outdated(self, partition: int, record: ObjectSeen | ObjectDeleted) -> bool:
@@ -282,7 +282,7 @@ class Fold:
                 for index in indices
                 for e in index_entries(index, record.body, self.entries_before(index, name, last), name, record.time)
             ]
-            fresh = unexpired(fresh, self._time.of(logged.partition))
+            fresh = unexpired(fresh, self._times.get(logged.partition))
             self._replace_entries(name, logged.partition, fresh, logged.sequence)
         for view in views:
             self._wake_parent(view, name, record.uid, record.body, Wake(logged.partition, last.causes))

@@ -4,25 +4,15 @@ from datetime import datetime
 from operator import itemgetter
 from typing import Any
 
-from msgspec import Struct
 from sqlalchemy import ColumnElement, Select, and_, case, exists, func, or_, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from levelog.indices import Contact
 from levelog.resources import is_external
 from levelog.wire.objects import DELETED, GroupResource
-from levelog_store.rows import Scope
+from levelog_store.dialects import fields
+from levelog_store.rows import Scope, UnreadableRow
 from levelog_store.tables import handlers, objects, scopes, syncs, tombstones, unreadable
-
-
-class ContactRow(Struct, frozen=True):
-    """What the partitions have seen of the watch of one resource."""
-
-    listed: int
-    """Partitions that saw a complete list."""
-    stale: int
-    """Those of them in which it is listed again, history is missing since, or nothing is heard of it now."""
-    heard_at: datetime | None
-
 
 _IS_LISTED = syncs.c.finished_sequence > 0
 _IS_STALE = and_(
@@ -34,14 +24,17 @@ _IS_STALE = and_(
     ),
 )
 _LISTED = func.coalesce(func.sum(case((_IS_LISTED, 1), else_=0)), 0)
+"""Partitions that saw a complete list."""
 _STALE = func.coalesce(func.sum(case((_IS_STALE, 1), else_=0)), 0)
+"""Those of them in which it is listed again, history is missing since, or nothing is heard of it now."""
 
 
-async def read_contact(connection: AsyncConnection, scope: Scope, resource: str) -> ContactRow:
-    """The contact with one resource; None if there never was any."""
+async def read_contact(connection: AsyncConnection, scope: Scope, resource: str) -> Contact:
+    """How far the watch of one resource can be trusted, as all partitions have seen it."""
     query = select(_LISTED, _STALE, func.max(syncs.c.heard_at))
     of_resource = query.where(syncs.c.scope == scope.number, syncs.c.resource == resource)
-    return ContactRow(*(await connection.execute(of_resource)).one())
+    listed, stale, heard_at = (await connection.execute(of_resource)).one()
+    return Contact(listed < scope.partitions or stale > 0, heard_at)
 
 
 async def read_unlisted(connection: AsyncConnection, scope: Scope) -> list[str]:
@@ -102,27 +95,17 @@ def inputs_of_applications() -> Select[Any, Any, bool, bool, Any, Any, Any]:
     )
 
 
-class UnreadableRecord(Struct, frozen=True, kw_only=True):
-    """A record that was skipped."""
-
-    place: str
-    """The object; the resource, if not even the object's name can be read; the subject of a control record."""
-    sequence: int
-    error: str
-    recorded_at: datetime
-
-
-async def read_unreadable(connection: AsyncConnection, scope: Scope) -> list[UnreadableRecord]:
+async def read_unreadable(connection: AsyncConnection, scope: Scope) -> list[UnreadableRow]:
     """What could not be read and was not told since, by a later record of the object or a later list; by place."""
     table = unreadable.c
     of_list = and_(syncs.c.partition == table.partition, syncs.c.resource == table.place)
     told = func.coalesce(objects.c.sequence, tombstones.c.sequence, syncs.c.started_sequence, 0)
     rows = await connection.execute(
-        select(table.place, table.sequence, table.error, table.recorded_at)
+        select(*fields(UnreadableRow, unreadable))
         .outerjoin(objects, and_(objects.c.scope == table.scope, objects.c.object == table.place))
         .outerjoin(tombstones, and_(tombstones.c.scope == table.scope, tombstones.c.object == table.place))
         .outerjoin(syncs, and_(syncs.c.scope == table.scope, of_list))
         .where(table.scope == scope.number, table.sequence >= told)
         .order_by(table.place)
     )
-    return [UnreadableRecord(**row) for row in rows.mappings()]
+    return [UnreadableRow(**row) for row in rows.mappings()]

@@ -3,7 +3,7 @@
 Nothing is computed here: `backfills` says what the owners of the partitions have to do.
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -138,33 +138,16 @@ async def _plan(connection: AsyncConnection, scope: Scope, found: Differences) -
     anew = [*found.indexed, *found.evaluated]
     gone = [*found.emptied, *found.forgotten, *(handler.name for handler in anew)]
     await _delete(connection, scope, (backfills,), "name", gone)
-    populated = await _populated(connection, scope, {handler.resource for handler in anew})
+    table = objects.c
+    are_read = one_of(connection.dialect, table.resource, {handler.resource for handler in anew})
+    query = select(table.resource, table.partition).where(table.scope == scope.number, are_read).distinct()
+    places = sorted((await connection.execute(query)).tuples())
+    begun = {"scope": scope.number, "position": "", "objects": 0, "is_done": False}
     rows = [
-        {
-            "scope": scope.number,
-            "name": handler.name,
-            "partition": partition,
-            "kind": handler.kind,
-            "resource": handler.resource,
-            "position": "",
-            "objects": 0,
-            "is_done": False,
-        }
+        begun | {"name": handler.name, "kind": handler.kind, "resource": resource, "partition": partition}
         for handler in anew
-        for partition in sorted(populated.get(handler.resource, ()))
+        for resource, partition in places
+        if resource == handler.resource
     ]
     if rows:
         await connection.execute(insert(backfills), rows)
-
-
-async def _populated(connection: AsyncConnection, scope: Scope, resources: Iterable[str]) -> dict[str, list[int]]:
-    table = objects.c
-    rows = await connection.execute(
-        select(table.resource, table.partition)
-        .where(table.scope == scope.number, one_of(connection.dialect, table.resource, list(resources)))
-        .distinct()
-    )
-    found: dict[str, list[int]] = {}
-    for resource, partition in rows:
-        found.setdefault(resource, []).append(partition)
-    return found
