@@ -30,14 +30,6 @@ MOST_SENT: Final = 3
 """Requests for one claim: a status that others change all the time is tried again later."""
 
 
-class _Refused(Exception):
-    """The target could not be read."""
-
-    def __init__(self, reply: Reply) -> None:
-        super().__init__(reply.message)
-        self.reply = reply
-
-
 class _Metadata(Struct, rename="camel"):
     uid: str = ""
     resource_version: str = ""
@@ -146,10 +138,9 @@ class Sender(Struct, eq=False):
 
     async def _look_and_judge(self, order: Order, guard: Precondition, refusal: Reply | None) -> Result | Precondition:
         """The guard to send the intent with, or what became of it."""
-        try:
-            seen = await self._look(order, refusal)
-        except _Refused as refused:
-            return self._blind(order, refused.reply)
+        seen = await self._look(order, refusal)
+        if isinstance(seen, Reply):
+            return self._blind(order, seen)
         required = Precondition() if refusal is None else guard
         case = Case(order=order, seen=seen, refusal=refusal, required=required)
         rule = rule_for_sighting(case)
@@ -222,21 +213,17 @@ class Sender(Struct, eq=False):
 
     async def look(self, order: Order) -> Sighting | None:
         """The target as it is now; None if it is not there, or cannot be read."""
-        try:
-            return await self._look(order, None)
-        except _Refused:
-            return None
+        seen = await self._look(order, None)
+        return None if isinstance(seen, Reply) else seen
 
-    async def _look(self, order: Order, refusal: Reply | None) -> Sighting | None:
-        """The current target; after a successful write, its answer shows it already."""
+    async def _look(self, order: Order, refusal: Reply | None) -> Sighting | Reply | None:
+        """The current target, or why it cannot be read; after a successful write, its answer shows it already."""
         if refusal is not None and refusal.status == 200:
             return Sighting.read(refusal.body)
         reply = await self._ask(read_request(order))
         if reply.status == 404:
             return None
-        if reply.status != 200:
-            raise _Refused(reply)
-        return Sighting.read(reply.body)
+        return Sighting.read(reply.body) if reply.status == 200 else reply
 
     async def _ask(
         self, request: Request, may_send: Callable[[], bool] = lambda: True, limit: timedelta | None = None

@@ -37,7 +37,6 @@ from sqlalchemy import (
     func,
     literal,
     select,
-    true,
     tuple_,
     update,
 )
@@ -245,26 +244,21 @@ def pairs(dialect: Dialect) -> FromClause:
     ).subquery("wanted")
 
 
-def among(dialect: Dialect, columns: tuple[Column[Any], Column[Any]]) -> tuple[FromClause, ColumnElement[bool]]:
-    """What to select from, and the condition, for the rows of `OF_SCOPE` whose two columns hold one of the `pairs`.
+@built_once
+def of_pairs(dialect: Dialect, first: Column[Any], second: Column[Any], *others: Column[Any]) -> Select[Any]:
+    """Columns of the rows of `OF_SCOPE` whose first two hold one of the `pairs`.
 
     SQLite would begin with all rows of the scope, as it has no statistics, and compare each with every pair. An outer
     join has to begin with the pairs; the condition leaves out those without a row, in a form that it does not see
     through.
     """
-    wanted = pairs(dialect)
-    table = columns[0].table
-    matches = and_(table.c.scope == OF_SCOPE, columns[0] == wanted.c.first, columns[1] == wanted.c.second)
+    wanted, table = pairs(dialect), first.table
+    matches = and_(table.c.scope == OF_SCOPE, first == wanted.c.first, second == wanted.c.second)
+    query = select(first, second, *others)
     if dialect.name == "postgresql":
-        return wanted.join(table, matches), true()
-    return wanted.outerjoin(table, matches), func.coalesce(table.c.scope, -1) == OF_SCOPE
-
-
-@built_once
-def of_pairs(dialect: Dialect, first: Column[Any], second: Column[Any], *others: Column[Any]) -> Select[Any]:
-    """These columns of the rows that `among` finds."""
-    source, is_there = among(dialect, (first, second))
-    return select(first, second, *others).select_from(source).where(is_there)
+        return query.select_from(wanted.join(table, matches))
+    is_there = func.coalesce(table.c.scope, -1) == OF_SCOPE
+    return query.select_from(wanted.outerjoin(table, matches)).where(is_there)
 
 
 def parameters(dialect: Dialect, scope: Scope, given: Mapping[str, Any]) -> dict[str, Any]:

@@ -31,22 +31,17 @@ async def read_rows(connection: AsyncConnection, scope: Scope, *parts: Part | No
     """The rows of each read, in no order; none for None. Parameters of the same name have the same value."""
     asked = [part for part in parts if part is not None]
     given = {name: value for _, values in asked for name, value in values.items()}
-    values = parameters(connection.dialect, scope, given)
-    found = iter(await _read(connection, [build for build, _ in asked], values))
-    return iter([[] if part is None else next(found) for part in parts])
-
-
-async def _read(
-    connection: AsyncConnection, builds: Sequence[Callable[[Dialect], Any]], values: Mapping[str, Any]
-) -> list[Rows]:
     dialect = connection.dialect
-    if len(builds) < 2:
-        return [mappings(await connection.execute(build(dialect), values)) for build in builds]
-    statement, places = _united(dialect, *builds)
-    found: list[Rows] = [[] for _ in builds]
-    for number, *row in await connection.execute(statement, values):
-        found[number].append({name: row[place] for name, place in places[number]})
-    return found
+    values = parameters(dialect, scope, given)
+    if len(asked) < 2:
+        found = [mappings(await connection.execute(build(dialect), values)) for build, _ in asked]
+    else:
+        statement, places = _united(dialect, *(build for build, _ in asked))
+        found = [[] for _ in asked]
+        for number, *row in await connection.execute(statement, values):
+            found[number].append({name: row[place] for name, place in places[number]})
+    each = iter(found)
+    return iter([[] if part is None else next(each) for part in parts])
 
 
 class _United(NamedTuple):

@@ -24,19 +24,7 @@ from sqlalchemy import (
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from levelog_store.decide.decisions import OpenIntent, PendingWake, request_of
-from levelog_store.dialects import (
-    OF_SCOPE,
-    among,
-    built_once,
-    each_of,
-    fields,
-    named,
-    now,
-    of_pairs,
-    one_of_named,
-    pairs,
-    run,
-)
+from levelog_store.dialects import OF_SCOPE, built_once, each_of, fields, named, now, of_pairs, one_of_named, pairs, run
 from levelog_store.rows import (
     ERRORS,
     UNSETTLED,
@@ -256,15 +244,11 @@ def _as_dependencies(rows: Rows) -> dict[ViewParent, dict[IndexKey, int]]:
 
 
 @built_once
-def _dependencies(dialect: Dialect) -> Select[str, str, str, str, int | None]:
+def _dependencies(dialect: Dialect) -> Select[Any]:
     table, version = dependencies.c, key_versions.c
-    source, is_there = among(dialect, (table.view, table.parent))
     same = and_(version.scope == OF_SCOPE, version.index == table.index, version.key == table.key)
-    return (
-        select(table.view, table.parent, table.index, table.key, version.version)
-        .select_from(source.outerjoin(key_versions, same))
-        .where(is_there)
-    )
+    columns = table.view, table.parent, table.index, table.key, version.version
+    return of_pairs(dialect, *columns).outerjoin(key_versions, same)
 
 
 async def read_buckets(connection: AsyncConnection, scope: Scope, keys: Sequence[IndexKey]) -> dict[IndexKey, Bucket]:
@@ -340,7 +324,7 @@ _answered: Final = msgspec.json.Decoder(_Answered)
 
 @built_once
 def _open_intents(dialect: Dialect) -> Select[Any]:
-    """Outer joins, so that SQLite looks up one after the other as they stand here; see `among`."""
+    """Outer joins, so that SQLite looks up one after the other as they stand here; see `of_pairs`."""
     wanted, table, held, level = pairs(dialect), intents.c, objects.c, levels.c
     is_level = and_(level.scope == OF_SCOPE, level.view == wanted.c.first, level.parent == wanted.c.second)
     is_of_level = and_(table.scope == OF_SCOPE, table.view == level.view, table.parent == level.parent)

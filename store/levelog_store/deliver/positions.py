@@ -12,6 +12,7 @@ from levelog_store.connect.database import Database
 from levelog_store.decide.inputreads import read_checkpoints
 from levelog_store.dialects import (
     built_once,
+    change,
     mappings,
     named,
     now,
@@ -19,7 +20,6 @@ from levelog_store.dialects import (
     one_of_named,
     read_as,
     remove,
-    row_of,
     rows_of,
     run,
     upsert,
@@ -174,12 +174,8 @@ async def retry_holds(database: Database, scope: Scope, names: Collection[tuple[
     table = call_holds.c
     for handler, name in sorted(names):
         async with database.transaction() as connection:
-            await connection.execute(
-                update(call_holds)
-                .where(row_of(call_holds, "handler", "object"), table.error != "")
-                .values(due_at=now(connection.dialect)),
-                {"of_scope": scope.number, "of_handler": handler, "of_object": name},
-            )
+            is_it = table.handler == handler, table.object == name, table.error != ""
+            await change(connection, scope, call_holds, *is_it, due_at=now(connection.dialect))
 
 
 async def release_holds(connection: AsyncConnection, scope: Scope, names: Collection[tuple[str, str]]) -> None:

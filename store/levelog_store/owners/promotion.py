@@ -141,7 +141,7 @@ async def _plan(connection: AsyncConnection, scope: Scope, found: Differences) -
     table = objects.c
     are_read = one_of(connection.dialect, table.resource, {handler.resource for handler in anew})
     query = select(table.resource, table.partition).where(table.scope == scope.number, are_read).distinct()
-    places = sorted((await connection.execute(query)).tuples())
+    places = sorted((await connection.execute(query)).all())
     begun = {"scope": scope.number, "position": "", "objects": 0, "is_done": False}
     rows = [
         begun | {"name": handler.name, "kind": handler.kind, "resource": resource, "partition": partition}
