@@ -287,7 +287,9 @@ class Processor:
                 self._catching_up.reach()
 
     async def _fold(self, records: list[LoggedRecord], agenda: Agenda) -> None:
-        folded = await self.pulse.fold(self._engine.fold(records))
+        began = self.pulse.clock()
+        folded = await self._engine.fold(records)
+        self.pulse.note(began, folded=folded)
         agenda.take(folded.wakes)
         # a wakeup may have waited for these records
         if folded.records and (folded.has_finished_sync or self._engine.is_shared):
@@ -309,9 +311,9 @@ class Processor:
             return agenda.put_off
 
         but_not = await backfiller.look()
-        folded, cut = await self.pulse.both(
-            self._engine.fold_and_decide(records, leaving, but_not=but_not, read_to=read_to)
-        )
+        began = self.pulse.clock()
+        folded, cut = await self._engine.fold_and_decide(records, leaving, but_not=but_not, read_to=read_to)
+        self.pulse.note(began, folded=folded, cut=cut)
         await self._note(folded, records)
         await self._follow_up(cut, agenda, asks_for_times=asks_for_times)
 
@@ -355,7 +357,9 @@ class Processor:
         asks_for_times = agenda.is_overdue
         agenda.close()
         but_not = await backfiller.look()
-        cut = await self.pulse.cut(self._engine.decide(but_not=but_not, leaving=agenda.put_off, read_to=read_to))
+        began = self.pulse.clock()
+        cut = await self._engine.decide(but_not=but_not, leaving=agenda.put_off, read_to=read_to)
+        self.pulse.note(began, cut=cut)
         await self._follow_up(cut, agenda, asks_for_times=asks_for_times)
         return agenda.is_open
 

@@ -1,6 +1,6 @@
 """Health of a processor's loop, for probes and metrics: whether it stalls, how long steps take, how far it lags."""
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from time import monotonic
 from typing import Final
@@ -26,7 +26,7 @@ class Pulse:
         self.on_cut: Callable[[Cut, float], None] = lambda _cut, _seconds: None
         self.is_behind = True
         """It folds history, and decides nothing before the log's end is reached."""
-        self._clock = clock
+        self.clock = clock
         self._busy_since: float | None = None
         self._unfolded: Sequence[LoggedRecord] = ()
         self._arrivals: Arrivals | None = None
@@ -37,44 +37,27 @@ class Pulse:
 
     def turn(self, records: Sequence[LoggedRecord]) -> None:
         """Note that a turn begins, with these records to fold."""
-        self._busy_since, self._unfolded = self._clock(), records
+        self._busy_since, self._unfolded = self.clock(), records
         self.on_turn(records)
 
     def rest(self) -> None:
         """Note that the loop waits for records, a hint or a time."""
         self._busy_since = None
 
-    async def fold(self, folding: Awaitable[Folded]) -> Folded:
-        """Fold the records of this turn."""
-        began = self._clock()
-        folded = await folding
-        self._unfolded = ()
-        self.on_fold(folded, self._clock() - began)
-        return folded
-
-    async def cut(self, deciding: Awaitable[Cut | None]) -> Cut | None:
-        """Decide on a batch of wakeups."""
-        began = self._clock()
-        cut = await deciding
+    def note(self, began: float, *, folded: Folded | None = None, cut: Cut | None = None) -> None:
+        """Note what a step that began then, by `clock`, came to; if it did both, either counts with all its time."""
+        seconds = self.clock() - began
+        if folded is not None:
+            self._unfolded = ()
+            self.on_fold(folded, seconds)
         if cut is not None:
-            self.on_cut(cut, self._clock() - began)
-        return cut
-
-    async def both(self, passing: Awaitable[tuple[Folded, Cut | None]]) -> tuple[Folded, Cut | None]:
-        """Do both in one transaction; either counts with the time of the whole."""
-        began = self._clock()
-        folded, cut = await passing
-        self._unfolded = ()
-        self.on_fold(folded, self._clock() - began)
-        if cut is not None:
-            self.on_cut(cut, self._clock() - began)
-        return folded, cut
+            self.on_cut(cut, seconds)
 
     def trouble(self) -> str:
         """Why it decides nothing now; empty: it does, or has nothing to decide."""
         if self.is_behind:
             return "folds what it has not read of the log yet"
-        if self._busy_since is None or (busy := self._clock() - self._busy_since) <= STALLED_SECONDS:
+        if self._busy_since is None or (busy := self.clock() - self._busy_since) <= STALLED_SECONDS:
             return ""
         return f"its loop has been at one turn for {busy:.0f} s"
 

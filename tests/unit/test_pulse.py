@@ -1,6 +1,5 @@
 """What the loop of a processor tells of itself, by a clock of the test's own."""
 
-import asyncio
 from datetime import UTC, datetime, timedelta
 
 from levelog.wire.objects import GroupResource, Partition, Sequence, Version
@@ -30,15 +29,10 @@ def test_a_turn_that_takes_long_is_told_and_a_rest_never() -> None:
     assert pulse.trouble() == ""
 
 
-async def test_the_log_lags_by_the_age_of_the_oldest_record_until_that_is_folded() -> None:
+def test_the_log_lags_by_the_age_of_the_oldest_record_until_that_is_folded() -> None:
     pulse = Pulse()
     assert pulse.lag_seconds(NOON) == 0
     pulse.turn([record(timedelta(seconds=90)), record(timedelta(seconds=30))])
     assert pulse.lag_seconds(NOON) == 90
-    folding = asyncio.get_running_loop().create_future()
-    folded = asyncio.create_task(pulse.fold(folding))
-    await asyncio.sleep(0)
-    assert pulse.lag_seconds(NOON) == 90
-    folding.set_result(Folded(2, {}, has_finished_sync=False, has_list=False, keys=set()))
-    await folded
+    pulse.note(pulse.clock(), folded=Folded(2, {}, has_finished_sync=False, has_list=False, keys=set()))
     assert pulse.lag_seconds(NOON) == 0

@@ -3,9 +3,9 @@
 from collections.abc import Awaitable, Callable, Collection, Iterator
 from datetime import datetime
 from functools import partial
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
-from sqlalchemy import ColumnElement, Dialect, Select, and_, literal_column, or_, select, true
+from sqlalchemy import ColumnElement, Dialect, Select, Table, and_, literal_column, or_, select, true
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from levelog_store.dialects import built_once, fields, named, of_pairs, one_of, read_as, run
@@ -68,15 +68,12 @@ async def read_rounds(
 
 
 @built_once
-def _objects(dialect: Dialect) -> Select[str, str, int]:
-    table = objects.c
-    return select(table.object, table.uid, table.version).where(named(dialect, table.object, "names"))
+def _versions(dialect: Dialect, table: Table) -> Select[str, str, int]:
+    return select(table.c.object, table.c.uid, table.c.version).where(named(dialect, table.c.object, "names"))
 
 
-@built_once
-def _tombstones(dialect: Dialect) -> Select[str, str, int]:
-    table = tombstones.c
-    return select(table.object, table.uid, table.version).where(named(dialect, table.object, "names"))
+_objects: Final = partial(_versions, table=objects)
+_tombstones: Final = partial(_versions, table=tombstones)
 
 
 @built_once

@@ -143,28 +143,31 @@ async def _raise_rounds(connection: AsyncConnection, scope: Scope, receipts: Seq
     )
 
 
-NOT_EVALUATED: Final[Mapping[str, Any]] = {
-    "status": literal("blocked"),
-    **{name: literal(0) for name in ("attempts", "evaluations")},
-    **{name: literal("") for name in ("inputs", "reads", "decided_inputs")},
-}
-"""Columns of a level that is made without an evaluation."""
+def unevaluated(
+    view: ColumnElement[str], reason: str, round_: ColumnElement[int], cause: ColumnElement[int]
+) -> dict[str, ColumnElement[Any]]:
+    """Columns of a level that is made for a row of `objects` without an evaluation."""
+    held = objects.c
+    return {
+        "scope": held.scope,
+        "view": view,
+        "parent": held.object,
+        "partition": held.partition,
+        "parent_uid": held.uid,
+        "status": literal("blocked"),
+        "reason": literal(reason),
+        "round": round_,
+        "cause": cause,
+        **{name: literal(0) for name in ("attempts", "evaluations")},
+        **{name: literal("") for name in ("inputs", "reads", "decided_inputs")},
+    }
 
 
 @built_once
 def _raise_levels(dialect: Dialect) -> postgresql.Insert | sqlite.Insert:
-    held = objects.c
-    values: dict[str, Any] = {
-        "scope": held.scope,
-        "view": bindparam("of_view", type_=Text),
-        "parent": held.object,
-        "partition": held.partition,
-        "parent_uid": held.uid,
-        "reason": literal("not evaluated since its history was folded again"),
-        "round": bindparam("to", type_=Integer),
-        "cause": bindparam("at", type_=BigInteger),
-        **NOT_EVALUATED,
-    }
+    held, reason = objects.c, "not evaluated since its history was folded again"
+    view, to, at = bindparam("of_view", type_=Text), bindparam("to", type_=Integer), bindparam("at", type_=BigInteger)
+    values = unevaluated(view, reason, to, at)
     is_parent = held.object == bindparam("of_parent"), held.uid == bindparam("of_uid")
     source = select(*values.values()).where(held.scope == OF_SCOPE, *is_parent)
     statement = insert_for(dialect, levels).from_select(list(values), source)

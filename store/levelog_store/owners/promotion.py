@@ -13,7 +13,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from levelog.wire.canonical import canonical
 from levelog_store.dialects import change, fields, insert_for, mappings, one_of, remove
-from levelog_store.fold.levelwrites import NOT_EVALUATED, wake_stored
+from levelog_store.fold.levelwrites import unevaluated, wake_stored
 from levelog_store.owners.handlers import Differences, Handler, differences
 from levelog_store.rows import Scope
 from levelog_store.tables import (
@@ -102,22 +102,12 @@ async def _block_levels(connection: AsyncConnection, scope: Scope, views: Collec
 async def _keep_rounds(connection: AsyncConnection, scope: Scope, views: Collection[str]) -> None:
     """Let a view that was there before go on with the rounds of its parents, so that no idempotency key comes twice."""
     table, held = intents.c, objects.c
-    values: dict[str, Any] = {
-        "scope": table.scope,
-        "view": table.view,
-        "parent": table.parent,
-        "partition": held.partition,
-        "parent_uid": held.uid,
-        "reason": literal(CHANGED_CODE),
-        "round": func.max(table.round),
-        "cause": literal(0),
-        **NOT_EVALUATED,
-    }
+    values = unevaluated(table.view, CHANGED_CODE, func.max(table.round), literal(0))
     rounds = (
         select(*values.values())
         .join(objects, (held.scope == table.scope) & (held.object == table.parent) & (held.uid == table.parent_uid))
         .where(table.scope == scope.number, one_of(connection.dialect, table.view, views))
-        .group_by(table.scope, table.view, table.parent, held.partition, held.uid)
+        .group_by(held.scope, table.view, held.object, held.partition, held.uid)
     )
     await connection.execute(
         insert_for(connection.dialect, levels).from_select(list(values), rounds).on_conflict_do_nothing()
