@@ -5,7 +5,7 @@ import logging
 import math
 from collections import deque
 from collections.abc import Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 import msgspec
@@ -21,6 +21,7 @@ from levelog.wire.records import CallNoted, ReceiptNoted
 from levelog_actuator.ledger import TakenResults
 from levelog_actuator.limits import ActuatorSettings
 from levelog_actuator.results import stored
+from levelog_log.hints import Hint
 from levelog_log.messages import MessageWriter
 from levelog_log.publisher import BatchPublisher
 from levelog_store.actuate import outcomes
@@ -64,7 +65,8 @@ class Relay(Struct, eq=False):
     """Receipts that no row may have yet, each with the number of its claim, by key."""
     mark_at: float = math.inf
     """By the clock of the event loop; what was published then has waited long enough."""
-    has_work: asyncio.Event = field(default_factory=asyncio.Event)
+    news: Hint = field(default_factory=Hint)
+    """Receipts were submitted."""
     is_under_way: bool = False
     is_behind: bool = True
     """The database may hold receipts of ours that are neither in the log nor waiting here."""
@@ -85,7 +87,7 @@ class Relay(Struct, eq=False):
             self.is_behind = True
         else:
             self.waiting.extend(receipts)
-        self.has_work.set()
+        self.news.set()
 
     async def run(self) -> None:
         """Relay until cancelled. Raises IdentityMismatch if the log is not the one that it was."""
@@ -102,7 +104,7 @@ class Relay(Struct, eq=False):
                     await self._keep_calls()
                     sweep_at = clock() + self.settings.sweep.total_seconds()
                 failures = 0
-                await self._wait_until(min(sweep_at, self.mark_at))
+                await self.news.wait(timedelta(seconds=max(0.0, min(sweep_at, self.mark_at) - clock())))
             except Unavailable as error:
                 failures += 1
                 delay = self.settings.outage_delay(failures).total_seconds()
@@ -151,14 +153,6 @@ class Relay(Struct, eq=False):
             await self.keep()
         except Unavailable as error:
             log.log(level_of(error), "%s in memory: %s", counted(len(self.unstored), "receipt"), error)
-
-    async def _wait_until(self, moment: float) -> None:
-        try:
-            async with asyncio.timeout_at(moment):
-                await self.has_work.wait()
-        except TimeoutError:
-            return
-        self.has_work.clear()
 
     async def _sweep(self) -> None:
         """Relay stored receipts: all of them after a start or a failure, otherwise those without an owner.

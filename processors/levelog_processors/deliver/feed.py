@@ -39,8 +39,7 @@ class RecordFeed:
         self._resources = {each.reader.resource.group_resource for each in program.record_handlers.values()}
         self._partitions = scope.partitions
         self.delivery = Delivery(database, scope, program, self._read_object)
-        self._news = asyncio.Event()
-        self.delivery.on_return = self._news.set
+        self.delivery.on_return = self._hint.nudge
 
     async def run(self, partitions: Collection[int]) -> None:
         """Feed the handlers, until cancelled. Raises LeaseLost; HistoryLost if the log is another one."""
@@ -65,6 +64,7 @@ class RecordFeed:
         delivery, clock = self.delivery, asyncio.get_running_loop().time
         start = LogSequence(delivery.read_to + 1)
         async with Reader(self._stream, start=start, subjects=self._subjects(partitions)) as reader:
+            reader.on_arrival = self._hint.nudge
             noted_at = looked_at = clock()
             while True:
                 records = await self._next(reader)
@@ -88,22 +88,12 @@ class RecordFeed:
     async def _next(self, reader: Reader) -> list[LoggedRecord]:
         """Records that have come; none once a function has returned, or something is due or to be looked for."""
         wait = NOTE_EVERY
-        if (due := self.delivery.due_at) is not None:
+        if reader.has_arrived or self.delivery.is_busy:
+            wait = timedelta(0)
+        elif (due := self.delivery.due_at) is not None:
             wait = min(wait, SAFETY_SWEEP, max(due - datetime.now(UTC), timedelta(0)))
-        self._news.clear()
-        if self.delivery.is_busy:
-            return []
-        coming = asyncio.create_task(reader.next_batch(BATCH), name="records to handle")
-        asking = asyncio.create_task(self._hint.wait(2 * NOTE_EVERY), name="requests to try again")
-        tasks = {coming, asking, asyncio.create_task(self._news.wait())}
-        try:
-            await asyncio.wait(tasks, timeout=wait.total_seconds(), return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.wait(tasks)
-        self._is_asked |= not asking.cancelled() and asking.result()
-        return [] if coming.cancelled() else coming.result()
+        self._is_asked |= await self._hint.wait(wait)
+        return await reader.next_batch(BATCH, timedelta(0))
 
     async def _read_object(
         self, key: ObjectKey, partition: int, after: int, upto: int
