@@ -161,7 +161,7 @@ class Looking:
     async def _intents(self, level: KeptLevel) -> dict[str, PastIntent]:
         keys = [key for each in level.decisions for key in each.intents]
         async with self._database.reading() as connection:
-            return await read_intents(connection, level.scope, keys) if keys else {}
+            return await read_intents(PastIntent, connection, level.scope, keys) if keys else {}
 
     async def _happened(self, level: KeptLevel, objects: set[str]) -> Happened:
         sequences = {sequence for each in level.decisions for sequence in each.causes.sequences}

@@ -17,8 +17,8 @@ from levelog_processors.engine import Engine
 from levelog_replay.comparing import NO_VIEW, Conclusion, Judged
 from levelog_replay.scratch import Scratch
 from levelog_replay.sources import Recording
-from levelog_store.decide.decisions import Decision
-from levelog_store.look.recall import read_asked, read_called
+from levelog_store.decide.decisions import Asked, Decision
+from levelog_store.look.recall import read_called, read_intents
 from levelog_store.rows import ViewParent
 
 FIRST_BATCH: Final = 1000
@@ -155,6 +155,6 @@ class _Moments:
         conclusion = Conclusion.recorded(past)
         if past.intents:
             async with self._scratch.database.reading() as connection:
-                asked = await read_asked(connection, self._scratch.scope, past.intents)
+                asked = await read_intents(Asked, connection, self._scratch.scope, past.intents)
             conclusion = conclusion.with_intents(asked)
         return Judged(past=past, conclusion=conclusion)

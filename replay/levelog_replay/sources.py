@@ -13,7 +13,7 @@ from levelog_log.stream import LogStream
 from levelog_replay.scratch import Origin
 from levelog_store.connect.database import Database
 from levelog_store.decide.decisions import Asked, Decision
-from levelog_store.look.recall import read_asked, read_called
+from levelog_store.look.recall import read_called, read_intents
 from levelog_store.rows import Scope
 
 
@@ -95,7 +95,7 @@ class LiveHistory(LogRecording):
     async def intents(self, keys: list[str]) -> dict[str, Asked]:
         """Intents by key, as far as they are kept."""
         async with self._database.reading() as connection:
-            return await read_asked(connection, self._scope, keys)
+            return await read_intents(Asked, connection, self._scope, keys)
 
 
 async def open_recording(stream: LogStream, application: Application) -> LogRecording:

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from levelog_store.decide.decisions import Decision
+from levelog_store.decide.decisions import Decision, PastIntent
 from levelog_store.fold.changes import Wake
 from levelog_store.fold.levelwrites import write_wakes
 from levelog_store.look.recall import read_decisions, read_intents, read_intents_on
@@ -96,7 +96,7 @@ async def test_a_status_that_changes_without_a_call_is_a_decision_too(
         assert third.causes.sequences == (told,)
         assert (third.desired, third.actual) == (second.desired, second.actual)
         async with stack.database.reading() as connection:
-            found = await read_intents(connection, stack.scope, first.intents)
+            found = await read_intents(PastIntent, connection, stack.scope, first.intents)
             assert list(found.values()) == await read_intents_on(connection, stack.scope, "pods/default/shop-0")
         [written] = found.values()
         assert (written.state, written.round, written.result_version) == ("settled", 1, 5)

@@ -67,7 +67,7 @@ async def read_about(
                 found.append(newest[level])
             keys = [key for each in found for key in each.intents]
             async with database.reading() as another:
-                asked = await read_asked(another, scope, keys) if keys else {}
+                asked = await read_intents(Asked, another, scope, keys) if keys else {}
             yield [(each, [asked[key] for key in each.intents if key in asked]) for each in found]
 
 
@@ -100,19 +100,10 @@ async def read_called(database: Database, scope: Scope) -> AsyncGenerator[Decisi
             yield _decision(row, None)
 
 
-async def read_intents(connection: AsyncConnection, scope: Scope, keys: Sequence[str]) -> dict[str, PastIntent]:
-    """Intents by idempotency key, in the order of the keys; those deleted since are missing."""
-    return await _read_by_key(connection, scope, keys, PastIntent)
-
-
-async def read_asked(connection: AsyncConnection, scope: Scope, keys: Sequence[str]) -> dict[str, Asked]:
-    """The same, as decisions asked for them."""
-    return await _read_by_key(connection, scope, keys, Asked)
-
-
-async def _read_by_key(
-    connection: AsyncConnection, scope: Scope, keys: Sequence[str], kind: type[IntentT]
+async def read_intents(
+    kind: type[IntentT], connection: AsyncConnection, scope: Scope, keys: Sequence[str]
 ) -> dict[str, IntentT]:
+    """Intents by idempotency key, in the order of the keys; those deleted since are missing."""
     are_asked = one_of(connection.dialect, intents.c.key, keys)
     found = {row.key: row for row in await read_as(kind, connection, scope, intents, are_asked)}
     return {key: found[key] for key in keys if key in found}
