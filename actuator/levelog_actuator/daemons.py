@@ -98,7 +98,7 @@ class Daemons(Struct, eq=False):
             raise OperatorError(f"{effect.title} is no daemon")
         if intent.progress is not None:
             request = replace(request, state=msgspec.json.decode(intent.progress))
-        daemon = _Daemon(handler, intent, request, lambda state: self._keep(intent, state), self.levels, self.pauses)
+        daemon = _Daemon(self, handler, intent, request.state)
         self.running[intent.key] = daemon
         if self.is_ending:
             daemon.end("shutdown")
@@ -167,7 +167,8 @@ class Daemons(Struct, eq=False):
                 return ended.result.state
         return None
 
-    async def _keep(self, intent: ClaimedIntent, state: Any) -> None:
+    async def keep(self, intent: ClaimedIntent, state: Any) -> None:
+        """Store the state of a run. Raises DaemonLost if its claim has ended."""
         async with self.database.transaction() as connection:
             is_kept = await keep_progress(connection, self.scope, self.owner, intent, canonical(state))
         if not is_kept:
@@ -182,22 +183,12 @@ class _Ended(Struct):
 
 
 class _Daemon(Daemon[Any, Any]):
-    def __init__(
-        self,
-        handler: DaemonHandler,
-        intent: ClaimedIntent,
-        request: Run,
-        keep: Callable[[Any], Any],
-        levels: AwaitedLevels,
-        pauses: Pauses,
-    ) -> None:
+    def __init__(self, daemons: Daemons, handler: DaemonHandler, intent: ClaimedIntent, kept: Any) -> None:
+        self._daemons = daemons
         self.handler = handler
         self._intent = intent
-        self._levels = levels
-        self._pauses = pauses
-        self.kept = request.state
+        self.kept = kept
         """The state as JSON."""
-        self._keep = keep
         self._object: Any = None
         self._version = 0
         self._moved = asyncio.Event()
@@ -225,16 +216,16 @@ class _Daemon(Daemon[Any, Any]):
             raise OperatorError(f"daemon {self.handler.name}: a state of {len(content)} bytes; {MOST_BYTES} are kept")
         kept = msgspec.json.decode(content)
         msgspec.convert(kept, self.handler.state_type)
-        await self._keep(kept)
+        await self._daemons.keep(self._intent, kept)
         self.kept = kept
 
     async def stopped(self) -> StopReason:
-        await self._pauses.pause(self.ending)
+        await self._daemons.pauses.pause(self.ending)
         assert self._reason is not None  # noqa: S101 - it is set first
         return self._reason
 
     async def sleep(self, delay: timedelta) -> bool:
-        await self._pauses.pause(self.ending, delay)
+        await self._daemons.pauses.pause(self.ending, delay)
         return self._reason is None
 
     async def changes(self) -> AsyncGenerator[Any]:
@@ -255,11 +246,11 @@ class _Daemon(Daemon[Any, Any]):
 
     def level(self, view: Callable[..., Any]) -> LiveLevel:
         place = f"{self.handler.operator}/{self.handler.view_of(view)}", self._intent.parent
-        return _Level(self, self._levels, place, self._intent.parent_uid)
+        return _Level(self, self._daemons.levels, place, self._intent.parent_uid)
 
     async def move(self) -> None:
         """Wait until something that it may wait for has changed, or it has to end."""
-        await self._pauses.pause(self._moved)
+        await self._daemons.pauses.pause(self._moved)
 
     def show(self, values: Collection[Any]) -> None:
         """Take note of the object, or of its end. Raises msgspec.ValidationError."""

@@ -70,11 +70,11 @@ class _SlowDaemons(Daemons, eq=False):
     """Keys of the runs whose next state is under way until the machine says that it arrives."""
     arrival: asyncio.Event = field(default_factory=asyncio.Event)
 
-    async def _keep(self, intent: ClaimedIntent, state: object) -> None:
+    async def keep(self, intent: ClaimedIntent, state: object) -> None:
         if intent.key in self.late:
             self.late.discard(intent.key)
             await self.pauses.pause(self.arrival)
-        await super()._keep(intent, state)
+        await super().keep(intent, state)
 
 
 class Holder:
