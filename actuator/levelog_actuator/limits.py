@@ -5,7 +5,7 @@ import logging
 import random
 from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Collection, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from datetime import timedelta
 
 from msgspec import Struct
@@ -152,8 +152,7 @@ class Limits:
         self._claimed: Counter[str] = Counter()
         self._versions: dict[str, set[str]] = {}
         self._rests: dict[str, float] = {}
-        self._is_open = asyncio.Event()
-        self._is_open.set()
+        self._changed = asyncio.Event()
 
     @asynccontextmanager
     async def turn(self, intent: ClaimedIntent) -> AsyncGenerator[None]:
@@ -177,7 +176,7 @@ class Limits:
         group = group_of(intent)
         self._versions.setdefault(group, set()).add(intent.api_version)
         self._claimed[group] += 1
-        self._note()
+        self._changed.set()
 
     def end(self, intent: ClaimedIntent) -> None:
         """Note that a claimed intent is done with."""
@@ -185,13 +184,13 @@ class Limits:
             self._running[intent.effect] -= 1
             return
         self._claimed[group_of(intent)] -= 1
-        self._note()
+        self._changed.set()
 
     def rest(self, intent: ClaimedIntent, time: timedelta) -> None:
         """Send nothing of the intent's group for so long."""
         group = group_of(intent)
         self._rests[group] = max(self._rests.get(group, 0.0), self._clock() + time.total_seconds())
-        self._note()
+        self._changed.set()
 
     def resting(self, intent: ClaimedIntent) -> timedelta:
         """How long nothing of the intent's group is to be sent; 0: it may be sent."""
@@ -199,11 +198,11 @@ class Limits:
 
     async def until_open(self, most: timedelta) -> None:
         """Wait until intents of every group may be claimed, or for so long."""
-        try:
+        with suppress(TimeoutError):
             async with asyncio.timeout(most.total_seconds()):
-                await self._is_open.wait()
-        except TimeoutError:
-            self._note()  # a rest may be over
+                while not self._is_open:
+                    self._changed.clear()
+                    await self._changed.wait()
 
     @property
     def effects(self) -> Collection[str]:
@@ -243,12 +242,10 @@ class Limits:
         full = {group for group, count in self._claimed.items() if count > self._settings.few}
         return full | {group for group, end in self._rests.items() if end > now}
 
-    def _note(self) -> None:
+    @property
+    def _is_open(self) -> bool:
         room = self.room
-        if room.limit > 0 and not room.without:
-            self._is_open.set()
-        else:
-            self._is_open.clear()
+        return room.limit > 0 and not room.without
 
 
 def group_of(intent: ClaimedIntent) -> str:
