@@ -128,10 +128,6 @@ def names_object(key: ObjectKey, reply: Reply) -> bool:
     return reply.reason == "NotFound" and reply.message.startswith(f'{key.group_resource} "{key.name}" not found')
 
 
-def _is_manager_conflict(reply: Reply) -> bool:
-    return any(cause.reason == "FieldManagerConflict" for cause in reply.causes)
-
-
 ANSWER_RULES: Final[tuple[Rule[[Order, Reply]], ...]] = (
     Rule(
         "200 to an apply of a target that the decision did not see",
@@ -157,7 +153,7 @@ ANSWER_RULES: Final[tuple[Rule[[Order, Reply]], ...]] = (
     ),
     Rule(
         "409 conflict of field managers",
-        lambda _, reply: reply.status == 409 and _is_manager_conflict(reply),
+        lambda _, reply: reply.status == 409 and any(cause.reason == "FieldManagerConflict" for cause in reply.causes),
         Judgement.FAILED,
         "another manager owns the field; `force=True` would take it over",
     ),

@@ -57,7 +57,10 @@ async def begin_positions(
     The caller holds the leases (`leases.guard`) in the same transaction.
     """
     wanted = [(handler, partition) for handler in sorted(handlers) for partition in sorted(partitions)]
-    found = await _read_positions(connection, scope, partitions)
+    table = call_positions.c
+    are_asked = table.scope == scope.number, one_of(connection.dialect, table.partition, partitions)
+    rows = await connection.execute(select(table.handler, table.partition, table.position).where(*are_asked))
+    found = {(row.handler, row.partition): row.position for row in rows}
     missing = [place for place in wanted if place not in found]
     if missing:
         folded = await read_checkpoints(connection, scope)
@@ -65,13 +68,6 @@ async def begin_positions(
         await write_positions(connection, scope, begun)
         found |= begun
     return {place: found[place] for place in wanted}
-
-
-async def _read_positions(connection: AsyncConnection, scope: Scope, partitions: Collection[int]) -> dict[Place, int]:
-    table = call_positions.c
-    are_asked = table.scope == scope.number, one_of(connection.dialect, table.partition, partitions)
-    rows = await connection.execute(select(table.handler, table.partition, table.position).where(*are_asked))
-    return {(row.handler, row.partition): row.position for row in rows}
 
 
 async def write_positions(connection: AsyncConnection, scope: Scope, positions: Mapping[Place, int]) -> None:

@@ -136,7 +136,7 @@ def _mark(dialect: Dialect, made: Sequence[CreateView]) -> str:
 
 async def _replace(connection: AsyncConnection, made: Sequence[CreateView], schema: str | None) -> None:
     for name in await _existing(connection, schema):
-        await connection.execute(_dropped(name, schema))
+        await connection.execute(DropView(CreateView(select(literal(1).label("one")), name, schema=schema).table))
     for view in made:
         await connection.execute(view)
 
@@ -156,10 +156,6 @@ async def _existing(connection: AsyncConnection, schema: str | None) -> list[str
             text("SELECT viewname FROM pg_views WHERE schemaname = :schema"), {"schema": schema}
         )
     return [name for (name,) in rows]
-
-
-def _dropped(name: str, schema: str | None) -> DropView:
-    return DropView(CreateView(select(literal(1).label("one")), name, schema=schema).table)
 
 
 def _select(dialect: Dialect, view: SqlView) -> Select[Any]:
