@@ -228,7 +228,9 @@ class Limits:
     @property
     def room(self) -> Room:
         """What may be claimed: of each group so much that it can go on with it during the claim."""
-        closed = self._closed()
+        now = self._clock()
+        closed = {group for group, count in self._claimed.items() if count > self._settings.few}
+        closed |= {group for group, end in self._rests.items() if end > now}
         others = [count for group, count in self._claimed.items() if group not in closed]
         most = self._settings.claimed
         limit = min(most - max(others, default=0), 2 * most - self._claimed.total())
@@ -236,11 +238,6 @@ class Limits:
             limit = 0
         without = {version for group in closed for version in self._versions.get(group, ())}
         return Room(limit=max(0, limit), without=tuple(sorted(without)))
-
-    def _closed(self) -> set[str]:
-        now = self._clock()
-        full = {group for group, count in self._claimed.items() if count > self._settings.few}
-        return full | {group for group, end in self._rests.items() if end > now}
 
     @property
     def _is_open(self) -> bool:

@@ -1,6 +1,5 @@
 """The inputs of a decision, all frozen: the facts, what the view read, what the round asked for."""
 
-import sys
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import cached_property
@@ -14,7 +13,6 @@ from levelog.wire.canonical import canonical, digest
 from levelog_processors.decide.settling import AT_ONCE, CALM, MAX_BACKOFF, Repeats, backoff, is_settled
 from levelog_processors.program import BoundView
 from levelog_store.decide.decisions import Basis, IntentRow, OpenIntent, PendingWake
-from levelog_store.fold.changes import read_causes
 from levelog_store.rows import IndexKey, LevelRow, StoredObject, ViewParent
 
 
@@ -125,12 +123,6 @@ class Facts(Struct, frozen=True, kw_only=True, dict=True):
         repeats = Repeats.read(self.before.repeats)
         is_calm = self.before.status == "in_sync" and repeats is not None and self.now - repeats.at >= CALM
         return None if is_calm else repeats
-
-    @property
-    def asked_since(self) -> int:
-        """Sequence of the first record that asked since the decision before."""
-        texts = (self.wake.causes, self.before.suppressed)
-        return min((each for text in texts for each in read_causes(text).sequences), default=sys.maxsize)
 
     def basis(
         self, rows: Sequence[IntentRow], called: Mapping[str, str], looked_up: Mapping[str, Mapping[str, Standing]]

@@ -4,6 +4,7 @@ A wakeup's `Facts` say whether its view is called. With what that saw they are a
 reconcile function is called. That and its `Round` give the decision.
 """
 
+import sys
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from typing import Final
@@ -18,7 +19,7 @@ from levelog_processors.decide.facts import Facts, Outlook, Round
 from levelog_processors.decide.lookups import contents_to_keep, digest_of_versions
 from levelog_processors.decide.settling import FAULT, FAULTS, GONE, VIEW_FAULT, Repeats, backoff, pause
 from levelog_store.decide.decisions import Decided, OpenIntent
-from levelog_store.fold.changes import added
+from levelog_store.fold.changes import added, read_causes
 from levelog_store.rows import IndexKey, LevelRow
 
 LOOKS_APART: Final = timedelta(seconds=1)
@@ -251,7 +252,8 @@ def _contents(look: Outlook) -> dict[IndexKey, bytes]:
     if look.seen is None:
         return {}
     facts = look.facts
-    since = facts.asked_since
+    asked = (each for text in (facts.wake.causes, facts.before.suppressed) for each in read_causes(text).sequences)
+    since = min(asked, default=sys.maxsize)
     news = {p: at for p, at in look.seen.versions.items() if p not in facts.dependencies or at >= since}
     return contents_to_keep(news, look.seen.contents)
 

@@ -220,7 +220,11 @@ class InlineSqlite(SQLiteDialect_pysqlite):
         if self.waits is None:
             cursor.execute(self.begins)
             return
-        self._set_up(cursor, WAITING if self.is_durable else HASTY)
+        settings = WAITING if self.is_durable else HASTY
+        if self.settings != settings:
+            for pragma in settings:
+                cursor.execute(f"PRAGMA {pragma}")
+            self.settings = settings
         try:
             cursor.execute(BEGIN_TO_WRITE)
         except sqlite3.OperationalError as error:
@@ -228,12 +232,6 @@ class InlineSqlite(SQLiteDialect_pysqlite):
                 raise
             await_(self._apart(partial(_begin_patiently, cursor)))
         self._rows_before = cursor.connection.total_changes
-
-    def _set_up(self, cursor: Any, settings: tuple[str, ...]) -> None:
-        if self.settings != settings:
-            for pragma in settings:
-                cursor.execute(f"PRAGMA {pragma}")
-            self.settings = settings
 
     def do_commit(self, dbapi_connection: Any) -> None:
         """Commit, in the thread if that waits for the disk."""

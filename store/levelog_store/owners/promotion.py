@@ -71,7 +71,9 @@ async def promote(connection: AsyncConnection, scope: Scope, code: Sequence[Hand
     await _delete(connection, scope, (levels, dependencies, wakeups), "view", found.forgotten)
     await _delete(connection, scope, (call_positions, call_holds), "handler", found.silenced)
     evaluated = [view.name for view in found.evaluated]
-    await _block_levels(connection, scope, evaluated)
+    await _delete(connection, scope, (dependencies,), "view", evaluated)
+    is_evaluated = one_of(connection.dialect, levels.c.view, evaluated)
+    await change(connection, scope, levels, is_evaluated, status="blocked", reason=CHANGED_CODE, **NOTHING_KNOWN)
     await _keep_rounds(connection, scope, evaluated)
     await _decide_again(connection, scope, found.decided)
     if changed := [*found.forgotten, *evaluated, *found.decided]:
@@ -90,13 +92,6 @@ async def _delete(
 ) -> None:
     for table in tables if names else ():
         await remove(connection, scope, table, one_of(connection.dialect, table.c[column], names))
-
-
-async def _block_levels(connection: AsyncConnection, scope: Scope, views: Collection[str]) -> None:
-    """Forget what the levels of views were evaluated and decided on; rounds stay, so that no key is used twice."""
-    await _delete(connection, scope, (dependencies,), "view", views)
-    are_named = one_of(connection.dialect, levels.c.view, views)
-    await change(connection, scope, levels, are_named, status="blocked", reason=CHANGED_CODE, **NOTHING_KNOWN)
 
 
 async def _keep_rounds(connection: AsyncConnection, scope: Scope, views: Collection[str]) -> None:
