@@ -82,6 +82,7 @@ async def test_a_connection_that_breaks_is_unavailable_once(shared: Database) ->
     async def break_off() -> None:
         async with shared.transaction() as connection:
             await upsert(connection, key_versions, [{"scope": 1, "index": "i", "key": "k", "version": 1}])
+            await connection.execute(text("SELECT 1"))  # with which it is sent
             async with shared.transaction() as other:
                 killed = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE state = 'idle in transaction'"
                 await other.execute(text(killed))

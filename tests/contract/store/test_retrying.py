@@ -93,6 +93,7 @@ async def test_who_tries_levels_again_holds_no_wakeup_while_another_one_is_locke
     await retry(shared, *parents)
     async with shared.transaction() as deciding:
         await write_wakes(deciding, SCOPE, {(VIEW, PARENT): Wake(3, (12,))})
+        await deciding.execute(select(1))  # with which it is sent
         task = asyncio.create_task(retry(shared, *parents))
         await until_one_waits(shared)
         await write_wakes(deciding, SCOPE, {(VIEW, parents[0]): Wake(3, (12,))})
