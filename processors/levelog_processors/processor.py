@@ -344,6 +344,7 @@ class Processor:
         step = await backfiller.step(wakes=not is_busy)
         if step is None:
             return False
+        await self._engine.keep_statistics(step.objects)
         if self._on_keys is not None:
             self._on_keys(step.keys)
         if step.has_woken or step.has_finished:

@@ -88,6 +88,8 @@ class Job(Struct, frozen=True):
 class BackfillStep(Struct, frozen=True):
     """What a page has changed."""
 
+    objects: int
+    """That it has."""
     keys: Collection[IndexKey]
     """Keys of indices."""
     has_woken: bool
@@ -161,7 +163,7 @@ class Backfiller:
         await self._write(job, page, changes)
         self._pace.take(max(1, len(names)))
         self._told[job.name].tell(len(names), is_last=page.is_last)
-        return BackfillStep(keys=changes.keys, has_woken=bool(changes.wakes), has_finished=page.is_last)
+        return BackfillStep(len(names), keys=changes.keys, has_woken=bool(changes.wakes), has_finished=page.is_last)
 
     async def _write(self, job: Job, page: BackfillPage, changes: Changes) -> None:
         async with self._database.transaction(durable=False) as connection:

@@ -88,6 +88,8 @@ def _postgresql_engine(url: URL, statement_time: timedelta | None, settings: dic
             "server_settings": {
                 "application_name": "levelog",
                 "jit": "off",  # compiling a plan costs more than any of our statements gains by it
+                # planning takes three times as long as the longest; see `upkeep.analyze_grown`
+                "plan_cache_mode": "force_generic_plan",
                 **settings,
             },
         },

@@ -125,24 +125,28 @@ HOT: Final = frozenset(
 """Tables that are looked up by many keys at once."""
 
 
-async def analyze_new(database: Database) -> list[str]:
-    """Analyze the hot tables that have rows and no statistics; returns those that are still empty, sorted.
+GROWN: Final = 4
+"""Times as large as when it was analyzed last."""
 
-    A user who does not own the tables gets warnings in the server's log and no statistics. SQLite needs none.
+
+async def analyze_grown(database: Database) -> list[str]:
+    """Analyze the hot tables that have rows and no statistics, or are `GROWN`; returns these, sorted.
+
+    Plans are made once for each connection, and anew after that. A user who does not own the tables gets warnings in
+    the server's log and no statistics: then autovacuum makes them. SQLite needs none.
     """
     if not database.is_shared:
         return []
-    empty: list[str] = []
     async with database.transaction(durable=False) as connection:
-        rows = await connection.execute(
+        sizes = await connection.execute(
             text(
-                "SELECT relname, pg_relation_size(oid) AS bytes FROM pg_class "
-                "WHERE relkind = 'r' AND relnamespace = current_schema()::regnamespace AND reltuples <= 0"
-            )
+                "SELECT relname FROM pg_class WHERE relkind = 'r' AND relnamespace = current_schema()::regnamespace "
+                "AND pg_relation_size(oid) > 0 AND (reltuples <= 0 OR pg_relation_size(oid) >= "
+                ":grown * relpages::bigint * current_setting('block_size')::integer)"
+            ),
+            {"grown": GROWN},
         )
-        for name, size in sorted((row.relname, row.bytes) for row in rows if row.relname in HOT):
-            if size == 0:
-                empty.append(name)
-            else:
-                await connection.exec_driver_sql(f"ANALYZE {name}")
-    return empty
+        grown = sorted(HOT.intersection(sizes.scalars()))
+        for name in grown:
+            await connection.exec_driver_sql(f"ANALYZE {name}")
+    return grown

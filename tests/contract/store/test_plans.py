@@ -27,8 +27,9 @@ from levelog_store.decide.inputreads import (
 )
 from levelog_store.fold.changewrites import read_dependants
 from levelog_store.fold.heldreads import read_expired, read_held
-from levelog_store.owners.upkeep import HOT, analyze_new
+from levelog_store.owners.upkeep import GROWN, HOT, analyze_grown
 from rigs.leasing import SCOPE
+from rigs.rowcounts import work_of
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 ROWS = 20_000
@@ -62,17 +63,23 @@ FILL = (
 @pytest_asyncio.fixture
 async def filled(database: Database) -> Database:
     """Tables that have just been filled; in PostgreSQL nobody has analyzed them, but for what levelog does."""
+    await fill(database, 1, ROWS)
+    await analyze_grown(database)
+    return database
+
+
+async def fill(database: Database, first: int, last: int) -> None:
+    """Rows with the numbers from `first` to `last`."""
     if database.is_shared:
-        numbers, noon, quoted = f"generate_series(1, {ROWS}) AS numbers (n)", "timestamptz '2026-01-01 12:00Z'", "index"
+        numbers, noon = f"generate_series({first}, {last}) AS numbers (n)", "timestamptz '2026-01-01 12:00Z'"
+        quoted = "index"
     else:
-        one_by_one = f"WITH RECURSIVE c (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM c WHERE n < {ROWS})"
+        one_by_one = f"WITH RECURSIVE c (n) AS (SELECT {first} UNION ALL SELECT n + 1 FROM c WHERE n < {last})"
         numbers, noon, quoted = f"({one_by_one} SELECT n FROM c)", "'2026-01-01 12:00:00.000000'", '"index"'
     async with database.transaction() as connection:
         for statement in FILL:
             filling = statement.replace("FROM numbers", f"FROM {numbers}").replace("timestamp_of_noon", noon)
             await connection.execute(text(filling.replace(" index,", f" {quoted},")))
-    await analyze_new(database)
-    return database
 
 
 async def plan_of(database: Database, read: Callable[[AsyncConnection], Awaitable[Any]]) -> str:
@@ -181,11 +188,48 @@ async def test_what_has_expired_is_found_without_looking_at_what_does_not_expire
         assert len(await read_expired(connection, SCOPE, range(16), NOON)) == ROWS // 100
 
 
-async def test_statistics_are_made_once_a_table_has_rows(shared: Database) -> None:
-    assert await analyze_new(shared) == sorted(HOT)
-    async with shared.transaction() as connection:
-        await connection.execute(text("INSERT INTO key_versions SELECT 1, 'i', n, 1 FROM generate_series(1, 9) AS n"))
-    assert await analyze_new(shared) == sorted(HOT - {"key_versions"})
+async def test_statistics_are_made_when_a_table_has_rows_and_when_it_has_grown(shared: Database) -> None:
+    async def fill(first: int, last: int) -> None:
+        rows = f"SELECT 1, 'i', n, 1 FROM generate_series({first}, {last}) AS n"
+        async with shared.transaction() as connection:
+            await connection.execute(text(f"INSERT INTO key_versions {rows}"))
+
+    assert await analyze_grown(shared) == []
+    await fill(1, 1000)
+    assert await analyze_grown(shared) == ["key_versions"]
+    await fill(1001, 1000 * (GROWN - 1))
+    assert await analyze_grown(shared) == []
+    await fill(1000 * (GROWN - 1) + 1, 1000 * (GROWN + 1))
+    assert await analyze_grown(shared) == ["key_versions"]
     async with shared.reading() as connection:
         found = await connection.execute(text("SELECT reltuples FROM pg_class WHERE relname = 'key_versions'"))
-        assert found.scalar_one() == 9
+        assert found.scalar_one() == 1000 * (GROWN + 1)
+
+
+async def held(connection: AsyncConnection) -> None:
+    await read_held(connection, SCOPE, NAMES, indexed=NAMES, has_parents=True, targets=NAMES)
+
+
+async def inputs(connection: AsyncConnection) -> None:
+    found = Inputs(has_dependencies=True, parents={})
+    await read_wakes(connection, SCOPE, range(16), ["webs/pods"], 10, of=LEVELS, into=found)
+
+
+@pytest.mark.parametrize("read", [held, inputs])
+async def test_plans_of_when_the_tables_were_small_serve_until_these_have_grown(
+    shared: Database, read: Callable[[AsyncConnection], Awaitable[Any]]
+) -> None:
+    """The plan of a statement is kept by its connection, which the next transaction has, too."""
+    await fill(shared, 1, 100)
+    assert await analyze_grown(shared)
+    found: list[int] = []
+    for first, last in ((101, 200), (201, ROWS)):
+        found.append(await work_of(shared, read))
+        await fill(shared, first, last)
+    found.append(await work_of(shared, read))
+    assert HOT.issuperset(await analyze_grown(shared))
+    found.append(await work_of(shared, read))
+    print(f"{found} rows read: planned with 100 rows, with twice as many, with {ROWS}, planned anew")
+    small, twice, _, anew = found
+    assert twice <= 4 * small
+    assert anew <= 2 * small
