@@ -32,6 +32,7 @@ from levelog_store.owners.scopes import open_scope
 from levelog_store.rows import Scope, ViewParent
 from levelog_store.tables import intents, leases, metadata, processors, scopes
 from rigs.intents import intent
+from rigs.postgres import PostgresDatabases
 from rigs.run.examples import examples
 from rigs.webs import PODS, WEBS, deleted, lists_done, logged, pod, receipt, web
 
@@ -214,23 +215,38 @@ class Watched:
         return seen
 
 
+STORIES: Final = st.lists(changes(), min_size=1, max_size=8)
+GONE: Final[list[Any]] = [([("web", "a", 0, "y")], []), ([("no web", "a", 0, "y")], [("webs/shown", PARENTS[0])])]
+RETRIED: Final[list[Any]] = [([("web", "a", 0, "x")], []), ([("retry", "a", 0, "a"), ("web", "a", 0, "x")], [])]
+
+
 @settings(max_examples=examples(40), phases=(Phase.explicit, Phase.generate))
-@example(story=[([("web", "a", 0, "y")], []), ([("no web", "a", 0, "y")], [("webs/shown", PARENTS[0])])]).via(
-    "a write that waits for a level which goes in the pass is superseded after it was read"
-)
-@example(story=[([("web", "a", 0, "x")], []), ([("retry", "a", 0, "a"), ("web", "a", 0, "x")], [])]).via(
-    "a level is to be tried again, and its parent is folded at once"
-)
-@given(story=st.lists(changes(), min_size=1, max_size=8))
+@example(story=GONE).via("a write that waits for a level which goes in the pass is superseded after it was read")
+@example(story=RETRIED).via("a level is to be tried again, and its parent is folded at once")
+@given(story=STORIES)
 async def test_one_transaction_leaves_the_same_tables_as_two(story: list[Any], tmp_path_factory: Any) -> None:
     folder: Path = tmp_path_factory.mktemp("passes")
+    await leave_the_same(story, f"sqlite:///{folder}/one.db", f"sqlite:///{folder}/two.db")
+
+
+@settings(max_examples=examples(10), phases=(Phase.explicit, Phase.generate))
+@example(story=GONE)
+@given(story=STORIES)
+async def test_one_transaction_on_postgresql_leaves_the_same_tables_as_two_on_sqlite(
+    story: list[Any], tmp_path_factory: Any, postgres: PostgresDatabases
+) -> None:
+    """Where writes go together that are statements of their own there."""
+    folder: Path = tmp_path_factory.mktemp("passes")
+    async with postgres.database() as url:
+        await leave_the_same(story, url, f"sqlite:///{folder}/two.db")
+
+
+async def leave_the_same(story: list[Any], in_one: str, in_two: str) -> None:
+    """Tell a story to an engine that does all in one transaction, and to one that does it in two."""
     cluster = Watched()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(functions, "SLOW_FOR", (timedelta(0), timedelta(0)))
-        async with (
-            engine_on(f"sqlite:///{folder}/one.db") as one,
-            engine_on(f"sqlite:///{folder}/two.db") as two,
-        ):
+        async with engine_on(in_one) as one, engine_on(in_two) as two:
             for changed, left in story:
                 records = cluster.records(changed, await two.asked())
                 await one.retry(changed)

@@ -130,7 +130,7 @@ GROWN: Final = 4
 
 
 async def analyze_grown(database: Database) -> list[str]:
-    """Analyze the hot tables that have rows and no statistics, or are `GROWN`; returns these, sorted.
+    """Analyze the hot tables that have rows for the first time, or have `GROWN`; returns these, sorted.
 
     Plans are made once for each connection, and anew after that. A user who does not own the tables gets warnings in
     the server's log and no statistics: then autovacuum makes them. SQLite needs none.
@@ -141,8 +141,8 @@ async def analyze_grown(database: Database) -> list[str]:
         sizes = await connection.execute(
             text(
                 "SELECT relname FROM pg_class WHERE relkind = 'r' AND relnamespace = current_schema()::regnamespace "
-                "AND pg_relation_size(oid) > 0 AND (reltuples <= 0 OR pg_relation_size(oid) >= "
-                ":grown * relpages::bigint * current_setting('block_size')::integer)"
+                "AND pg_relation_size(oid) >= "
+                "greatest(1, :grown * relpages::bigint * current_setting('block_size')::integer)"
             ),
             {"grown": GROWN},
         )
