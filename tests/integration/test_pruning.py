@@ -3,6 +3,8 @@
 import asyncio
 from datetime import timedelta
 
+from sqlalchemy import select
+
 from levelog_processors.upkeep import Pruner
 from levelog_store.connect.database import Database
 from levelog_store.fold.changewrites import write_key_versions
@@ -118,6 +120,7 @@ async def test_who_prunes_waits_for_nobody_and_leaves_what_is_locked_for_the_nex
             await write_key_versions(connection, SCOPE, dict.fromkeys(keys, 1))
         async with database.transaction() as deciding:
             await write_key_versions(deciding, SCOPE, {keys[1]: 2})
+            await deciding.execute(select(1))  # with which it is sent
             assert await prune() == 1
             await write_key_versions(deciding, SCOPE, {keys[0]: 2})
         assert await prune() == 2
