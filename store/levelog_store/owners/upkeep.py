@@ -125,7 +125,7 @@ HOT: Final = frozenset(
 """Tables that are looked up by many keys at once."""
 
 
-GROWN: Final = 4
+GROWN: Final = 2
 """Times as large as when it was analyzed last."""
 
 
