@@ -11,9 +11,9 @@ from sqlalchemy.sql.dml import ReturningUpdate
 from levelog.wire.canonical import canonical
 from levelog_store.actuate.claims import Claiming, insert_claimed
 from levelog_store.decide.decisions import Decided, IntentRow, PendingWake
-from levelog_store.dialects import built_once, named, of_pairs, row_of, run, upsert, write
+from levelog_store.dialects import built_once, delete_each, named, of_pairs, row_of, rows_of, run, upsert, write
 from levelog_store.fold.levelwrites import supersede
-from levelog_store.rows import ENDED, IndexKey, LevelRow, Scope, Verdict, ViewParent, is_of_levels
+from levelog_store.rows import ENDED, IndexKey, Scope, Verdict, ViewParent, is_of_levels
 from levelog_store.tables import decisions, dependencies, intents, key_versions, levels, wakeups
 
 
@@ -49,7 +49,7 @@ async def write_decisions(
     withdrawn = await _withdraw(connection, scope, [key for d in held for key in d.withdrawn])
     held = [d for d in held if withdrawn.issuperset(d.withdrawn)]
     await _remove_dependencies(connection, scope, held)
-    await _write_levels(connection, scope, held)
+    await upsert(connection, levels, rows_of(scope, [d.level for d in held]))
     await _write_history(connection, scope, held, fingerprint)
     return WrittenDecisions(held, await _write_intents(connection, scope, held, claiming))
 
@@ -129,23 +129,8 @@ def _withdraw_pending(dialect: Dialect) -> ReturningUpdate[Any]:
 
 
 async def _remove_dependencies(connection: AsyncConnection, scope: Scope, batch: Sequence[Decided]) -> None:
-    rows = [
-        {"of_scope": scope.number, "of_view": d.wake.view, "of_parent": d.wake.parent, "of_index": index, "of_key": key}
-        for d in batch
-        for index, key in sorted(d.dependencies_removed)
-    ]
-    await write(connection, _delete_dependencies(), rows)
-
-
-@built_once
-def _delete_dependencies() -> Delete:
-    return delete(dependencies).where(row_of(dependencies, "view", "parent", "index", "key"))
-
-
-async def _write_levels(connection: AsyncConnection, scope: Scope, batch: Sequence[Decided]) -> None:
-    fields = LevelRow.__struct_fields__
-    rows = [{"scope": scope.number, **{name: getattr(d.level, name) for name in fields}} for d in batch]
-    await upsert(connection, levels, rows)
+    removed = [(d.wake.view, d.wake.parent, *place) for d in batch for place in sorted(d.dependencies_removed)]
+    await delete_each(connection, scope, dependencies, ("view", "parent", "index", "key"), removed)
 
 
 async def _write_intents(
