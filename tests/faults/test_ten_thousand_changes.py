@@ -23,7 +23,7 @@ from rigs.crashpoints import SEAMS, CrashPoint, Moment, Seam, SideEffect
 from rigs.deployment import Deployment
 from rigs.meters import METERS_FILE
 from rigs.nats import NatsServer
-from rigs.script import Script, versions, written
+from rigs.script import Script, story, versions, written
 from rigs.waiting import until
 
 CHANGES: Final = int(os.environ.get("LEVELOG_TEST_CHANGES", "1500"))
@@ -133,7 +133,9 @@ async def test_invariant_7_what_users_change_is_answered_by_just_the_writes_that
         await until(script.is_shown, "the last writes", seconds=240, pause=0.2)
         await until(deployments[0].is_quiet, "levels in sync and receipts folded", seconds=240, pause=0.2)
 
-        assert written(deployments, script.own) == script.calls
+        found = written(deployments, script.own)
+        names = {name for _, name in (found - script.calls) | (script.calls - found)}
+        assert found == script.calls, story(deployments, names)
         for name, (appended, wanted) in (await script.entries()).items():
             assert appended == wanted, name
     audited = await private_control_plane.audit.writes()

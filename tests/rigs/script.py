@@ -140,3 +140,13 @@ def written(deployments: list[Deployment], own: set[str]) -> Counter[tuple[str, 
     changed = {(verb, name, version) for verb, name, version in answers if verb != "delete" and version not in own}
     deleted = Counter((verb, name) for verb, name, _ in answers if verb == "delete")
     return deleted + Counter((verb, name) for verb, name, _ in changed)
+
+
+def story(deployments: list[Deployment], names: set[str]) -> str:
+    """What was asked of the API server about these objects, and how it answered, one line each."""
+    return "\n".join(
+        f"{exchange.request.verb} {exchange.request.name}: {exchange.answers}, given {exchange.given}"
+        for deployment in deployments
+        for exchange in deployment.api["actuate"].log
+        if exchange.request.is_write and exchange.request.name in names
+    )
