@@ -25,6 +25,8 @@ class Exchange:
     action: Action | None
     answers: list[Answered] = field(default_factory=list)
     given: int | None = None
+    has_broken_off: bool = False
+    """The server was asked, and ended the connection instead of an answer."""
 
 
 class ExchangeLog:

@@ -163,6 +163,7 @@ class FaultProxy:
             async with self._open(incoming, exchange.request) as answer:
                 body = await answer.read()
         except (aiohttp.ClientError, OSError):
+            exchange.has_broken_off = True
             return None
         exchange.answers.append(answered(exchange.request, answer.status, body))
         return _Answer(answer.status, _passed_on(answer.headers), body)

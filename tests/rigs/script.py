@@ -142,10 +142,22 @@ def written(deployments: list[Deployment], own: set[str]) -> Counter[tuple[str, 
     return deleted + Counter((verb, name) for verb, name, _ in changed)
 
 
+def doubtful(deployments: list[Deployment]) -> Counter[tuple[str, str]]:
+    """Writes, by verb and name, that may have been made though the answer was an error of the server's, or none."""
+    return Counter(
+        (exchange.request.verb, exchange.request.name)
+        for deployment in deployments
+        for exchange in deployment.api["actuate"].log
+        if exchange.request.is_write
+        and (exchange.has_broken_off or any(answer.status >= 500 for answer in exchange.answers))
+    )
+
+
 def story(deployments: list[Deployment], names: set[str]) -> str:
     """What was asked of the API server about these objects, and how it answered, one line each."""
     return "\n".join(
-        f"{exchange.request.verb} {exchange.request.name}: {exchange.answers}, given {exchange.given}"
+        f"{exchange.request.verb} {exchange.request.name}: {exchange.answers}"
+        f"{', and broken off' * exchange.has_broken_off}, given {exchange.given}"
         for deployment in deployments
         for exchange in deployment.api["actuate"].log
         if exchange.request.is_write and exchange.request.name in names
