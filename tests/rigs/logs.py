@@ -18,6 +18,7 @@ from levelog_log.transport.connection import Connection, connect
 from levelog_log.transport.jetstream import StreamListRequest, StreamNames, ask
 from levelog_log.transport.wire import Message
 from rigs.nats import NatsServer
+from rigs.tcpproxy import TcpProxy
 from rigs.waiting import until
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -29,6 +30,13 @@ async def new_log(server: NatsServer, *, partitions: int | None = None) -> Async
     """The stream of a cluster that no other test has, on a connection that is closed at the end."""
     async with await connect(server.url) as connection:
         yield await ensure_stream(connection, Cluster(secrets.token_hex(8)), partitions=partitions)
+
+
+@asynccontextmanager
+async def proxied(server: NatsServer) -> AsyncGenerator[tuple[TcpProxy, Connection]]:
+    """A proxy before a running nats-server, and a connection through it that is closed at the end."""
+    async with TcpProxy(server.port) as proxy, await connect(proxy.url(server.url)) as connection:
+        yield proxy, connection
 
 
 def writer_for(stream: LogStream) -> MessageWriter:

@@ -15,11 +15,10 @@ from nats.errors import FlushTimeoutError
 from levelog.errors import ConfigurationError, Unavailable
 from levelog_log.transport.connection import SMALL_PAYLOAD_BYTES, connect
 from levelog_log.transport.wire import Message
-from rigs.logs import new_log, web_message, writer_for
+from rigs.logs import new_log, proxied, web_message, writer_for
 from rigs.nats import NatsServer
 from rigs.ports import free_port
 from rigs.tcpconnection import TcpConnection
-from rigs.tcpproxy import TcpProxy
 from rigs.waiting import until
 
 SHORT = timedelta(seconds=2)
@@ -140,11 +139,7 @@ async def test_nothing_published_while_disconnected_is_sent_later(nats_server: N
 
 
 async def test_what_fails_before_the_client_says_that_it_is_lost_is_part_of_the_outage(nats_server: NatsServer) -> None:
-    async with (
-        new_log(nats_server) as stream,
-        TcpProxy(nats_server.port) as proxy,
-        await connect(proxy.url(nats_server.url)) as connection,
-    ):
+    async with new_log(nats_server) as stream, proxied(nats_server) as (proxy, connection):
         proxy.refuse()
         proxy.cut()
         while connection.client.is_connected:  # noqa: ASYNC110 - nobody sets an event in this very turn of the loop
@@ -157,10 +152,7 @@ async def test_what_fails_before_the_client_says_that_it_is_lost_is_part_of_the_
 
 
 async def test_an_attempt_to_connect_again_that_fails_leaves_no_socket(nats_server: NatsServer) -> None:
-    async with (
-        TcpProxy(nats_server.port) as proxy,
-        await connect(proxy.url(nats_server.url)) as connection,
-    ):
+    async with proxied(nats_server) as (proxy, connection):
         greeted = proxy.on(b"INFO", "server", TcpConnection.cut, is_passed=False)
         proxy.cut()
         await greeted.until_fired()
@@ -173,10 +165,7 @@ async def test_an_attempt_to_connect_again_that_fails_leaves_no_socket(nats_serv
 async def test_a_request_for_which_the_socket_has_no_room_ends_when_the_connection_breaks(
     nats_server: NatsServer,
 ) -> None:
-    async with (
-        TcpProxy(nats_server.port) as proxy,
-        await connect(proxy.url(nats_server.url)) as connection,
-    ):
+    async with proxied(nats_server) as (proxy, connection):
         proxy.pause("client")
         large = Message("news", b"", bytes(SMALL_PAYLOAD_BYTES))
         await connection.publish_all([large] * 8)  # more than sockets take
@@ -199,8 +188,7 @@ async def test_a_request_for_which_the_socket_has_no_room_ends_when_the_connecti
 
 async def test_what_the_socket_had_no_room_for_is_not_sent_over_the_next_connection(nats_server: NatsServer) -> None:
     async with (
-        TcpProxy(nats_server.port) as proxy,
-        await connect(proxy.url(nats_server.url)) as connection,
+        proxied(nats_server) as (proxy, connection),
         await connect(nats_server.url) as other,
     ):
         received: list[bytes] = []
@@ -236,10 +224,7 @@ async def test_what_the_socket_had_no_room_for_is_not_sent_over_the_next_connect
 
 
 async def test_nothing_is_sent_before_a_connection_that_is_made_again_is_noted(nats_server: NatsServer) -> None:
-    async with (
-        TcpProxy(nats_server.port) as proxy,
-        await connect(proxy.url(nats_server.url)) as connection,
-    ):
+    async with proxied(nats_server) as (proxy, connection):
         greeted = proxy.on(b"PONG\r\n", "server", TcpConnection.pause)  # of the two that nats-py waits for
         proxy.cut()
         await greeted.until_fired()
@@ -300,10 +285,7 @@ def test_a_connection_with_something_to_send_can_be_closed_while_nats_is_away() 
 async def test_who_gave_up_waiting_for_a_server_that_goes_on_later_does_not_end_the_reading(
     nats_server: NatsServer,
 ) -> None:
-    async with (
-        TcpProxy(nats_server.port) as proxy,
-        await connect(proxy.url(nats_server.url)) as connection,
-    ):
+    async with proxied(nats_server) as (proxy, connection):
         proxy.pause()
         with pytest.raises(FlushTimeoutError):
             await connection.client.flush(timeout=1)

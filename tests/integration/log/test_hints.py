@@ -4,10 +4,9 @@ from datetime import timedelta
 from levelog.wire.objects import Application, Cluster
 from levelog_log.hints import Hints, Topic
 from levelog_log.transport.connection import connect
-from rigs.logs import MOMENT, new_log
+from rigs.logs import MOMENT, new_log, proxied
 from rigs.nats import NatsServer
 from rigs.tcpconnection import TcpConnection
-from rigs.tcpproxy import TcpProxy
 
 APPLICATION = Application("shop")
 LONG = timedelta(seconds=20)
@@ -51,10 +50,7 @@ async def test_who_hints_the_others_is_not_woken_by_it(nats_server: NatsServer) 
 async def test_who_loses_the_connection_while_beginning_to_listen_hears_what_comes_later(
     nats_server: NatsServer,
 ) -> None:
-    async with (
-        TcpProxy(nats_server.port) as proxy,
-        await connect(proxy.url(nats_server.url)) as connection,
-    ):
+    async with proxied(nats_server) as (proxy, connection):
         proxy.on(b"SUB ", "client", TcpConnection.cut)
         async with Hints(connection, Cluster("cluster"), APPLICATION) as hints:
             hint, marker = hints.listen(Topic.WAKE), hints.listen(Topic.INTENT)

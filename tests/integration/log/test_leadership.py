@@ -10,10 +10,8 @@ from levelog.errors import Unavailable
 from levelog.wire.objects import Application
 from levelog_log.leadership import LEASE, Leadership, Lease, holder_of
 from levelog_log.stream import LogStream, open_stream
-from levelog_log.transport.connection import connect
-from rigs.logs import new_log
+from rigs.logs import new_log, proxied
 from rigs.nats import NatsServer
-from rigs.tcpproxy import TcpProxy
 from rigs.waiting import until
 
 APPLICATION = Application("shop")
@@ -108,11 +106,7 @@ async def test_other_tasks_and_what_ends_by_itself_are_nobodys_business(nats_ser
 
 
 async def test_one_that_is_cut_off_stops_and_is_followed_and_comes_back_as_the_second(nats_server: NatsServer) -> None:
-    async with (
-        new_log(nats_server) as stream,
-        TcpProxy(nats_server.port) as proxy,
-        await connect(proxy.url(nats_server.url)) as connection,
-    ):
+    async with new_log(nats_server) as stream, proxied(nats_server) as (proxy, connection):
         behind = await open_stream(connection, stream.cluster)
         async with candidates((behind, "a"), (stream, "b"), lasts=SHORT) as (first, second):
             proxy.pause()
@@ -142,11 +136,7 @@ async def test_one_leads_again_when_nats_began_anew(nats_server: NatsServer) -> 
 
 
 async def test_a_renewal_whose_answer_was_lost_is_found_to_be_ones_own(nats_server: NatsServer) -> None:
-    async with (
-        new_log(nats_server) as stream,
-        TcpProxy(nats_server.port) as proxy,
-        await connect(proxy.url(nats_server.url)) as connection,
-    ):
+    async with new_log(nats_server) as stream, proxied(nats_server) as (proxy, connection):
         lease = Lease(await open_stream(connection, stream.cluster), APPLICATION, "ingest", holder="a")
         assert await lease.take() is None
         proxy.on(b"PUB levelog-lease", "client", lambda lost: lost.lose_answer())
