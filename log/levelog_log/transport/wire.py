@@ -129,6 +129,14 @@ class NatsClient(Client):
             self._pongs[0] = asyncio.get_running_loop().create_future()
         await super()._process_pong()
 
+    async def _flush_pending(self, force_flush: bool = False) -> Any:
+        try:
+            return await super()._flush_pending(force_flush)
+        except (OSError, RuntimeError) as error:  # the second is uvloop's
+            # The flusher has ended at a closed socket and has not said so.
+            self._forget_unsent()
+            await self._process_op_err(error)
+
     @staticmethod
     def _parse_header_lines(raw: bytes) -> dict[str, str]:
         return parse_header_lines(raw)

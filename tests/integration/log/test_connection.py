@@ -5,6 +5,7 @@ import struct
 from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 import uvloop
@@ -280,6 +281,40 @@ def test_a_connection_with_something_to_send_can_be_closed_while_nats_is_away() 
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:  # as commands do; it refuses closed sockets
         runner.run(close())
+
+
+def test_what_is_asked_while_nobody_has_noticed_that_the_socket_is_closed_is_lost_with_the_connection() -> None:
+    async def ask() -> None:
+        async with NatsServer() as server, await connect(server.url) as connection:
+            client: Any = connection.client
+            client._transport._io_writer.transport.abort()  # as uvloop does where it cannot write
+            await connection.publish_all([Message("news", b"", b"")])
+            await asyncio.sleep(0)  # in this turn of the loop the flusher ends; reading does in a later one
+            with pytest.raises(Unavailable, match="lost before an answer came"):
+                await connection.request("$JS.API.INFO")
+            await connection.wait_connected()
+            await connection.request("$JS.API.INFO")
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:  # as commands do; it refuses closed sockets
+        runner.run(ask())
+
+
+def test_a_connection_is_made_again_if_a_ping_is_read_after_its_socket_was_closed() -> None:
+    async def make_again() -> None:
+        async with NatsServer() as server, await connect(server.url) as connection:
+            client: Any = connection.client
+            client._transport._io_writer.transport.abort()  # as uvloop does where it cannot write
+            await connection.publish_all([Message("news", b"", b"")])  # at which the flusher ends
+            client._transport._io_reader.feed_data(b"PING\r\n")
+
+            async def is_made_again() -> bool:
+                return connection.reconnects == 1
+
+            await until(is_made_again, "another connection")
+            await connection.request("$JS.API.INFO")
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:  # as commands do; it refuses closed sockets
+        runner.run(make_again())
 
 
 async def test_who_gave_up_waiting_for_a_server_that_goes_on_later_does_not_end_the_reading(
