@@ -129,6 +129,12 @@ class NatsClient(Client):
             self._pongs[0] = asyncio.get_running_loop().create_future()
         await super()._process_pong()
 
+    async def _process_headers(self, headers: bytes) -> dict[str, str] | None:
+        try:
+            return await super()._process_headers(headers)
+        except (IndexError, ValueError):  # headers may be any bytes, too; who reads the message finds none
+            return None
+
     async def _flush_pending(self, force_flush: bool = False) -> Any:
         try:
             return await super()._flush_pending(force_flush)

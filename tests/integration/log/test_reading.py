@@ -40,6 +40,15 @@ def sequences(records: list[LoggedRecord]) -> list[int]:
     return [record.sequence for record in records]
 
 
+async def send(server: NatsServer, operation: bytes) -> None:
+    """Send what no client of this language would."""
+    socket, writer = await asyncio.open_connection("127.0.0.1", server.port)
+    writer.write(b'CONNECT {"verbose":false,"headers":true}\r\n%bPING\r\n' % operation)
+    assert (await socket.readline()).startswith(b"INFO")
+    assert await socket.readline() == b"PONG\r\n"
+    writer.close()
+
+
 async def consumers(stream: LogStream) -> list[str]:
     answer = await stream.connection.request(f"$JS.API.CONSUMER.NAMES.{stream.name}")
     return msgspec.json.decode(answer.data)["consumers"] or []
@@ -178,12 +187,22 @@ async def test_invariant_14_a_record_that_cannot_be_read_is_told_and_passed(nats
 
 async def test_invariant_14_a_record_whose_subject_is_no_text_is_told_and_passed(nats_server: NatsServer) -> None:
     async with new_log(nats_server) as stream:
-        socket, server = await asyncio.open_connection("127.0.0.1", nats_server.port)
         subject = f"levelog.{stream.cluster}.3.example%2Ecom.webs.default.".encode() + b"\xff"
-        server.write(b'CONNECT {"verbose":false}\r\nPUB %b 2\r\n{}\r\nPING\r\n' % subject)
-        assert (await socket.readline()).startswith(b"INFO")
-        assert await socket.readline() == b"PONG\r\n"
-        server.close()
+        await send(nats_server, b"PUB %b 2\r\n{}\r\n" % subject)
+        await publish(stream, range(1, 2))
+        async with Reader(stream) as reader:
+            records = await read(reader, 2)
+            assert reader.beginnings == 1
+        assert [type(record.record) for record in records] == [Unreadable, ObjectSeen]
+
+
+@pytest.mark.parametrize("headers", [b"x", b"NATS/1.0 \xff: b"], ids=["of another protocol", "no text"])
+async def test_invariant_14_a_record_whose_headers_are_none_is_told_and_passed(
+    nats_server: NatsServer, headers: bytes
+) -> None:
+    async with new_log(nats_server) as stream:
+        subject = f"levelog.{stream.cluster}.3.example%2Ecom.webs.default.w".encode()
+        await send(nats_server, b"HPUB %b %d %d\r\n%b{}\r\n" % (subject, len(headers), len(headers) + 2, headers))
         await publish(stream, range(1, 2))
         async with Reader(stream) as reader:
             records = await read(reader, 2)
