@@ -47,6 +47,8 @@ _PULL_EXPIRES: Final = timedelta(seconds=60)
 _CONSUMER_IDLE: Final = timedelta(minutes=2)  # after that without a pull the server removes the consumer
 _PAUSE: Final = timedelta(seconds=0.25)  # before a second attempt to make a consumer, doubled up to the next
 _LONGEST_PAUSE: Final = timedelta(seconds=5)
+HOLE_PAUSE: Final = timedelta(seconds=5)
+"""Before a consumer is made again of whose records the first did not come: it may never."""
 _REQUEST_OVER: Final = ("Batch Completed", "Request Timeout", "No Messages")
 _TOO_LARGE: Final = "Message Size Exceeds MaxBytes"
 
@@ -98,6 +100,8 @@ class Reader:
         self._inbox = ""
         self._consumer = ""
         self._received = 0
+        self._has_hole = False
+        """The first record of the consumer did not come, although it was sent."""
         self._heard_at = 0.0
         self._requests: dict[int, int] = {}
         """Requests for records under way, oldest first: number, and how many records may still come for it."""
@@ -202,6 +206,8 @@ class Reader:
                     level = logging.DEBUG if self.stream.connection.absence.is_felt else logging.INFO
                     log.log(level, "reading the log again: %s", self._broken, extra={"sequence": self._trail.read_to})
                     await self._forget_consumer()
+                if self._has_hole:
+                    await self._wait_before_hole()
                 if not self._consumer:
                     await self._create_consumer()
                 if self._wants_more():
@@ -222,6 +228,15 @@ class Reader:
                 return
             pause = _PAUSE
             await self._wait_for_attention()
+
+    async def _wait_before_hole(self) -> None:
+        self._has_hole = False
+        log.error(
+            "the record after %d was sent and did not come: nothing beyond is read, and it is asked for every %.0f s",
+            self._trail.read_to,
+            HOLE_PAUSE.total_seconds(),
+        )
+        await asyncio.sleep(HOLE_PAUSE.total_seconds())
 
     async def _wait_for_attention(self) -> None:
         try:
@@ -324,6 +339,7 @@ class Reader:
             return
         self._received += 1
         if int(tokens[6]) != self._received:
+            self._has_hole = self._received == 1
             self._break(f"record {self._received} of the consumer did not come, but {tokens[6]}")
             return
         before, sequence = self._trail.read_to, Sequence(int(tokens[5]))
@@ -363,6 +379,7 @@ class Reader:
             if headers.get("Nats-Last-Consumer") == str(self._received):
                 self._seen_to = max(self._seen_to, Sequence(int(headers.get("Nats-Last-Stream", "0"))))
             else:
+                self._has_hole = self._received == 0
                 self._break(f"{headers.get('Nats-Last-Consumer')} records were sent, {self._received} came")
         elif description in _REQUEST_OVER or description == _TOO_LARGE:
             was_under_way = self._requests.pop(number, None) is not None

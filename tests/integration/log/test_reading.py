@@ -2,6 +2,7 @@ import asyncio
 import shutil
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from levelog.errors import IdentityMismatch, LevelogError
 from levelog.wire.objects import Partition, Sequence
 from levelog.wire.records import LoggedRecord, ObjectSeen, Unreadable
+from levelog_log import reader as reading
 from levelog_log.publisher import BatchPublisher
 from levelog_log.reader import Reader
 from levelog_log.stream import LogStream, ensure_stream
@@ -208,6 +210,42 @@ async def test_invariant_14_a_record_whose_headers_are_none_is_told_and_passed(
             records = await read(reader, 2)
             assert reader.beginnings == 1
         assert [type(record.record) for record in records] == [Unreadable, ObjectSeen]
+
+
+async def test_a_record_that_does_not_come_is_told_and_asked_for_again_after_a_pause(
+    nats_server: NatsServer, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with new_log(nats_server) as stream:
+        client: Any = stream.connection.client
+        process_headers = client._process_headers
+
+        async def lose_third(headers: bytes | None) -> Any:
+            if b"uid-w-3" in (headers or b""):
+                raise ZeroDivisionError
+            return await process_headers(headers)
+
+        await publish(stream, range(1, 6))
+        with monkeypatch.context() as losing:
+            losing.setattr(client, "_process_headers", lose_third)
+            monkeypatch.setattr(reading, "HOLE_PAUSE", timedelta(hours=1))
+            async with Reader(stream) as reader:
+                assert sequences(await read(reader, 2)) == [1, 2]
+
+                async def is_told() -> bool:
+                    return "the record after 2 was sent and did not come" in caplog.text
+
+                await until(is_told, "the record that is missing")
+                assert await reader.next_batch(timeout=MOMENT) == []
+                assert reader.beginnings == 2
+            monkeypatch.setattr(reading, "HOLE_PAUSE", timedelta(0))
+            async with Reader(stream) as reader:
+
+                async def is_stuck() -> bool:
+                    return reader.beginnings > 3
+
+                await until(is_stuck, "a reader that asks again")
+                losing.undo()
+                assert sequences(await read(reader, 5)) == [1, 2, 3, 4, 5]
 
 
 async def test_a_mistake_in_reading_is_told_to_who_waits(
