@@ -1,5 +1,6 @@
 """Durable writes: atomic batches, acknowledged once they are on disk."""
 
+import asyncio
 import logging
 import secrets
 import time
@@ -51,6 +52,7 @@ class BatchPublisher:
         self.stream = stream
         self._may_read = may_read
         self._timeout = timeout
+        self._turn = asyncio.Lock()
         self._acknowledged = Sequence(0)
         self._acknowledged_headers = b""
         self._verified_at = stream.connection.reconnects
@@ -68,6 +70,10 @@ class BatchPublisher:
             raise ValueError(f"a batch holds 1 to {MAX_MESSAGES} messages, not {len(messages)}")
         for message in messages:
             self.check(message)
+        async with self._turn:
+            return await self._publish(messages)
+
+    async def _publish(self, messages: Many[Message]) -> Sequence:
         connection = self.stream.connection
         step = f"publishing {len(messages)} records, the first to {messages[0].subject}"
         await self.verify()

@@ -11,10 +11,10 @@ from levelog.wire.objects import Partition
 from levelog.wire.objects import Sequence as LogSequence
 from levelog_log.appender import Appender
 from levelog_log.publisher import MAX_MESSAGES, BatchPublisher
-from levelog_log.stream import ensure_stream
+from levelog_log.stream import ensure_stream, open_stream
 from levelog_log.transport.jetstream import ErrorAnswer, refusal
 from levelog_log.transport.wire import Message
-from rigs.logs import delete_stream, names_and_versions, new_log, read_all, web_message, writer_for
+from rigs.logs import MOMENT, delete_stream, names_and_versions, new_log, proxied, read_all, web_message, writer_for
 from rigs.nats import NatsServer
 from rigs.waiting import until
 
@@ -107,6 +107,22 @@ async def test_a_batch_that_breaks_off_leaves_nothing(nats_server: NatsServer) -
             await stream.connection.publish_all([message._replace(headers=headers)])
         await publisher.publish([web_message(writer, "after", 1)])
         assert names_and_versions(await read_all(stream)) == [("after", 1)]
+
+
+async def test_of_two_that_publish_at_once_one_waits_for_the_other(nats_server: NatsServer) -> None:
+    async with new_log(nats_server) as stream, proxied(nats_server) as (proxy, connection):
+        publisher, writer = BatchPublisher(await open_stream(connection, stream.cluster)), writer_for(stream)
+        proxy.pause("server")  # so that no acknowledgement arrives
+        both = [asyncio.create_task(publisher.publish([web_message(writer, name, 1)])) for name in "ab"]
+
+        async def is_one_there() -> bool:
+            return await stream.last_sequence() > 0
+
+        await until(is_one_there, "the first record")
+        await asyncio.wait(both, timeout=MOMENT.total_seconds())
+        assert await stream.last_sequence() == 1
+        proxy.resume("server")
+        assert await asyncio.gather(*both) == [1, 2]
 
 
 async def test_a_record_that_is_too_large_is_refused_before_anything_is_sent(nats_server: NatsServer) -> None:
