@@ -40,21 +40,30 @@ def test_plain_daemons_have_a_thread_each(tmp_path: Path) -> None:
     source = """
     import threading
 
-    begun = threading.Barrier(3)
-    told.append(begun)
-
     @kopf.daemon("example.com", "v1", "shops")
     def follow(stopped, **_):
         told.append(threading.get_ident())
-        begun.wait(30)
         stopped.wait()
     """
     with kopf_run(tmp_path, source, with_daemons=True) as kopf:
-        [begun] = kopf.told()
-        running = kopf.apply("a") + kopf.apply("b")
-        begun.wait(30)  # a simulation does not wait for threads
-        running += [*kopf.told(), threading.get_ident()]
+        running = [*kopf.apply("a"), *kopf.apply("b"), threading.get_ident()]
         assert len(running) == len(set(running)) == 3
+
+
+@pytest.mark.parametrize("question", ["stopped.wait()", "while not stopped: time.sleep(0.01)"])
+def test_time_passes_once_a_plain_daemon_has_asked_whether_to_end(tmp_path: Path, question: str) -> None:
+    source = f"""
+    import time
+
+    @kopf.daemon("example.com", "v1", "shops")
+    def follow(stopped, **_):
+        for number in range(3_000_000):  # for longer than another thread waits for its turn
+            pass
+        told.append(number)
+        {question}
+    """
+    with kopf_run(tmp_path, source, with_daemons=True) as kopf:
+        assert kopf.apply() == [2_999_999]
 
 
 @pytest.mark.parametrize("patched", [{}, {"status": {"phase": "cleaned up"}}])

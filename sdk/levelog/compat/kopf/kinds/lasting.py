@@ -74,13 +74,26 @@ class SyncDaemonStopperChecker(DaemonStopped):
 
     def __init__(self, daemon: Daemon[Any, Any]) -> None:
         super().__init__(daemon)
+        self._loop = asyncio.get_running_loop()
         self.ended = threading.Event()
         """Set once it has to end."""
+        self.is_asked = asyncio.Event()
+        """Set once the daemon asks: what it does first is done."""
+
+    def is_set(self) -> bool:
+        """Whether it has to end."""
+        self._note()
+        return super().is_set()
 
     def wait(self, timeout: float | None = None) -> "SyncDaemonStopperChecker":
         """Wait for so many seconds, or until it has to end; true if it has to."""
+        self._note()
         self.ended.wait(timeout)
         return self
+
+    def _note(self) -> None:
+        if not self.is_asked.is_set():
+            self._loop.call_soon_threadsafe(self.is_asked.set)
 
 
 class Living(Mapping[str, Any]):
@@ -234,6 +247,7 @@ def run_ended() -> Any:
 
 async def _tell(daemon: Daemon[Any, Any], stopped: SyncDaemonStopperChecker) -> None:
     try:
+        await stopped.is_asked.wait()
         await daemon.stopped()
     finally:
         stopped.ended.set()
