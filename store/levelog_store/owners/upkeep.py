@@ -12,7 +12,7 @@ from sqlalchemy import Column, ColumnElement, Table, and_, delete, exists, or_, 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from levelog_store.connect.database import Database
-from levelog_store.dialects import locked
+from levelog_store.dialects import locked, one_of_named, pairs, parameters
 from levelog_store.rows import ENDED, Scope
 from levelog_store.tables import (
     decisions,
@@ -58,11 +58,14 @@ async def delete_old(connection: AsyncConnection, scope: Scope, table: Table, fi
     Rows that others have locked are left for the next time: they may be of any partition, and it waits for nobody. The
     caller holds the lease of a partition (`leases.guard`) in the same transaction.
     """
-    columns = _place(table)
-    wanted = columns[0].in_([place[0] for place in places]) if len(columns) == 1 else tuple_(*columns).in_(places)
-    is_old = locked(connection.dialect, table, wanted, _is_old(table, first), skip=True)
-    gone = await connection.execute(delete(table).where(is_old), {"of_scope": scope.number})
-    return gone.rowcount
+    dialect, columns = connection.dialect, _place(table)
+    if len(columns) == 1:
+        wanted, given = one_of_named(dialect, columns[0], "values"), {"values": [place for (place,) in places]}
+    else:
+        among = pairs(dialect)
+        wanted, given = tuple_(*columns).in_(select(among.c.first, among.c.second)), {"pairs": places}
+    is_old = locked(dialect, table, wanted, _is_old(table, first), skip=True)
+    return (await connection.execute(delete(table).where(is_old), parameters(dialect, scope, given))).rowcount
 
 
 def _place(table: Table) -> list[Column[Any]]:

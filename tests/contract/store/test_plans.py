@@ -27,7 +27,8 @@ from levelog_store.decide.inputreads import (
 )
 from levelog_store.fold.changewrites import read_dependants
 from levelog_store.fold.heldreads import read_expired, read_held
-from levelog_store.owners.upkeep import GROWN, HOT, analyze_grown
+from levelog_store.owners.upkeep import GROWN, HOT, PAGE, analyze_grown, delete_old
+from levelog_store.tables import key_versions
 from rigs.leasing import SCOPE
 from rigs.rowcounts import work_of
 
@@ -68,8 +69,8 @@ async def filled(database: Database) -> Database:
     return database
 
 
-async def fill(database: Database, first: int, last: int) -> None:
-    """Rows with the numbers from `first` to `last`."""
+async def fill(database: Database, first: int, last: int, *, into: str = "") -> None:
+    """Rows with the numbers from `first` to `last`, in all tables or in one."""
     if database.is_shared:
         numbers, noon = f"generate_series({first}, {last}) AS numbers (n)", "timestamptz '2026-01-01 12:00Z'"
         quoted = "index"
@@ -77,7 +78,7 @@ async def fill(database: Database, first: int, last: int) -> None:
         one_by_one = f"WITH RECURSIVE c (n) AS (SELECT {first} UNION ALL SELECT n + 1 FROM c WHERE n < {last})"
         numbers, noon, quoted = f"({one_by_one} SELECT n FROM c)", "'2026-01-01 12:00:00.000000'", '"index"'
     async with database.transaction() as connection:
-        for statement in FILL:
+        for statement in (each for each in FILL if f"INTO {into}" in each):
             filling = statement.replace("FROM numbers", f"FROM {numbers}").replace("timestamp_of_noon", noon)
             await connection.execute(text(filling.replace(" index,", f" {quoted},")))
 
@@ -186,6 +187,15 @@ async def test_what_has_expired_is_found_without_looking_at_what_does_not_expire
     assert found_by(plan, "expires_at") == 1, plan
     async with filled.reading() as connection:
         assert len(await read_expired(connection, SCOPE, range(16), NOON)) == ROWS // 100
+
+
+async def test_keys_to_prune_are_found_each_by_itself(filled: Database) -> None:
+    await fill(filled, ROWS + 1, 5 * ROWS, into="key_versions")  # a twentieth of 20,000 is read faster with the rest
+    await analyze_grown(filled)
+    places = [("webs/images", f"k{number}") for number in range(1, PAGE + 1)]
+    plan = await plan_of(filled, lambda c: delete_old(c, SCOPE, key_versions, ROWS, [*places]))
+    assert found_by(plan, "index", "key") >= 3, plan  # these, who reads them, their values
+    assert not reads_all(plan), plan
 
 
 async def test_statistics_are_made_when_a_table_has_rows_and_when_it_has_grown(shared: Database) -> None:
