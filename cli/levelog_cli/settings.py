@@ -94,7 +94,9 @@ class Settings(Struct, frozen=True, kw_only=True):
     threads: Annotated[
         int, _option("Threads for reconcile functions that are not async; default: 32", metavar="NUMBER")
     ] = 32
-    dry_run: Annotated[bool, _option("Tell what would be written, and write nothing.", flag="--dry-run")] = False
+    dry_run: Annotated[
+        bool, _option("Show what would be written to the cluster, and write nothing there.", flag="--dry-run")
+    ] = False
     requests: Annotated[
         int, _option("Writes at once to the Kubernetes API; default: 32", metavar="NUMBER", least=1)
     ] = 32

@@ -152,6 +152,34 @@ async def test_a_dry_run_calls_nothing_that_leaves_no_records_and_the_next_run_m
     assert told.read_text().split().count("noted") == 1
 
 
+async def test_process_calls_nothing_that_leaves_no_records_in_a_dry_run(
+    sandbox: Sandbox, levelog: Levelog, nats_server: NatsServer
+) -> None:
+    shutil.copy(WEBS_FILE, levelog.folder)
+    (levelog.folder / "telling.py").write_text(UNRECORDED)
+    told = levelog.folder / "told"
+    levelog.env |= {"LEVELOG_NATS_URL": nats_server.url, "LEVELOG_DATABASE_URL": str(levelog.folder / "levelog.db")}
+    await levelog.ends("migrate")
+
+    async def is_decided() -> bool:
+        return {level["status"] for level in await levelog.levels()} == {"settling"}
+
+    async def are_told() -> bool:
+        return told.exists() and set(told.read_text().split()) == {"noted", "probe"}
+
+    running = [levelog.start("ingest", "telling.py"), levelog.start("process", "telling.py", "--dry-run")]
+    try:
+        await running[1].says("dry run: not called: webs/noted, webs/probe")
+        await until(is_decided, "the decision")
+        assert await running[1].stops() == 0
+        assert not told.exists()
+        running.append(levelog.start("process", "telling.py"))
+        await until(are_told, "calls of the timer, and for the record")
+    finally:
+        for each in running:
+            each.kill()
+
+
 async def test_started_again_it_goes_on_where_it_was_and_writes_nothing_twice(
     sandbox: Sandbox, levelog: Levelog
 ) -> None:

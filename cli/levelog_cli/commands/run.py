@@ -59,7 +59,7 @@ def ingest(settings: Settings, files: Files, *, reload: Reload = False) -> None:
     _start(settings, files, ("ingest",), reload=reload)
 
 
-@taking(*_SHARED, *_REDACTION, *_PROCESSING, "max_backoff", "listen")
+@taking(*_SHARED, *_REDACTION, *_PROCESSING, "max_backoff", "dry_run", "listen")
 def process(settings: Settings, files: Files, *, reload: Reload = False) -> None:
     """Fold the log into SQL and decide. Any number may run, and share the work.
 
