@@ -93,9 +93,10 @@ def refuse_moments(history: Recording, first: Moment | None, selection: Selectio
         refuse_expired(first, moment)
 
 
-def described(choice: Choice) -> str:
+def described(
+    objects: Sequence[str], *, resource: str = "", handler: str = "", labels: str = "", start: str = "", end: str = ""
+) -> str:
     """Words for what was chosen."""
-    parts = [f"on {' or '.join(choice.objects)}" if choice.objects else ""]
-    parts += [f"on {choice.resource}" if choice.resource else "", f"by {choice.handler}" if choice.handler else ""]
-    parts += [f"from {choice.start}" if choice.start else "", f"up to {choice.end}" if choice.end else ""]
-    return " ".join(part for part in parts if part) or "yet"
+    parts = [("on", " or ".join(objects)), ("on", resource), ("with", labels), ("by", handler)]
+    parts += [("from", start), ("up to", end)]
+    return " ".join(f"{word} {chosen}" for word, chosen in parts if chosen) or "yet"

@@ -146,6 +146,16 @@ async def test_a_postgresql_that_was_not_migrated(
     assert migrated.stdout.startswith("the database is at revision ")
 
 
+@pytest.mark.parametrize("command", [("levels",), ("retry", "shop"), ("plan", WEBS_FILE)])
+async def test_who_looks_back_where_nothing_ran_hears_what_to_name(
+    tmp_path: Path, command: tuple[str | Path, ...]
+) -> None:
+    assert await Levelog(tmp_path).refused(*command, status=2) == (
+        "there is no database in .levelog: give --database-url, or the --data-dir that `levelog run` used"
+    )
+    assert not (tmp_path / ".levelog").exists()
+
+
 async def test_a_database_of_a_newer_revision(levelog: Levelog) -> None:
     await levelog.ends("migrate")
     with sqlite3.connect(levelog.data / "levelog.db") as database:

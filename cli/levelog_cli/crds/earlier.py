@@ -66,7 +66,9 @@ def in_file(file: Path) -> dict[str, Json]:
         documents: list[Any] = list(yaml.safe_load_all(file.read_text()))
         found = [one for one in documents if isinstance(one, dict) and one.get("kind") == KIND]
         msgspec.convert(found, list[_Definition])
-    except (OSError, yaml.YAMLError, msgspec.ValidationError) as error:
+    except OSError as error:
+        raise ConfigurationError(f"definitions cannot be read from {file}: {error.strerror}") from error
+    except (yaml.YAMLError, msgspec.ValidationError) as error:
         raise ConfigurationError(f"definitions cannot be read from {file}: {error}") from error
     if not found:
         raise ConfigurationError(f"{file} holds no {KIND}")

@@ -226,5 +226,7 @@ def _manifests(file: Path) -> list[dict[str, Any]]:
     try:
         documents: list[Any] = [each for each in yaml.safe_load_all(file.read_text()) if each is not None]
         return msgspec.convert(documents, list[dict[str, Any]])
-    except (OSError, yaml.YAMLError, msgspec.ValidationError) as error:
+    except OSError as error:
+        raise ConfigurationError(f"objects cannot be read from {file}: {error.strerror}") from error
+    except (yaml.YAMLError, msgspec.ValidationError) as error:
         raise ConfigurationError(f"objects cannot be read from {file}: {' '.join(str(error).split())}") from error

@@ -37,16 +37,25 @@ async def _upgrade(url: str, bars: Bars) -> None:
 
 async def open_beside(settings: Settings) -> Database:
     """Open a database for a short write beside whatever runs on it. Raises as `open_to_read` does."""
-    url = database_url(settings)
+    url = _url_of_existing(settings)
     await check(url)
     return await Database.open(url, beside=True)
 
 
 async def open_to_read(settings: Settings) -> Database:
     """Open a database beside whatever runs on it. Raises MigrationRequired; ConfigurationError if it is not there."""
-    url = database_url(settings)
+    url = _url_of_existing(settings)
     await check(url)
     return await Database.open(url, read_only=True)
+
+
+def _url_of_existing(settings: Settings) -> str:
+    data = DataDir(settings.data_dir)
+    if not settings.database_url and not data.database.exists():
+        raise ConfigurationError(
+            f"there is no database in {data.shown}: give --database-url, or the --data-dir that `levelog run` used"
+        )
+    return database_url(settings)
 
 
 log = logging.getLogger(__name__)

@@ -88,8 +88,11 @@ async def replay_history(settings: Settings, choice: Choice, *, as_json: bool) -
         )
     if not report.comparison.views:
         parents = sorted({str(view.handler.resource.group_resource) for view in first.program.views.values()})
+        chosen = described(
+            choice.objects, resource=choice.resource, handler=choice.handler, start=choice.start, end=choice.end
+        )
         raise ConfigurationError(
-            f"no decision of application {first.name} was recorded {described(choice)}: it decides on objects of "
+            f"no decision of application {first.name} was recorded {chosen}: it decides on objects of "
             f"{', '.join(parents)}"
         )
     if as_json:
@@ -226,4 +229,12 @@ async def export_history(
         begins = first or Moment(sequence=history.first)
         before = history.first - 1
         async with Bars().following("export", history.last - before, lambda: history.read_to - before):
-            return await export(history, file, resources=resources, begins=begins, selection=selection, schemas=schemas)
+            return await export(
+                history,
+                file,
+                resources=resources,
+                begins=begins,
+                selection=selection,
+                schemas=schemas,
+                chosen=described(objects, labels=selector, start=start, end=end),
+            )

@@ -74,10 +74,11 @@ async def export(
     begins: Moment,
     selection: Selection,
     schemas: Mapping[str, Mapping[str, Raw]],
+    chosen: str,
 ) -> Exported:
     """Write the selected decisions, and all records that they can have been made on; returns what was written.
 
-    `schemas` are those of custom resources, by resource and version.
+    `schemas` are those of custom resources, by resource and version; `chosen` are words for the selection.
 
     That is all records of these resources up to the last that a decision saw or the selection names: what a decision
     read may come from any of them. Raises ConfigurationError if nothing was decided, or the file cannot be written.
@@ -90,8 +91,8 @@ async def export(
             last = max(last, past.seen_to)
     if not is_decided:
         raise ConfigurationError(
-            f"no such decision of application {history.origin.application} was recorded: `levelog levels` shows what "
-            "it decides on"
+            f"no decision of application {history.origin.application} was recorded {chosen}: `levelog levels` "
+            "shows what it decides on"
         )
     if selection.end is None:
         last = history.last

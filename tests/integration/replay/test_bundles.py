@@ -159,7 +159,7 @@ async def test_decisions_on_objects_with_labels_are_chosen(exported: Exported) -
     assert await views("team=a") == {SHOP: 4}
     assert await views("!team") == {"webs.example.com/default/other": 1}
     said = await exported.levelog.refused("export", "none.jsonl", "-l", "team=none", status=2, env=exported.env)
-    assert "no such decision of application webs was recorded" in said
+    assert "no decision of application webs was recorded with team=none: " in said
     said = await exported.levelog.refused("export", "none.jsonl", "-l", "a in (b)", status=2, env=exported.env)
     assert "cannot be read at" in said
 

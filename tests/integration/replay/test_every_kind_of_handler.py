@@ -247,7 +247,9 @@ async def test_invariant_12_each_kind_of_handler_decides_again_as_it_did(
     assert min(made.values()) >= 3, made
     file = tmp_path / "depot.jsonl"
     resources = program().watched
-    await export(history, file, resources=resources, begins=Moment(sequence=1), selection=Selection(), schemas={})
+    await export(
+        history, file, resources=resources, begins=Moment(sequence=1), selection=Selection(), schemas={}, chosen=""
+    )
     expected = await decided(file)
     assert {each["view"] for each in msgspec.json.decode(expected)} == set(comparison.views)
     if not is_thorough:

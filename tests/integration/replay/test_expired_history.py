@@ -101,7 +101,7 @@ async def test_what_is_known_since_is_shown_and_decided_again(expired: Expired) 
 
 async def test_what_there_is_nothing_of_is_not_exported(expired: Expired) -> None:
     for arguments, sentence in (
-        (("--object", "webs.example.com/default/none"), "no such decision of application webs was recorded"),
+        (("--object", "webs.example.com/default/none"), "recorded on webs.example.com/default/none: `levelog levels`"),
         (("--object", "a/b/c/d"), "names no objects"),
         (("--from", "soon"), "is no moment"),
         (("--from", str(expired.scaled), "--to", str(expired.begins)), "is after --to"),

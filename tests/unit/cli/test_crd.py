@@ -268,7 +268,7 @@ async def test_a_file_from_before_is_compared_by_the_names_of_its_definitions(
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        (None, "cannot be read from .*crd.yaml: .*No such file"),
+        (None, "cannot be read from .*crd.yaml: No such file or directory$"),
         ("a: [", "cannot be read from .*crd.yaml: while parsing"),
         ("kind: Namespace", "crd.yaml holds no CustomResourceDefinition"),
         ("kind: CustomResourceDefinition", "cannot be read from .*crd.yaml: .*metadata"),
