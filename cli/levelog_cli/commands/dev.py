@@ -18,7 +18,7 @@ def dev(
     create: Annotated[
         list[Path] | None,
         typer.Option(
-            help="Objects to apply, now and whenever you save the file; several times.",
+            help="A YAML file whose objects are applied at the start and when you save it; may be repeated.",
             metavar="FILE",
             show_default=False,
         ),
@@ -28,9 +28,9 @@ def dev(
         int, typer.Option(help="Port of the cluster; default: a free one.", metavar="PORT", show_default=False)
     ] = 0,
 ) -> None:
-    """Run operators on a cluster in memory, again whenever a file changes, and show their levels.
+    """Run operators on a cluster in memory, restart when a file changes, and show their levels.
 
-    The definitions of their classes are installed in the cluster. Kubeconfig: FOLDER/kubeconfig.
+    The cluster has the CRDs of their classes. Its kubeconfig is FOLDER/kubeconfig.
     """
     from levelog_cli.editing.loop import develop
 

@@ -18,7 +18,7 @@ def history(
         typer.Argument(
             help="RESOURCE[.GROUP]/NAMESPACE/NAME, or how it ends: webs.example.com/default/shop, default/shop, shop; "
             "webs.example.com/default and webs.example.com: all objects there. _ stands for no namespace.",
-            metavar="OBJECT...",
+            metavar="OBJECT",
         ),
     ],
     *,
@@ -26,10 +26,10 @@ def history(
         str, typer.Option("--selector", "-l", help="Only objects with these labels: app=web,tier!=db", metavar="LABELS")
     ] = "",
     since: Annotated[
-        str, typer.Option(help="Only what came after: a sequence, a time, or so long ago (15m).", metavar="MOMENT")
+        str, typer.Option(help="Only what came after: a sequence, a time, or how long ago (15m).", metavar="MOMENT")
     ] = "",
     at: Annotated[
-        str, typer.Option(help="Print the object as it was: at a sequence, a time, or so long ago.", metavar="MOMENT")
+        str, typer.Option(help="Print the object as it was: at a sequence, a time, or how long ago.", metavar="MOMENT")
     ] = "",
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Keep printing what happens.")] = False,
     receipts: Annotated[
@@ -79,12 +79,12 @@ def writers(
         typer.Argument(
             help="RESOURCE[.GROUP]/NAMESPACE/NAME; without a name, or without both, all objects there, as in "
             "webs.example.com or pods/default.",
-            metavar="OBJECTS...",
+            metavar="OBJECTS",
         ),
     ],
     *,
     since: Annotated[
-        str, typer.Option(help="Count what came after: a sequence, a time, or so long ago (15m).", metavar="MOMENT")
+        str, typer.Option(help="Count what came after: a sequence, a time, or how long ago (15m).", metavar="MOMENT")
     ] = "",
     output: Annotated[
         PlainForm | None, typer.Option("--output", "-o", help="json or yaml.", show_default=False)

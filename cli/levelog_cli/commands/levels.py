@@ -16,7 +16,8 @@ def levels(
         str,
         typer.Argument(
             help="A parent, or how its name ends: webs.example.com/default/shop, default/shop, shop. "
-            "_ stands for no namespace."
+            "_ stands for no namespace.",
+            metavar="NAME",
         ),
     ] = "",
     *,
@@ -26,7 +27,9 @@ def levels(
     ] = "",
     at: Annotated[
         str,
-        typer.Option(help="As they were at a sequence, a time, or so long ago (15m); reads the log.", metavar="MOMENT"),
+        typer.Option(
+            help="As they were at a sequence, a time, or how long ago (15m); reads the log.", metavar="MOMENT"
+        ),
     ] = "",
     watch: Annotated[bool, typer.Option("--watch", "-w", help="Go on, and print levels that change.")] = False,
     output: Annotated[

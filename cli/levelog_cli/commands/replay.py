@@ -32,30 +32,35 @@ class Mode(StrEnum):
 )
 def replay(
     settings: Settings,
-    file: Annotated[Path, typer.Argument(help="Operators that decide again.", metavar="FILE")],
+    file: Annotated[Path, typer.Argument(help="Operators to decide with.", metavar="FILE")],
     *,
     against: Annotated[
         str,
-        typer.Option(help="recorded: what was decided then; or other operators, on the same history.", metavar="FILE"),
+        typer.Option(help="recorded, or a file with other operators to compare with.", metavar="FILE"),
     ] = "recorded",
     mode: Annotated[
         Mode,
         typer.Option(
-            help="recorded: each decision on what it saw then; log: everything again, in the log's order. "
-            "The latter needs no database.",
+            help="recorded: repeat each decision on its recorded inputs; log: repeat the whole history, in the log's "
+            "order, without a database.",
         ),
     ] = Mode.RECORDED,
     bundle: Annotated[
         Path | None,
-        typer.Option(help="A file from `levelog export` instead of log and database.", metavar="FILE"),
+        typer.Option(help="Read a file from `levelog export` instead of log and database.", metavar="FILE"),
     ] = None,
     start: Annotated[
-        str, typer.Option("--from", help="Begin there: a sequence, a time, or how long ago (15m).", metavar="MOMENT")
+        str,
+        typer.Option("--from", help="Begin at a moment: a sequence, a time, or how long ago (15m).", metavar="MOMENT"),
     ] = "",
-    end: Annotated[str, typer.Option("--to", help="End there, likewise.", metavar="MOMENT")] = "",
+    end: Annotated[str, typer.Option("--to", help="End there.", metavar="MOMENT")] = "",
     objects: Annotated[
         list[str] | None,
-        typer.Option("--object", help="Only decisions on this: RESOURCE/NAMESPACE/NAME.", metavar="OBJECT"),
+        typer.Option(
+            "--object",
+            help="Only decisions on this object: RESOURCE/NAMESPACE/NAME; may be repeated.",
+            metavar="OBJECT",
+        ),
     ] = None,
     resource: Annotated[
         str, typer.Option(help="Only decisions on objects of this resource: webs.example.com.", metavar="RESOURCE")
@@ -67,32 +72,36 @@ def replay(
         list[str] | None,
         typer.Option(
             "--call",
-            help="Call this handler, timer or effect again, for each call that was recorded, and compare.",
+            help="Call a handler, timer or effect again, and compare; may be repeated.",
             metavar="NAME",
         ),
     ] = None,
     allow_network: Annotated[
         bool,
-        typer.Option("--allow-network", help="Let functions use the network; those of --call do anything."),
+        typer.Option(
+            "--allow-network",
+            help="Let reconcile functions use the network, and functions named with --call do anything.",
+        ),
     ] = False,
     breaks: Annotated[
         list[str] | None,
         typer.Option(
             "--break",
-            help="Stop in functions that decide on this: a record's sequence, a function, RESOURCE/NAMESPACE/NAME.",
+            help="Open the debugger in the decisions that a record caused (its sequence), in those on an object "
+            "(RESOURCE/NAMESPACE/NAME), or in a function; may be repeated.",
             metavar="WHERE",
         ),
     ] = None,
     is_pdb: Annotated[
         bool,
-        typer.Option("--pdb", help="Stop where a function raises, and at the first difference."),
+        typer.Option("--pdb", help="Open the debugger where a function raises, and at the first difference."),
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """Make recorded decisions again, and compare. Ends with status 1 if one differs.
+    """Repeat recorded decisions and compare the results. Ends with status 1 if one differs.
 
-    Nothing is written but a scratch database that is deleted at the end. With --call, handlers, timers and effects are
-    called as they were then, and refused whatever would do something to the world.
+    Writes only to a scratch database, and deletes it at the end.
+    A function named with --call runs as it did then, but cannot change anything outside the process.
     """
 
     async def work() -> None:
@@ -132,9 +141,12 @@ def export(
     file: Annotated[Path, typer.Argument(help="The bundle to write, as in shop.jsonl.", metavar="FILE")],
     *,
     start: Annotated[
-        str, typer.Option("--from", help="Decisions from there on: a sequence, a time, or 15m.", metavar="MOMENT")
+        str,
+        typer.Option(
+            "--from", help="Decisions from a moment on: a sequence, a time, or how long ago (15m).", metavar="MOMENT"
+        ),
     ] = "",
-    end: Annotated[str, typer.Option("--to", help="Decisions up to there, likewise.", metavar="MOMENT")] = "",
+    end: Annotated[str, typer.Option("--to", help="Decisions up to there.", metavar="MOMENT")] = "",
     objects: Annotated[
         list[str] | None,
         typer.Option(

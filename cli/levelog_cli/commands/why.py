@@ -15,7 +15,7 @@ def why(
     name: Annotated[
         str,
         typer.Argument(
-            help="A parent or what was written for one, or how its name ends: webs.example.com/default/shop, "
+            help="A parent, an object written for one, or the end of its name: webs.example.com/default/shop, "
             "default/shop, shop. _ stands for no namespace.",
             metavar="OBJECT",
         ),
@@ -23,18 +23,20 @@ def why(
     *,
     view: Annotated[str, typer.Option(help="One view: webs/pods, or pods.", metavar="VIEW")] = "",
     since: Annotated[
-        str, typer.Option(help="Decisions after a moment: a sequence, a time, or so long ago (15m).", metavar="MOMENT")
+        str, typer.Option(help="Decisions after a moment: a sequence, a time, or how long ago (15m).", metavar="MOMENT")
     ] = "",
     at: Annotated[
         str,
-        typer.Option(help="What held at a moment: a sequence, a time, or so long ago.", metavar="MOMENT"),
+        typer.Option(
+            help="The decision that was in force at a moment: a sequence, a time, or how long ago.", metavar="MOMENT"
+        ),
     ] = "",
-    all_decisions: Annotated[bool, typer.Option("--all", help="Every decision that is kept.")] = False,
+    all_decisions: Annotated[bool, typer.Option("--all", help="Every stored decision.")] = False,
     suppressed: Annotated[
         bool, typer.Option("--suppressed", help="Which changes caused no decision, and why.")
     ] = False,
     full: Annotated[
-        bool, typer.Option("--full", help="Every decision, what each read, and the receipts of its writes.")
+        bool, typer.Option("--full", help="Show every decision, with what it read and the receipts of its writes.")
     ] = False,
     output: Annotated[
         PlainForm | None,
@@ -44,7 +46,7 @@ def why(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object a line.")] = False,
 ) -> None:
-    """Explain a level, or who wrote an object and why: the records, the reads, the level, the writes."""
+    """Show what caused a level or a write: the records, what the view read, the level, the writes."""
 
     async def work() -> None:
         from levelog_cli.wiring.lookback import show_why
