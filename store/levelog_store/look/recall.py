@@ -165,7 +165,10 @@ async def read_intents_on(connection: AsyncConnection, scope: Scope, target: str
 def _named(column: ColumnElement[str], name: str) -> ColumnElement[bool]:
     if name.startswith("/"):
         return column.endswith(name, autoescape=True)
-    return column.startswith(name, autoescape=True) if name.endswith("/") else column == name
+    if not name.endswith("/"):
+        return column == name
+    # a range: no index is searched for a pattern that is not known when the statement is planned
+    return and_(column > name, column < f"{name[:-1]}0")  # 0 is what follows /
 
 
 def _decision(row: Any, before: Decision | None) -> Decision:

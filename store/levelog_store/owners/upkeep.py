@@ -8,7 +8,7 @@ without readers and values. A key without a row counts as one that never changed
 from collections.abc import Iterable
 from typing import Any, Final
 
-from sqlalchemy import Column, ColumnElement, Table, and_, delete, exists, or_, select, text, tuple_
+from sqlalchemy import Column, ColumnElement, Table, Text, and_, delete, literal_column, or_, select, text, tuple_
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from levelog_store.connect.database import Database
@@ -32,7 +32,9 @@ Place = tuple[Any, ...]
 PAGE: Final = 1000
 """Rows of each table to delete in one transaction: few, so that no other transaction waits long for their locks."""
 
-_MADE: Final = ("settled", "satisfied")
+_MADE: Final = literal_column("'settled'", Text), literal_column("'satisfied'", Text)
+_APPLY: Final = literal_column("'apply'", Text)
+"""Literals, as in `claims`: a planner proves from nothing else that a partial index has all rows in question."""
 
 
 PRUNED: Final = (decisions, intents, tombstones, key_versions)
@@ -79,47 +81,46 @@ def _is_old(table: Table, first: int) -> ColumnElement[bool]:
         return and_(intents.c.cause < first, _has_ended(), ~_is_of_last_round(), ~_is_last_apply())
     if table is tombstones:
         return tombstones.c.sequence < first
-    is_used = [exists().where(_same(key_versions, by, ("index", "key"))) for by in (dependencies, index_entries)]
+    is_used = [_has(key_versions, by, ("index", "key")) for by in (dependencies, index_entries)]
     return and_(key_versions.c.version < first, *(~each for each in is_used))
 
 
-def _same(one: Table, other: Any, names: Iterable[str]) -> ColumnElement[bool]:
-    return and_(*(other.c[name] == one.c[name] for name in ("scope", *names)))
+def _has(one: Table, other: Any, names: Iterable[str], *conditions: ColumnElement[bool]) -> ColumnElement[bool]:
+    """Condition that a row has one in another table with the same values in the columns.
+
+    With OFFSET, PostgreSQL looks it up; without, it may read the other table whole, for each page.
+    """
+    are_same = (other.c[name] == one.c[name] for name in ("scope", *names))
+    return select(literal_column("1")).where(*are_same, *conditions).offset(0).exists()
 
 
 def _is_replaced(first: int) -> ColumnElement[bool]:
     """When the log begins, another decision held already; or there is no such level now."""
     newer = decisions.alias("newer")
-    is_newer = and_(
-        _same(decisions, newer, ("parent", "view")), newer.c.ordinal > decisions.c.ordinal, newer.c.cause < first
-    )
-    return or_(exists().where(is_newer), ~exists().where(_same(decisions, levels, ("view", "parent"))))
+    is_newer = newer.c.ordinal > decisions.c.ordinal, newer.c.cause < first
+    has_newer = _has(decisions, newer, ("parent", "view"), *is_newer)
+    return or_(has_newer, ~_has(decisions, levels, ("view", "parent")))
 
 
 def _has_ended() -> ColumnElement[bool]:
     """It is settled or will never be: nobody settles Events, nor what was decided for a parent that is gone."""
-    has_level = exists().where(_same(intents, levels, ("view", "parent", "parent_uid")))
+    has_level = _has(intents, levels, ("view", "parent", "parent_uid"))
     is_let_go = and_(intents.c.state == "written", intents.c.is_folded, or_(intents.c.verb == "event", ~has_level))
     return or_(intents.c.state.in_(ENDED), is_let_go)
 
 
 def _is_of_last_round() -> ColumnElement[bool]:
-    return and_(
-        intents.c.verb != "event", exists().where(_same(intents, levels, ("view", "parent", "parent_uid", "round")))
-    )
+    return and_(intents.c.verb != "event", _has(intents, levels, ("view", "parent", "parent_uid", "round")))
 
 
 def _is_last_apply() -> ColumnElement[bool]:
     """Later applies are compared with it."""
     newer = intents.alias("newer")
-    is_newer = and_(
-        _same(intents, newer, ("target",)),
-        newer.c.verb == "apply",
-        newer.c.state.in_(_MADE),
-        newer.c.decided_at > intents.c.decided_at,
-    )
-    is_there = exists().where(objects.c.scope == intents.c.scope, objects.c.object == intents.c.target)
-    return and_(intents.c.verb == "apply", intents.c.state.in_(_MADE), is_there, ~exists().where(is_newer))
+    is_newer = newer.c.verb == _APPLY, newer.c.state.in_(_MADE), newer.c.decided_at > intents.c.decided_at
+    of_target = objects.c.scope == intents.c.scope, objects.c.object == intents.c.target
+    is_there = select(literal_column("1")).where(*of_target).offset(0).exists()
+    is_made = intents.c.verb == _APPLY, intents.c.state.in_(_MADE)
+    return and_(*is_made, is_there, ~_has(intents, newer, ("target",), *is_newer))
 
 
 HOT: Final = frozenset(

@@ -5,15 +5,16 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from sqlalchemy import event, text, update
+from sqlalchemy import Table, event, text, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from levelog_store.connect.database import Database
 from levelog_store.decide.inputreads import read_last_applied, read_next_due, read_wakes
 from levelog_store.fold.heldreads import read_unlisted
 from levelog_store.fold.levelwrites import forget_orphans
+from levelog_store.look.recall import read_decisions
 from levelog_store.owners.upkeep import find_old
-from levelog_store.tables import objects, tombstones
+from levelog_store.tables import decisions, intents, key_versions, objects, tombstones
 from rigs.leasing import SCOPE
 from rigs.rowcounts import work_of
 
@@ -41,6 +42,20 @@ LEVELS = (
 OBJECTS = (
     "INSERT INTO objects (scope, object, partition, resource, namespace, name, uid, version, sequence, is_deleting, "
     "body) SELECT 1, 'webs/default/' || n, n % 16, 'webs', 'default', n, n, 1, n, false, '{}' FROM numbers"
+)
+TOMBSTONES = (
+    "INSERT INTO tombstones (scope, object, partition, uid, version, sequence, deleted_at) "
+    "SELECT 1, 'webs/default/' || n, n % 16, n, 1, n, noon FROM numbers"
+)
+KEYS = "INSERT INTO key_versions (scope, \"index\", key, version) SELECT 1, 'webs/images', 'k' || n, n FROM numbers"
+DECISIONS = (
+    "INSERT INTO decisions (scope, view, parent, parent_uid, parent_sequence, cause, causes, suppressed, is_called, "
+    "reads, status, reason, round, intents, fingerprint, decided_at, snapshot, basis) "
+    "SELECT 1, 'webs/pods', 'webs/default/' || (n % 500), n, n, n, '', '', true, '[]', 'in_sync', '', 1, '[]', '', "
+    "noon, 1, '{}' FROM numbers"
+)
+OF_LEVELS = INTENTS.replace("'webs/default/shop'", "'webs/default/' || (n % 500)").replace(
+    "'pods/default/shop-0'", "'pods/default/' || (n % 500)"
 )
 
 
@@ -87,6 +102,7 @@ async def costs(database: Database, statements: list[str], run: Run) -> tuple[in
             lambda c: read_next_due(c, SCOPE, PARTITIONS),
             id="the next time",
         ),
+        pytest.param([DECISIONS], lambda c: read_decisions(c, SCOPE, ["webs/other/"]), id="decisions on a namespace"),
     ],
 )
 async def test_a_step_reads_as_much_however_much_there_is(database: Database, statements: list[str], run: Run) -> None:
@@ -104,19 +120,22 @@ async def test_the_ends_of_a_list_look_at_each_level_once(database: Database) ->
     assert many <= 2 * few * MANY // FEW, (few, many)
 
 
-async def test_pruning_looks_at_each_row_once(database: Database) -> None:
-    marks = OBJECTS.replace("INSERT INTO objects", "INSERT INTO tombstones").replace(
-        "(scope, object, partition, resource, namespace, name, uid, version, sequence, is_deleting, body)",
-        "(scope, object, partition, uid, version, sequence, deleted_at)",
-    )
-    marks = marks.replace("n % 16, 'webs', 'default', n, n, 1, n, false, '{}'", "n % 16, n, 1, n, noon")
-
+@pytest.mark.parametrize(
+    ("table", "statements"),
+    [
+        pytest.param(tombstones, [TOMBSTONES], id="tombstones"),
+        pytest.param(key_versions, [KEYS], id="key_versions"),
+        pytest.param(decisions, [DECISIONS, LEVELS], id="decisions"),
+        pytest.param(intents, [OF_LEVELS, LEVELS, OBJECTS.replace("webs/default", "pods/default")], id="intents"),
+    ],
+)
+async def test_pruning_looks_at_each_row_once(database: Database, table: Table, statements: list[str]) -> None:
     async def page_by_page(connection: AsyncConnection) -> None:
         after = None
-        while places := await find_old(connection, SCOPE, tombstones, MANY * 2, after=after):
+        while places := await find_old(connection, SCOPE, table, MANY * 2, after=after):
             after = places[-1]
 
-    few, many = await costs(database, [marks], page_by_page)
+    few, many = await costs(database, statements, page_by_page)
     assert many <= 2 * few * MANY // FEW, (few, many)
 
 
