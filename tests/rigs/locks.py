@@ -6,14 +6,14 @@ from levelog_store.connect.database import Database
 from rigs.waiting import until
 
 
-async def until_one_waits(database: Database, what: str = "a transaction that waits for a lock") -> None:
-    """Wait until some session waits for a lock; `what` as `until` takes it."""
+async def until_one_waits(database: Database, what: str = "a transaction that waits for a lock", many: int = 1) -> None:
+    """Wait until some session waits for a lock, or several do; `what` as `until` takes it."""
     waiting = text(
         "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
     )
 
     async def is_there() -> bool:
         async with database.reading() as connection:
-            return bool(await connection.scalar(waiting))
+            return int(await connection.scalar(waiting) or 0) >= many
 
     await until(is_there, what)

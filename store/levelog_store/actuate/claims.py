@@ -11,6 +11,7 @@ rows in question.
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
+from operator import itemgetter
 from secrets import randbits
 from typing import Any, Final, Literal, Protocol, TypeAlias, runtime_checkable
 
@@ -225,7 +226,8 @@ async def insert_claimed(
         return set()
     by = {"of_scope": scope.number, "by": claiming.owner, "number": claiming.number}
     names = tuple(name for name in rows[0] if name not in _SET_BY_CLAIM)
-    given = [{f"new_{name}": row[name] for name in names} | by for row in rows]
+    # whoever inserts one for a target waits for another that does: all in one order; of a target, as they were decided
+    given = [{f"new_{name}": row[name] for name in names} | by for row in sorted(rows, key=itemgetter("target"))]
     is_single = len(rows) == 1
     inserted = await connection.execute(insert_free(connection.dialect, claiming.lease, names, is_single), given)
     if not is_single:

@@ -448,6 +448,18 @@ async def test_of_two_transactions_that_claim_for_one_target_at_once_one_goes_fi
     assert await states(shared, [second["key"]]) == ["pending" if is_committed else "claimed"]
 
 
+async def test_transactions_that_claim_for_the_same_targets_wait_for_each_other_in_one_order(shared: Database) -> None:
+    a, b, c = A, B, "pods/default/c"
+    async with shared.transaction() as connection:
+        assert await claim_decided(connection, [intent(c)], "first", LEASE)
+        later = [
+            asyncio.create_task(decide_and_claim(shared, *map(intent, targets), owner=targets[0]))
+            for targets in ((a, c, b), (b, c, a))
+        ]
+        await until_one_waits(shared, "both to wait for the first or for each other", many=2)
+    assert sorted(map(len, await asyncio.gather(*later))) == [0, 2]
+
+
 async def test_who_claims_for_a_target_while_another_intent_is_claimed_as_it_is_decided_tries_again(
     shared: Database,
 ) -> None:
