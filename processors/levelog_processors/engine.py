@@ -154,12 +154,7 @@ class Engine:
                 )
             await within.carried.leave(within.connection, self._scope)
         self.folded_to = folded_to
-        await self.keep_statistics(len(fresh))
         return folded, cut
-
-    async def keep_statistics(self, done: int) -> None:
-        """Count what was done, and have statistics made now and then; see `Folder.keep_statistics`."""
-        await self._folder.keep_statistics(done)
 
     async def confirm(self, sequence: int) -> None:
         """Store that the leased partitions have no unfolded record up to a sequence."""
@@ -202,7 +197,6 @@ class Engine:
             self.epochs, views, lag.concerns, folded_to=self.folded_to, leaving=leaving, now=now
         )
         self._has_decided = True
-        await self.keep_statistics(len(cut.decided))
         return cut
 
     def _deciding_on(self, readiness: Readiness, but_not: Collection[str], read_to: int) -> tuple[list[str], Lag]:

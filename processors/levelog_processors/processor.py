@@ -30,7 +30,7 @@ from levelog_processors.fold.batches import Folded
 from levelog_processors.headway import CatchingUp, Headway
 from levelog_processors.program import Program
 from levelog_processors.pulse import Pulse
-from levelog_processors.upkeep import PARTITION, Pruner, start_over
+from levelog_processors.upkeep import PARTITION, Pruner, Statistics, start_over
 from levelog_processors.waiting import SAFETY_SWEEP, Agenda, Arrivals, Horizon
 from levelog_store.actuate.claims import Claimant
 from levelog_store.connect.database import Database
@@ -93,6 +93,7 @@ class Processor:
         self._engine = Engine(
             database, scope, program, stream=stream, redactor=redactor, caller=caller, claimant=claimant
         )
+        self._statistics = Statistics(database)
         self._feed = RecordFeed(database, scope, program, stream, hints)
         self._timers = Timers(database, scope, program)
         self._hint_of_held = hints.listen(Topic.HELD)
@@ -295,6 +296,7 @@ class Processor:
         if folded.records and (folded.has_finished_sync or self._engine.is_shared):
             agenda.open()
         await self._note(folded, records)
+        await self._statistics.keep(folded.records)
 
     async def _fold_and_decide(
         self, records: list[LoggedRecord], agenda: Agenda, backfiller: Backfiller, read_to: Sequence
@@ -316,6 +318,7 @@ class Processor:
         self.pulse.note(began, folded=folded, cut=cut)
         await self._note(folded, records)
         await self._follow_up(cut, agenda, asks_for_times=asks_for_times)
+        await self._statistics.keep(folded.records)
 
     async def _note(self, folded: Folded, records: list[LoggedRecord]) -> None:
         if not folded.records:
@@ -344,13 +347,13 @@ class Processor:
         step = await backfiller.step(wakes=not is_busy)
         if step is None:
             return False
-        await self._engine.keep_statistics(step.objects)
         if self._on_keys is not None:
             self._on_keys(step.keys)
         if step.has_woken or step.has_finished:
             agenda.open()
         if step.has_finished and self._engine.is_shared:  # others may wait for it with their views
             await self._hints.publish(Topic.WAKE, but_not=self._hint)
+        await self._statistics.keep(step.objects)
         return True
 
     async def _decide(self, agenda: Agenda, backfiller: Backfiller, read_to: Sequence) -> bool:
@@ -362,6 +365,7 @@ class Processor:
         cut = await self._engine.decide(but_not=but_not, leaving=agenda.put_off, read_to=read_to)
         self.pulse.note(began, cut=cut)
         await self._follow_up(cut, agenda, asks_for_times=asks_for_times)
+        await self._statistics.keep(len(cut.decided) if cut is not None else 0)
         return agenda.is_open
 
     async def _follow_up(self, cut: Cut | None, agenda: Agenda, *, asks_for_times: bool) -> None:

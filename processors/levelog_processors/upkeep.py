@@ -1,4 +1,7 @@
-"""Keeps the tables in step with the log: empties them if the log is another one, prunes what is older than it."""
+"""Keeps the tables in step with the log: empties them if the log is another one, prunes what is older than it.
+
+And has them analyzed as they grow.
+"""
 
 import asyncio
 import logging
@@ -19,7 +22,7 @@ from levelog_store.fold.deletions import PAGE as ROWS
 from levelog_store.fold.deletions import forget_handled
 from levelog_store.owners.leases import guard
 from levelog_store.owners.scopes import reset_scope
-from levelog_store.owners.upkeep import PAGE, PRUNED, Place, delete_old, find_old
+from levelog_store.owners.upkeep import PAGE, PRUNED, Place, analyze_grown, delete_old, find_old
 from levelog_store.rows import Scope
 
 log = logging.getLogger(__name__)
@@ -132,3 +135,24 @@ class Pruner(Struct, frozen=True):
                 return deleted
             after = places[-1]
             await asyncio.sleep(PAUSE.total_seconds())
+
+
+FIRST_STATISTICS: Final = 100
+STATISTICS_EVERY: Final = 2000
+"""Records, levels or objects after which it is looked which tables have grown."""
+
+
+class Statistics(Struct, eq=False):
+    """Has statistics made as the tables grow: statements are planned by them, and only anew after that."""
+
+    database: Database
+    unplanned: int = 0
+    """Records that were folded, levels decided on and objects looked through since it was looked which have grown."""
+    most_unplanned: int = FIRST_STATISTICS
+
+    async def keep(self, done: int) -> None:
+        """Count what was done, and look if it is time."""
+        self.unplanned += done
+        if self.unplanned >= self.most_unplanned:
+            self.unplanned, self.most_unplanned = 0, min(2 * self.most_unplanned, STATISTICS_EVERY)
+            await analyze_grown(self.database)

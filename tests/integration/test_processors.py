@@ -4,9 +4,11 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from levelog_processors.decide.snapshot import read_facts
+from levelog_processors.upkeep import FIRST_STATISTICS
 from levelog_store.decide.decisions import PendingWake
 from levelog_store.decide.inputreads import Inputs
 from levelog_store.owners.leases import Leases
@@ -362,3 +364,18 @@ async def test_commits_that_the_database_lost_are_folded_again_from_the_log(
         await stack.folded(last)
         assert (await stack.level("shop"))["status"] == "settling"
         assert await stack.intents("pending") == [("apply", "pods/default/shop-0")]
+
+
+async def test_tables_are_analyzed_while_they_are_filled(nats_server: NatsServer, postgres_url: str) -> None:
+    analyzed = text("SELECT relname FROM pg_stat_user_tables WHERE analyze_count > 0")
+    async with Processing(nats_server.url, postgres_url) as stack:
+        webs = [web(f"shop-{n}", n + 1, replicas=0) for n in range(2 * FIRST_STATISTICS)]
+        last = await stack.listed(*webs, version=2 * FIRST_STATISTICS)
+        stack.start()
+        await stack.folded(last)
+
+        async def are_analyzed() -> bool:
+            async with stack.database.reading() as connection:
+                return {"levels", "objects"}.issubset((await connection.execute(analyzed)).scalars())
+
+        await until(are_analyzed, "statistics of what was folded and of what was decided")

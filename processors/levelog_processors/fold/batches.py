@@ -29,12 +29,7 @@ from levelog_store.fold.heldreads import (
     read_unlisted,
 )
 from levelog_store.owners.leases import guard
-from levelog_store.owners.upkeep import analyze_grown
 from levelog_store.rows import IndexKey, Input, Scope, StoredObject, ViewParent
-
-FIRST_STATISTICS: Final = 100
-STATISTICS_EVERY: Final = 2000
-"""Records, levels or objects after which it is looked which tables have grown."""
 
 _ALONE: Final[Mapping[type, type]] = {kind: kind for kind in (SyncFinished, HistoryReverted, SyncStarted)}
 
@@ -64,9 +59,6 @@ class Folder(Struct, eq=False):
     program: Program
     is_waking: bool = True
     """Else no level is woken, for callers that never decide."""
-    unplanned: int = 0
-    """What was done since it was looked which tables have grown."""
-    most_unplanned: int = FIRST_STATISTICS
     api_versions: Mapping[Input, str] | None = None
     """In which each resource is recorded, by partition; None: to be looked up."""
 
@@ -91,7 +83,6 @@ class Folder(Struct, eq=False):
             if reached is not None:
                 reached |= {partition: point.sequence for partition, point in changes.checkpoints.items()}
             parts.append(changes)
-        await self.keep_statistics(len(records))
         return self._folded(records, wakes, parts)
 
     async def read_within(
@@ -145,16 +136,6 @@ class Folder(Struct, eq=False):
         async with self.database.transaction(durable=False) as connection:
             await guard(connection, self.scope, {p: epochs[p] for p in changes.checkpoints}, folded_to=folded_to)
             return await write_changes(connection, self.scope, changes, is_waking=self.is_waking)
-
-    async def keep_statistics(self, done: int) -> None:
-        """Have statistics made as the tables grow: statements are planned by them, and only anew after that.
-
-        `done` are records that were folded, levels decided on, or objects looked through.
-        """
-        self.unplanned += done
-        if self.unplanned >= self.most_unplanned:
-            self.unplanned, self.most_unplanned = 0, min(2 * self.most_unplanned, STATISTICS_EVERY)
-            await analyze_grown(self.database)
 
     async def confirm(self, epochs: Mapping[int, int], sequence: int, folded_to: Mapping[int, int]) -> None:
         """Note that the owned partitions hold nothing from their checkpoints up to `sequence`."""

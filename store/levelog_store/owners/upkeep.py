@@ -8,7 +8,21 @@ without readers and values. A key without a row counts as one that never changed
 from collections.abc import Iterable
 from typing import Any, Final
 
-from sqlalchemy import Column, ColumnElement, Table, Text, and_, delete, literal_column, or_, select, text, tuple_
+from sqlalchemy import (
+    ARRAY,
+    Column,
+    ColumnElement,
+    Table,
+    Text,
+    and_,
+    bindparam,
+    delete,
+    literal_column,
+    or_,
+    select,
+    text,
+    tuple_,
+)
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from levelog_store.connect.database import Database
@@ -131,26 +145,32 @@ HOT: Final = frozenset(
 
 GROWN: Final = 2
 """Times as large as when it was analyzed last."""
+_BRIEFLY: Final = text("SET LOCAL default_statistics_target = 10")
+"""3,000 rows of a table are looked at, in a fifth of the time that the 30,000 of autovacuum take: plans for any value
+are made by little more than how many values differ."""
 
 
 async def analyze_grown(database: Database) -> list[str]:
     """Analyze the hot tables that have rows for the first time, or have `GROWN`; returns these, sorted.
 
-    Plans are made once for each connection, and anew after that. A user who does not own the tables gets warnings in
-    the server's log and no statistics: then autovacuum makes them. SQLite needs none.
+    Plans are made once for each connection, and anew after that. A table that somebody has locked, as a VACUUM does, is
+    left for the next time. A user who does not own the tables gets warnings in the server's log and no statistics: then
+    autovacuum makes them. SQLite needs none.
     """
     if not database.is_shared:
         return []
     async with database.transaction(durable=False) as connection:
         sizes = await connection.execute(
             text(
-                "SELECT relname FROM pg_class WHERE relkind = 'r' AND relnamespace = current_schema()::regnamespace "
+                "SELECT relname FROM pg_class WHERE oid IN (SELECT to_regclass(name) FROM unnest(:hot) AS name) "
                 "AND pg_relation_size(oid) >= "
                 "greatest(1, :grown * relpages::bigint * current_setting('block_size')::integer)"
-            ),
-            {"grown": GROWN},
+            ).bindparams(bindparam("hot", type_=ARRAY(Text))),
+            {"grown": GROWN, "hot": [*HOT]},
         )
-        grown = sorted(HOT.intersection(sizes.scalars()))
+        grown = sorted(sizes.scalars())
+        if grown:
+            await connection.execute(_BRIEFLY)
         for name in grown:
-            await connection.exec_driver_sql(f"ANALYZE {name}")
+            await connection.exec_driver_sql(f"ANALYZE (SKIP_LOCKED) {name}")
     return grown

@@ -1,5 +1,6 @@
 """How statements are planned that are given many keys, and those of expiry and of waiting for an index."""
 
+import asyncio
 import re
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
@@ -223,6 +224,26 @@ async def test_statistics_are_made_when_a_table_has_rows_and_when_it_has_grown(s
     async with shared.reading() as connection:
         found = await connection.execute(text("SELECT reltuples FROM pg_class WHERE relname = 'key_versions'"))
         assert found.scalar_one() == 1000 * (GROWN + 1)
+
+
+async def test_a_table_that_somebody_has_locked_is_not_waited_for(shared: Database) -> None:
+    """As VACUUM locks it, and does not give way where it prevents a wraparound."""
+    await fill(shared, 1, 100)
+    async with shared.transaction() as connection:
+        await connection.execute(text("LOCK TABLE levels IN SHARE UPDATE EXCLUSIVE MODE"))
+        async with asyncio.timeout(30):
+            await analyze_grown(shared)
+    assert await analyze_grown(shared) == ["levels"]
+
+
+async def test_tables_are_analyzed_in_the_schema_that_they_are_in(shared_url: str) -> None:
+    async with await Database.open(f"{shared_url}?search_path=%22My-App%22") as database:
+        async with database.transaction() as connection:
+            await connection.execute(text('CREATE SCHEMA "My-App"'))
+            await connection.execute(text('ALTER TABLE public.wakeups SET SCHEMA "My-App"'))
+            await connection.execute(text(FILL[-1].replace("FROM numbers", "FROM generate_series(1, 100) AS n")))
+        assert await analyze_grown(database) == ["wakeups"]
+        assert await analyze_grown(database) == []
 
 
 async def held(connection: AsyncConnection) -> None:
