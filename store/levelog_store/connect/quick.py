@@ -133,6 +133,8 @@ class QuickConnection(AsyncConnection):
     """The transaction has had no statement."""
     _unsent: Sequence[tuple[Plan, tuple[Any, ...]]] = ()
     """What goes to PostgreSQL as part of the next statement, with its values."""
+    _text = ""
+    """Of the statement that is being executed."""
 
     async def begin_quick(self) -> Transaction:
         """Begin a transaction, to be committed or rolled back within a greenlet."""
@@ -153,6 +155,7 @@ class QuickConnection(AsyncConnection):
         if plan is None or driver is None or options is not None:
             await self.send()
             return await super().execute(statement, parameters, execution_options=options)
+        self._text = plan.text
         try:
             values = [plan.values(each) for each in given]
             if dialect.name == "postgresql":
@@ -165,18 +168,17 @@ class QuickConnection(AsyncConnection):
             result = plan.result(cursor.fetchall())
             result.rowcount = cursor.rowcount
         except BaseException as error:
-            await self._fail(error, plan)
+            await self._fail(error)
             raise
         return result
 
     async def send(self) -> None:
         """Send what was left for the next statement."""
         if self._unsent:
-            plan, _ = self._unsent[-1]
             try:
                 await self._sent(self._driver)
             except BaseException as error:
-                await self._fail(error, plan)
+                await self._fail(error)
                 raise
 
     async def _on_postgresql(
@@ -187,6 +189,7 @@ class QuickConnection(AsyncConnection):
         is_apart = plan.writes not in tables and len(_LOCKED_IN_ORDER.intersection([plan.writes, *tables])) < 2
         if tables and not (is_single and plan.writes and is_apart):
             await self._sent(driver)
+        self._text = plan.text
         if not is_single:
             await _with_driver(driver, driver._connection.executemany, plan.text, values)  # noqa: SLF001
             return plan.result(())
@@ -196,16 +199,16 @@ class QuickConnection(AsyncConnection):
     async def _sent(self, driver: Any) -> QuickResult:
         """The result of the last of what is unsent."""
         unsent, self._unsent = self._unsent, ()
-        text = _joined(*[plan.text for plan, _ in unsent])
-        prepared, _ = await _with_driver(driver, driver._prepare, text, 0)  # noqa: SLF001
+        self._text = _joined(*[plan.text for plan, _ in unsent])
+        prepared, _ = await _with_driver(driver, driver._prepare, self._text, 0)  # noqa: SLF001
         rows = await _with_driver(driver, prepared.fetch, *[value for _, values in unsent for value in values])
         result = unsent[-1][0].result(rows)
         result.rowcount = int(prepared.get_statusmsg().rpartition(" ")[2])
         return result
 
-    async def _fail(self, error: BaseException, plan: Plan) -> None:
+    async def _fail(self, error: BaseException) -> None:
         """Close a connection that is broken, or in an unknown state as its task was cancelled."""
-        await greenlet_spawn(_fail, self._proxied, error, plan.text)
+        await greenlet_spawn(_fail, self._proxied, error, self._text)
 
 
 _PLACE: Final = re.compile(r"\$(\d+)")

@@ -212,8 +212,9 @@ async def test_what_is_refused_later_fails_and_undoes_the_transaction(database: 
             if is_followed:
                 await connection.execute(all_intents(), SCOPE)
 
-    with pytest.raises(IntegrityError):
+    with pytest.raises(IntegrityError) as raised:
         await fail()
+    assert "INSERT INTO key_versions" in str(raised.value.statement)
     async with database.transaction() as connection:
         assert (await connection.execute(select(key_versions.c.key))).all() == []
         assert (await connection.execute(select(dependencies.c.view))).all() == []
