@@ -8,10 +8,13 @@ import pytest
 from sqlalchemy import Table, event, text, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from levelog.wire.objects import DELETED
 from levelog_store.connect.database import Database
 from levelog_store.decide.inputreads import read_last_applied, read_next_due, read_wakes
+from levelog_store.fold.deletions import forget_handled
 from levelog_store.fold.heldreads import read_unlisted
 from levelog_store.fold.levelwrites import forget_orphans
+from levelog_store.look.overview import read_level_lines
 from levelog_store.look.recall import read_decisions
 from levelog_store.owners.upkeep import find_old
 from levelog_store.tables import decisions, intents, key_versions, objects, tombstones
@@ -101,6 +104,14 @@ async def costs(database: Database, statements: list[str], run: Run) -> tuple[in
             [WAKEUPS, WAITING.replace("webs/default", "webs/late")],
             lambda c: read_next_due(c, SCOPE, PARTITIONS),
             id="the next time",
+        ),
+        pytest.param(
+            [OF_LEVELS, OBJECTS.replace("'webs", f"'webs{DELETED}") + " WHERE n <= 100"],
+            lambda c: forget_handled(c, SCOPE),
+            id="what is left of deleted objects",
+        ),
+        pytest.param(
+            [OF_LEVELS, LEVELS + " WHERE n <= 100"], lambda c: read_level_lines(c, SCOPE), id="levels and their writes"
         ),
         pytest.param([DECISIONS], lambda c: read_decisions(c, SCOPE, ["webs/other/"]), id="decisions on a namespace"),
     ],
