@@ -110,7 +110,7 @@ class Engine:
         """Tell whether `fold_and_decide` may be done with these records.
 
         Not where others hold partitions too, whose keys it would lock in another order; nor with many records, or where
-        functions were slow, since other transactions wait; nor before a decision by itself has succeeded, so that
+        functions are slow, since other transactions wait; nor before a decision by itself has succeeded, so that
         whatever fails there does not hold up the fold.
         """
         if self.is_shared or not self._has_decided or not self.decider.slowness.is_quick or len(records) > BATCH:

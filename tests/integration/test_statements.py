@@ -41,7 +41,7 @@ async def test_a_change_with_one_write_costs_so_many_statements_and_commits(
     nats_server: NatsServer, database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # however busy the machine is, no function counts as slow, and no receipt or echo as late
-    monkeypatch.setattr(functions, "SLOW_FOR", (timedelta(0), timedelta(0)))
+    monkeypatch.setattr(functions, "MOST_COUNTED", timedelta(0))
     monkeypatch.setattr(waiting, "ECHO_WAIT", timedelta(minutes=1))
     monkeypatch.setattr(waiting, "MOMENT", timedelta(minutes=1))
     monkeypatch.setattr(Engine, "__init__", partialmethod(Engine.__init__, patience=timedelta(minutes=1)))

@@ -1,54 +1,46 @@
-"""How long functions count as slow."""
+"""When functions count as slow."""
 
 from datetime import timedelta
 
-from levelog_processors.decide.functions import PATIENCE, Slowness
+from levelog_processors.decide.functions import MOST_COUNTED, PATIENCE, Slowness
 
-SLOW = PATIENCE * 2
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.now = 100.0
-
-    def __call__(self) -> float:
-        return self.now
+MOMENT = timedelta(milliseconds=1)
 
 
-def slow_for(slowness: Slowness, clock: Clock) -> float:
-    """Seconds until it is over; the clock is there then."""
-    began = clock.now
-    while not slowness.is_quick:
-        clock.now += 0.5
-    return clock.now - began
+def noted(slowness: Slowness, longest: timedelta, cuts: int) -> list[bool]:
+    """Whether functions are quick after each of so many cuts."""
+    found: list[bool] = []
+    for _ in range(cuts):
+        slowness.note(longest)
+        found.append(slowness.is_quick)
+    return found
 
 
 def test_functions_that_keep_to_their_time_are_never_slow() -> None:
+    assert all(noted(Slowness(), PATIENCE, 1000))
+
+
+def test_functions_that_are_slow_now_and_then_on_a_busy_machine_are_not_slow() -> None:
     slowness = Slowness()
-    slowness.note(PATIENCE)
-    assert slowness.is_quick
+    for _ in range(100):
+        assert all(noted(slowness, MOMENT, 8))
+        assert all(noted(slowness, timedelta.max, 1))
 
 
-def test_one_slow_call_counts_for_a_moment() -> None:
-    slowness = Slowness(clock := Clock())
-    for _ in range(3):
-        slowness.note(SLOW)
-        assert slow_for(slowness, clock) == 1
-        clock.now += 61
+def test_functions_that_are_always_slow_soon_are_and_stay_so() -> None:
+    slowness = Slowness()
+    is_quick = noted(slowness, PATIENCE * 2, 100)
+    assert is_quick.index(False) < 8
+    assert not any(is_quick[8:])
 
 
-def test_what_is_slow_again_and_again_counts_for_up_to_a_minute() -> None:
-    slowness = Slowness(clock := Clock())
-    waits: list[float] = []
-    for _ in range(9):
-        slowness.note(SLOW)
-        waits.append(slow_for(slowness, clock))
-    assert waits == [1, 2, 4, 8, 16, 32, 60, 60, 60]
+def test_functions_that_are_quick_again_soon_are_however_long_they_hung() -> None:
+    slowness = Slowness()
+    noted(slowness, timedelta.max, 1000)
+    assert not slowness.is_quick
+    assert all(noted(slowness, MOMENT, 20)[12:])
 
 
-def test_slow_calls_while_it_counts_as_slow_keep_it_so() -> None:
-    slowness = Slowness(clock := Clock())
-    slowness.note(SLOW)
-    clock.now += 0.5
-    slowness.note(timedelta.max)
-    assert slow_for(slowness, clock) == 2
+def test_a_cut_counts_for_so_much_at_most() -> None:
+    hung, slow = Slowness(), Slowness()
+    assert noted(hung, timedelta.max, 30) == noted(slow, MOST_COUNTED, 30)

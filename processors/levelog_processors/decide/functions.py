@@ -1,7 +1,6 @@
 """Calls reconcile functions, checks what they yield, and lets slow ones run beyond their cut."""
 
 import asyncio
-import math
 from collections.abc import AsyncIterable, Awaitable, Callable, Iterable, Mapping, Sequence
 from datetime import timedelta
 from time import monotonic
@@ -77,35 +76,25 @@ MOST_BEGUN: Final = 1024
 """Functions on their way at one time; with as many, no others are begun."""
 
 
-SLOW_FOR: Final = (timedelta(seconds=1), timedelta(minutes=1))
-"""How long functions count as slow after one was slower than `PATIENCE`: once, and where one always is."""
+MOST_COUNTED: Final = 4 * PATIENCE
+"""What the slowest function of a cut counts for at most, so that one that hangs is forgotten after some cuts."""
+_WEIGHT: Final = 8
 
 
 class Slowness:
-    """Whether functions were slow lately.
+    """Whether functions are slow: a moving average, since a busy machine makes any function slow now and then."""
 
-    A machine that is busy makes any function slow now and then, which counts for a moment; each time that one is slow
-    again soon counts for twice as long.
-    """
-
-    def __init__(self, clock: Callable[[], float] = monotonic) -> None:
-        self._clock = clock
-        self._quick_from = -math.inf
-        self._slow_for = timedelta(0)
+    def __init__(self) -> None:
+        self._average = timedelta(0)
 
     @property
     def is_quick(self) -> bool:
-        """Tell whether none was slow lately."""
-        return self._clock() >= self._quick_from
+        """Tell whether others may wait for functions."""
+        return self._average <= PATIENCE
 
     def note(self, longest: timedelta) -> None:
-        """Note how long a function may have taken."""
-        if longest <= PATIENCE:
-            return
-        shortest, most = SLOW_FOR
-        is_again = self._clock() < self._quick_from + most.total_seconds()
-        self._slow_for = min(max(self._slow_for * 2, shortest), most) if is_again else shortest
-        self._quick_from = self._clock() + self._slow_for.total_seconds()
+        """Note how long a function of one cut may have taken, as the slowest of them."""
+        self._average += (min(longest, MOST_COUNTED) - self._average) / _WEIGHT
 
 
 class _Begun(Struct, frozen=True):
