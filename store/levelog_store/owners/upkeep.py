@@ -138,7 +138,7 @@ def _is_last_apply() -> ColumnElement[bool]:
 
 
 HOT: Final = frozenset(
-    table.name for table in (dependencies, index_entries, intents, key_versions, levels, objects, wakeups)
+    table.name for table in (dependencies, index_entries, intents, key_versions, levels, objects, tombstones, wakeups)
 )
 """Tables that are looked up by many keys at once."""
 

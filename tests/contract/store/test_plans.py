@@ -48,7 +48,7 @@ FILL = (
     "INSERT INTO dependencies (scope, view, parent, index, key, partition) "
     "SELECT 1, 'webs/pods', 'pods/default/' || n, 'webs/images', 'k' || n, n % 16 FROM numbers",
     "INSERT INTO tombstones (scope, object, partition, uid, version, sequence, deleted_at) "
-    "SELECT 1, 'pods/gone/' || n, 0, n, n, n, timestamp_of_noon FROM numbers",
+    "SELECT 1, 'pods/default/' || n || '-gone', 0, n, n, n, timestamp_of_noon FROM numbers",
     "INSERT INTO levels (scope, view, parent, partition, parent_uid, status, reason, round, attempts, evaluations, "
     "inputs, reads, decided_inputs, cause) "
     "SELECT 1, 'webs/pods', 'pods/default/' || n, 0, n, 'in_sync', '', 1, 0, 1, '', '', '', n FROM numbers",
@@ -273,3 +273,19 @@ async def test_plans_of_when_the_tables_were_small_serve_until_these_have_grown(
     small, twice, _, anew = found
     assert twice <= 4 * small
     assert anew <= 2 * small
+
+
+@pytest.mark.parametrize("table", sorted(HOT))
+async def test_a_table_that_grows_while_others_do_not_is_planned_for_too(shared: Database, table: str) -> None:
+    async def work() -> list[int]:
+        return [await work_of(shared, read) for read in (held, inputs)]
+
+    await fill(shared, 1, 100)
+    await analyze_grown(shared)
+    small = await work()
+    await fill(shared, 101, ROWS, into=table)
+    large = await work()
+    assert await analyze_grown(shared) == [table]
+    anew = await work()
+    print(f"{small} rows read: planned with 100 rows, {large} with {ROWS} in {table}, {anew} planned anew")
+    assert all(new <= 4 * old for new, old in zip(anew, small, strict=True))
