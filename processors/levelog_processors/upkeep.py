@@ -13,7 +13,9 @@ from typing import Final
 from msgspec import Struct
 from sqlalchemy import Table
 
+from levelog.absence import level_of
 from levelog.counting import counted
+from levelog.errors import Unavailable
 from levelog.wire.objects import Sequence
 from levelog_log.stream import LogStream
 from levelog_store.connect.database import Database
@@ -22,7 +24,7 @@ from levelog_store.fold.deletions import PAGE as ROWS
 from levelog_store.fold.deletions import forget_handled
 from levelog_store.owners.leases import guard
 from levelog_store.owners.scopes import reset_scope
-from levelog_store.owners.upkeep import PAGE, PRUNED, Place, analyze_grown, delete_old, find_old
+from levelog_store.owners.upkeep import PRUNED, Place, analyze_grown, delete_old, find_old
 from levelog_store.rows import Scope
 
 log = logging.getLogger(__name__)
@@ -93,10 +95,13 @@ class Pruner(Struct, frozen=True):
     async def run(self, epochs: Mapping[int, int]) -> None:
         """Prune at intervals, until cancelled; `epochs` are the leases, including the one of `PARTITION`.
 
-        Raises LeaseLost, Unavailable, and IdentityMismatch if the log is gone.
+        Raises LeaseLost, and IdentityMismatch if the log is gone.
         """
         while True:
-            await self.prune(epochs)
+            try:
+                await self.prune(epochs)
+            except Unavailable as error:  # the others go on: a database that is away, they find themselves
+                log.log(level_of(error), "what is older than the log stays for now: %s", error)
             await asyncio.sleep(PRUNE_EVERY.total_seconds())
 
     async def prune(self, epochs: Mapping[int, int]) -> None:
@@ -126,14 +131,13 @@ class Pruner(Struct, frozen=True):
         after: Place | None = None
         while True:
             async with self.database.reading() as connection:
-                places = await find_old(connection, self.scope, table, first, after=after)
+                places, after = await find_old(connection, self.scope, table, first, after=after)
             if places:
                 async with self.database.transaction(durable=False) as connection:
                     await guard(connection, self.scope, {PARTITION: epochs[PARTITION]})
                     deleted += await delete_old(connection, self.scope, table, first, places)
-            if len(places) < PAGE:
+            if after is None:
                 return deleted
-            after = places[-1]
             await asyncio.sleep(PAUSE.total_seconds())
 
 

@@ -1,9 +1,11 @@
 """Tables hold what is needed now and what the log still tells of; the rest goes."""
 
 import asyncio
+import logging
 from datetime import timedelta
 
-from sqlalchemy import select
+import pytest
+from sqlalchemy import select, text
 
 from levelog_processors.upkeep import Pruner
 from levelog_store.connect.database import Database
@@ -24,7 +26,7 @@ async def prune_all(stack: Processing, *, limit: int = 1000) -> dict[str, int]:
     deleted: dict[str, int] = {}
     async with stack.database.transaction() as connection:
         for table in PRUNED:
-            places = await find_old(connection, stack.scope, table, EVERYTHING, after=None, limit=limit)
+            places, _ = await find_old(connection, stack.scope, table, EVERYTHING, after=None, limit=limit)
             deleted[table.name] = await delete_old(connection, stack.scope, table, EVERYTHING, places) if places else 0
     return deleted
 
@@ -106,6 +108,26 @@ async def test_rows_go_as_records_expire(nats_server: NatsServer, database_url: 
         assert await stack.rows(tombstones) == []
 
 
+async def test_pruning_that_takes_too_long_ends_nothing_else(
+    nats_server: NatsServer, postgres_url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG, "levelog_processors")
+    impatient = Database.open(postgres_url, statement_time=timedelta(seconds=1))
+    async with Processing(nats_server.url, postgres_url) as stack, await impatient as database:
+        epochs = {row["partition"]: row["epoch"] for row in await stack.rows(leases)}
+        async with stack.database.transaction() as connection:
+            await connection.execute(text("LOCK TABLE objects IN ACCESS EXCLUSIVE MODE"))
+            pruning = asyncio.create_task(Pruner(database, stack.scope, stack.stream).run(epochs))
+
+            async def is_told() -> bool:
+                return "what is older than the log stays for now" in caplog.text or pruning.done()
+
+            await until(is_told, "the end of the statement")
+        assert not pruning.done()
+        pruning.cancel()
+        await asyncio.gather(pruning, return_exceptions=True)
+
+
 async def test_who_prunes_waits_for_nobody_and_leaves_what_is_locked_for_the_next_time(postgres_url: str) -> None:
     """A processor that holds all partitions raises keys and then locks others, in no order of both."""
     keys = [("webs/sizes", "a"), ("webs/sizes", "b")]
@@ -113,7 +135,7 @@ async def test_who_prunes_waits_for_nobody_and_leaves_what_is_locked_for_the_nex
 
         async def prune() -> int:
             async with asyncio.timeout(30), database.transaction(durable=False) as connection:
-                places = await find_old(connection, SCOPE, key_versions, EVERYTHING, after=None)
+                places, _ = await find_old(connection, SCOPE, key_versions, EVERYTHING, after=None)
                 return await delete_old(connection, SCOPE, key_versions, EVERYTHING, places)
 
         async with database.transaction() as connection:

@@ -16,11 +16,14 @@ from sqlalchemy import (
     Text,
     and_,
     bindparam,
+    case,
     delete,
+    false,
     literal_column,
     or_,
     select,
     text,
+    true,
     tuple_,
 )
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -56,16 +59,20 @@ PRUNED: Final = (decisions, intents, tombstones, key_versions)
 
 async def find_old(
     connection: AsyncConnection, scope: Scope, table: Table, first: int, *, after: Place | None, limit: int = PAGE
-) -> list[Place]:
-    """Places of up to `limit` rows that are older than the log, which begins with record `first`, in order.
+) -> tuple[list[Place], Place | None]:
+    """Places of rows that are older than the log, which begins with record `first`, among the next `limit` in order.
 
-    A table is gone through once, page by page: each begins `after` the last place of the one before.
+    With the place `after` which the next page begins; None: there is none. However large the table, a page is read at
+    once: who looked for the next old row would go through all that are not old in one statement.
     """
     columns = _place(table)
-    query = select(*columns).where(table.c.scope == scope.number, _is_old(table, first))
-    if after is not None:
-        query = query.where(tuple_(*columns) > tuple_(*after) if len(columns) > 1 else columns[0] > next(iter(after)))
-    return [tuple(row) for row in await connection.execute(query.order_by(*columns).limit(limit))]
+    begin = after or [column.type.python_type() for column in columns]  # "" or 0, before all that there are
+    is_next = tuple_(*columns) > tuple_(*begin) if len(columns) > 1 else columns[0] > begin[0]
+    is_old = case((_is_before(table, first), _is_left(table, first)), else_=false())  # with AND, SQLite looks at both
+    query = select(*columns, is_old).where(table.c.scope == scope.number, is_next)
+    rows = (await connection.execute(query.order_by(*columns).limit(limit))).all()
+    last = tuple(rows[-1][:-1]) if len(rows) == limit else None
+    return [tuple(place) for *place, is_one in rows if is_one], last
 
 
 async def delete_old(connection: AsyncConnection, scope: Scope, table: Table, first: int, places: list[Place]) -> int:
@@ -80,7 +87,7 @@ async def delete_old(connection: AsyncConnection, scope: Scope, table: Table, fi
     else:
         among = pairs(dialect)
         wanted, given = tuple_(*columns).in_(select(among.c.first, among.c.second)), {"pairs": places}
-    is_old = locked(dialect, table, wanted, _is_old(table, first), skip=True)
+    is_old = locked(dialect, table, wanted, _is_before(table, first), _is_left(table, first), skip=True)
     return (await connection.execute(delete(table).where(is_old), parameters(dialect, scope, given))).rowcount
 
 
@@ -88,15 +95,20 @@ def _place(table: Table) -> list[Column[Any]]:
     return [column for column in table.primary_key.columns if column.name != "scope"]
 
 
-def _is_old(table: Table, first: int) -> ColumnElement[bool]:
+def _is_before(table: Table, first: int) -> ColumnElement[bool]:
+    of_table = {decisions: "cause", intents: "cause", tombstones: "sequence", key_versions: "version"}
+    return table.c[of_table[table]] < first
+
+
+def _is_left(table: Table, first: int) -> ColumnElement[bool]:
+    """It is not needed any more, if it is from before the log."""
     if table is decisions:
-        return and_(decisions.c.cause < first, _is_replaced(first))
+        return _is_replaced(first)
     if table is intents:
-        return and_(intents.c.cause < first, _has_ended(), ~_is_of_last_round(), ~_is_last_apply())
+        return and_(_has_ended(), ~_is_of_last_round(), ~_is_last_apply())
     if table is tombstones:
-        return tombstones.c.sequence < first
-    is_used = [_has(key_versions, by, ("index", "key")) for by in (dependencies, index_entries)]
-    return and_(key_versions.c.version < first, *(~each for each in is_used))
+        return true()
+    return and_(*(~_has(key_versions, by, ("index", "key")) for by in (dependencies, index_entries)))
 
 
 def _has(one: Table, other: Any, names: Iterable[str], *conditions: ColumnElement[bool]) -> ColumnElement[bool]:

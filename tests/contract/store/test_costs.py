@@ -113,6 +113,7 @@ async def costs(database: Database, statements: list[str], run: Run) -> tuple[in
         pytest.param(
             [OF_LEVELS, LEVELS + " WHERE n <= 100"], lambda c: read_level_lines(c, SCOPE), id="levels and their writes"
         ),
+        pytest.param([DECISIONS], lambda c: find_old(c, SCOPE, decisions, 0, after=None), id="what is not old"),
         pytest.param([DECISIONS], lambda c: read_decisions(c, SCOPE, ["webs/other/"]), id="decisions on a namespace"),
     ],
 )
@@ -142,9 +143,9 @@ async def test_the_ends_of_a_list_look_at_each_level_once(database: Database) ->
 )
 async def test_pruning_looks_at_each_row_once(database: Database, table: Table, statements: list[str]) -> None:
     async def page_by_page(connection: AsyncConnection) -> None:
-        after = None
-        while places := await find_old(connection, SCOPE, table, MANY * 2, after=after):
-            after = places[-1]
+        _, after = await find_old(connection, SCOPE, table, MANY * 2, after=None)
+        while after is not None:
+            _, after = await find_old(connection, SCOPE, table, MANY * 2, after=after)
 
     few, many = await costs(database, statements, page_by_page)
     assert many <= 2 * few * MANY // FEW, (few, many)
