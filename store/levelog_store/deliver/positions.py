@@ -5,7 +5,7 @@ from datetime import datetime
 from typing import Any, TypeAlias
 
 from msgspec import Struct
-from sqlalchemy import BigInteger, Dialect, Select, Update, bindparam, func, select, true, tuple_, update
+from sqlalchemy import BigInteger, Dialect, Select, Update, bindparam, func, select, true, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from levelog_store.connect.database import Database
@@ -13,13 +13,14 @@ from levelog_store.decide.inputreads import read_checkpoints
 from levelog_store.dialects import (
     built_once,
     change,
+    delete_each,
     mappings,
     named,
     now,
+    of_pairs,
     one_of,
     one_of_named,
     read_as,
-    remove,
     rows_of,
     run,
     upsert,
@@ -143,16 +144,15 @@ async def lock_due_times(
     connection: AsyncConnection, scope: Scope, names: Collection[tuple[str, str]]
 ) -> dict[tuple[str, str], datetime]:
     """When objects that wait are tried again, by handler and object; nobody changes that in this transaction's time."""
-    if not names:
-        return {}
+    rows = await run(connection, scope, _due_times, pairs=sorted(names)) if names else ()
+    return {(handler, name): due_at for handler, name, due_at in rows}
+
+
+@built_once
+def _due_times(dialect: Dialect) -> Select[Any]:
     table = call_holds.c
-    rows = await connection.execute(
-        select(table.handler, table.object, table.due_at)
-        .where(table.scope == scope.number, tuple_(table.handler, table.object).in_(list(names)))
-        .order_by(table.handler, table.object)
-        .with_for_update()
-    )
-    return {(row.handler, row.object): row.due_at for row in rows}
+    place = table.handler, table.object
+    return of_pairs(dialect, *place, table.due_at).order_by(*place).with_for_update(of=call_holds)
 
 
 async def write_holds(connection: AsyncConnection, scope: Scope, holds: Sequence[CallHold]) -> None:
@@ -176,6 +176,4 @@ async def retry_holds(database: Database, scope: Scope, names: Collection[tuple[
 
 async def release_holds(connection: AsyncConnection, scope: Scope, names: Collection[tuple[str, str]]) -> None:
     """Delete finished holds, by handler and object. The caller holds the leases in the same transaction."""
-    table = call_holds.c
-    if names:
-        await remove(connection, scope, call_holds, tuple_(table.handler, table.object).in_(list(names)))
+    await delete_each(connection, scope, call_holds, ("handler", "object"), sorted(names))

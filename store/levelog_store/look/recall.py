@@ -30,11 +30,11 @@ IntentT = TypeVar("IntentT", PastIntent, Asked)
 async def read_decisions(connection: AsyncConnection, scope: Scope, parents: Sequence[str]) -> list[Decision]:
     """Decisions on the levels of parents, by parent, view and order.
 
-    `parents` are names, how names begin if they end with a slash, or how they end if they begin with one. A record that
-    asked again while a decision was written belongs to that one alone.
+    `parents` are names, how names begin if they end with a slash, or how they end if they begin with one; the same one
+    may come for each of its writes. A record that asked again while a decision was written belongs to that one alone.
     """
     table = decisions.c
-    are_named = or_(*(_named(table.parent, parent) for parent in parents))
+    are_named = or_(*(_named(table.parent, parent) for parent in {*parents}))
     query = select(decisions).where(table.scope == scope.number, are_named)
     rows = await connection.execute(query.order_by(table.parent, table.view, table.ordinal))
     found: list[Decision] = []

@@ -113,6 +113,11 @@ async def costs(database: Database, statements: list[str], run: Run) -> tuple[in
         pytest.param(
             [OF_LEVELS, LEVELS + " WHERE n <= 100"], lambda c: read_level_lines(c, SCOPE), id="levels and their writes"
         ),
+        pytest.param(
+            [DECISIONS],
+            lambda c: read_decisions(c, SCOPE, ["webs/other"] * 20_000),
+            id="decisions that led to many writes",
+        ),
         pytest.param([DECISIONS], lambda c: find_old(c, SCOPE, decisions, 0, after=None), id="what is not old"),
         pytest.param([DECISIONS], lambda c: read_decisions(c, SCOPE, ["webs/other/"]), id="decisions on a namespace"),
     ],

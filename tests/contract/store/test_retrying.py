@@ -2,6 +2,7 @@
 
 import asyncio
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 from sqlalchemy import insert, select, update
 
@@ -114,21 +115,26 @@ async def test_who_tries_levels_again_leaves_writes_that_are_being_changed(share
         assert [left[row["key"]]["due_at"] < FAR for row in rows] == [True, False, True]
 
 
+def hold(name: str) -> CallHold:
+    """An object whose call has failed."""
+    told: dict[str, Any] = {"partition": 3, "position": 1, "attempts": 1, "error": "away", "since": NOON, "due_at": FAR}
+    return CallHold(handler="webs/record", object=f"webs.example.com/default/{name}", **told)
+
+
+async def test_any_number_of_calls_is_held_and_made_again_at_once(database: Database) -> None:
+    """As when what they all call is away for a while."""
+    holds = [hold(f"shop-{number:05}") for number in range(20_000)]
+    names = [(each.handler, each.object) for each in holds]
+    async with database.transaction() as connection:
+        await write_holds(connection, SCOPE, holds)
+        assert await lock_due_times(connection, SCOPE, names[1:]) == dict.fromkeys(names[1:], FAR)
+        await release_holds(connection, SCOPE, names[:-1])
+        assert (await connection.execute(select(call_holds.c.object))).scalars().all() == [holds[-1].object]
+
+
 async def test_who_tries_held_calls_again_holds_none_while_another_one_is_locked(shared: Database) -> None:
     """A processor locks those that it changes before those that it deletes."""
-    holds = [
-        CallHold(
-            handler="webs/record",
-            object=f"webs.example.com/default/{name}",
-            partition=3,
-            position=1,
-            attempts=1,
-            error="away",
-            since=NOON,
-            due_at=FAR,
-        )
-        for name in "ab"
-    ]
+    holds = [hold(name) for name in "ab"]
     names = [(each.handler, each.object) for each in holds]
     async with shared.transaction() as connection:
         await write_holds(connection, SCOPE, holds)
