@@ -88,7 +88,7 @@ def test_the_templates_read_each_value_and_no_other() -> None:
     assert [path for path in read if not any(f"{leaf}.".startswith(f"{path}.") for leaf in given)] == []
 
 
-async def test_a_format_that_is_none_and_a_namespace_of_a_chart_are_refused(tmp_path: Path) -> None:
+async def test_no_image_a_format_that_is_none_and_a_namespace_of_a_chart_are_refused(tmp_path: Path) -> None:
     levelog, options = Levelog(tmp_path), ("--image", "levelog:local", "--output", "made", "--format")
     reason = await levelog.refused("manifests", WEBS_FILE, *options, "jsonnet", status=2)
     assert reason == "--format jsonnet: give kustomize or helm"
@@ -96,6 +96,8 @@ async def test_a_format_that_is_none_and_a_namespace_of_a_chart_are_refused(tmp_
         "manifests", WEBS_FILE, *options, "helm", "--operator-namespace", "operators", status=2
     )
     assert reason == "--operator-namespace goes with --format kustomize: a chart runs in the namespace of its release"
+    reason = await levelog.refused("manifests", WEBS_FILE, "--image", " ", "--output", "made", status=2)
+    assert reason == "--image is empty: give the image that has levelog and the operators"
     assert not (tmp_path / "made").exists()
 
 

@@ -85,7 +85,8 @@ async def test_what_it_makes_is_typed(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["my-shop"], "a kind is named by letters and digits"),
+        (["my-shop"], "'my-shop': a kind is named by letters and digits"),
+        ([""], "'': a kind is named by letters and digits"),
         (["ConfigMap"], "the kind that this operator writes"),
         (["class"], "cannot name your module"),
         (["json"], "cannot name your module"),

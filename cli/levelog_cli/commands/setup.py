@@ -141,6 +141,8 @@ def manifests(
         formats = {"kustomize": kustomization.contents, "helm": chart.contents}
         if form not in formats:
             raise ConfigurationError(f"--format {form}: give {' or '.join(formats)}")
+        if not image.strip():
+            raise ConfigurationError("--image is empty: give the image that has levelog and the operators")
         if form == "helm" and operator_namespace != "default":
             raise ConfigurationError(
                 "--operator-namespace goes with --format kustomize: a chart runs in the namespace of its release"

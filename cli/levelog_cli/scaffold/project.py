@@ -60,7 +60,8 @@ def plural_of(name: str) -> str:
 
 def _require_name(kind: str, name: str) -> None:
     if _KIND.fullmatch(kind) is None:
-        raise ConfigurationError(f"{kind}: a kind is named by letters and digits, in the singular: KafkaTopic, or shop")
+        said = "a kind is named by letters and digits, in the singular: KafkaTopic, or shop"
+        raise ConfigurationError(f"{kind!r}: {said}")
     if name == "configmap":
         raise ConfigurationError(f"{kind}: that is the kind that this operator writes: choose another")
     if keyword.iskeyword(name) or name in sys.stdlib_module_names or name in ("levelog", "msgspec", "texts", "op"):
