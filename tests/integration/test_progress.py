@@ -42,8 +42,9 @@ async def test_a_processor_tells_how_far_it_has_folded_what_was_there_before(
         await stack.folded(last)
         assert seen
         assert {(each.what, each.unit, each.total) for each in seen} == {("the log", "records", last)}
-        assert [each.done for each in seen] == sorted({each.done for each in seen})
-        assert seen[-1].done > last // 2
+        done = [each.done for each in seen]  # a turn that comes to nothing tells the same again
+        assert done == sorted(done)
+        assert done[0] < last // 2 < done[-1]
         await until(lambda: is_over(processor), "the end of it")
 
 

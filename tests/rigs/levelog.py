@@ -61,7 +61,7 @@ class Levelog:
         self.folder = folder
         self.data = folder / ".levelog"
         self._started = 0
-        foreign = ("LEVELOG_", "KUBE", "COLUMNS")
+        foreign = ("LEVELOG_", "KUBE", "COLUMNS", "PYTEST_")
         self.env = {name: value for name, value in os.environ.items() if not name.startswith(foreign)}
         self.env["HOME"] = str(folder)
         self.env["LEVELOG_REDACTION_KEY_FILE"] = str(Path(__file__).with_name("redaction.key"))
