@@ -36,6 +36,7 @@ from sqlalchemy import (
     delete,
     func,
     literal,
+    literal_column,
     select,
     tuple_,
     update,
@@ -137,6 +138,22 @@ def now(dialect: Dialect, after: timedelta = timedelta(0)) -> ColumnElement[date
     modifiers = [f"{after.total_seconds():+.3f} seconds"] if after else []
     # the format that SQLAlchemy stores, with six digits, so that texts compare as times do
     return func.strftime("%Y-%m-%d %H:%M:%f000", "now", *modifiers, type_=Timestamp())
+
+
+def constant(text: str) -> ColumnElement[str]:
+    """A text that stands in the statement, not among its values.
+
+    A planner proves from nothing else that a partial index has all rows in question.
+    """
+    return literal_column(f"'{text}'", Text)
+
+
+def there_is(*conditions: ColumnElement[bool]) -> ColumnElement[bool]:
+    """Condition that there is a row; PostgreSQL looks it up for each, and does not read the other table whole.
+
+    OFFSET keeps it from joining them.
+    """
+    return select(literal_column("1")).where(*conditions).offset(0).exists()
 
 
 P = ParamSpec("P")

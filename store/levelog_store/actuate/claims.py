@@ -21,6 +21,7 @@ from sqlalchemy import (
     ColumnElement,
     Dialect,
     Executable,
+    FromClause,
     Integer,
     Select,
     Text,
@@ -44,6 +45,7 @@ from levelog_store.dialects import (
     OF_SCOPE,
     Timestamp,
     built_once,
+    constant,
     insert_for,
     locked,
     mappings,
@@ -52,14 +54,22 @@ from levelog_store.dialects import (
     one_of_named,
     row_of,
     run,
+    there_is,
 )
 from levelog_store.rows import Scope, ViewParent
 from levelog_store.tables import intents, levels, wakeups
 
-PENDING: Final = literal_column("'pending'", Text)
-CLAIMED: Final = literal_column("'claimed'", Text)
-WRITTEN: Final = literal_column("'written'", Text)
-CALL: Final = literal_column("'call'", Text)
+PENDING: Final = constant("pending")
+CLAIMED: Final = constant("claimed")
+WRITTEN: Final = constant("written")
+CALL: Final = constant("call")
+
+
+def is_unsettled(table: FromClause) -> ColumnElement[bool]:
+    """Condition of the index of intents that are open, or of which the log has not shown what they wrote."""
+    return table.c.state.in_((PENDING, CLAIMED, WRITTEN))
+
+
 OfCalls: TypeAlias = Literal["with", "without", "only"]
 
 IS_IN_SCOPE: Final = intents.c.scope == OF_SCOPE
@@ -307,18 +317,8 @@ def _is_behind(mine: NamedFromClause[Any]) -> ColumnElement[bool]:
         and_(other.c.state == CLAIMED, mine.c.state == PENDING),
         and_(other.c.state == mine.c.state, tuple_(*place[0]) < tuple_(*place[1])),
     )
-    return (
-        select(literal_column("1"))
-        .where(
-            other.c.scope == mine.c.scope,
-            other.c.target == mine.c.target,
-            other.c.state.in_((PENDING, CLAIMED, WRITTEN)),
-            other.c.state != WRITTEN,
-            is_ahead,
-        )
-        .offset(0)  # else PostgreSQL may join all open intents with each other: it looks up each target on its own so
-        .exists()
-    )
+    is_open = is_unsettled(other), other.c.state != WRITTEN
+    return there_is(other.c.scope == mine.c.scope, other.c.target == mine.c.target, *is_open, is_ahead)
 
 
 @built_once

@@ -25,7 +25,15 @@ from sqlalchemy import (
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from levelog.wire.records import Outcome
-from levelog_store.actuate.claims import CLAIMED, IS_HELD, IS_IN_SCOPE, IS_KEY, PENDING, WRITTEN, is_one_of_keys
+from levelog_store.actuate.claims import (
+    IS_HELD,
+    IS_IN_SCOPE,
+    IS_KEY,
+    PENDING,
+    WRITTEN,
+    is_one_of_keys,
+    is_unsettled,
+)
 from levelog_store.dialects import OF_SCOPE, Timestamp, built_once, locked, now, one_of_named, run
 from levelog_store.rows import Scope
 from levelog_store.tables import intents, levels
@@ -107,9 +115,8 @@ def lock_held(dialect: Dialect) -> Select[str, int, bool]:
     Each with the number of the claim, and whether another row waits for its target.
     """
     other = intents.alias("other")
-    is_open = other.c.state.in_((PENDING, CLAIMED, WRITTEN))  # the condition of the index
     of_target = and_(other.c.scope == OF_SCOPE, other.c.target == intents.c.target)
-    waits = exists().where(of_target, is_open, other.c.state == PENDING)
+    waits = exists().where(of_target, is_unsettled(other), other.c.state == PENDING)
     return (
         select(intents.c.key, intents.c.claim, waits)
         .where(is_one_of_keys(dialect), IS_HELD)
@@ -163,7 +170,7 @@ def _unseen(dialect: Dialect, after: timedelta) -> Select[Any]:
         select(*(table[name] for name in _UNSEEN), table.decided_at, now(dialect).label("now"))
         .where(
             IS_IN_SCOPE,
-            table.state.in_((PENDING, CLAIMED, WRITTEN)),  # the condition of the index
+            is_unsettled(intents),
             table.state == WRITTEN,
             table.is_watched.is_(True),
             table.is_folded.is_(True),

@@ -16,7 +16,6 @@ from sqlalchemy import (
     bindparam,
     case,
     func,
-    literal_column,
     or_,
     select,
     true,
@@ -24,7 +23,19 @@ from sqlalchemy import (
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from levelog_store.decide.decisions import OpenIntent, PendingWake, request_of
-from levelog_store.dialects import OF_SCOPE, built_once, each_of, fields, named, now, of_pairs, one_of_named, pairs, run
+from levelog_store.dialects import (
+    OF_SCOPE,
+    built_once,
+    constant,
+    each_of,
+    fields,
+    named,
+    now,
+    of_pairs,
+    one_of_named,
+    pairs,
+    run,
+)
 from levelog_store.rows import (
     ERRORS,
     UNSETTLED,
@@ -373,7 +384,7 @@ def _last_applied(dialect: Dialect) -> Select[str, bytes]:
         .where(
             table.scope == OF_SCOPE,
             table.target == target,
-            table.verb == literal_column("'apply'"),  # the condition of the index
+            table.verb == constant("apply"),  # the condition of the index
             table.state.in_(("claimed", "written", "settled", "satisfied")),
         )
         .order_by(table.decided_at.desc(), table.round.desc(), table.ordinal.desc())

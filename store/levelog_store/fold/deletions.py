@@ -8,7 +8,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from levelog.wire.canonical import canonical
 from levelog.wire.objects import DELETED
-from levelog_store.actuate.claims import CLAIMED, PENDING, WRITTEN
+from levelog_store.actuate.claims import CLAIMED, WRITTEN, is_unsettled
 from levelog_store.dialects import insert_for, one_of, remove
 from levelog_store.fold.calls import IS_CALL
 from levelog_store.fold.changes import EndedObject
@@ -55,13 +55,12 @@ async def forget_handled(connection: AsyncConnection, scope: Scope) -> int:
     level, wake, intent = levels.c, wakeups.c, intents.c
     is_open = exists().where(level.scope == table.scope, level.parent == table.object, level.status != "in_sync")
     is_woken = exists().where(wake.scope == table.scope, wake.parent == table.object)
-    is_unsettled = intent.state.in_((PENDING, CLAIMED, WRITTEN))  # the condition of the index
     is_unheard = and_(intent.state == WRITTEN, intent.is_folded.is_(False))
     is_under_way = exists().where(  # what a call did is known once its receipt is folded
         intent.scope == table.scope,
         intent.parent_uid == table.uid,
         intent.verb == "call",
-        is_unsettled,
+        is_unsettled(intents),
         or_(intent.state == CLAIMED, is_unheard),
     )
     found = await connection.execute(

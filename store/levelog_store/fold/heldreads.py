@@ -5,12 +5,13 @@ from datetime import datetime
 from functools import partial
 from typing import Any, Final, TypeAlias
 
-from sqlalchemy import ColumnElement, Dialect, Select, Table, and_, literal_column, or_, select, true
+from sqlalchemy import Dialect, Select, Table, and_, or_, select, true
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from levelog_store.actuate.claims import is_unsettled
 from levelog_store.dialects import built_once, fields, named, of_pairs, one_of, read_as, run
 from levelog_store.fold.changes import ExpiredEntry, Held, HeldLevel, HeldObject, Unlisted
-from levelog_store.rows import UNSETTLED, Entry, Input, Scope, SyncRow, ViewParent
+from levelog_store.rows import Entry, Input, Scope, SyncRow, ViewParent
 from levelog_store.tables import checkpoints, index_entries, intents, levels, objects, syncs, tombstones
 from levelog_store.unions import Rows, read_rows
 
@@ -91,12 +92,10 @@ def _entries(dialect: Dialect) -> Select[Any]:
 def unsettled_of(dialect: Dialect) -> Select[str, str, int, str, bool, bool]:
     """Intents under way for the parameter `targets`."""
     table = intents.c
-    # the condition of the index
-    states: list[ColumnElement[str]] = [literal_column(f"'{state}'") for state in UNSETTLED]
     is_under_way = (table.state != "pending") & (table.owner != "") & ~table.is_folded  # its receipt is to come
     kinds = is_under_way.label("is_under_way"), (table.state == "pending").label("is_pending")
     return select(table.view, table.parent, table.partition, table.target, *kinds).where(
-        named(dialect, table.target, "targets"), table.state.in_(states)
+        named(dialect, table.target, "targets"), is_unsettled(intents)
     )
 
 

@@ -7,15 +7,15 @@ from typing import Any, Final
 import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
-from sqlalchemy import ColumnElement, Table, Text, and_, func, literal, literal_column, or_, select, union
+from sqlalchemy import ColumnElement, Table, and_, func, literal, or_, select, union
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from levelog.counting import counted
 from levelog.handlers.callnames import is_daemon, shown_write, title_of
 from levelog.handlers.timers import moment
-from levelog_store.actuate.claims import CLAIMED, PENDING, WRITTEN
+from levelog_store.actuate.claims import is_unsettled
 from levelog_store.deliver.positions import CallHold, read_holds
-from levelog_store.dialects import now, one_of
+from levelog_store.dialects import constant, now, one_of
 from levelog_store.look.contact import listed_resources
 from levelog_store.look.queues import Queue, may_be_claimed, read_queues
 from levelog_store.owners.backfills import Progress, count_objects, read_progress
@@ -24,9 +24,9 @@ from levelog_store.owners.promotion import read_handlers
 from levelog_store.rows import Scope, ViewParent
 from levelog_store.tables import intents, levels, wakeups
 
-_SETTLING: Final = literal_column("'settling'", Text)
-_FAILED: Final = literal_column("'failed'", Text)
-"""Literals: few levels are so, which a plan for any status does not count on."""
+_SETTLING: Final = constant("settling")
+_FAILED: Final = constant("failed")
+"""Few levels are so, which a plan for any status does not count on."""
 
 
 class WriteLine(Struct, frozen=True, kw_only=True):
@@ -232,7 +232,7 @@ async def _read_writes(connection: AsyncConnection, scope: Scope) -> dict[ViewPa
             table.scope == scope.number,
             level.status.in_((_SETTLING, _FAILED)),
             or_(
-                and_(level.status == _SETTLING, table.state.in_((PENDING, CLAIMED, WRITTEN))),
+                and_(level.status == _SETTLING, is_unsettled(intents)),
                 and_(level.status == _FAILED, table.state == _FAILED, table.round == level.round),
             ),
         )

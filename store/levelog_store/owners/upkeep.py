@@ -19,7 +19,6 @@ from sqlalchemy import (
     case,
     delete,
     false,
-    literal_column,
     or_,
     select,
     text,
@@ -29,7 +28,7 @@ from sqlalchemy import (
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from levelog_store.connect.database import Database
-from levelog_store.dialects import locked, one_of_named, pairs, parameters
+from levelog_store.dialects import constant, locked, one_of_named, pairs, parameters, there_is
 from levelog_store.rows import ENDED, Scope
 from levelog_store.tables import (
     decisions,
@@ -49,10 +48,8 @@ Place = tuple[Any, ...]
 PAGE: Final = 1000
 """Rows of each table to delete in one transaction: few, so that no other transaction waits long for their locks."""
 
-_MADE: Final = literal_column("'settled'", Text), literal_column("'satisfied'", Text)
-_APPLY: Final = literal_column("'apply'", Text)
-"""Literals, as in `claims`: a planner proves from nothing else that a partial index has all rows in question."""
-
+_MADE: Final = constant("settled"), constant("satisfied")
+_APPLY: Final = constant("apply")
 
 PRUNED: Final = (decisions, intents, tombstones, key_versions)
 
@@ -112,12 +109,8 @@ def _is_left(table: Table, first: int) -> ColumnElement[bool]:
 
 
 def _has(one: Table, other: Any, names: Iterable[str], *conditions: ColumnElement[bool]) -> ColumnElement[bool]:
-    """Condition that a row has one in another table with the same values in the columns.
-
-    With OFFSET, PostgreSQL looks it up; without, it may read the other table whole, for each page.
-    """
-    are_same = (other.c[name] == one.c[name] for name in ("scope", *names))
-    return select(literal_column("1")).where(*are_same, *conditions).offset(0).exists()
+    """Condition that a row has one in another table with the same values in the columns."""
+    return there_is(*(other.c[name] == one.c[name] for name in ("scope", *names)), *conditions)
 
 
 def _is_replaced(first: int) -> ColumnElement[bool]:
@@ -143,8 +136,7 @@ def _is_last_apply() -> ColumnElement[bool]:
     """Later applies are compared with it."""
     newer = intents.alias("newer")
     is_newer = newer.c.verb == _APPLY, newer.c.state.in_(_MADE), newer.c.decided_at > intents.c.decided_at
-    of_target = objects.c.scope == intents.c.scope, objects.c.object == intents.c.target
-    is_there = select(literal_column("1")).where(*of_target).offset(0).exists()
+    is_there = there_is(objects.c.scope == intents.c.scope, objects.c.object == intents.c.target)
     is_made = intents.c.verb == _APPLY, intents.c.state.in_(_MADE)
     return and_(*is_made, is_there, ~_has(intents, newer, ("target",), *is_newer))
 
