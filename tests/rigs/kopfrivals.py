@@ -20,8 +20,6 @@ from rigs.waiting import until
 Side: TypeAlias = Literal["Kopf", "levelog"]
 KOPF: Final = Path(__file__).parents[2] / ".venv-kopf/bin/kopf"
 SHOPS: Final = "shops.example.com"
-_RESULTS: Final = 3
-"""Of the story that returns results."""
 DEFINITION: Final[dict[str, Any]] = {
     "apiVersion": "apiextensions.k8s.io/v1",
     "kind": "CustomResourceDefinition",
@@ -319,19 +317,19 @@ async def _writes(rival: Rival) -> Seen:
     rival.make("a", size=1)
     await rival.tells("made", "a")
     await rival.is_calm()
-    before = len(rival.writes())
+    before, handlers = len(rival.writes()), ("one", "two", "three")
     rival.change("a", size=2)
 
     async def are_shown() -> bool:
         status = rival.sandbox.user.get(SHOPS, "a").get("status", {})
-        return [status.get(name) for name in ("one", "two", "three")] == [2, 2, 2]
+        return [status.get(name) for name in handlers] == [2, 2, 2]
 
-    await until(are_shown, f"{_RESULTS} results")
+    await until(are_shown, "three results")
     await rival.is_calm()
     count = len(rival.writes()) - before
     notes = rival.sandbox.user.get(SHOPS, "a")["metadata"].get("annotations", {})
     # what ends together is written together, and threads of a loaded machine may not
-    return Seen(f"{count} writes for one change, {len(notes)} annotations", count <= _RESULTS and not notes)
+    return Seen(f"{count} writes for one change, {len(notes)} annotations", count <= len(handlers) and not notes)
 
 
 async def _secret(rival: Rival) -> Seen:

@@ -3,11 +3,12 @@
 import asyncio
 import random
 from collections import Counter, defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 from rigs.clusterclient import Answer, ClusterClient
 from rigs.deployment import Deployment
+from rigs.exchanges import Exchange
 from rigs.meters import VERBS, meter
 
 TOUCHED: Final = 0.4
@@ -122,13 +123,17 @@ class Script:
         return {each["metadata"]["name"]: each for each in (await self._client.get(path)).body["items"]}
 
 
+def _writes(deployments: list[Deployment]) -> Iterator[Exchange]:
+    """What was asked of the API server to write."""
+    for deployment in deployments:
+        yield from (exchange for exchange in deployment.api["actuate"].log if exchange.request.is_write)
+
+
 def versions(deployments: list[Deployment]) -> list[tuple[str, str, str]]:
     """Verb, name and version in the answer of each write that succeeded."""
     return [
         (exchange.request.verb, exchange.request.name, answer.version)
-        for deployment in deployments
-        for exchange in deployment.api["actuate"].log
-        if exchange.request.is_write
+        for exchange in _writes(deployments)
         for answer in exchange.answers
         if answer.status < 300
     ]
@@ -146,10 +151,8 @@ def doubtful(deployments: list[Deployment]) -> Counter[tuple[str, str]]:
     """Writes, by verb and name, that may have been made though the answer was an error of the server's, or none."""
     return Counter(
         (exchange.request.verb, exchange.request.name)
-        for deployment in deployments
-        for exchange in deployment.api["actuate"].log
-        if exchange.request.is_write
-        and (exchange.has_broken_off or any(answer.status >= 500 for answer in exchange.answers))
+        for exchange in _writes(deployments)
+        if exchange.has_broken_off or any(answer.status >= 500 for answer in exchange.answers)
     )
 
 
@@ -158,7 +161,6 @@ def story(deployments: list[Deployment], names: set[str]) -> str:
     return "\n".join(
         f"{exchange.request.verb} {exchange.request.name}: {exchange.answers}"
         f"{', and broken off' * exchange.has_broken_off}, given {exchange.given}"
-        for deployment in deployments
-        for exchange in deployment.api["actuate"].log
-        if exchange.request.is_write and exchange.request.name in names
+        for exchange in _writes(deployments)
+        if exchange.request.name in names
     )

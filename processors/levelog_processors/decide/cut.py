@@ -122,7 +122,7 @@ class Decider:
         self.namespaces: Namespaces = {}
         """Namespaces that alone are watched, by resource."""
         self.slowness = Slowness()
-        """While they are quick, other transactions may wait for a cut."""
+        """Of functions: while they are quick, other transactions may wait for a cut."""
 
     async def close(self) -> None:
         """End what runs of users' functions, as far as it can be ended."""

@@ -93,7 +93,7 @@ class Slowness:
         return self._average <= PATIENCE
 
     def note(self, longest: timedelta) -> None:
-        """Note how long a function of one cut may have taken, as the slowest of them."""
+        """Note how long the slowest function of a cut may have taken."""
         self._average += (min(longest, MOST_COUNTED) - self._average) / _WEIGHT
 
 

@@ -14,7 +14,7 @@ from nats.aio.msg import Msg
 from nats.errors import FlushTimeoutError
 
 from levelog.errors import ConfigurationError, Unavailable
-from levelog_log.transport.connection import SMALL_PAYLOAD_BYTES, connect
+from levelog_log.transport.connection import SMALL_PAYLOAD_BYTES, Connection, connect
 from levelog_log.transport.wire import Message
 from rigs.logs import new_log, proxied, web_message, writer_for
 from rigs.nats import NatsServer
@@ -283,12 +283,18 @@ def test_a_connection_with_something_to_send_can_be_closed_while_nats_is_away() 
         runner.run(close())
 
 
+async def lose_socket_unnoticed(connection: Connection) -> Any:
+    """Close the socket as uvloop does where it cannot write, so that the flusher ends; returns the client."""
+    client: Any = connection.client
+    client._transport._io_writer.transport.abort()
+    await connection.publish_all([Message("news", b"", b"")])
+    return client
+
+
 def test_what_is_asked_while_nobody_has_noticed_that_the_socket_is_closed_is_lost_with_the_connection() -> None:
     async def ask() -> None:
         async with NatsServer() as server, await connect(server.url) as connection:
-            client: Any = connection.client
-            client._transport._io_writer.transport.abort()  # as uvloop does where it cannot write
-            await connection.publish_all([Message("news", b"", b"")])
+            await lose_socket_unnoticed(connection)
             await asyncio.sleep(0)  # in this turn of the loop the flusher ends; reading does in a later one
             with pytest.raises(Unavailable, match="lost before an answer came"):
                 await connection.request("$JS.API.INFO")
@@ -302,9 +308,7 @@ def test_what_is_asked_while_nobody_has_noticed_that_the_socket_is_closed_is_los
 def test_a_connection_is_made_again_if_a_ping_is_read_after_its_socket_was_closed() -> None:
     async def make_again() -> None:
         async with NatsServer() as server, await connect(server.url) as connection:
-            client: Any = connection.client
-            client._transport._io_writer.transport.abort()  # as uvloop does where it cannot write
-            await connection.publish_all([Message("news", b"", b"")])  # at which the flusher ends
+            client = await lose_socket_unnoticed(connection)
             client._transport._io_reader.feed_data(b"PING\r\n")
 
             async def is_made_again() -> bool:
