@@ -315,6 +315,12 @@ SIGHT_RULES: Final[tuple[Rule[[Case]], ...]] = (
         "the next round decides on the target as it is now",
     ),
     Rule(
+        "after 422, JSON patch that tests what it changes: another version than the decision saw",
+        lambda case: case.status == 422 and case.order.is_tested and case.is_moved,
+        Judgement.CONFLICT,
+        "the next round decides on the target as it is now",
+    ),
+    Rule(
         "after 409: the same incarnation",
         lambda case: case.status == 409,
         Judgement.RETRY,

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from datetime import timedelta
 from functools import lru_cache
+from itertools import dropwhile
 from typing import Any, Final, assert_never
 from urllib.parse import quote
 
@@ -18,6 +19,8 @@ from levelog_store.actuate.claims import ClaimedIntent
 MERGE_PATCH: Final = "application/merge-patch+json"
 _JSON_PATCH: Final = "application/json-patch+json"
 _APPLY_PATCH: Final = "application/apply-patch+yaml"  # JSON is YAML
+_CHANGES: Final = ("add", "replace", "remove")
+"""Operations of a JSON patch that change one path alone."""
 
 
 class Order(Struct, frozen=True, kw_only=True):
@@ -71,10 +74,19 @@ class Order(Struct, frozen=True, kw_only=True):
         """It is sent for one version of the target, not only for one incarnation.
 
         A status is, because kube-apiserver ignores the uid in patches of the status of a custom resource. A JSON patch
-        is, because it need not give the same result when it arrives twice.
+        is, because it need not give the same result when it arrives twice, unless it tests what it changes.
         """
-        is_json = self.verb == "patch" and self.options.patch_type == "json"
-        return self.options.if_unchanged or is_json or self.verb == "patch_status"
+        is_untested = self._is_json and not self.is_tested
+        return self.options.if_unchanged or is_untested or self.verb == "patch_status"
+
+    @property
+    def is_tested(self) -> bool:
+        """It is a JSON patch that first tests the value of all that it changes: another value refuses it."""
+        return self._is_json and _tests_itself(self.body)
+
+    @property
+    def _is_json(self) -> bool:
+        return self.verb == "patch" and self.options.patch_type == "json"
 
     @property
     def first_guard(self) -> "Precondition":
@@ -175,6 +187,16 @@ def patch_request(path: str, query: Mapping[str, str], body: Any, content_type: 
 def _guarded(body: Mapping[str, Any], guard: Precondition) -> dict[str, Any]:
     metadata = {**(body.get("metadata") or {}), **guard.metadata}
     return {**body, "metadata": metadata} if metadata else dict(body)
+
+
+def _tests_itself(operations: list[Any]) -> bool:
+    """Tell whether each operation changes something at or below a path whose value the first operations test."""
+    steps = [(each.get("op"), each.get("path")) if isinstance(each, dict) else (None, None) for each in operations]
+    changes = list(dropwhile(lambda step: step[0] == "test", steps))
+    tested = [path for _, path in steps[: len(steps) - len(changes)]]
+    return bool(changes) and all(
+        op in _CHANGES and any(f"{path}/".startswith(f"{each}/") for each in tested) for op, path in changes
+    )
 
 
 def _tested(operations: list[Any], guard: Precondition) -> list[Any]:

@@ -148,6 +148,19 @@ def test_a_handler_that_waits_for_the_finalizer_says_so() -> None:
         assert handlers.told == [("provision", [FINALIZER])]
 
 
+def test_another_write_to_the_object_does_not_refuse_the_finalizer() -> None:
+    handlers = Handlers()
+    with handlers.simulation as simulation:
+        simulation.call_through(*handlers.functions)
+        simulation.refuse(429, target="webs.example.com/default/shop", times=1)
+        simulation.apply(web())
+        simulation.run()
+        simulation.patch_status(Web, "shop", {"seen": True})
+        simulation.advance(timedelta(minutes=1))
+        assert [(each.state, each.attempts) for each in simulation.intents if each.verb == "patch"] == [("settled", 2)]
+        assert finalizers(simulation) == {"shop": [FINALIZER]}
+
+
 @pytest.mark.parametrize("error", [GiveUp("no such tape"), ValueError("the tape is full")])
 def test_a_handler_that_gives_up_lets_the_object_go_and_is_not_called_again(error: Exception) -> None:
     handlers = Handlers(retries=2, backoff=timedelta(minutes=1))

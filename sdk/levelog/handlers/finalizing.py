@@ -31,7 +31,7 @@ VIEW: Final = "_finalizer"
 
 _NAME: Final = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
 """What may follow the slash of a finalizer. Origin: IsQualifiedName of apimachinery."""
-_CODE: Final = "finalizing 1"
+_CODE: Final = "finalizing 2"
 """Stands for this module in fingerprints: raised when the same objects lead to other writes."""
 
 
@@ -142,7 +142,7 @@ def finalizer_view(
 
 
 def finalizer_writer(cls: type[ResourceBase], finalizer: str, view: ViewHandler, lender: Lender) -> ReconcileHandler:
-    """The reconcile function of such a view: it puts the finalizer on or takes it off, for the version that it saw."""
+    """The reconcile function of such a view: it puts the finalizer on or takes it off, for the ones that it saw."""
 
     async def write(parent: Mapping[str, Any], level: Level[bool]) -> list[Intent]:  # async, so that it needs no thread
         metadata = parent["metadata"]
@@ -156,13 +156,14 @@ def finalizer_writer(cls: type[ResourceBase], finalizer: str, view: ViewHandler,
 
 
 def operations_for(held: Sequence[str], finalizer: str, *, is_wanted: bool) -> list[dict[str, Any]]:
-    """The JSON patch that puts a finalizer on, or takes it off; other finalizers stay as they are."""
+    """The JSON patch that puts a finalizer on, or takes it off; other finalizers stay as they are.
+
+    It tests the finalizers alone: what else of the object changes meanwhile, such as its status, does not refuse it.
+    """
     path = "/metadata/finalizers"
-    if is_wanted:
-        return [{"op": "add", "path": f"{path}/-", "value": finalizer} if held else _first(path, finalizer)]
-    place = f"{path}/{held.index(finalizer)}"
-    return [{"op": "test", "path": place, "value": finalizer}, {"op": "remove", "path": place}]
-
-
-def _first(path: str, finalizer: str) -> dict[str, Any]:
-    return {"op": "add", "path": path, "value": [finalizer]}
+    test = {"op": "test", "path": path, "value": list(held) or None}
+    if not is_wanted:
+        return [test, {"op": "remove", "path": f"{path}/{held.index(finalizer)}"}]
+    if held:
+        return [test, {"op": "add", "path": f"{path}/-", "value": finalizer}]
+    return [test, {"op": "add", "path": path, "value": [finalizer]}]

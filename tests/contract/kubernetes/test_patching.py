@@ -90,6 +90,7 @@ async def test_json_patches_carry_out_all_operations(api: ClusterClient, webs: W
     patched = await api.change(
         webs.at("a"),
         {"op": "test", "path": "/spec/image", "value": "one"},
+        {"op": "test", "path": "/spec/absent", "value": None},
         {"op": "replace", "path": "/spec/image", "value": "two"},
         {"op": "add", "path": "/spec/arguments/1", "value": "new"},
         {"op": "add", "path": "/spec/arguments/-", "value": "last"},
@@ -110,6 +111,7 @@ async def test_json_patches_carry_out_all_operations(api: ClusterClient, webs: W
     [
         {"op": "test", "path": "/data/x", "value": "other"},
         {"op": "test", "path": "/data/absent", "value": "1"},
+        {"op": "test", "path": "/data", "value": None},
         {"op": "remove", "path": "/data/absent"},
         {"op": "add", "path": "/absent/deep", "value": "1"},
         {"op": "replace", "path": "/absent/deep", "value": "1"},

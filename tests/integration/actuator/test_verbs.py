@@ -155,6 +155,20 @@ async def test_patches_change_just_what_they_name(acting: Acting) -> None:
     assert [each.outcome for each in (merged, patched, same, refused)] == ["written", "written", "unchanged", "failed"]
 
 
+async def test_a_json_patch_that_tests_what_it_changes_is_refused_only_if_that_has_changed(acting: Acting) -> None:
+    seen = await acting.make("configmaps", "a", data={"k": "1"})
+    await acting.change("configmaps", "a", {"data": {"other": "1"}})
+    add = {"op": "add", "path": "/data/new", "value": "1"}
+    tested = [{"op": "test", "path": "/data/new", "value": None}, add]
+    async with acting.running():
+        untested, written, refused = [
+            (await acting.carried_out(acting.intent("patch", seen, body=body, options={"patch_type": "json"})))[0]
+            for body in ([add], tested, tested)
+        ]
+    assert [each.outcome for each in (untested, written, refused)] == ["conflict", "written", "conflict"]
+    assert data_of(await acting.get("configmaps", "a")) == {"k": "1", "other": "1", "new": "1"}
+
+
 async def test_the_patch_that_takes_off_the_last_finalizer_is_written_and_waits_for_the_end(acting: Acting) -> None:
     await acting.make("configmaps", "a", data={})
     held = await acting.change("configmaps", "a", {"metadata": {"finalizers": ["x.io/one", "x.io/two"]}})

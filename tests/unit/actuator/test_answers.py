@@ -192,6 +192,15 @@ def test_a_status_that_others_changed_is_sent_for_the_new_version() -> None:
     assert judge(guarded, moved, **CONFLICT, required=AT_VERSION) is Judgement.CONFLICT
 
 
+def test_a_json_patch_whose_test_fails_is_in_conflict_with_a_newer_version_and_else_invalid() -> None:
+    test = {"op": "test", "path": "/spec/image", "value": "a"}
+    tested = order("patch", body=[test, {"op": "remove", "path": "/spec/image"}], options={"patch_type": "json"})
+    moved, required = sighting(version=VERSION + 1), tested.first_guard
+    assert judge(tested, moved, **INVALID, required=required) is Judgement.CONFLICT
+    assert judge(tested, sighting(), **INVALID, required=required) is Judgement.FAILED
+    assert judge(tested, moved, **CONFLICT, required=required) is Judgement.RETRY
+
+
 @pytest.mark.parametrize("verb", ["apply", "patch", "delete"])
 def test_a_conflict_on_the_same_incarnation_passes(verb: str) -> None:
     assert judge(order(verb), sighting(), **CONFLICT) is Judgement.RETRY

@@ -63,6 +63,45 @@ def test_a_json_patch_tests_uid_and_version_first() -> None:
     ]
 
 
+IMAGE = {"op": "test", "path": "/spec/image", "value": "a"}
+LIST = {"op": "test", "path": "/spec/list", "value": None}
+
+
+@pytest.mark.parametrize(
+    "operations",
+    [
+        [IMAGE, {"op": "replace", "path": "/spec/image", "value": "b"}],
+        [IMAGE, LIST, {"op": "remove", "path": "/spec/image"}, {"op": "add", "path": "/spec/list/-", "value": 1}],
+        [{**IMAGE, "path": "/spec"}, {"op": "add", "path": "/spec/image/deep", "value": "b"}],
+    ],
+)
+def test_a_json_patch_that_tests_what_it_changes_is_for_any_version(operations: list[Any]) -> None:
+    sent = order("patch", body=operations, options={"patch_type": "json"})
+    assert sent.is_tested
+    assert body(sent) == [{"op": "test", "path": "/metadata/uid", "value": UID}, *operations]
+
+
+@pytest.mark.parametrize(
+    "operations",
+    [
+        [],
+        [IMAGE],
+        [{"op": "replace", "path": "/spec/image", "value": "b"}, IMAGE],
+        [IMAGE, {"op": "replace", "path": "/spec/image2", "value": "b"}],
+        [IMAGE, {"op": "replace", "path": "/spec", "value": {}}],
+        [IMAGE, {"op": "move", "from": "/spec/list", "path": "/spec/image"}],
+        [IMAGE, {"op": "remove", "path": "/spec/image"}, LIST, {"op": "add", "path": "/spec/list", "value": [1]}],
+        [IMAGE, {"op": "remove"}],
+        [IMAGE, "remove"],
+        ["test"],
+    ],
+)
+def test_any_other_json_patch_is_for_one_version(operations: list[Any]) -> None:
+    sent = order("patch", body=operations, options={"patch_type": "json"})
+    assert not sent.is_tested
+    assert sent.first_guard == Precondition(uid=UID, version=VERSION)
+
+
 def test_a_status_is_patched_for_the_version_that_was_seen() -> None:
     """For custom resources kube-apiserver does not look at the uid."""
     sent = request(order("patch_status"))
