@@ -43,16 +43,16 @@ def test_the_patch_of_a_call_that_raises_is_written_and_the_next_call_is_given_i
         assert kopf.simulation.level("made", "default", "a").status == "in_sync"
 
 
-@pytest.mark.parametrize(
-    ("options", "error"),
-    [
-        ("", 'kopf.PermanentError("no use")'),
-        (", retries=1", 'kopf.TemporaryError("no use", delay=5)'),
-        (", retries=1", 'ValueError("no use")'),
-        (", errors=kopf.ErrorsMode.PERMANENT", 'ValueError("no use")'),
-        (", timeout=5", 'kopf.TemporaryError("no use", delay=10)'),
-    ],
-)
+GIVING_UP = [
+    ("", 'kopf.PermanentError("no use")'),
+    (", retries=1", 'kopf.TemporaryError("no use", delay=5)'),
+    (", retries=1", 'ValueError("no use")'),
+    (", errors=kopf.ErrorsMode.PERMANENT", 'ValueError("no use")'),
+    (", timeout=5", 'kopf.TemporaryError("no use", delay=10)'),
+]
+
+
+@pytest.mark.parametrize(("options", "error"), GIVING_UP)
 def test_the_patch_of_a_call_that_gives_up_is_written_and_it_is_not_called_again(
     tmp_path: Path, options: str, error: str
 ) -> None:
@@ -77,6 +77,31 @@ def test_the_patch_of_a_call_that_gives_up_is_written_and_it_is_not_called_again
         assert kopf.apply(metadata={"annotations": {"seen": "yes"}}, size=2) == [(2, 0)]
         assert kopf.read()["status"] == {"size": 2, "other": 1}
         assert kopf.apply(metadata={"annotations": {"seen": "yes"}, "labels": {"a": "b"}}, size=2) == [(2, 0)]
+
+
+@pytest.mark.parametrize(("options", "error"), GIVING_UP)
+def test_a_call_that_gives_up_without_a_patch_is_not_made_again_for_a_status(
+    tmp_path: Path, options: str, error: str
+) -> None:
+    source = f"""
+    @kopf.on.create("example.com", "v1", "shops"{options})
+    @kopf.on.update("example.com", "v1", "shops"{options})
+    def made(spec, retry, **_):
+        told.append((spec["size"], retry))
+        raise {error}
+
+    @kopf.timer("example.com", "v1", "shops", interval=60, initial_delay=60)
+    def ticked(patch, status, **_):
+        patch.status["ticks"] = status.get("ticks", 0) + 1
+    """
+    with kopf_run(tmp_path, source) as kopf:
+        assert kopf.apply(size=1) == [(1, 0)]
+        kopf.simulation.advance(timedelta(minutes=10))
+        assert kopf.read()["status"] == {"ticks": 10}
+        assert kopf.told() == []
+        level = kopf.simulation.level("made", "default", "a")
+        assert (level.status, "no use" in level.reason) == ("failed", True)
+        assert kopf.apply(size=2) == [(2, 0)]
 
 
 def test_retries_count_over_calls_with_a_patch_and_without(tmp_path: Path) -> None:

@@ -25,7 +25,9 @@ class SettingsPart:
     def __setattr__(self, name: str, value: Any) -> None:
         path = f"{self.__dict__['_path']}{name}"
         if path not in HARMLESS:
-            self.__dict__["_logger"].warning("settings.%s means nothing to levelog: docs/configuration.md", path)
+            self.__dict__["_logger"].warning(
+                "settings.%s means nothing to levelog: docs/kopf-features.md#operator-handling", path
+            )
         self.__dict__[name] = value
 
     def __setitem__(self, key: Any, value: Any) -> None:

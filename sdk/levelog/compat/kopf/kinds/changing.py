@@ -57,6 +57,7 @@ class ChangeHandler(EdgeHandler):
         self.name = name
         self.reasons = reasons
         self.attempts = attempts
+        attempts.leaves_end = True  # else it would be called again when the status changes
         self.filters = filters
         self.marks = marks
         self.needs_change = needs_change
