@@ -4,6 +4,7 @@ import asyncio
 import fcntl
 import json
 import os
+import resource
 import stat
 import sys
 from pathlib import Path
@@ -151,6 +152,23 @@ async def test_when_it_ends_by_itself_its_last_words_are_told(tmp_path: Path) ->
             os.kill(server.pid, 15)
             with pytest.raises(Unavailable, match=r"embedded nats-server ended with status .*: .*Server Exiting"):
                 await watching
+
+
+async def test_when_it_cannot_write_that_is_told(tmp_path: Path) -> None:
+    data = DataDir(tmp_path / "data")
+    with data.claim() as lock:
+        async with EmbeddedNats(data, lock) as server:
+            client = await nats.connect(server.url)
+            stream = client.jetstream()
+            await stream.add_stream(name="full", subjects=["full"])
+            await stream.publish("full", b"x" * 10_000)
+            resource.prlimit(server.pid, resource.RLIMIT_FSIZE, (50_000, 50_000))  # as a disk that is full
+            for _ in range(10):
+                await client.publish("full", b"x" * 10_000)
+            await client.flush()
+            with pytest.raises(Unavailable, match=r"cannot write to .*/data/nats, and stores no more: .*too large"):
+                await server.watch()
+            await client.close()
 
 
 async def test_when_it_cannot_start_its_last_words_are_told(tmp_path: Path) -> None:

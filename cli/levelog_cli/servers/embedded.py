@@ -19,7 +19,10 @@ from levelog_cli.servers.data_dir import DataDir
 START_SECONDS: Final = 60.0  # it reads what the stream's files hold before it listens
 STOP_SECONDS: Final = 10.0
 MAX_PAYLOAD: Final = "8MB"  # a Kubernetes object reaches 1.5 MiB, the server's own limit is 1 MiB
+LOOK_SECONDS: Final = 1.0
+"""Between two looks at its log."""
 _LOG_LINES: Final = 3
+_UNWRITTEN: Final = "Critical write error"  # of its file store; setWriteErr in server/filestore.go
 _LOG_PREFIX: Final = re.compile(r"^\[\d+\] \S+ \S+ \[\w+\] +")  # [pid] date time [level]
 
 # The shell starts a watcher and then becomes the server, so that the pid of the child is the server's. The watcher
@@ -46,6 +49,7 @@ class EmbeddedNats:
         self._log = data.path / "nats-server.log"
         self._token = secrets.token_hex(16)
         self._lifeline = -1
+        self._read = 0
         self._process: Process | None = None
         self.url = ""
         """Where it listens, with the token; set once it does."""
@@ -69,9 +73,30 @@ class EmbeddedNats:
         return self._running.pid
 
     async def watch(self) -> None:
-        """Wait for the server to end by itself, which is an error: raises Unavailable with the end of its log."""
-        await self._running.wait()
+        """Wait for the server to end by itself, or to fail to write: raises Unavailable with what its log says.
+
+        Once a write has failed, a full disk say, it stores nothing until it is started again.
+        """
+        ended = asyncio.ensure_future(self._running.wait())
+        try:
+            while not (await asyncio.wait({ended}, timeout=LOOK_SECONDS))[0]:
+                if failure := self._failed_write():
+                    where = self._data.nats
+                    raise Unavailable(
+                        f"the embedded nats-server cannot write to {where}, and stores no more: {failure}"
+                    )
+        finally:
+            ended.cancel()
         raise Unavailable(self._obituary("ended"))
+
+    def _failed_write(self) -> str:
+        """What its log says of a write that has failed since the last look; empty: there is none."""
+        with self._log.open(errors="replace") as log:
+            log.seek(self._read)
+            lines = log.read().splitlines(keepends=True)
+        whole = [line for line in lines if line.endswith("\n")]
+        self._read += sum(len(line.encode()) for line in whole)
+        return next((_LOG_PREFIX.sub("", line).strip() for line in whole if _UNWRITTEN in line), "")
 
     @property
     def _running(self) -> Process:
