@@ -1,12 +1,14 @@
+import importlib
 import importlib.util
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 
 from levelog import ABSENT, PRESENT
+from levelog.handlers import reached
 from levelog.handlers.fingerprints import class_fingerprint, fingerprint, type_fingerprint, value_fingerprint
 
 Load = Callable[[str], ModuleType]
@@ -190,3 +192,116 @@ def test_options_count_by_content_and_functions_by_code() -> None:
     ]
     assert len({value_fingerprint(option) for option in options}) == len(options)
     assert value_fingerprint({"a": 1, "b": 2}) == value_fingerprint({"b": 2, "a": 1})
+
+
+Made = Callable[[Mapping[str, str]], str]
+
+
+@pytest.fixture
+def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Made:
+    """Fingerprint of the `handler` of the first of some files, which a process that starts in their folder imports."""
+    count = iter(range(1000))
+
+    def made(files: Mapping[str, str]) -> str:
+        folder = tmp_path / str(next(count))
+        for name, code in files.items():
+            path = folder / f"{name.replace('.', '/')}.py"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(code)
+        with monkeypatch.context() as patched:
+            patched.syspath_prepend(str(folder))
+            before = set(sys.modules)
+            try:
+                return fingerprint(importlib.import_module(next(iter(files))).handler)
+            finally:
+                for name in set(sys.modules) - before:
+                    del sys.modules[name]
+
+    return made
+
+
+HELPER = "SECONDS = 3\ndef seconds(value):\n    return value + SECONDS\ndef unrelated():\n    return 0\n"
+
+
+@pytest.mark.parametrize(
+    "handler",
+    [
+        "from ours.helper import seconds\ndef handler(value):\n    return seconds(value)",
+        "from .helper import seconds as s\ndef handler(value):\n    return s(value)",
+        "from . import helper\ndef handler(value):\n    return helper.seconds(value)",
+        "import ours.helper\ndef handler(value):\n    return ours.helper.seconds(value)",
+        "import ours.helper as h\ndef handler(value):\n    return [h.seconds(each) for each in value]",
+        "from .helper import *\ndef handler(value):\n    return seconds(value)",
+        "from .given import seconds\ndef handler(value):\n    return seconds(value)",
+        "def handler(value):\n    from .helper import seconds\n    return seconds(value)",
+        "try:\n    from .helper import seconds\nexcept ImportError:\n    seconds = abs\n"
+        "def handler(value):\n    return seconds(value)",
+        "from .helper import seconds\nclass handler:\n    def call(self): return seconds(0)",
+        "from . import helper\ndef enclosing():\n    return lambda value: helper.seconds(value)\nhandler = enclosing()",
+    ],
+)
+def test_what_is_used_of_other_modules_that_are_yours_counts(made: Made, handler: str) -> None:
+    def with_helper(helper: str) -> str:
+        given = "from .helper import seconds"
+        return made({"ours.handlers": handler, "ours.helper": helper, "ours.given": given, "ours.__init__": ""})
+
+    before = with_helper(HELPER)
+    assert with_helper(HELPER.replace("+ SECONDS", "- SECONDS")) != before
+    assert with_helper(HELPER.replace("SECONDS = 3", "SECONDS = 4")) != before
+    assert with_helper(HELPER.replace("return 0", "return 1")) == before
+    assert with_helper(HELPER.replace("SECONDS = 3", "# how long\nSECONDS = 3")) == before
+
+
+@pytest.mark.parametrize(
+    "names",
+    [("handlers", "helper"), ("handlers", "lib.helper"), ("ours.handlers", "lib.deep.helper")],
+    ids=["beside", "in a folder without __init__.py", "of another package"],
+)
+def test_so_do_files_that_are_not_of_its_package(made: Made, names: tuple[str, str]) -> None:
+    ours, other = names
+    code = f"from {other} import seconds\ndef handler(value):\n    return seconds(value)"
+    assert made({ours: code, other: HELPER}) != made({ours: code, other: HELPER.replace("+ SECONDS", "")})
+
+
+def test_attributes_lead_through_folders_without_an_init_file(made: Made) -> None:
+    code = "import lib.deep.helper\ndef handler(value):\n    return lib.deep.helper.seconds(value)"
+    assert made({"handlers": code, "lib.deep.helper": HELPER}) != made(
+        {"handlers": code, "lib.deep.helper": HELPER.replace("+ SECONDS", "")}
+    )
+
+
+def test_a_module_that_is_used_whole_counts_whole(made: Made) -> None:
+    code = "import helper\ndef handler(value):\n    return vars(helper)[value]"
+    assert made({"handlers": code, "helper": HELPER}) != made({"handlers": code, "helper": HELPER + "MORE = 1"})
+
+
+def test_modules_that_use_each_other_are_followed_once(made: Made) -> None:
+    code = "import helper\nSTEP = 1\ndef handler(value):\n    return helper.seconds(value)"
+    helper = "import handlers\ndef seconds(value):\n    return handlers.handler(value - handlers.STEP)"
+    files = {"handlers": code, "helper": helper}
+    assert made(files) == made(files)
+    assert made(files) != made(files | {"handlers": code.replace("STEP = 1", "STEP = 2")})
+    again = {"handlers": "from helper import *\ndef handler(): return nothing", "helper": "from handlers import *"}
+    assert made(again) == made(again)
+
+
+def test_the_place_of_a_module_does_not_count(made: Made) -> None:
+    one = {"handlers": "from helper import seconds\ndef handler(value):\n    return seconds(value)", "helper": HELPER}
+    other = {"handlers": one["handlers"], "helper": "from deep.er import *", "deep.er": HELPER}
+    assert made(one) == made(other)
+
+
+def test_installed_modules_count_by_name(made: Made, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    code = "from helper import seconds\ndef handler(value):\n    return seconds(value)"
+    monkeypatch.setattr(reached, "INSTALLED", [tmp_path.resolve()])
+    assert made({"handlers": code, "helper": HELPER}) == made({"handlers": code, "helper": HELPER.replace("+", "-")})
+    inside = {"ours.handlers": code.replace("helper", "ours.helper"), "ours.helper": HELPER}
+    assert made(inside) != made(inside | {"ours.helper": HELPER.replace("+", "-")})
+
+
+def test_a_definition_under_a_condition_counts(load: Load) -> None:
+    code = (
+        "import sys\nif sys.platform:\n    STEP = 1\nelse:\n    STEP = 2\ndef handler(value):\n    return value + STEP"
+    )
+    for other in (code.replace("STEP = 1", "STEP = 3"), code.replace("STEP = 2", "STEP = 3")):
+        assert fingerprint(load(code).handler) != fingerprint(load(other).handler)
