@@ -91,12 +91,12 @@ class EmbeddedNats:
 
     def _failed_write(self) -> str:
         """What its log says of a write that has failed since the last look; empty: there is none."""
-        with self._log.open(errors="replace") as log:
+        with self._log.open("rb") as log:
             log.seek(self._read)
-            lines = log.read().splitlines(keepends=True)
-        whole = [line for line in lines if line.endswith("\n")]
-        self._read += sum(len(line.encode()) for line in whole)
-        return next((_LOG_PREFIX.sub("", line).strip() for line in whole if _UNWRITTEN in line), "")
+            whole, end, _ = log.read().rpartition(b"\n")
+        self._read += len(whole + end)
+        lines = whole.decode(errors="replace").splitlines()
+        return next((_LOG_PREFIX.sub("", line).strip() for line in lines if _UNWRITTEN in line), "")
 
     @property
     def _running(self) -> Process:
