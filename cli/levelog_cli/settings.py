@@ -109,8 +109,8 @@ class Settings(Struct, frozen=True, kw_only=True):
     ] = None
     backfill_rate: Annotated[
         float,
-        _option("Objects a second to recompute after a change of code; default: 500", metavar="NUMBER", least=0.001),
-    ] = 500.0
+        _option("Objects a second to recompute after a change of code; default: 5000", metavar="NUMBER", least=0.001),
+    ] = 5000.0
     events_from: Annotated[
         str,
         _option("Where functions under @op.on.event begin that are new: a sequence, a time, or 15m.", metavar="MOMENT"),

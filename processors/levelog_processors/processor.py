@@ -40,7 +40,7 @@ from levelog_store.rows import IndexKey, Scope, ViewParent
 
 log = logging.getLogger(__name__)
 
-BACKFILL_RATE: Final = 500.0
+BACKFILL_RATE: Final = 5000.0
 """Objects that each processor recomputes per second after a code change."""
 
 RETRY_PAUSE: Final = timedelta(seconds=1)
