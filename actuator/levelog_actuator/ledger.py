@@ -10,7 +10,7 @@ from msgspec import Struct, field
 from levelog.absence import level_of
 from levelog.counting import counted
 from levelog.errors import RowRefused, Unavailable
-from levelog.handlers.callnames import kind_and_name, shown_write, title_of
+from levelog.handlers.callnames import NOT_CALLED, only_notes, shown_write, title_of
 from levelog.wire.objects import MAX_VERSION
 from levelog.wire.records import ReceiptNoted
 from levelog_actuator.limits import ActuatorSettings
@@ -182,7 +182,8 @@ class Ledger(Struct, eq=False):
 def _tell(receipt: ReceiptNoted) -> None:
     is_call, target = receipt.verb == "call", str(receipt.target)
     level = logging.INFO if receipt.outcome not in {"failed", "conflict"} else logging.WARNING
-    if is_call and level == logging.INFO and kind_and_name(receipt.view, receipt.target.resource)[0] == "note":
+    is_note = only_notes(receipt.view, target, receipt.call)
+    if is_note or (is_call and level == logging.INFO and title_of(receipt.view, target).startswith("note ")):
         level = logging.DEBUG
     if not log.isEnabledFor(level):
         return
@@ -192,7 +193,7 @@ def _tell(receipt: ReceiptNoted) -> None:
         level,
         "%s: %s%s",
         shown_write(receipt.view, receipt.verb, target),
-        "done" if is_call and receipt.outcome == "written" else receipt.outcome,
+        NOT_CALLED if is_note else "done" if is_call and receipt.outcome == "written" else receipt.outcome,
         f": {error}" if error else "",
         extra={
             "object": str(receipt.parent) if is_call else target,

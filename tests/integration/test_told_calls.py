@@ -30,8 +30,18 @@ async def greet(shop: Shop) -> None:
     pass
 
 
+@op.on.delete
+async def mourn(shop: Shop) -> None:
+    pass
+
+
 @op.timer(every=timedelta(hours=1))
 async def count(shop: Shop) -> None:
+    pass
+
+
+@op.timer(every=timedelta(hours=1), idle=timedelta(minutes=30))
+async def rest(shop: Shop) -> None:
     pass
 
 
@@ -63,7 +73,7 @@ async def test_calls_are_told_of_by_the_name_and_kind_of_their_function_and_daem
 
         async def are_settled() -> bool:
             said = (await levelog.ends("levels", env={"COLUMNS": "300"})).stdout
-            return len(re.findall(r"in_sync", said)) == 2 and "daemon follow runs since 20" in said
+            return len(re.findall(r"in_sync", said)) == 4 and "daemon follow runs since 20" in said
 
         await until(are_settled, "what came of the calls in levels", seconds=30)
         lines = [json.loads(line) for line in running.log.read_text().splitlines() if line.startswith("{")]
@@ -73,8 +83,14 @@ async def test_calls_are_told_of_by_the_name_and_kind_of_their_function_and_daem
             "call timer count for default/a: done",
             "daemon follow runs for shops.example.com/default/a",
         ]
+        why = await levelog.ends("why", "shops/a", env={"COLUMNS": "300"})
+        for noted in ("handler mourn for default/a", "timer rest for default/a:changed"):
+            assert f"call {noted}: noted, the function is not called" in why.stdout
+        assert "call handler greet for default/a: done" in why.stdout
         why = await levelog.ends("why", "shops/a", "--full", env={"COLUMNS": "300"})
         assert "call handler greet for default/a: settled" in why.stdout
+        assert len(re.findall("is its receipt: noted, the function is not called", why.stdout)) == 2
+        assert len(re.findall("is its receipt: written", why.stdout)) == 2
         assert re.search(r"call daemon follow for default/a: runs since .* UTC, on .* in process \d+ ", why.stdout)
         everything = why.stdout + running.log.read_text()
         assert not re.search(r"(greet_handled|count_calls|follow_runs)\b", everything), everything

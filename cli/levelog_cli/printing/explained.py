@@ -6,7 +6,7 @@ from typing import Final
 
 import msgspec
 
-from levelog.handlers.callnames import is_daemon, kind_and_name, shown_write
+from levelog.handlers.callnames import NOT_CALLED, is_daemon, kind_and_name, only_notes, shown_write
 from levelog.wire.records import ReceiptNoted
 from levelog_cli.printing.timeline import INDENT, Timeline, folded, woken
 from levelog_history.differences import drift_text, shown
@@ -109,6 +109,8 @@ def _brief_write(write: ExplainedWrite) -> str:
     intent = write.intent
     if write.shown is not None:
         became = f"done, seen in {write.shown.sequence}"
+    elif write.receipt is not None and only_notes(intent.view, intent.target, write.receipt.call):
+        became = NOT_CALLED
     elif intent.state in ("settled", "satisfied"):
         became = "done" if intent.state == "settled" else "not sent, it was so already"
     elif intent.state == "failed":
@@ -234,7 +236,8 @@ def _write(write: ExplainedWrite, *, is_asked: bool) -> Iterator[str]:
 def _receipt(receipt: ReceiptNoted, sequence: int) -> str:
     version = f" as version {receipt.target_version}" if receipt.target_version else ""
     answer = f", answer {receipt.answer}" if receipt.answer else ""
-    return f"{sequence} is its receipt: {receipt.outcome}{version}{answer}"
+    outcome = NOT_CALLED if only_notes(receipt.view, str(receipt.target), receipt.call) else receipt.outcome
+    return f"{sequence} is its receipt: {outcome}{version}{answer}"
 
 
 def _shown(revision: Revision) -> str:

@@ -3,6 +3,7 @@
 from typing import Final
 
 from levelog.effects import GROUP
+from levelog.wire.records import CallNoted
 
 HANDLED: Final = "_handled"
 """Ends the name of the effect that calls an edge handler."""
@@ -10,7 +11,11 @@ TIMED: Final = "_calls"
 RUN: Final = "_runs"
 NOTED: Final = ("_written", "_patched")
 """Of effects that note that something is written."""
+CHANGED: Final = "changed"
+"""Name of the call that notes what an object is, from whose time a timer with `idle` counts."""
 DAEMON: Final = "daemon"
+NOT_CALLED: Final = "noted, the function is not called"
+"""What became of a call that only notes what a handler or timer knows of an object."""
 _KINDS: Final = {HANDLED: "handler", TIMED: "timer", RUN: DAEMON} | dict.fromkeys(NOTED, "note")
 
 
@@ -34,6 +39,16 @@ def shown_write(view: str, verb: str, target: str) -> str:
     if verb != "call":
         return f"{verb} {target}"
     return f"call {title_of(view, target)} for {target.partition('/')[2]}"
+
+
+def only_notes(view: str, target: str, made: CallNoted | None) -> bool:
+    """Tell whether a call that was made notes what its handler or timer knows of an object, without calling it."""
+    kind = title_of(view, target).partition(" ")[0]
+    if made is None or kind not in ("handler", "timer"):
+        return False
+    if kind == "timer":
+        return made.name == CHANGED
+    return isinstance(made.request, dict) and made.request.get("is_noted") is True  # pyright: ignore[reportUnknownMemberType]
 
 
 def is_daemon(view: str, verb: str, target: str) -> bool:

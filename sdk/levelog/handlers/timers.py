@@ -11,7 +11,7 @@ from msgspec import UNSET, Struct
 from levelog.edges import essence, flat, handled_object
 from levelog.effects import MOST_EDGE_BYTES, Call, EffectHandler, nothing_of, nothing_of_async
 from levelog.errors import OperatorError
-from levelog.handlers.callnames import TIMED
+from levelog.handlers.callnames import CHANGED, TIMED
 from levelog.handlers.edgehandlers import OF_CALLS, OF_EDGES, CallOptions, EdgeOptions, require_options
 from levelog.handlers.fingerprints import fingerprint, value_fingerprint
 from levelog.handlers.injection import Given, Injections, Lender, injections
@@ -24,9 +24,6 @@ from levelog.intents import Intent, call
 from levelog.levels import Level
 from levelog.resources import refuse_external
 from levelog.wire.canonical import digest
-
-CHANGED: Final = "changed"
-"""Name of the call that notes what an object is, from whose time a timer with `idle` counts."""
 
 _CODE: Final = "timers 4"
 """Stands for this module in fingerprints: raised when the same calls lead to others."""
