@@ -105,6 +105,8 @@ class Sender(Struct, eq=False):
                 if not isinstance(step, Precondition):
                     return _answered(step, refusal)
                 guard = step
+                if refusal is not None and refusal.status == 404:  # the status is a field as any other
+                    order, guard = replace(order, verb="patch"), Precondition(uid=step.uid)
             try:
                 request = write_request(order, guard, limit, is_dry=self.is_dry)
                 reply = await self._ask(request, may_send, limit)

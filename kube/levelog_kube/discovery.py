@@ -24,6 +24,8 @@ class Served(Struct, frozen=True, kw_only=True):
     kind: str
     namespaced: bool
     verbs: tuple[str, ...] = ()
+    has_status: bool = False
+    """Its status is a subresource."""
 
     @property
     def scope(self) -> Scope:
@@ -85,6 +87,8 @@ async def served_in(client: KubeClient, group: str, version: str) -> list[Served
     """The resources of a group and version, without subresources; none if there is no such version. Raises as above."""
     root = root_path(group, version)
     answer = await _found(client, root)
+    found = answer.decode(_ResourceList).resources or [] if answer else []
+    names = {resource.name for resource in found}
     return [
         Served(
             root=root,
@@ -92,8 +96,9 @@ async def served_in(client: KubeClient, group: str, version: str) -> list[Served
             kind=resource.kind,
             namespaced=resource.namespaced,
             verbs=tuple(resource.verbs),
+            has_status=f"{resource.name}/status" in names,
         )
-        for resource in (answer.decode(_ResourceList).resources or () if answer else ())
+        for resource in found
         if "/" not in resource.name
     ]
 

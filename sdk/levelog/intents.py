@@ -35,6 +35,8 @@ class IntentOptions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     """apply, create: make the parent the controlling owner, unless the manifest names owners itself."""
     remembered: bool = False
     """apply: the receipt records what the server made of the manifest. Set for children."""
+    as_field: bool = False
+    """patch_status: if the status is no subresource, patch it as any other field. Set for Kopf files."""
     name: str = ""
     """call: tells calls of an effect for one parent apart. event: Events of one name are counted as one."""
 

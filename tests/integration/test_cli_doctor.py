@@ -1,5 +1,6 @@
 """`levelog doctor`: every line says that something is well, or what is wrong and how to mend it."""
 
+import copy
 import json
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -13,7 +14,8 @@ from levelog_log.stream import ensure_stream
 from levelog_log.transport.connection import connect
 from levelog_sandbox import Denial, Sandbox
 from rigs.controlplane import ControlPlane
-from rigs.levelog import WEBS_FILE, Levelog, define_webs
+from rigs.kopfrivals import DEFINITION
+from rigs.levelog import WEBS_FILE, Levelog, define, define_webs
 from rigs.nats import NatsServer
 from rigs.ports import free_port
 
@@ -104,6 +106,30 @@ def d(unknown: Unknown) -> Level[int]: return Level(1, 1)
         "unknowns.example.org in version v1 → install its CustomResourceDefinition (`levelog crd`), or mend its class; "
         "until then levelog waits for it",
     ]
+
+
+async def test_a_status_that_is_written_and_has_no_subresource_is_told(sandbox: Sandbox, levelog: Levelog) -> None:
+    (levelog.folder / "shops.py").write_text(
+        """
+from levelog import Operator, Resource, Struct
+from levelog.conditions import Condition
+
+op = Operator("shops")
+class Status(Struct):
+    conditions: list[Condition] = []
+class Shop(Resource, group="example.com", version="v1", plural="shops"):
+    status: Status = Status()
+op.conditions(Shop)
+"""
+    )
+    lacking = copy.deepcopy(DEFINITION)
+    del lacking["spec"]["versions"][0]["subresources"]
+    await define(sandbox, lacking)
+    found = await examine(levelog, "shops.py", is_well=False)
+    assert "wrong  resource     shops.example.com is served in version v1 without a subresource for the status" in found
+    sandbox.user.apply(DEFINITION)
+    found = await examine(levelog, "shops.py", is_well=True)
+    assert "ok     resource     shops.example.com is served in version v1" in found
 
 
 async def test_each_finding_is_an_object_for_programs(sandbox: Sandbox, levelog: Levelog) -> None:

@@ -65,13 +65,13 @@ async def test_levels_why_replay_plan_and_doctor_know_the_handlers_of_a_kopf_fil
         assert "may patch shops/status.example.com" in await running.command("doctor", "shops.py")
 
 
-async def test_a_definition_without_the_status_subresource_is_told_by_the_level_of_what_was_returned(
-    tmp_path: Path,
-) -> None:
+async def test_what_is_returned_is_written_where_the_status_is_no_subresource(tmp_path: Path) -> None:
     source = """
 @kopf.on.create("example.com", "v1", "stores")
-def kept(**_):
-    tell("kept")
+@kopf.on.update("example.com", "v1", "stores")
+def kept(patch, spec, **_):
+    tell("kept", spec.get("size"))
+    patch.status["size"] = spec.get("size")
     return 1
 """
     definition = copy.deepcopy(DEFINITION)
@@ -81,15 +81,15 @@ def kept(**_):
     async with rival("levelog", tmp_path, source) as one:
         await define(one.sandbox, definition)
         metadata = {"name": "a", "namespace": "default"}
-        one.sandbox.user.create({"apiVersion": "example.com/v1", "kind": "Store", "metadata": metadata, "spec": {}})
-        await one.tells("kept")
+        store = {"apiVersion": "example.com/v1", "kind": "Store", "metadata": metadata}
+        for size in (1, 2):
+            one.sandbox.user.apply({**store, "spec": {"size": size}})
+            await one.tells("kept", size)
 
-        async def is_told() -> bool:
-            levels = await one.command("levels", "--view", "stores_patches")
-            return "no status subresource: declare `subresources: {status: {}}` in the CRD" in levels
+            async def is_written(size: int = size) -> bool:
+                return one.sandbox.user.get("stores.example.com", "a").get("status") == {"kept": 1, "size": size}
 
-        await until(is_told, "what the definition lacks")
-        assert "status" not in one.sandbox.user.get("stores.example.com", "a")
+            await until(is_written, "the status")
 
 
 async def test_a_custom_resource_without_namespaces_is_handled_as_the_api_serves_it(tmp_path: Path) -> None:

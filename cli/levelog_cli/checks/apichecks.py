@@ -7,7 +7,16 @@ from levelog.resources import ResourceType
 from levelog_cli.checks.findings import Finding
 from levelog_cli.loading import LoadedApplication
 from levelog_cli.servers.clusters import connect_cluster, identify
-from levelog_cli.servers.permissions import NeededPermission, ordered, refused, to_read, to_write, undeclared, who_am_i
+from levelog_cli.servers.permissions import (
+    NeededPermission,
+    ordered,
+    refused,
+    statuses,
+    to_read,
+    to_write,
+    undeclared,
+    who_am_i,
+)
 from levelog_cli.settings import Settings
 from levelog_cli.wiring.roles import Role
 from levelog_kube.client import KubeClient
@@ -66,6 +75,12 @@ async def _examine_resources(client: KubeClient, program: Program) -> AsyncItera
                 f"{name} is of kind {served.kind}, its class says {resource.kind}",
                 f'class {resource.kind}(…, kind="{served.kind}")',
             )
+        elif resource.group_resource in statuses(program) and not served.has_status:
+            yield Finding.wrong(
+                _RESOURCE,
+                f"{name} is served in version {resource.version} without a subresource for the status that is written",
+                "declare `subresources: {status: {}}` in its CustomResourceDefinition (`levelog crd` does)",
+            )
         else:
             yield Finding.ok(_RESOURCE, f"{name} is served in version {resource.version}")
 
@@ -90,7 +105,8 @@ async def _examine_rights(
     if role in (None, Role.ACTUATE):
         for handler in undeclared(program):
             text = f"what {handler.name} writes is not known, so that rights for it are not checked"
-            yield Finding.note(_RIGHTS, text, f'@op.reconcile({handler.view.name}, writes={{CLASS: ["apply", …]}})')
+            mend = f'@op.reconcile({handler.view.name}, writes={{CLASS: ["apply", …]}}), or writes={{}} for calls alone'
+            yield Finding.note(_RIGHTS, text, mend)
 
 
 async def _unserved(client: KubeClient, resource: ResourceType) -> Finding:

@@ -12,6 +12,7 @@ from levelog.handlers.children import ChildrenView
 from levelog.handlers.views import ReconcileHandler
 from levelog.intents import Verb
 from levelog.resources import EVENTS, EVENTS_OF_CLUSTER, ResourceType
+from levelog.wire.objects import GroupResource
 from levelog_actuator.rights import RIGHTS, TO_BLOCK_OWNERS, Right
 from levelog_kube.client import KubeClient
 from levelog_kube.discovery import IDENTITY_NAMESPACE
@@ -100,6 +101,17 @@ def to_own(program: Program, namespaces: Sequence[str]) -> list[NeededPermission
 def undeclared(program: Program) -> list[ReconcileHandler]:
     """Reconcile functions that do not say what they write."""
     return [handler for _, handler in _reconcilers(program) if handler.writes is None]
+
+
+def statuses(program: Program) -> set[GroupResource]:
+    """The resources whose status reconcile functions say they write, and that have to have it as a subresource."""
+    return {
+        write.resource.group_resource
+        for _, handler in _reconcilers(program)
+        if handler.needs_status
+        for write in handler.writes or ()
+        if "patch_status" in write.verbs
+    }
 
 
 def _reconcilers(program: Program) -> Iterator[tuple[str, ReconcileHandler]]:

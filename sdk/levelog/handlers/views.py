@@ -210,6 +210,8 @@ class ReconcileHandler:
         """What it may yield intents for; None: it does not say."""
         self.is_sweeping = False
         """Whether it only takes off what earlier code has put on, so that most operators need no right for it."""
+        self.needs_status = True
+        """Whether a status that it writes has to be a subresource."""
         self.is_lasting = False
         """Whether what it asks for is meant to go on, so that the object is as it should be while it does."""
         self.timeout = timeout

@@ -44,6 +44,33 @@ async def test_a_status_without_a_subresource_fails_and_says_what_to_declare(act
     assert receipt.error.startswith(f"patch_status {PLAINS}/{acting.namespace}/a: ")
 
 
+async def test_a_status_of_a_kopf_file_is_patched_with_the_object_where_it_has_no_subresource(acting: Acting) -> None:
+    if not await acting.api.is_ok("/apis/example.com/v1/plains"):
+        await acting.api.create_crd(group="example.com", plural="plains", kind="Plain", has_status=False)
+    plain = {"apiVersion": "example.com/v1", "kind": "Plain", "metadata": {"name": "a"}, "spec": {}}
+    made = await acting.api.create(acting.path(PLAINS), plain)
+    newer = {"metadata": {"labels": {"newer": "yes"}}}
+    await acting.api.request("PATCH", acting.path(PLAINS, "a"), newer, content_type="application/merge-patch+json")
+    first, other = (
+        acting.intent(
+            "patch_status",
+            body={"status": {"ready": 1}},
+            target=f"{PLAINS}/{acting.namespace}/a",
+            api_version="example.com/v1",
+            options={"as_field": True},
+            target_uid=uid,
+            target_version=int(made["metadata"]["resourceVersion"]),
+        )
+        for uid in (made["metadata"]["uid"], "another")
+    )
+    async with acting.running():
+        receipts = [(await acting.carried_out(each))[0] for each in (other, first)]
+    assert [each.outcome for each in receipts] == ["gone", "written"]
+    now = await acting.get(PLAINS, "a")
+    assert now["status"] == {"ready": 1}
+    assert receipts[1].target_version == int(now["metadata"]["resourceVersion"])
+
+
 async def test_a_receipt_says_who_wrote_what_and_how_it_was_answered(acting: Acting) -> None:
     seen = await acting.make("configmaps", "a")
     async with acting.running() as actuator:

@@ -132,6 +132,7 @@ def patches_writer(
     write.__name__ = f"{view.name}.write"
     made = ReconcileHandler.inspect(write, view, {cls: ["event", "patch", "patch_status"]}, lender)
     made.fingerprint = digest(_CODE, view.name)
+    made.needs_status = False
     return made
 
 
@@ -160,12 +161,12 @@ def merge_patches(first: dict[str, Any], then: Mapping[str, Any]) -> None:
 
 
 def writes(cls: type[ResourceBase], metadata: Mapping[str, Any], merged: Mapping[str, Any]) -> list[Intent]:
-    """The writes of one merge patch: the status goes to its subresource."""
+    """The writes of one merge patch: the status goes to its subresource, if there is one."""
     name, namespace = metadata["name"], metadata.get("namespace", "")
     rest = {key: value for key, value in merged.items() if key != "status"}
     found = [patch(cls, name, rest, namespace=namespace)] if rest else []
     if "status" in merged:
-        body, options = {"status": merged["status"]}, IntentOptions()
+        body, options = {"status": merged["status"]}, IntentOptions(as_field=True)
         found.append(
             Intent(verb="patch_status", resource=cls, name=name, namespace=namespace, body=body, options=options)
         )
