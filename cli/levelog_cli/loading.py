@@ -25,6 +25,8 @@ from levelog_cli.settings import Settings
 from levelog_processors.program import Program
 
 _FOR_KOPF: Final = "write `from levelog.compat import kopf` in place of `import kopf`"
+_neighbours: Final[dict[Path, dict[str, ModuleType]]] = {}
+"""What operator files have imported of their own folder, by that."""
 _DATA: Final = (".yaml", ".yml", ".json", ".toml")
 """Files that stand beside operators, and are named for them by mistake."""
 
@@ -241,6 +243,14 @@ def _module_name(file: Path) -> str:
 
 @contextmanager
 def _importable(folder: Path) -> Generator[None]:
+    """Let a folder be imported from; what files of other folders imported under the same names is set aside for it."""
+    for other, modules in _neighbours.items():
+        for name, module in modules.items():
+            if other != folder and sys.modules.get(name) is module and _is_in(folder, name):
+                del sys.modules[name]
+    ours = _neighbours.setdefault(folder, {})
+    sys.modules.update(ours)
+    before = set(sys.modules)
     entry = str(folder)
     sys.path.insert(0, entry)
     try:
@@ -248,6 +258,12 @@ def _importable(folder: Path) -> Generator[None]:
     finally:
         if entry in sys.path:  # the file may have changed it
             sys.path.remove(entry)
+        ours.update((name, sys.modules[name]) for name in set(sys.modules) - before if _is_in(folder, name))
+
+
+def _is_in(folder: Path, module: str) -> bool:
+    name = module.partition(".")[0]
+    return (folder / f"{name}.py").exists() or (folder / name).is_dir()
 
 
 def _shown(file: Path) -> str:

@@ -11,7 +11,7 @@ import site
 import symtable
 import sys
 import tokenize
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import lru_cache
 from importlib.machinery import PathFinder
@@ -232,15 +232,21 @@ def _source_in(file: Path, name: str, package: str, changed_ns: int) -> ModuleSo
 
 
 def _place_of(module: str, root: Path) -> Path | None:
-    """The file of a module, which may not have been imported yet, or under another name."""
-    if module in sys.modules:
+    """The file of a module: in the folder that the one who imports it is imported from, or where it was loaded from."""
+    beside = _found(module, [str(root)])
+    if beside is None and module in sys.modules:
         file = getattr(sys.modules[module], "__file__", None)
         return Path(file).resolve() if file else None
-    spec, folders = None, [str(root), *sys.path]
+    return beside or _found(module, sys.path)
+
+
+def _found(module: str, folders: Sequence[str]) -> Path | None:
     parts = module.split(".")
+    origin = None
     for count in range(1, len(parts) + 1):
-        spec = PathFinder.find_spec(".".join(parts[:count]), folders)
+        spec = PathFinder.find_spec(".".join(parts[:count]), list(folders))
         if spec is None:
             return None
+        origin = spec.origin if spec.has_location else None
         folders = list(spec.submodule_search_locations or ())
-    return Path(spec.origin).resolve() if spec is not None and spec.has_location and spec.origin else None
+    return Path(origin).resolve() if origin else None

@@ -86,6 +86,36 @@ def test_the_source_of_handlers_is_found_so_that_a_comment_does_not_change_their
     assert views[0].fingerprint == views[1].fingerprint != views[2].fingerprint
 
 
+USING = """
+from levelog import Level
+from shared import {name}
+from boxes import Box, op
+op.name = {name}
+
+@op.view
+def rated(box: Box) -> Level[int]:
+    return Level(desired={name}, actual=0)
+"""
+
+
+@pytest.mark.parametrize("is_together", [True, False], ids=["together", "apart"])
+def test_files_of_several_folders_import_their_own_neighbours(
+    tmp_path_factory: pytest.TempPathFactory, *, is_together: bool
+) -> None:
+    """As an operator and its older version do, which `levelog replay --against` compares."""
+    files: list[Path] = []
+    for name in ("a", "b"):
+        folder = tmp_path_factory.mktemp("together" if is_together else "apart")
+        write(folder, "boxes.py", OPERATOR.format(name="boxes"))
+        write(folder, "shared.py", f"NAME = {name!r}\n")
+        files.append(write(folder, "rates.py", USING.format(name="NAME")))
+    old, new = load_operators(files) if is_together else [load_operators([file])[0] for file in files]
+    assert (old.name, new.name) == ("a", "b")
+    assert old.views["rated"].fingerprint != new.views["rated"].fingerprint
+    more = write(files[0].parent, "more.py", MORE.format(module="boxes"))
+    assert load_operators([more]) == [old]
+
+
 def test_a_file_saved_again_at_once_runs_as_it_is_now(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "dont_write_bytecode", False)
     times = (1_800_000_000, 1_800_000_000)
