@@ -19,6 +19,7 @@ from levelog import Call, GiveUp, Index, Intent, Level, Operator, Resource, Retr
 from levelog.intents import IntentOptions
 from levelog.testing import Simulation
 from levelog.wire.objects import ObjectKey
+from levelog.wire.records import ObjectSeen
 from levelog_kube.client import KubeClient, connect
 from levelog_kube.discovery import cluster_uid
 from levelog_sandbox import Sandbox
@@ -26,6 +27,7 @@ from levelog_store.tables import levels
 from rigs.nats import NatsServer
 from rigs.processing import Processing
 from rigs.run.examples import examples
+from rigs.waiting import until
 from rigs.webs import deleted
 from rigs.webs import web as web_record
 
@@ -43,6 +45,13 @@ class ConfigMap(Resource, version="v1", plural="configmaps", kind="ConfigMap"):
 class Broken(Exception):
     def __str__(self) -> str:
         raise ValueError("\ud800")
+
+
+class Leaving(Exception):
+    """Of which not even the message can be asked."""
+
+    def __str__(self) -> str:
+        raise SystemExit(3)
 
 
 class BrokenZone(tzinfo):
@@ -119,7 +128,9 @@ ERRORS: Final[st.SearchStrategy[BaseException]] = st.one_of(
     st.sampled_from(
         [KeyboardInterrupt, GeneratorExit, GreenletExit, asyncio.CancelledError, StopIteration, StopAsyncIteration]
     ).map(lambda kind: kind()),
-    st.sampled_from([RecursionError, MemoryError, Broken, TimeoutError, BaseException]).map(lambda kind: kind("x")),
+    st.sampled_from([RecursionError, MemoryError, Broken, Leaving, TimeoutError, BaseException]).map(
+        lambda kind: kind("x")
+    ),
     ANYTHING.map(SystemExit),
     (TEXTS | ANYTHING).map(ValueError),
     st.just(BaseExceptionGroup("two", [KeyboardInterrupt(), SystemExit(2)])),
@@ -181,6 +192,14 @@ INTENTS: Final = st.one_of(
     ANYTHING.map(returning),
 )
 RETRIES: Final = st.builds(Retry, TEXTS | ANYTHING, delay=DELAYS | ANYTHING)
+
+
+def cancel() -> None:
+    """End the task that asks, as one that is async can."""
+    if task := asyncio.current_task():
+        task.cancel()
+
+
 RESULTS: Final = either(ANYTHING) | (RETRIES | st.builds(GiveUp, TEXTS | ANYTHING)).map(raising)
 
 
@@ -194,6 +213,9 @@ class Does:
         self.act_later: list[Callable[[], Any]] = []
         self.children: Callable[[], Any] = returning(None)
         self.effect: Callable[[], Any] = returning(None)
+        self.handler: Callable[[], Any] = returning(None)
+        self.told: set[str] = set()
+        """Record handlers, and what they were told of."""
         self.when: Callable[[], Any] = returning(True)
 
 
@@ -241,10 +263,38 @@ def operator(does: Does) -> Operator:
     def parts(web: Web) -> Any:
         return does.children() if web.metadata.name == "odd" else None
 
+    @op.on.create
+    async def handle(web: Web) -> Any:
+        result = does.handler() if web.metadata.name == "odd" else None
+        await asyncio.sleep(0)
+        return result
+
+    @op.on.create
+    def handle_plainly(web: Web) -> Any:
+        return does.handler() if web.metadata.name == "odd" else None
+
+    @op.on.create(writes={ConfigMap: ["apply", "patch", "delete"]})
+    def publish(web: Web) -> Iterator[Intent]:
+        if web.metadata.name == "odd":
+            yield does.handler()
+
+    @op.on.event(when=chosen)
+    async def hear(web: Web) -> Any:
+        result = does.handler() if web.metadata.name == "odd" else None
+        await asyncio.sleep(0)
+        does.told.add(f"hear {web.metadata.name}")
+        return result
+
+    @op.on.event(labels={"app": lambda _: bool(does.when())})
+    def hear_plainly(web: Web) -> Any:
+        does.told.add(f"hear_plainly {web.metadata.name}")
+        return does.handler() if web.metadata.name == "odd" else None
+
     return op
 
 
 VIEWS: Final = ("view", "awaited", "parts")
+EFFECTS: Final = ("page", "send")
 
 
 def check(status: str, reason: str) -> None:
@@ -255,7 +305,7 @@ def check(status: str, reason: str) -> None:
 
 def calling(op: Operator) -> list[dict[str, Any]]:
     """What has each kind of effect called."""
-    page, send = (op.effects[name].function for name in ("page", "send"))
+    page, send = (op.effects[name].function for name in EFFECTS)
     return [
         {"look": DRIFTS, "act": [made(call, page, "x")]},
         {"look": DRIFTS, "act": [made(call, send, "x")]},
@@ -271,8 +321,8 @@ class Loop:
         self.calling = cycle(calling(operator))
         self.reason = ""
         """Of the level of the object that was met last."""
-        for effect in operator.effects.values():  # which a simulation does not call
-            simulation.stub(effect.function, lambda _: does.effect())
+        for name in EFFECTS:  # which a simulation does not call
+            simulation.stub(operator.effects[name].function, lambda _: does.effect())
         simulation.apply(web("well"))
         simulation.run()
 
@@ -433,7 +483,12 @@ ONE_ODD: Final = st.one_of(
     st.lists(INTENTS | ERRORS.map(raising), min_size=1, max_size=3).map(lambda act: {"act_later": act}),
     CHILDREN.map(lambda children: {"children": children}),
     RESULTS.map(lambda effect: {"effect": effect}),
+    (RESULTS | INTENTS | st.just(cancel)).map(lambda handler: {"handler": handler}),
 )
+
+
+def recorded(name: str, version: int, *, uid: str = "") -> ObjectSeen:
+    return web_record(name, version, uid=uid, creationTimestamp="2026-01-01T00:00:00Z")
 
 
 class Live:
@@ -450,24 +505,31 @@ class Live:
         self._stack.start()
         self._stack.actuate(client)
         resources = [each.resource_type.group_resource for each in (Web, ConfigMap)]
-        await self._stack.folded(await self._stack.listed(web_record("well", 1), of=resources))
+        await self._stack.folded(await self._stack.listed(recorded("well", 1), of=resources))
 
     async def meets(self, odd: dict[str, Any]) -> None:
         """Have an object for which functions do something odd; nothing but its own levels may suffer."""
         stack, version = self._stack, next(self._versions)
         vars(self._does).update(next(self._calling) | odd if "effect" in odd else odd)
-        record = web_record("odd", version, uid=f"odd-{version}")
+        record = recorded("odd", version, uid=f"odd-{version}")
         await stack.folded(await stack.tell(record))
         await stack.tried()
         for level in await stack.rows(levels):
             check(level["status"], level["reason"])
         vars(self._does).update(vars(Does()))
-        await stack.folded(await stack.tell(deleted(record, version + 1), web_record("well", version + 2)))
+        await stack.folded(await stack.tell(deleted(record, version + 1), recorded("well", version + 2)))
+
+        async def are_told() -> bool:
+            return self._does.told >= {"hear well", "hear_plainly well"}
+
+        await until(are_told, "what the record handlers are told")
         own = [level for level in await stack.rows(levels) if level["parent"].endswith("/well")]
         assert {level["status"] for level in own} == {"in_sync"}
 
 
-def test_processor_and_actuator_outlive_anything(nats_server: NatsServer, database_url: str, tmp_path: Path) -> None:
+def test_invariant_14_processor_and_actuator_outlive_anything(
+    nats_server: NatsServer, database_url: str, tmp_path: Path
+) -> None:
     """Live: records come from NATS, times are the database's, and writes go to an API."""
     op = operator(does := Does())
     with asyncio.Runner() as runner:
@@ -479,12 +541,15 @@ def test_processor_and_actuator_outlive_anything(nats_server: NatsServer, databa
             live = Live(runner.run(stack.enter_async_context(processing)), op, does)
             runner.run(live.begin(client))
 
-            @settings(MANY, max_examples=examples(100))
+            @settings(MANY, max_examples=examples(60))
             @example({"look": raising(UNSTORABLE)})
             @example({"effect": raising(UNSTORABLE)})
             @example({"look": DRIFTS, "act": [raising(UNSTORABLE)]})
             @example({"act_later": [raising(UNSTORABLE)]})
             @example({"children": raising(UNSTORABLE)})
+            @example({"handler": raising(Leaving())})
+            @example({"handler": cancel})
+            @example({"when": raising(SystemExit(3))})
             @given(ONE_ODD)
             def meets(odd: dict[str, Any]) -> None:
                 runner.run(live.meets(odd))

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import threading
 from collections import defaultdict
 from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
@@ -20,6 +21,7 @@ from levelog.wire.records import LoggedRecord
 from levelog.wire.subjects import partition_of
 from levelog_log.hints import Topic
 from levelog_processors import processor
+from levelog_processors.deliver import held
 from levelog_processors.deliver.delivery import Delivery
 from levelog_processors.program import Program
 from levelog_store.decide.inputreads import read_checkpoints
@@ -52,11 +54,20 @@ class Told:
         self.others: list[str] = []
         self.failing: dict[str, BaseException] = {}
         self.hanging: dict[str, asyncio.Event] = {}
+        self.cancelling: set[str] = set()
+        """Objects whose function cancels its task."""
+        self.filtering: Callable[[Web], object] = lambda _: True
         self.retries: list[int] = []
 
-        @op.on.event(retries=retries, backoff=backoff)
+        def is_chosen(web: Web) -> object:
+            return self.filtering(web)
+
+        @op.on.event(retries=retries, backoff=backoff, when=is_chosen)
         async def record(web: Web, is_deleted: bool, retry: int, sequence: int) -> None:
             self.retries.append(retry)
+            if (task := asyncio.current_task()) and web.metadata.name in self.cancelling:
+                task.cancel()
+                await asyncio.sleep(0)
             if event := self.hanging.get(web.metadata.name):
                 await event.wait()
             if error := self.failing.get(web.metadata.name):
@@ -112,16 +123,49 @@ async def test_each_record_is_told_in_order_and_a_restart_goes_on_behind_them(
         assert told.records == {"a": [1, 3, 2, 3, "deleted"], "b": [6]}
 
 
-@pytest.mark.parametrize("way", ["raises", "hangs"])
+def exits(web: Web) -> object:
+    if web.metadata.name == "bad":
+        raise SystemExit(3)
+    return True
+
+
+def computes_for_ever(web: Web) -> object:
+    while web.metadata.name == "bad":
+        pass
+    return True
+
+
+@pytest.mark.parametrize(
+    ("way", "status", "said"),
+    [
+        ("raises", "failed", "event handler record: ValueError: poison"),
+        ("hangs", "settling", "is being called"),
+        ("cancels its task", "failed", "event handler record: cancelled itself"),
+        (exits, "failed", "event handler record: called sys.exit(3)"),
+        (computes_for_ever, "failed", "event handler record: took longer than 0.1 s and was ended"),
+    ],
+    ids=["raises", "hangs", "cancels its task", "filter exits", "filter hangs"],
+)
 async def test_invariant_14_a_poisoned_object_is_shown_and_holds_up_no_other_one(
-    nats_server: NatsServer, database_url: str, way: str
+    nats_server: NatsServer,
+    database_url: str,
+    monkeypatch: pytest.MonkeyPatch,
+    way: str | Callable[[Web], object],
+    status: str,
+    said: str,
 ) -> None:
     told = Told(backoff=timedelta(milliseconds=100))
     release = asyncio.Event()
-    if way == "raises":
-        told.failing["bad"] = ValueError("poison")
-    else:
-        told.hanging["bad"] = release
+    match way:
+        case "raises":
+            told.failing["bad"] = ValueError("poison")
+        case "hangs":
+            told.hanging["bad"] = release
+        case str():
+            told.cancelling.add("bad")
+        case _:
+            monkeypatch.setattr(held, "VIEW_TIME", timedelta(milliseconds=100))
+            told.filtering = way
     async with Processing(nats_server.url, database_url, [told.op]) as stack:
         await stack.listed(web("bad", 1, replicas=1), web("good", 2, replicas=1), version=2, of=[WEBS])
         stack.start()
@@ -132,12 +176,13 @@ async def test_invariant_14_a_poisoned_object_is_shown_and_holds_up_no_other_one
         async def is_shown() -> bool:
             async with stack.database.reading() as connection:
                 lines = await read_level_lines(connection, stack.scope, view="record", name="bad")
-            wanted = ("failed", "poison") if way == "raises" else ("settling", "is being called")
-            return [(line.status, wanted[1] in line.reason) for line in lines] == [(wanted[0], True)]
+            return [(line.status, said in line.reason) for line in lines] == [(status, True)]
 
         await until(is_shown, "the object that is held")
         assert told.records["bad"] == []
         told.failing.clear()
+        told.cancelling.clear()
+        told.filtering = lambda _: True
         release.set()
         await wait_for(lambda: len(told.records["bad"]) == 3, "its records")
         assert told.records["bad"] == [1, 2, 3]
@@ -148,6 +193,31 @@ async def test_invariant_14_a_poisoned_object_is_shown_and_holds_up_no_other_one
         await until(is_released, "nothing held")
         await stack.tell(web("bad", 6, replicas=4))
         await wait_for(lambda: told.records["bad"] == [1, 2, 3, 4], "the next one at once")
+
+
+async def test_a_call_that_outlasts_its_time_and_goes_on_is_no_attempt_for_those_that_wait_for_it(
+    nats_server: NatsServer, database_url: str
+) -> None:
+    op, calls, release = Operator("webs"), list[int](), threading.Event()
+
+    @op.on.event(retries=1, backoff=timedelta(milliseconds=50), timeout=timedelta(milliseconds=50))
+    def record(web: Web, retry: int) -> None:
+        calls.append(retry)
+        release.wait()
+
+    async with Processing(nats_server.url, database_url, [op]) as stack:
+        await stack.listed(web("a", 1), version=1, of=[WEBS])
+        stack.start()
+
+        async def still_runs() -> bool:
+            return any("still runs" in row["error"] for row in await stack.rows(call_holds))
+
+        try:
+            await until(still_runs, "an attempt while the first one goes on")
+        finally:
+            release.set()
+        await wait_for(lambda: len(calls) == 2, "the second call")
+        assert calls == [0, 1]
 
 
 async def test_who_takes_a_partition_over_goes_on_and_who_lost_it_stores_nothing(

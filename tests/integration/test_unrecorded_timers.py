@@ -2,8 +2,9 @@
 
 import asyncio
 import logging
+import threading
 from collections.abc import AsyncGenerator, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
@@ -19,6 +20,7 @@ from levelog.wire.objects import Application
 from levelog.wire.records import ObjectDeleted, ObjectSeen
 from levelog_history.why import Looking, Question
 from levelog_log.hints import Topic
+from levelog_processors.deliver import held
 from levelog_processors.deliver.timers import BATCH, Timers
 from levelog_processors.engine import Engine
 from levelog_processors.program import Program
@@ -91,6 +93,7 @@ class Ticking:
         self.stack = stack
         self.now = NOON
         self.timers: Timers
+        self.epochs: Mapping[int, int] = {}
         self._engine: Engine | None = None
         self._sequence = 0
 
@@ -98,11 +101,11 @@ class Ticking:
         """Take the partitions, as a process that starts: what was in memory is gone."""
         await self.end()
         scope = replace(self.stack.scope, owner="one")
-        epochs = await Leases(self.stack.database, scope, owner="one", duration=timedelta(days=1)).tend()
+        self.epochs = await Leases(self.stack.database, scope, owner="one", duration=timedelta(days=1)).tend()
         self.timers = Timers(self.stack.database, scope, self.stack.program, clock=lambda: self.now, patience=patience)
-        await self.timers.hold(epochs)
+        await self.timers.hold(self.epochs)
         self._engine = Engine(self.stack.database, scope, self.stack.program, patience=None)
-        await self._engine.hold(epochs)
+        await self._engine.hold(self.epochs)
 
     async def deploy(self, op: Operator) -> None:
         """Go on with other code."""
@@ -219,6 +222,73 @@ async def test_a_restart_goes_on_at_once_after_the_clock_was_set_back(
         await rig.begin()
         await rig.pass_to(200)
         assert called.of("a") == seconds(120, 180)
+
+
+async def test_a_clock_that_is_set_back_holds_no_call_up(nats_server: NatsServer, database_url: str) -> None:
+    called = Called()
+    async with ticking(nats_server, database_url, called) as rig:
+        await rig.tell(made("a"), made("b"))
+        rig.now = NOON + timedelta(days=30)
+        called.failing["b"] = ValueError("busy")
+        await rig.step()
+        called.failing.clear()
+        called.calls.clear()
+        rig.now = NOON + timedelta(seconds=90)
+        await rig.step()
+        await rig.pass_to(200)
+        assert called.of("a") == seconds(120, 180)
+        assert called.of("b") == seconds(60, 120, 180)
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+async def test_invariant_17_a_function_that_goes_on_while_leases_change_is_not_called_beside_itself(
+    nats_server: NatsServer, database_url: str, monkeypatch: pytest.MonkeyPatch, is_async: bool
+) -> None:
+    monkeypatch.setattr(held, "CANCELLATION_TIME", timedelta(milliseconds=20))
+    called, release, released = Called(), threading.Event(), asyncio.Event()
+    called.op = op = Operator("webs")
+    timer = op.timer(Web, every=MINUTE, recorded=False, timeout=timedelta(minutes=5), max_concurrency=1)
+
+    def begin() -> None:
+        called.running += 1
+        called.most = max(called.most, called.running)
+
+    def end(web: Web) -> None:
+        called.running -= 1
+        called.calls.append((web.metadata.name, NOON))
+
+    def tick(web: Web) -> None:
+        begin()
+        release.wait()
+        end(web)
+
+    async def tick_async(web: Web) -> None:
+        begin()
+        while not released.is_set():
+            with suppress(asyncio.CancelledError):
+                await released.wait()
+        end(web)
+
+    timer(tick_async if is_async else tick)
+    async with ticking(nats_server, database_url, called, patience=timedelta(milliseconds=20)) as rig:
+        await rig.tell(made("a"))
+        rig.now = NOON + SECOND
+        try:
+            await rig.step()
+            for _ in range(3):
+                await rig.timers.hold(rig.epochs)
+                await rig.step()
+        finally:
+            release.set()
+            released.set()
+
+        async def is_called_again() -> bool:
+            rig.now += SECOND
+            await rig.step()
+            return len(called.calls) == 2
+
+        await until(is_called_again, "the call of the last owner")
+        assert called.most == 1
 
 
 async def test_a_new_timer_begins_with_the_next_multiple_of_each_object_that_was_there(

@@ -13,7 +13,7 @@ import pytest_asyncio
 
 from levelog import Intent, Level, Operator, Resource, delete
 from levelog.calls.caller import MOST_LOST, FunctionCaller
-from levelog.calls.faults import HandlerFault
+from levelog.calls.faults import HandlerFault, StillRuns
 from levelog_processors.decide.functions import Caller
 from rigs.waiting import until
 
@@ -236,6 +236,35 @@ async def test_a_function_that_raises_a_time_out_of_its_own_has_failed_and_is_no
     assert await call(caller, returns_a_list) == [INTENT]
 
 
+@pytest.mark.parametrize("is_async", [False, True])
+async def test_a_function_whose_caller_was_cancelled_is_not_called_again_before_it_has_returned(
+    caller: Caller, monkeypatch: pytest.MonkeyPatch, is_async: bool
+) -> None:
+    monkeypatch.setattr("levelog.calls.caller.CANCELLATION_TIME", SHORT)
+    begun, release, released = threading.Event(), threading.Event(), asyncio.Event()
+
+    def waits(web: Web) -> None:
+        begun.set()
+        release.wait()
+
+    async def swallows(web: Web) -> None:
+        begun.set()
+        while not released.is_set():
+            with contextlib.suppress(asyncio.CancelledError):
+                await released.wait()
+
+    task = asyncio.create_task(call(caller, swallows if is_async else waits))
+    await asyncio.to_thread(begun.wait)
+    task.cancel()
+    await asyncio.wait({task})
+    with pytest.raises(StillRuns):
+        await call(caller, returns_a_list)
+    release.set()
+    released.set()
+    await is_back(caller, "a")
+    assert await call(caller, returns_a_list) == [INTENT]
+
+
 async def test_functions_run_side_by_side(caller: Caller) -> None:
     both = threading.Barrier(2, timeout=30)
 
@@ -266,6 +295,22 @@ async def ends_itself() -> None:
     raise asyncio.CancelledError
 
 
+def cancel_this_task() -> None:
+    task = asyncio.current_task()
+    assert task is not None
+    task.cancel()
+
+
+async def cancels_its_task() -> None:
+    cancel_this_task()
+    await hangs()
+
+
+async def returns_after_that() -> str:
+    cancel_this_task()
+    return "returned"
+
+
 async def exits() -> None:
     raise SystemExit(3)
 
@@ -281,6 +326,7 @@ async def gives_up_waiting() -> None:
         (swallows, HandlerFault, "took longer than 0.01 s and was cancelled"),
         (fails_late, HandlerFault, "took longer than 0.01 s and was cancelled"),
         (ends_itself, HandlerFault, "cancelled itself"),
+        (cancels_its_task, HandlerFault, "cancelled itself"),
         (exits, HandlerFault, "called sys.exit"),
         (gives_up_waiting, TimeoutError, "of its own"),
     ],
@@ -291,11 +337,24 @@ async def test_what_a_function_does_in_the_task_that_asks_for_it_is_told_to_that
     caller = FunctionCaller()
     limit = timedelta(seconds=0.01 if kind is HandlerFault else 10)
     with pytest.raises(kind, match=said):
-        await caller.run_here(function, limit)
+        await run_here(caller, function, limit)
+    await is_as_before(caller)
+
+
+async def test_what_a_function_returns_that_has_cancelled_its_task_counts(caller: Caller) -> None:
+    assert await run_here(caller, returns_after_that) == "returned"
+    await is_as_before(caller)
+
+
+async def run_here(caller: FunctionCaller, function: Any, limit: timedelta = timedelta(seconds=10)) -> Any:
+    return await caller.run_here(function, limit, is_ended=lambda: False)
+
+
+async def is_as_before(caller: FunctionCaller) -> None:
     task = asyncio.current_task()
     assert task is not None
     assert not task.cancelling()
-    assert await caller.run_here(lambda: asyncio.sleep(0, "returned"), limit) == "returned"
+    assert await run_here(caller, lambda: asyncio.sleep(0, "returned")) == "returned"
 
 
 async def test_whoever_ends_the_task_that_asks_ends_the_function_with_it() -> None:
@@ -305,7 +364,7 @@ async def test_whoever_ends_the_task_that_asks_ends_the_function_with_it() -> No
         begun.set()
         await hangs()
 
-    task = asyncio.create_task(FunctionCaller().run_here(waits, timedelta(minutes=1)))
+    task = asyncio.create_task(FunctionCaller().run_here(waits, timedelta(minutes=1), is_ended=lambda: True))
     await begun.wait()
     task.cancel()
     await asyncio.wait({task})

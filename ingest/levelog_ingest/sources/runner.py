@@ -59,9 +59,9 @@ class SourceCalls:
             return None
 
         try:
-            error = await self._threads.run(call, self._source.timeout or SOURCE_TIME, on_late=self._returned)
+            limit = self._source.timeout or SOURCE_TIME
+            error = await self._threads.run(call, limit, on_left=self._hang, on_late=self._returned)
         except LeftBehind:
-            self._is_hanging = True
             raise self._late() from None
         if error is not None:
             raise _fault(error) from error
@@ -122,6 +122,9 @@ class SourceCalls:
     def _late(self) -> SourceFault:
         what = "gave no set" if self._source.every is not None else "yielded nothing"
         return SourceFault(f"{what} within {self._seconds or SOURCE_TIME.total_seconds():g} s")
+
+    def _hang(self) -> None:
+        self._is_hanging = True
 
     def _returned(self) -> None:
         self._is_hanging = False

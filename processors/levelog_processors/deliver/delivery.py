@@ -132,7 +132,7 @@ class Delivery(HeldCalls[RecordHandler]):
                 chain.position, chain.attempts = logged.sequence, 0
             chain.failure = await self._handle(chain, logged)
             if chain.failure is not None:
-                chain.attempts += 1
+                chain.attempts += chain.failure.is_attempt
                 return
             chain.position, chain.attempts = logged.sequence + 1, 0
 

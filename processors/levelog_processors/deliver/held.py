@@ -13,14 +13,17 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final, Generic, Literal, TypeAlias, TypeVar
 
 from msgspec import Struct
+from msgspec.structs import replace
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from levelog.calls.caller import CANCELLATION_TIME, FunctionCaller
-from levelog.calls.faults import HandlerFault, described, tell_fault
+from levelog.calls.faults import HandlerFault, Interruption, StillRuns, contained, described, tell_fault
 from levelog.effects import MOST_DELAY, GiveUp, Retry
 from levelog.errors import LevelogError
 from levelog.handlers.unrecorded import UnrecordedHandler
+from levelog.handlers.views import VIEW_TIME
 from levelog_processors.decide.settling import backoff
+from levelog_processors.fence.calls import Fence
 from levelog_store.connect.database import Database
 from levelog_store.deliver.positions import (
     CallHold,
@@ -55,6 +58,8 @@ class Failure(Struct, frozen=True):
 
     error: str
     delay: timedelta
+    is_attempt: bool = True
+    """The function was called."""
 
 
 class Chain(Struct, Generic[HandlerT], eq=False):
@@ -75,6 +80,8 @@ class Chain(Struct, Generic[HandlerT], eq=False):
     task: asyncio.Task[None] | None = None
     next: int | None = None
     """Position of the first call that has been left since the last attempt began."""
+    is_ended: bool = False
+    """Its calls were ended: the next owner of the partition makes them."""
 
     @property
     def name(self) -> Name:
@@ -141,6 +148,10 @@ class HeldCalls(ABC, Generic[HandlerT]):
         """Of handlers with a limit."""
         self._epochs: Mapping[int, int] = {}
         self._held: dict[Name, Chain[HandlerT]] = {}
+        self._running: dict[asyncio.Task[None], Chain[HandlerT]] = {}
+        self._left: dict[Name, asyncio.Task[None]] = {}
+        """Calls that go on although they were ended; the next one for the object waits for that."""
+        self._stepped_at = clock()
         self.on_return: Callable[[], None] = lambda: None
         """Called when a function has returned whose object is held, so that there is something to step."""
         self.on_call: Callable[[str, CallOutcome], None] = lambda _handler, _outcome: None
@@ -168,12 +179,14 @@ class HeldCalls(ABC, Generic[HandlerT]):
 
     async def release(self) -> None:
         """End the running calls; the next owner of the partitions makes them."""
-        tasks = [each.task for each in self._held.values() if each.task is not None]
         self._held.clear()
-        for task in tasks:
+        running, self._running = self._running, {}
+        for task, chain in running.items():
+            chain.is_ended = True
             task.cancel()
-        if tasks:
-            await asyncio.wait(tasks, timeout=CANCELLATION_TIME.total_seconds())
+        if running:
+            _, left = await asyncio.wait(running, timeout=CANCELLATION_TIME.total_seconds())
+            self._left |= {running[task].name: task for task in left}
 
     async def close(self) -> None:
         """End all that runs."""
@@ -182,6 +195,11 @@ class HeldCalls(ABC, Generic[HandlerT]):
 
     async def step(self) -> None:
         """Continue with the held objects: store what has returned, try again what is due."""
+        now = self._clock()
+        if now < self._stepped_at:  # the clock was set back
+            for chain in self._held.values():
+                chain.due_at -= self._stepped_at - now
+        self._stepped_at = now
         changed: list[Chain[HandlerT]] = []
         released: list[Name] = []
         for chain in list(self._held.values()):
@@ -245,7 +263,9 @@ class HeldCalls(ABC, Generic[HandlerT]):
         return positions
 
     def _begin(self, chain: Chain[HandlerT], calls: Coroutine[Any, Any, None]) -> None:
-        chain.task = asyncio.create_task(calls, name=f"calls for {chain.object}")
+        task = chain.task = asyncio.create_task(calls, name=f"calls for {chain.object}")
+        self._running[task] = chain
+        task.add_done_callback(lambda _: self._running.pop(task, None))
 
     async def _wait(self, chains: Sequence[Chain[HandlerT]]) -> list[Chain[HandlerT]]:
         """Wait for calls that have begun; those that are not made by then are held, and returned."""
@@ -289,8 +309,13 @@ class HeldCalls(ABC, Generic[HandlerT]):
         """Call the function once; None: it has returned, or the filters leave the object out, or it is passed by."""
         handler = chain.handler
         function = self._function(handler)
+        if (left := self._left.get(chain.name)) is not None:
+            await asyncio.wait({left})
+            del self._left[chain.name]
+        if chain.is_ended:  # its function has caught that
+            raise asyncio.CancelledError
         try:
-            arguments = arguments_of()
+            arguments = _filtered(handler, arguments_of)
             if arguments is not None:
                 await self._run_function(chain, lambda: function(**arguments))
                 self.on_call(handler.source, "returned")
@@ -298,6 +323,8 @@ class HeldCalls(ABC, Generic[HandlerT]):
             return self._later(chain, error, asked=error.asked, is_counted=error.is_counted)
         except GiveUp as error:
             self._pass_by(chain, error)
+        except StillRuns as error:
+            return replace(self._failure(chain, error), is_attempt=False)
         except Exception as error:  # noqa: BLE001 - a user's function may raise anything; only this object is concerned
             if not isinstance(error, HandlerFault):
                 tell_fault(handler.kind, handler.name, handler.function, error, subject=chain.object)
@@ -319,7 +346,7 @@ class HeldCalls(ABC, Generic[HandlerT]):
     async def _run_at_once(self, chain: Chain[HandlerT], function: Callable[[], Any]) -> None:
         limit = chain.handler.options.timeout
         if chain.handler.is_async:
-            await self._caller.run_here(function, limit)
+            await self._caller.run_here(function, limit, is_ended=lambda: chain.is_ended)
         else:
             await self._caller.run(chain.name, function, limit, is_async=False)
 
@@ -337,9 +364,25 @@ class HeldCalls(ABC, Generic[HandlerT]):
             self._pass_by(chain, error)
             return None
         self.on_call(chain.handler.source, "failed")
-        delay = min(asked or options.backoff or backoff(chain.attempts + 1, LONGEST), MOST_DELAY)
-        return Failure(f"{chain.handler.kind} {chain.handler.name}: {described(error)}", delay)
+        return self._failure(chain, error, asked)
+
+    def _failure(self, chain: Chain[HandlerT], error: Exception, asked: timedelta | None = None) -> Failure:
+        handler = chain.handler
+        delay = min(asked or handler.options.backoff or backoff(chain.attempts + 1, LONGEST), MOST_DELAY)
+        return Failure(f"{handler.kind} {handler.name}: {described(error)}", delay)
 
     def _pass_by(self, chain: Chain[HandlerT], error: Exception) -> None:
         self.on_call(chain.handler.source, "passed")
         log.error("%s passes %s of %s by: %s", chain.handler.source, chain.said, chain.object, described(error))
+
+
+def _filtered(handler: UnrecordedHandler, arguments_of: Callable[[], dict[str, Any] | None]) -> dict[str, Any] | None:
+    """The arguments of a call. Raises HandlerFault if a filter takes too long, does I/O or exits."""
+    if not handler.reader.selector.has_functions:
+        return arguments_of()
+    try:
+        return Fence(f"filter of {handler.kind} {handler.name}", VIEW_TIME).run(arguments_of)
+    except (Exception, Interruption):
+        raise
+    except BaseException as error:
+        raise contained(error) from error

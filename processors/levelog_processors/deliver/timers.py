@@ -5,6 +5,7 @@ all partitions: the calls up to it are made or held.
 """
 
 import asyncio
+import logging
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
@@ -27,6 +28,8 @@ from levelog_store.connect.database import Database
 from levelog_store.decide.inputreads import read_parents
 from levelog_store.deliver.positions import Place, move_positions, read_existing
 from levelog_store.rows import Scope, StoredObject
+
+log = logging.getLogger(__name__)
 
 BATCH: Final = 256
 """Objects that are read and called for at one time."""
@@ -131,6 +134,9 @@ class Timers(HeldCalls[UnrecordedTimer]):
     async def round(self) -> None:
         """Make all calls that are due now, and store that they are made; those that are left are held."""
         now = microseconds(self._clock())
+        if now < self._called_to - LATENESS:
+            log.warning("the clock was set back by %s: timers go on from there", moment(self._called_to) - moment(now))
+            await self.hold(self._epochs)
         new: list[Chain[UnrecordedTimer]] = []
         is_called = False
         while self._schedule and self._schedule[0][0] <= now:
@@ -202,7 +208,7 @@ class Timers(HeldCalls[UnrecordedTimer]):
         about(object=chain.object, handler=handler.source)
         chain.failure = await self._call(chain, partial(handler.arguments, row.body, given))
         if chain.failure is not None:
-            chain.attempts += 1
+            chain.attempts += chain.failure.is_attempt
 
     async def _write_positions(self, connection: AsyncConnection) -> None:
         if self._called_to != self._stored_to:

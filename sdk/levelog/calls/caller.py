@@ -33,11 +33,14 @@ class Threads:
         self.lost = 0
         """Threads that were left behind and have not returned yet."""
 
-    async def run(self, function: Callable[[], Any], limit: timedelta, *, on_late: Callable[[], None]) -> Any:
+    async def run(
+        self, function: Callable[[], Any], limit: timedelta, *, on_left: Callable[[], None], on_late: Callable[[], None]
+    ) -> Any:
         """Call the function in a thread, with the context of the caller, and return or raise what it does.
 
-        Raises LeftBehind when it takes longer than `limit`, counted from its beginning: the thread goes on, and
-        `on_late` is called when it returns. Raises HandlerFault if too many threads were left behind.
+        Raises LeftBehind when it takes longer than `limit`, counted from its beginning: the thread goes on, as it does
+        when the caller is cancelled. Then `on_left` is called, and `on_late` when it returns. Raises HandlerFault if
+        too many threads were left behind.
         """
         async with self._room:
             if self.lost >= self._size * MOST_LOST:
@@ -46,14 +49,15 @@ class Threads:
             outcome = worker.submit(contextvars.copy_context(), function)
             try:
                 await asyncio.wait({outcome}, timeout=limit.total_seconds())
-            except asyncio.CancelledError:
-                worker.retire()
-                raise
+            finally:
+                if outcome.done():
+                    self._idle.append(worker)
+                else:
+                    worker.retire()
+                    on_left()
+                    self._leave_behind(outcome, on_late)
             if not outcome.done():
-                worker.retire()
-                self._leave_behind(outcome, on_late)
                 raise LeftBehind
-            self._idle.append(worker)
         value, error = outcome.result()
         if error is not None:
             raise error
@@ -152,10 +156,13 @@ class FunctionCaller:
             return await self._in_loop(key, lambda: result, limit)
         return result
 
-    async def run_here(self, function: Callable[[], Awaitable[Any]], limit: timedelta) -> Any:
+    async def run_here(
+        self, function: Callable[[], Awaitable[Any]], limit: timedelta, *, is_ended: Callable[[], bool]
+    ) -> Any:
         """Call an async function in the task that asks, which costs a third, and lasts as long as the function does.
 
-        Raises what it raises, and HandlerFault if it takes longer than its time limit, or exits.
+        `is_ended` tells whether somebody has cancelled that task: any other cancellation is the function's own. Raises
+        what it raises, and HandlerFault if it takes longer than its time limit, exits or cancels itself.
         """
         task = asyncio.current_task()
         assert task is not None  # noqa: S101 - this is a coroutine
@@ -170,7 +177,7 @@ class FunctionCaller:
             try:
                 result = await function()
             except asyncio.CancelledError:
-                if task.cancelling() > is_late:  # somebody else wants the task to end
+                if is_ended():
                     raise
                 if not is_late:
                     raise HandlerFault("cancelled itself") from None
@@ -186,8 +193,7 @@ class FunctionCaller:
                     return result
             finally:
                 timer.cancel()
-                if is_late:
-                    task.uncancel()
+                await _uncancel(task, is_ended)
         raise HandlerFault(f"took longer than {_shown(limit)} and was cancelled")
 
     async def close(self) -> None:
@@ -200,10 +206,12 @@ class FunctionCaller:
             await asyncio.wait(tasks, timeout=CANCELLATION_TIME.total_seconds())
 
     async def _in_thread(self, key: Hashable, function: Callable[[], Any], limit: timedelta) -> Any:
-        try:
-            return await self._threads.run(_contained(function), limit, on_late=lambda: self._find(key))
-        except LeftBehind:
+        def leave() -> None:
             self._lost[key] = None
+
+        try:
+            return await self._threads.run(_contained(function), limit, on_left=leave, on_late=lambda: self._find(key))
+        except LeftBehind:
             raise HandlerFault(
                 f"did not return within {_shown(limit)}; a thread cannot be ended, so it goes on, and the function "
                 f"will not be called again for {self._subject} before it has returned"
@@ -219,9 +227,10 @@ class FunctionCaller:
                 if is_late:
                     task.cancel()
                     await asyncio.wait({task}, timeout=CANCELLATION_TIME.total_seconds())
+                if not task.done():
+                    self._lost[key] = task
+                    task.add_done_callback(lambda _: self._find(key))
         if not task.done():
-            self._lost[key] = task
-            task.add_done_callback(lambda _: self._find(key))
             raise HandlerFault(
                 f"took longer than {_shown(limit)} and goes on although it was cancelled; it will not be called again "
                 f"for {self._subject} before it has returned"
@@ -239,6 +248,17 @@ class FunctionCaller:
             task.exception()
         if self.on_found is not None:
             self.on_found(key)
+
+
+async def _uncancel(task: asyncio.Task[Any], is_ended: Callable[[], bool]) -> None:
+    """Undo what a function has left of cancellations of the task that runs; they would reach its next wait."""
+    while task.cancelling() and not is_ended():
+        task.uncancel()
+        try:
+            await asyncio.sleep(0)
+        except asyncio.CancelledError:
+            if is_ended():
+                raise
 
 
 async def _awaited(function: Callable[[], Any]) -> Any:

@@ -43,7 +43,9 @@ def described(error: BaseException) -> str:
     """Type and message of an error, as text that any database takes; the message alone where levelog wrote it."""
     try:
         words = str(error)
-    except Exception:  # noqa: BLE001 - an exception of the user's own may raise anything here too
+    except Interruption:
+        raise
+    except BaseException:  # noqa: BLE001 - an exception of the user's own may raise anything here too
         words = "(its message cannot be read)"
     is_ours = isinstance(error, HandlerFault | LevelogError)
     message = words if is_ours else f"{type(error).__name__}: {words}".removesuffix(": ")

@@ -210,7 +210,7 @@ class LastingHandler(DaemonHandler):
         """Call the function in a thread of its own, which ends with it."""
         threads = Threads(1)
         try:
-            return await threads.run(call, FOR_EVER, on_late=lambda: None)
+            return await threads.run(call, FOR_EVER, on_left=lambda: None, on_late=lambda: None)
         finally:
             threads.close()
 
