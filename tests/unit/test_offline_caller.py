@@ -5,9 +5,11 @@ import socket
 import sqlite3
 import subprocess
 import sys
+import urllib.request
 from collections.abc import AsyncIterator, Callable
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 import pytest_asyncio
@@ -41,6 +43,19 @@ async def test_a_function_that_connects_is_refused_in_its_thread_and_in_the_loop
         await caller.run("one", connects, LIMIT, is_async=False)
     with pytest.raises(HandlerFault, match="replay refuses the network"):
         await caller.run("one", connects_in_the_loop, LIMIT, is_async=True)
+
+
+@pytest.mark.parametrize(
+    ("does", "what"),
+    [
+        (connects, r"socket.connect \('127.0.0.1', 9\)"),
+        (lambda: socket.getaddrinfo("example.com", 443), "socket.getaddrinfo 'example.com'"),
+        (lambda: urllib.request.urlopen("http://127.0.0.1:9/x", b"secret"), "urllib.Request 'http://127.0.0.1:9/x'"),
+    ],
+)
+async def test_the_refusal_names_what_was_asked_for(caller: ReplayCaller, does: Callable[[], Any], what: str) -> None:
+    with pytest.raises(HandlerFault, match=f"^{what}: replay refuses the network"):
+        await caller.run("one", does, LIMIT, is_async=False)
 
 
 async def test_levelog_itself_may_connect(caller: ReplayCaller) -> None:

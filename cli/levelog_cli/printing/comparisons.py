@@ -110,8 +110,21 @@ def _part(
             known = {intent.key: f"{intent.verb} {intent.target}" for intent in side.intents}
             writes = ", ".join(known.get(key, f"a write that is not kept any more ({key})") for key in side.keys)
             yield from labelled("writes", f"{name:<{width}}  {writes or 'none'}")
+        yield from _contents(before, after)
     else:
         yield from verdict_lines(part, before.verdict, after.verdict)
+
+
+def _contents(before: Conclusion, after: Conclusion) -> Iterator[str]:
+    """The lines of what differs in writes of one verb to one target."""
+    then = {(intent.verb, intent.target): intent for intent in before.intents}
+    for intent in after.intents:
+        found = then.get((intent.verb, intent.target))
+        if found is not None and found.body != intent.body:
+            one, other = (_decoded(each.body) for each in (found, intent))
+            are_objects = isinstance(one, dict) and isinstance(other, dict)
+            told = differences(one, other) if are_objects else [f"{shown(one)} -> {shown(other)}"]
+            yield from (line for each in told for line in labelled("content", f"{intent.target}: {each}"))
 
 
 def verdict_lines(part: str, before: Verdict, after: Verdict) -> Iterator[str]:

@@ -56,6 +56,9 @@ _NETWORK: Final = frozenset(
     }
 )
 
+_OF_SOCKETS: Final = ("socket.connect", "socket.sendmsg", "socket.sendto")
+"""Events whose first argument is the socket, and whose second is the address."""
+
 _PROCESSES: Final = frozenset(
     {
         "os.exec",
@@ -219,7 +222,7 @@ def _refuse_effect(event: str, args: tuple[Any, ...]) -> None:
         kind = "writing to files"
     else:
         return
-    shown = args[1:2] or args if kind == "the network" else args[:1]
+    shown = args[1:2] if event in _OF_SOCKETS else args[:1]
     what = f"{event} {', '.join(map(repr, shown))}".rstrip()
     if not refusals.kind:
         refusals.kind, refusals.what = kind, what

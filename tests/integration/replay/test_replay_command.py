@@ -66,6 +66,14 @@ async def test_a_planted_bug_is_told_from_the_good_code_at_the_record_that_shows
     assert good.status == 0, good.stdout
 
 
+async def test_what_differs_in_the_content_of_a_write_is_told(recorded: Recorded, tmp_path: Path) -> None:
+    other = tmp_path / "other.py"
+    other.write_text(WEBS_FILE.read_text().replace('"labels": {"app": "web"}', '"labels": {"app": "web", "tier": "x"}'))
+    ended = await recorded.levelog.ends("replay", other, env={**recorded.env, "COLUMNS": "120"})
+    assert ended.status == 1, ended.stderr
+    assert '  content   pods/default/other-0: + metadata.labels.tier: "x"\n' in ended.stdout, ended.stdout
+
+
 async def test_what_was_deleted_by_a_shared_label_is_told_from_the_fixed_code_at_the_pod_that_bears_it(
     nats_server: NatsServer, tmp_path: Path
 ) -> None:
