@@ -82,6 +82,7 @@ class Actuator:
         writer = MessageWriter(scope.cluster, scope.partitions, "actuator")
         self._relay = Relay(database, scope, self.owner, publisher, writer, self._settings)
         self._lookout = Lookout(database, scope, self.owner, self._sender, publisher, writer, self._settings)
+        self._presence = ActuatorPresence(database, scope, self.owner, self._settings, on_ended=self._look, clock=clock)
         self._ledger = Ledger(
             database,
             scope,
@@ -90,8 +91,8 @@ class Actuator:
             is_busy=lambda: bool(self._sending),
             on_taken=self._note_taken,
             on_hastened=lambda: hints.publish(Topic.WAKE),
+            clock=self._presence.now,
         )
-        self._presence = ActuatorPresence(database, scope, self.owner, self._settings, on_ended=self._look, clock=clock)
         self._held = HeldClaims(database, scope, self.owner, clock)
         self._clock = clock
         limits = {name: each.max_concurrency for name, each in (effects or {}).items()}
@@ -107,7 +108,7 @@ class Actuator:
             self._limited = claiming(hint=hint, until_ready=until_there, claim=self._claim_limited)
             self._loops.append(self._limited)
         database.absence.on_end(self._look)
-        caller = EffectCaller(effects or {}, self._settings, self._redactor, index=index)
+        caller = EffectCaller(effects or {}, self._settings, self._redactor, self._presence.now, index=index)
         self._awaited = AwaitedLevels(database, scope, self._settings, hints.listen(Topic.LEVELS))
         if index is not None:
             caller.daemons = Daemons(database, scope, self.owner, index, self._awaited)

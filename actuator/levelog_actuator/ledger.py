@@ -55,6 +55,8 @@ class Ledger(Struct, eq=False):
     is_busy: Callable[[], bool]
     on_taken: Callable[[TakenResults], None]
     on_hastened: Callable[[], Awaitable[None]]
+    clock: Callable[[], datetime] = lambda: datetime.now(UTC)
+    """Tells when results came."""
     results: list[Result] = []
     """That are not stored yet."""
     forgotten: set[str] = set()
@@ -176,7 +178,7 @@ class Ledger(Struct, eq=False):
             await self.on_hastened()
 
     def _receipt(self, result: Ended) -> ReceiptNoted:
-        return result.receipt(self.scope.application, datetime.now(UTC), self.owner)
+        return result.receipt(self.scope.application, self.clock(), self.owner)
 
 
 def _tell(receipt: ReceiptNoted) -> None:

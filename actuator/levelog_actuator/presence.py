@@ -4,7 +4,7 @@ import asyncio
 import logging
 import math
 from collections.abc import Callable
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from msgspec import Struct, field
@@ -43,6 +43,8 @@ class ActuatorPresence(Struct, eq=False):
     has_stayed: asyncio.Event = field(default_factory=asyncio.Event)
     since: float = -math.inf
     """When it began, by `clock`: claims from before may be others' by now."""
+    told: tuple[datetime, float] | None = None
+    """The database's time, and when it was that, by `clock`."""
 
     def __post_init__(self) -> None:
         self.ends_at = -math.inf if self.database.is_shared else math.inf
@@ -56,6 +58,13 @@ class ActuatorPresence(Struct, eq=False):
         """Tell whether a request that begins now is over before others take the claim."""
         brief = self.limit(intent).total_seconds() if _is_first_write(intent) else 0.0
         return self.clock() + brief <= self.ends_at
+
+    def now(self) -> datetime:
+        """The time by which levels are decided: that of the database, whatever this machine's clock says."""
+        if self.told is None:  # a file on this machine
+            return datetime.now(UTC)
+        moment, at = self.told
+        return moment + timedelta(seconds=self.clock() - at)
 
     @property
     def is_there(self) -> bool:
@@ -82,7 +91,7 @@ class ActuatorPresence(Struct, eq=False):
         """Renew it once; then end the claims of those that are gone, if this one was present all the time they had."""
         began, lasts = self.clock(), self.settings.presence
         async with self.database.transaction() as connection:
-            await presence.stay(connection, self.scope, self.owner, lasts)
+            self.told = await presence.stay(connection, self.scope, self.owner, lasts), began
         if self.clock() > self.ends_at:  # it was over meanwhile
             self.since = self.clock()
         self.ends_at = began + lasts.total_seconds()

@@ -25,7 +25,7 @@ from levelog.levels import Level
 from levelog.resources import refuse_external
 from levelog.wire.canonical import digest
 
-_CODE: Final = "timers 4"
+_CODE: Final = "timers 5"
 """Stands for this module in fingerprints: raised when the same calls lead to others."""
 
 
@@ -98,6 +98,14 @@ class TimerHandler:
         """Name of the effect, and of the index of its calls."""
         return f"{self.name}{TIMED}"
 
+    def last(self, call: Call[Tick, Any] | None, now: datetime) -> datetime | None:
+        """When the last call was made, not before it was due; None: there was none, or the clock was set back since."""
+        if call is None:
+            return None
+        made = max(call.called_at, call.request.due or call.called_at)
+        # else none would come before the clock is there again
+        return made if made - now <= max(self.every, PATIENCE) else None
+
     def due(self, created: datetime, last: datetime | None, now: datetime, changed: datetime | None = None) -> datetime:
         """When the call is due that comes next; of several that were missed, the newest.
 
@@ -139,6 +147,10 @@ class TimerHandler:
 
 LEAST: Final = timedelta(seconds=1)
 """Between two calls: each is written to the log and to the tables."""
+
+
+PATIENCE: Final = timedelta(minutes=1)
+"""A call may seem to have been made so much later than now, or by its interval, before that is taken for a mistake."""
 
 
 def _require_schedule(name: str, every: object, initial_delay: object) -> None:
@@ -277,7 +289,7 @@ def timer_view(handler: TimerHandler, inspect_view: Callable[[Callable[..., Any]
     def view(parent: Any, now: datetime, **read: Any) -> Level[Any]:
         calls: list[Call[Tick, Any]] = list(read[index][_uid(parent)])
         before = next((each for each in calls if not each.name), None)
-        last = before.called_at if before is not None else None
+        last = handler.last(before, now)
         if before is not None and (left := handler.left(before)) is not None:
             again, carried = left
             if now < again:

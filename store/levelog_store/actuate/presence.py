@@ -4,7 +4,7 @@ All times are the database's. An actuator that says too late that it is here fin
 perhaps ended: it can tell by its own clock, which knows when the last presence was over at the latest.
 """
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from sqlalchemy import Dialect, Select, Update, and_, or_, select, update
@@ -16,12 +16,13 @@ from levelog_store.rows import Scope
 from levelog_store.tables import actuators, intents
 
 
-async def stay(connection: AsyncConnection, scope: Scope, owner: str, duration: timedelta) -> None:
-    """Say that an actuator is present for so long from now."""
+async def stay(connection: AsyncConnection, scope: Scope, owner: str, duration: timedelta) -> datetime:
+    """Say that an actuator is present for so long from now, which is returned."""
     dialect = connection.dialect
     row = insert_for(dialect, actuators).values(scope=scope.number, owner=owner, expires_at=now(dialect, duration))
     changed = {"expires_at": row.excluded.expires_at}
-    await connection.execute(row.on_conflict_do_update(index_elements=list(actuators.primary_key), set_=changed))
+    statement = row.on_conflict_do_update(index_elements=list(actuators.primary_key), set_=changed)
+    return (await connection.execute(statement.returning(now(dialect)))).scalar_one()
 
 
 async def end_claims_of_gone(connection: AsyncConnection, scope: Scope, grace: timedelta) -> int:

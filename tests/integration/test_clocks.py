@@ -1,0 +1,75 @@
+"""The clock of the database is another than the machine's: decisions go by it, and so does what came of them."""
+
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from sqlalchemy import text
+
+from levelog import Operator, Resource, Struct
+from levelog.wire.objects import Application
+from levelog_processors.program import Program
+from levelog_sandbox import Sandbox
+from levelog_store.connect.database import Database
+from rigs.levelog import define_webs
+from rigs.nats import NatsServer
+from rigs.together import together
+from rigs.waiting import until
+
+SHIFTED = """
+CREATE FUNCTION public.statement_timestamp() RETURNS timestamptz LANGUAGE sql
+AS $$ SELECT pg_catalog.statement_timestamp() + interval '{hours} hours' $$
+"""
+
+
+class WebSpec(Struct):
+    image: str
+
+
+class Web(Resource, group="example.com", version="v1", plural="webs"):
+    spec: WebSpec
+
+
+@asynccontextmanager
+async def shifted(postgres_url: str, hours: int) -> AsyncGenerator[str]:
+    """The URL of a database whose clock is so many hours ahead."""
+    async with await Database.open(postgres_url) as database, database.transaction() as connection:
+        await connection.execute(text(SHIFTED.format(hours=hours)))
+    yield f"{postgres_url}?search_path=public,pg_catalog"
+
+
+@pytest.mark.parametrize("sharp", [False, True])
+@pytest.mark.parametrize("hours", [2, -2])
+async def test_invariant_16_a_timer_is_called_when_it_is_due_whatever_the_clock_of_the_actuator_says(
+    nats_server: NatsServer, postgres_url: str, tmp_path: Path, hours: int, sharp: bool
+) -> None:
+    op, hourly, often = Operator("webs"), list[str](), list[str]()
+
+    @op.timer(every=timedelta(hours=1), sharp=sharp)
+    async def check(web: Web) -> None:
+        hourly.append(web.metadata.name)
+
+    @op.timer(every=timedelta(seconds=1), sharp=sharp)
+    async def look(web: Web) -> None:
+        often.append(web.metadata.name)
+
+    async with (
+        Sandbox(clock=lambda: datetime.now(UTC) - timedelta(hours=3)) as sandbox,
+        shifted(postgres_url, hours) as url,
+    ):
+        await define_webs(sandbox)
+        metadata = {"name": "shop", "namespace": "default"}
+        sandbox.user.create(
+            {"apiVersion": "example.com/v1", "kind": "Web", "metadata": metadata, "spec": {"image": "a"}}
+        )
+        kubeconfig, application = sandbox.kubeconfig(tmp_path / "kubeconfig"), Application("webs")
+        async with together(kubeconfig, nats_server.url, url, application, Program([op]), [Web]) as stack:
+
+            async def has_looked() -> bool:
+                stack.check()
+                return len(often) >= 3
+
+            await until(has_looked, "three calls, each a second after the one before")
+    assert hourly == ["shop"]
