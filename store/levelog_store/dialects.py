@@ -50,23 +50,13 @@ from levelog.wire.canonical import canonical
 from levelog_store.rows import Scope
 
 
-class JsonText(postgresql.JSON):
-    """PostgreSQL's json type without SQLAlchemy's own encoding and decoding."""
-
-    def bind_processor(self, dialect: Dialect) -> None:
-        """Pass text as it is."""
-
-    def result_processor(self, dialect: Dialect, coltype: object) -> None:
-        """Pass text as it is."""
-
-
 class Json(TypeDecorator[bytes]):
     """JSON kept as the text that it was; `json` in PostgreSQL (checked, not re-encoded), TEXT in SQLite.
 
     Values are UTF-8 bytes on the Python side.
     """
 
-    impl = Text().with_variant(JsonText(), "postgresql")
+    impl = Text().with_variant(postgresql.JSON(), "postgresql")
     cache_ok = True
 
     def bind_processor(self, dialect: Dialect) -> Callable[..., str | None]:  # noqa: ARG002

@@ -179,21 +179,16 @@ def _intent_values(scope: Scope, decided: Decided, intent: IntentRow) -> dict[st
         "parent_uid": decided.level.parent_uid,
         "partition": decided.wake.partition,
         "attempts": 0,
-        "due_at": None,
         "owner": "",
         "claim": 0,
-        "expires_at": None,
         "error": "",
         "outcome": "",
         "cause": decided.wake.cause,
         "decided_at": decided.level.evaluated_at,
-        "receipt": None,
         "is_relayed": False,
         "is_folded": False,
         "result_uid": "",
         "result_version": 0,
-        "sighted_version": None,
-        "sighted_at": None,
     }
 
 

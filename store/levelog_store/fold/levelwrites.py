@@ -41,6 +41,7 @@ from levelog_store.dialects import (
     one_of,
     row_of,
     run,
+    there_is,
     write,
 )
 from levelog_store.fold.calls import forget_calls
@@ -230,9 +231,7 @@ async def forget_orphans(
 ) -> set[ViewParent]:
     """Delete levels that outlived a reset of the tables while their parents did not, and return them."""
     table = levels.c
-    held = select(objects.c.object).where(objects.c.scope == scope.number, objects.c.object == table.parent)
-    # without OFFSET, PostgreSQL joins with all objects: so it looks up each parent
-    is_held = held.correlate(levels).offset(0).exists()
+    is_held = there_is(objects.c.scope == scope.number, objects.c.object == table.parent)
     are_meant = table.partition == partition, one_of(connection.dialect, table.view, views), ~is_held
     orphans = await connection.execute(select(table.view, table.parent).where(table.scope == scope.number, *are_meant))
     if gone := {(view, parent) for view, parent in orphans}:
