@@ -13,7 +13,7 @@ from levelog.errors import LevelogError
 from levelog.levels import Standing
 from levelog_actuator.limits import ActuatorSettings
 from levelog_log.hints import Hint
-from levelog_store.actuate.awaited import read_awaited
+from levelog_store.actuate.daemons import read_awaited
 from levelog_store.connect.database import Database
 from levelog_store.rows import Scope, ViewParent
 

@@ -25,7 +25,7 @@ from levelog.wire.canonical import canonical
 from levelog_actuator.awaited import AwaitedLevels
 from levelog_actuator.results import Later, about
 from levelog_store.actuate.claims import ClaimedIntent
-from levelog_store.actuate.progress import keep_progress
+from levelog_store.actuate.daemons import keep_progress
 from levelog_store.connect.database import Database
 from levelog_store.rows import Scope, ViewParent
 

@@ -141,9 +141,14 @@ def constant(text: str) -> ColumnElement[str]:
 def there_is(*conditions: ColumnElement[bool]) -> ColumnElement[bool]:
     """Condition that there is a row; PostgreSQL looks it up for each, and does not read the other table whole.
 
-    OFFSET keeps it from joining them.
+    OFFSET keeps it from joining them. Nothing is selected: who asks may not read all columns.
     """
     return select(literal_column("1")).where(*conditions).offset(0).exists()
+
+
+def has_match(one: Table, other: Any, names: Iterable[str], *conditions: ColumnElement[bool]) -> ColumnElement[bool]:
+    """Condition that a row has one in another table with the same values in the columns, and of the same scope."""
+    return there_is(*(other.c[name] == one.c[name] for name in ("scope", *names)), *conditions)
 
 
 P = ParamSpec("P")

@@ -59,6 +59,14 @@ def processor(database: Database, scope: Scope, owner: str) -> Leases:
     return Leases(database, scope, owner=owner, duration=timedelta(hours=1))
 
 
+async def owned(database: Database, scope: Scope, owner: str) -> dict[int, int]:
+    """Epoch of each partition that a processor holds, even expired, while no other processor took it."""
+    table = leases.c
+    are_its = table.scope == scope.number, table.owner == owner
+    async with database.reading() as connection:
+        return dict((await connection.execute(select(table.partition, table.epoch).where(*are_its))).all())
+
+
 async def expire(database: Database, owner: str) -> None:
     """Let the leases of a processor end, as if it had stood still for longer than they last."""
     async with database.transaction() as connection:

@@ -46,6 +46,7 @@ from levelog_store.dialects import (
     Timestamp,
     built_once,
     constant,
+    has_match,
     insert_for,
     locked,
     mappings,
@@ -76,6 +77,8 @@ IS_IN_SCOPE: Final = intents.c.scope == OF_SCOPE
 IS_HELD: Final = and_(intents.c.state == CLAIMED, intents.c.owner == bindparam("by"))
 IS_OF_CLAIM: Final = intents.c.claim == bindparam("under", type_=BigInteger)
 """An owner may have lost a claim and have another one since."""
+OF_LEVEL: Final = ("view", "parent", "parent_uid")
+"""Columns of an intent that name the level it was decided for."""
 IS_KEY: Final = and_(IS_IN_SCOPE, intents.c.key == bindparam("of_key"))
 
 
@@ -401,12 +404,9 @@ async def postpone(connection: AsyncConnection, scope: Scope, owner: str, later:
 @built_once
 def withdraw_unwanted(dialect: Dialect) -> ReturningUpdate[Any]:
     """Supersede the unclaimed rows among `of_keys` whose levels are gone."""
-    level = levels.c
-    of_level = [level[name] == intents.c[name] for name in ("scope", "view", "parent", "parent_uid")]
-    has_level = select(literal_column("1")).where(*of_level).exists()
     return (
         update(intents)
-        .where(is_one_of_keys(dialect), intents.c.state == PENDING, ~has_level)
+        .where(is_one_of_keys(dialect), intents.c.state == PENDING, ~has_match(intents, levels, OF_LEVEL))
         .values(state="superseded")
         .returning(intents.c.key)
     )

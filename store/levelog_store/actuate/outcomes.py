@@ -16,7 +16,6 @@ from sqlalchemy import (
     bindparam,
     case,
     exists,
-    literal_column,
     null,
     select,
     text,
@@ -29,12 +28,13 @@ from levelog_store.actuate.claims import (
     IS_HELD,
     IS_IN_SCOPE,
     IS_KEY,
+    OF_LEVEL,
     PENDING,
     WRITTEN,
     is_one_of_keys,
     is_unsettled,
 )
-from levelog_store.dialects import OF_SCOPE, Timestamp, built_once, locked, now, one_of_named, run
+from levelog_store.dialects import OF_SCOPE, Timestamp, built_once, has_match, locked, now, one_of_named, run
 from levelog_store.rows import Scope
 from levelog_store.tables import intents, levels
 
@@ -163,9 +163,7 @@ def _unseen(dialect: Dialect, after: timedelta) -> Select[Any]:
 
     Rows of deleted levels are left out, since nothing waits for them.
     """
-    table, level = intents.c, levels.c
-    same = (level[name] == table[name] for name in ("scope", "view", "parent", "parent_uid"))
-    has_level = exists(literal_column("1")).where(*same)  # an actuator may not read all columns, as * does
+    table = intents.c
     return (
         select(*(table[name] for name in _UNSEEN), table.decided_at, now(dialect).label("now"))
         .where(
@@ -176,7 +174,7 @@ def _unseen(dialect: Dialect, after: timedelta) -> Select[Any]:
             table.is_folded.is_(True),
             table.result_version > 0,
             table.due_at <= now(dialect, -after),
-            has_level,
+            has_match(intents, levels, OF_LEVEL),
         )
         .order_by(table.due_at)
         .limit(bindparam("limit", type_=Integer))

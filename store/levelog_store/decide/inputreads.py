@@ -2,13 +2,13 @@
 
 from collections.abc import Collection, Sequence
 from datetime import datetime
+from functools import partial
 from operator import itemgetter
 from typing import Any, Final
 
 import msgspec
 from msgspec import Struct
 from sqlalchemy import (
-    ColumnElement,
     Dialect,
     Integer,
     Select,
@@ -118,7 +118,7 @@ async def read_wakes(
     in the same statement, `into` inputs.
     """
     values = {"partitions": partitions, "views": views, "limit": limit, "pairs": of}
-    part: Part = (_wakes_now, values) if at is None else (_wakes, values | {"at": at})
+    part: Part = (_wakes_now, values) if at is None else (_wakes_at, values | {"at": at})
     parts = into.parts(of) if into is not None and of else ()
     rows, *others = await read_rows(connection, scope, part, *parts)
     if into is not None and others:
@@ -135,21 +135,13 @@ async def read_wakes(
 
 
 @built_once
-def _wakes_now(dialect: Dialect) -> Select[Any]:
-    return _wakes_at(dialect, now(dialect))
-
-
-@built_once
-def _wakes(dialect: Dialect) -> Select[Any]:
-    return _wakes_at(dialect, bindparam("at", type_=wakeups.c.due_at.type))
-
-
-def _wakes_at(dialect: Dialect, at: ColumnElement[datetime]) -> Select[Any]:
+def _wakes(dialect: Dialect, *, is_now: bool) -> Select[Any]:
     """Two parts, each in the order of an index, so that what is not handed out is not looked at, and those named.
 
     With the moment in a row of its own if there are none.
     """
     table = wakeups.c
+    at = now(dialect) if is_now else bindparam("at", type_=table.due_at.type)
     clock = select(at.label("moment")).cte("clock")
     limit = bindparam("limit", type_=Integer)
     columns = fields(PendingWake, wakeups)
@@ -162,6 +154,10 @@ def _wakes_at(dialect: Dialect, at: ColumnElement[datetime]) -> Select[Any]:
     asked = of_pairs(dialect, table.view, table.parent).with_only_columns(*columns).where(*are_wanted)
     found = select(fresh).union_all(select(due), asked).subquery("found")
     return select(found, clock.c.moment).select_from(clock.outerjoin(found, true()))
+
+
+_wakes_now: Final = partial(_wakes, is_now=True)
+_wakes_at: Final = partial(_wakes, is_now=False)
 
 
 async def read_generations(

@@ -22,7 +22,7 @@ _AFTER_SLASH: Final = "0"
 
 
 class Backfill(Struct, frozen=True, kw_only=True):
-    """A row of `backfills`."""
+    """A row of `backfills` that is not done."""
 
     name: str
     partition: int
@@ -30,7 +30,6 @@ class Backfill(Struct, frozen=True, kw_only=True):
     resource: str
     position: str
     objects: int
-    is_done: bool
 
 
 class Progress(Struct, frozen=True, kw_only=True):

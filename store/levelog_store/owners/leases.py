@@ -152,11 +152,6 @@ class Leases:
         self.concern_others = self._is_short or len(owned) > share
         return epochs
 
-    async def owned(self) -> dict[int, int]:
-        """Epoch of each partition that this processor holds, even expired, while no other processor took it."""
-        async with self._database.reading() as connection:
-            return await self._epochs(connection)
-
     async def end_others(self) -> None:
         """End the leases of all other processors at once, if it is certain that none is alive.
 

@@ -55,16 +55,16 @@ async def open_scope(
     that is not `stream_created`, or its history is not what was folded, call `reset_scope` next. Raises
     ConfigurationError if the number of partitions has changed.
     """
+    query = select(scopes).where(scopes.c.cluster == cluster, scopes.c.application == application)
     async with database.transaction() as connection:
-        found = await _find(connection, cluster, application, fingerprint)
-        if found is None:
+        row = (await connection.execute(query)).first()
+        if row is None:
             values = {"cluster": cluster, "application": application, "partitions": partitions, "resets": 0}
             values |= {"fingerprint": fingerprint, "stream_created": stream_created}
             await connection.execute(insert_for(database.dialect, scopes).on_conflict_do_nothing(), values)
-            found = await _find(connection, cluster, application, fingerprint)
-            if found is None:
-                raise LookupError(f"the scope of {application} on {cluster} is not there after it was made")
-            await _make_partitions(connection, found)
+            row = (await connection.execute(query)).one()
+            await _make_partitions(connection, _scope(row))
+        found = replace(_scope(row), fingerprint=fingerprint)
         if found.partitions != partitions:
             raise ConfigurationError(
                 f"application {application} was folded with {found.partitions} partitions of cluster {cluster}, "
@@ -125,8 +125,8 @@ async def reset_scope(database: Database, scope: Scope, *, stream_created: str, 
     was opened, nothing happens; the current scope is returned.
     """
     async with database.transaction() as connection:
-        await connection.execute(select(scopes.c.scope).where(scopes.c.scope == scope.number).with_for_update())
-        found = await _find_again(connection, scope)
+        row = (await connection.execute(select(scopes).where(scopes.c.scope == scope.number).with_for_update())).one()
+        found = replace(_scope(row), fingerprint=scope.fingerprint)
         if found.resets != scope.resets:
             return found
         await _dispossess(connection, scope)
@@ -142,24 +142,9 @@ async def reset_scope(database: Database, scope: Scope, *, stream_created: str, 
         await change(connection, scope, intents, *is_unfolded, is_relayed=False)
         is_sighted = intent.sighted_version.is_not(None)
         await change(connection, scope, intents, is_sighted, sighted_version=null(), sighted_at=null())
-        anew = {"stream_created": stream_created, "resets": scopes.c.resets + 1, "calls_recorded_at": null()}
-        await change(connection, scope, scopes, **anew)
-        return await _find_again(connection, scope)
-
-
-async def _find_again(connection: AsyncConnection, scope: Scope) -> Scope:
-    found = await _find(connection, scope.cluster, scope.application, scope.fingerprint)
-    if found is None:
-        raise LookupError(f"the scope of {scope.application} on {scope.cluster} is gone")
-    return found
-
-
-async def _find(
-    connection: AsyncConnection, cluster: Cluster, application: Application, fingerprint: str
-) -> Scope | None:
-    is_it = scopes.c.cluster == cluster, scopes.c.application == application
-    row = (await connection.execute(select(scopes).where(*is_it))).first()
-    return None if row is None else replace(_scope(row), fingerprint=fingerprint)
+        anew = {"stream_created": stream_created, "resets": found.resets + 1}
+        await change(connection, scope, scopes, **anew, calls_recorded_at=null())
+        return replace(found, **anew)
 
 
 async def find_scopes(connection: AsyncConnection) -> list[Scope]:

@@ -5,7 +5,6 @@ intents, except those of a level's last round and the last apply to each existin
 without readers and values. A key without a row counts as one that never changed.
 """
 
-from collections.abc import Iterable
 from typing import Any, Final
 
 from sqlalchemy import (
@@ -27,8 +26,9 @@ from sqlalchemy import (
 )
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from levelog_store.actuate.claims import OF_LEVEL
 from levelog_store.connect.database import Database
-from levelog_store.dialects import constant, locked, one_of_named, pairs, parameters, there_is
+from levelog_store.dialects import constant, has_match, locked, one_of_named, pairs, parameters, there_is
 from levelog_store.rows import ENDED, Scope
 from levelog_store.tables import (
     decisions,
@@ -105,31 +105,26 @@ def _is_left(table: Table, first: int) -> ColumnElement[bool]:
         return and_(_has_ended(), ~_is_of_last_round(), ~_is_last_apply())
     if table is tombstones:
         return true()
-    return and_(*(~_has(key_versions, by, ("index", "key")) for by in (dependencies, index_entries)))
-
-
-def _has(one: Table, other: Any, names: Iterable[str], *conditions: ColumnElement[bool]) -> ColumnElement[bool]:
-    """Condition that a row has one in another table with the same values in the columns."""
-    return there_is(*(other.c[name] == one.c[name] for name in ("scope", *names)), *conditions)
+    return and_(*(~has_match(key_versions, by, ("index", "key")) for by in (dependencies, index_entries)))
 
 
 def _is_replaced(first: int) -> ColumnElement[bool]:
     """When the log begins, another decision held already; or there is no such level now."""
     newer = decisions.alias("newer")
     is_newer = newer.c.ordinal > decisions.c.ordinal, newer.c.cause < first
-    has_newer = _has(decisions, newer, ("parent", "view"), *is_newer)
-    return or_(has_newer, ~_has(decisions, levels, ("view", "parent")))
+    has_newer = has_match(decisions, newer, ("parent", "view"), *is_newer)
+    return or_(has_newer, ~has_match(decisions, levels, ("view", "parent")))
 
 
 def _has_ended() -> ColumnElement[bool]:
     """It is settled or will never be: nobody settles Events, nor what was decided for a parent that is gone."""
-    has_level = _has(intents, levels, ("view", "parent", "parent_uid"))
+    has_level = has_match(intents, levels, OF_LEVEL)
     is_let_go = and_(intents.c.state == "written", intents.c.is_folded, or_(intents.c.verb == "event", ~has_level))
     return or_(intents.c.state.in_(ENDED), is_let_go)
 
 
 def _is_of_last_round() -> ColumnElement[bool]:
-    return and_(intents.c.verb != "event", _has(intents, levels, ("view", "parent", "parent_uid", "round")))
+    return and_(intents.c.verb != "event", has_match(intents, levels, (*OF_LEVEL, "round")))
 
 
 def _is_last_apply() -> ColumnElement[bool]:
@@ -138,7 +133,7 @@ def _is_last_apply() -> ColumnElement[bool]:
     is_newer = newer.c.verb == _APPLY, newer.c.state.in_(_MADE), newer.c.decided_at > intents.c.decided_at
     is_there = there_is(objects.c.scope == intents.c.scope, objects.c.object == intents.c.target)
     is_made = intents.c.verb == _APPLY, intents.c.state.in_(_MADE)
-    return and_(*is_made, is_there, ~_has(intents, newer, ("target",), *is_newer))
+    return and_(*is_made, is_there, ~has_match(intents, newer, ("target",), *is_newer))
 
 
 HOT: Final = frozenset(

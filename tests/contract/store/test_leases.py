@@ -9,7 +9,7 @@ from levelog_store.connect.database import Database
 from levelog_store.owners.leases import HURRY, Leases, guard
 from levelog_store.owners.scopes import reset_scope
 from levelog_store.tables import leases, processors
-from rigs.leasing import PARTITIONS, can_commit, expire, fold, processor, scope_of, sequences
+from rigs.leasing import PARTITIONS, can_commit, expire, fold, owned, processor, scope_of, sequences
 
 
 async def test_a_processor_alone_holds_every_partition(database: Database) -> None:
@@ -17,7 +17,7 @@ async def test_a_processor_alone_holds_every_partition(database: Database) -> No
     alone = processor(database, scope, "a")
     epochs = await alone.tend()
     assert sorted(epochs) == list(range(PARTITIONS))
-    assert await alone.tend() == epochs == await alone.owned()
+    assert await alone.tend() == epochs == await owned(database, scope, "a")
 
 
 async def test_a_newcomer_gets_its_share_and_nothing_else_moves(database: Database) -> None:
@@ -35,7 +35,7 @@ async def test_a_newcomer_gets_its_share_and_nothing_else_moves(database: Databa
     await first.tend()
     await second.tend()
     await third.tend()
-    held = [await each.owned() for each in (first, second, third)]
+    held = [await owned(database, scope, each) for each in "zyx"]
     assert [len(epochs) for epochs in held] == [3, 3, 2]
     assert held[0].items() <= kept.items()
     assert held[1].items() <= moved.items()
@@ -55,7 +55,7 @@ async def test_what_is_released_is_taken_at_once(database: Database) -> None:
     first, second = processor(database, scope, "a"), processor(database, scope, "b")
     before = await first.tend()
     await first.release()
-    assert await first.owned() == {}
+    assert await owned(database, scope, "a") == {}
     after = await second.tend()
     assert sorted(after) == list(range(PARTITIONS))
     assert all(after[partition] > before[partition] for partition in before)

@@ -137,7 +137,7 @@ async def test_guards_over_many_partitions_never_deadlock_with_tending(shared: D
             await owner.tend()
 
     await asyncio.gather(*(work(n) for n in range(4)), *(tend() for _ in range(2)))
-    assert await owner.owned() == epochs
+    assert await owner.tend() == epochs
 
 
 class Fleet:

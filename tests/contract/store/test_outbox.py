@@ -19,8 +19,8 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from levelog.errors import Unavailable
 from levelog_store.actuate import claims, outcomes, presence
 from levelog_store.actuate.claims import ClaimedIntent, Postponement
+from levelog_store.actuate.daemons import keep_progress
 from levelog_store.actuate.outcomes import StoredReceipt, UnseenWrite
-from levelog_store.actuate.progress import keep_progress
 from levelog_store.connect.database import Database
 from levelog_store.dialects import now, upsert
 from levelog_store.rows import LevelRow

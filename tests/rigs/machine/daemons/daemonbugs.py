@@ -15,7 +15,7 @@ from levelog_actuator import daemons
 from levelog_actuator.daemons import Daemons
 from levelog_actuator.effects import EffectCaller, Effects
 from levelog_actuator.results import Later
-from levelog_store.actuate import progress
+from levelog_store.actuate import daemons as stored
 from levelog_store.actuate.claims import IS_HELD, IS_KEY, IS_OF_CLAIM, ClaimedIntent
 from levelog_store.dialects import now
 from levelog_store.tables import intents
@@ -32,7 +32,7 @@ def kept_by_anybody(_: Laboratory) -> Generator[None]:
         content = bindparam("content", type_=intents.c.progress.type)
         return update(intents).where(IS_KEY, bindparam("by") == bindparam("by")).values(progress=content)
 
-    with patch.object(progress, "put", put):
+    with patch.object(stored, "put", put):
         yield
 
 
@@ -43,7 +43,7 @@ def kept_under_any_claim(_: Laboratory) -> Generator[None]:
         content = bindparam("content", type_=intents.c.progress.type)
         return update(intents).where(IS_KEY, IS_HELD, intents.c.expires_at > now(dialect)).values(progress=content)
 
-    with patch.object(progress, "put", put):
+    with patch.object(stored, "put", put):
         yield
 
 
@@ -60,7 +60,7 @@ def kept_after_the_claim(_: Laboratory) -> Generator[None]:
         content = bindparam("content", type_=intents.c.progress.type)
         return update(intents).where(IS_KEY, IS_HELD, IS_OF_CLAIM).values(progress=content)
 
-    with patch.object(progress, "put", put):
+    with patch.object(stored, "put", put):
         yield
 
 

@@ -1,0 +1,45 @@
+"""The state of a running daemon, kept in its intent's row while the claim is held, and levels that daemons wait for."""
+
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+from sqlalchemy import Dialect, Update, bindparam, update
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from levelog.levels import Standing
+from levelog_store.actuate.claims import IS_HELD, IS_KEY, IS_OF_CLAIM, ClaimedIntent
+from levelog_store.dialects import built_once, now, of_pairs, run
+from levelog_store.rows import Scope, ViewParent
+from levelog_store.tables import intents, levels
+
+_drift: Final = msgspec.json.Decoder(dict[str, tuple[str, ...]])
+
+
+async def keep_progress(
+    connection: AsyncConnection, scope: Scope, owner: str, intent: ClaimedIntent, progress: bytes
+) -> bool:
+    """Store the state of a claimed call; False, and no change, if that claim of the owner has ended."""
+    kept = await run(connection, scope, put, of_key=intent.key, by=owner, under=intent.claim, content=progress)
+    return kept.rowcount == 1
+
+
+@built_once
+def put(dialect: Dialect) -> Update:
+    """Change the progress of the row `of_key` that its owner holds under the claim, as long as that lasts."""
+    is_current = intents.c.expires_at > now(dialect)
+    content = bindparam("content", type_=intents.c.progress.type)
+    return update(intents).where(IS_KEY, IS_HELD, IS_OF_CLAIM, is_current).values(progress=content)
+
+
+async def read_awaited(
+    connection: AsyncConnection, scope: Scope, places: Sequence[ViewParent]
+) -> dict[ViewParent, tuple[str, Standing]]:
+    """Uid of the parent of each level that there is, and how it stands; without its children."""
+    level = levels.c
+    shown = level.view, level.parent, level.parent_uid, level.status, level.reason, level.drift, level.since
+    found: dict[ViewParent, tuple[str, Standing]] = {}
+    for view, parent, uid, status, reason, drift, since in await run(connection, scope, of_pairs, *shown, pairs=places):
+        differing = _drift.decode(drift) if drift else {}
+        found[view, parent] = uid, Standing(status=status, reason=reason, drift=differing, since=since)
+    return found
