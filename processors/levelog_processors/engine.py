@@ -82,7 +82,7 @@ class Engine:
 
     async def close(self) -> None:
         """End what runs of users' functions, as far as it can be ended."""
-        await self.decider.close()
+        await self.decider.acting.close()
 
     async def hold(self, epochs: Mapping[int, int]) -> None:
         """Work under these leases from now on, from the checkpoints of their partitions."""
@@ -91,7 +91,7 @@ class Engine:
             sequence, record_id = await stored.read_last_record(connection, self._scope)
         self.newest = Sequence(sequence), record_id
         self.epochs = epochs
-        self._folder.forget()
+        self._folder.api_versions = None
         self.folded_to = {partition: checkpoints[partition] for partition in epochs}
         self._readiness = None
         self._has_decided = False

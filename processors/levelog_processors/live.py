@@ -21,7 +21,7 @@ from levelog_processors.waiting import SAFETY_SWEEP
 from levelog_store.connect.database import Database
 from levelog_store.decide.inputreads import read_buckets, read_versions, read_whole_index
 from levelog_store.look.contact import read_contact
-from levelog_store.rows import IndexKey, Scope, WholeIndex, whole_index_key
+from levelog_store.rows import IndexKey, Scope, whole_index_key
 
 log = logging.getLogger(__name__)
 
@@ -43,8 +43,8 @@ class LiveIndices(Struct, eq=False):
     sweep: timedelta = SAFETY_SWEEP
     waiting: "set[_Changes]" = set()
     """Iterations whose next step somebody waits for."""
-    wholes: dict[tuple[str, Any], tuple[WholeIndex, Mapping[Any, Collection[Any]]]] = {}
-    """Indices that were read whole, as of the last look, by name and type of their values."""
+    wholes: dict[tuple[str, Any], tuple[Mapping[str, int], Mapping[Any, Collection[Any]]]] = {}
+    """Indices that were read whole, with the versions of their parts, by name and type of their values."""
     waits: Callable[[], AbstractContextManager[None]] = nullcontext
     """Stands around each wait for a change."""
     looking: asyncio.Task[None] | None = None
@@ -74,21 +74,6 @@ class LiveIndices(Struct, eq=False):
         async with self.database.reading() as connection:
             bucket = (await read_buckets(connection, self.scope, [place]))[place]
         return max(bucket.version, 0), bucket.values
-
-    async def whole(self, name: str, held: WholeIndex | None) -> WholeIndex:
-        """All of an index; the cached copy if nothing has changed. Raises Unavailable."""
-        keys = [whole_index_key(partition) for partition in range(self.scope.partitions)]
-        async with self.database.reading() as connection:
-            if held is not None:
-                versions = await read_versions(connection, self.scope, [(name, key) for key in keys])
-                if all(versions.get((name, key), -1) == held.versions[key] for key in keys):
-                    return held
-            return await read_whole_index(connection, self.scope, name, keys)
-
-    async def contact(self, resource: str) -> Contact:
-        """Tell how far the watch of a resource can be trusted. Raises Unavailable."""
-        async with self.database.reading() as connection:
-            return await read_contact(connection, self.scope, resource)
 
     async def _look(self) -> None:
         hint = self.hints.listen(Topic.WAKE)
@@ -123,12 +108,17 @@ class _Live(LiveIndex[Any, Any]):
         return _decoded(self._decoder, values)
 
     async def everything(self) -> Mapping[Any, Collection[Any]]:
-        place = self._name, self._decoder.type
-        whole, decoded = self._live.wholes.get(place, (None, {}))
-        found = await self._live.whole(self._name, whole)
-        if found is not whole:
-            decoded = {key_from(text): _decoded(self._decoder, values) for text, values in found.buckets.items()}
-            self._live.wholes[place] = found, decoded
+        live, name, place = self._live, self._name, (self._name, self._decoder.type)
+        keys = [whole_index_key(partition) for partition in range(live.scope.partitions)]
+        async with live.database.reading() as connection:
+            if place in live.wholes:
+                known, decoded = live.wholes[place]
+                versions = await read_versions(connection, live.scope, [(name, key) for key in keys])
+                if all(versions.get((name, key), -1) == known[key] for key in keys):
+                    return decoded
+            found = await read_whole_index(connection, live.scope, name, keys)
+        decoded = {key_from(text): _decoded(self._decoder, values) for text, values in found.buckets.items()}
+        live.wholes[place] = found.versions, decoded
         return decoded
 
     def changes(self, key: Any) -> "_Changes":
@@ -141,7 +131,8 @@ class _Live(LiveIndex[Any, Any]):
         raise AssertionError("an iteration over changes has no end")
 
     async def contact(self) -> Contact:
-        return await self._live.contact(self._resource)
+        async with self._live.database.reading() as connection:
+            return await read_contact(connection, self._live.scope, self._resource)
 
     def _place(self, key: Any) -> IndexKey:
         return self._name, canonical_key(key)

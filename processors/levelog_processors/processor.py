@@ -206,7 +206,7 @@ class Processor:
             await self._timers.hold(epochs)
         work = {"leases": self._tend(epochs), "processor": self._work(epochs)}
         if PARTITION in epochs:
-            work["pruning"] = Pruner(self._database, self._scope, self._stream).run(epochs)
+            work["pruning"] = Pruner(self._database, self._scope, self._stream, epochs[PARTITION]).run()
         if self._feed.delivery.is_needed and not self._is_dry:
             work["record handlers"] = self._feed.run(epochs)
         if self._timers.is_needed and not self._is_dry:
@@ -249,7 +249,7 @@ class Processor:
         backfiller = self._backfiller = Backfiller(self._database, self._scope, self.program, epochs, pace)
         async with Reader(self._stream, start=start, newest=engine.newest, partitions=owned) as reader:
             arrivals = Arrivals(reader, self._hint)
-            self.pulse.begin(arrivals)
+            self.pulse.begin(reader)
             horizon = Horizon(reader, clock)
             try:
                 while True:

@@ -6,9 +6,9 @@ from time import monotonic
 from typing import Final
 
 from levelog.wire.records import LoggedRecord
+from levelog_log.reader import Reader
 from levelog_processors.decide.cut import Cut
 from levelog_processors.fold.batches import Folded
-from levelog_processors.waiting import Arrivals
 
 STALLED_SECONDS: Final = 8.0
 """One turn of the loop folds 1,000 records and decides on 256 levels; one that takes longer waits for something."""
@@ -29,11 +29,11 @@ class Pulse:
         self.clock = clock
         self._busy_since: float | None = None
         self._unfolded: Sequence[LoggedRecord] = ()
-        self._arrivals: Arrivals | None = None
+        self._reader: Reader | None = None
 
-    def begin(self, arrivals: Arrivals) -> None:
+    def begin(self, reader: Reader) -> None:
         """Note that reading begins at the checkpoints."""
-        self._arrivals, self._unfolded, self.is_behind = arrivals, (), True
+        self._reader, self._unfolded, self.is_behind = reader, (), True
 
     def turn(self, records: Sequence[LoggedRecord]) -> None:
         """Note that a turn begins, with these records to fold."""
@@ -63,7 +63,7 @@ class Pulse:
 
     def lag_seconds(self, now: datetime | None = None) -> float:
         """Age of the oldest record that has arrived and is not folded; 0 where there is none."""
-        oldest = next(iter(self._unfolded), None) or (self._arrivals.oldest if self._arrivals is not None else None)
+        oldest = next(iter(self._unfolded), None) or (self._reader.oldest if self._reader is not None else None)
         if oldest is None:
             return 0.0
         return max(0.0, ((now or datetime.now(UTC)) - oldest.record.time).total_seconds())

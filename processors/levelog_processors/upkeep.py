@@ -91,41 +91,40 @@ class Pruner(Struct, frozen=True):
     database: Database
     scope: Scope
     stream: LogStream
+    epoch: int
+    """Of the lease of `PARTITION`."""
 
-    async def run(self, epochs: Mapping[int, int]) -> None:
-        """Prune at intervals, until cancelled; `epochs` are the leases, including the one of `PARTITION`.
-
-        Raises LeaseLost, and IdentityMismatch if the log is gone.
-        """
+    async def run(self) -> None:
+        """Prune at intervals, until cancelled. Raises LeaseLost, and IdentityMismatch if the log is gone."""
         while True:
             try:
-                await self.prune(epochs)
+                await self.prune()
             except Unavailable as error:  # the others go on: a database that is away, they find themselves
                 log.log(level_of(error), "what is older than the log stays for now: %s", error)
             await asyncio.sleep(PRUNE_EVERY.total_seconds())
 
-    async def prune(self, epochs: Mapping[int, int]) -> None:
+    async def prune(self) -> None:
         """Delete all that is older than the log as it is now."""
         first = (await self.stream.state()).first_seq
         deleted = Counter[str]()
-        await self._forget_handled(epochs)
+        await self._forget_handled()
         for table in PRUNED if first > 1 else ():
-            deleted[table.name] = await self._prune(table, first, epochs)
+            deleted[table.name] = await self._prune(table, first)
         if total := deleted.total():
             shown = ", ".join(f"{count} of {table}" for table, count in sorted(deleted.items()) if count)
             log.info("deleted %s older than the log: %s", counted(total, "row"), shown, extra={"sequence": first})
 
-    async def _forget_handled(self, epochs: Mapping[int, int]) -> None:
+    async def _forget_handled(self) -> None:
         count, more = 0, ROWS
         while more == ROWS:
             async with self.database.transaction(durable=False) as connection:
-                await guard(connection, self.scope, {PARTITION: epochs[PARTITION]})
+                await guard(connection, self.scope, {PARTITION: self.epoch})
                 more = await forget_handled(connection, self.scope)
             count += more
         if count:
             log.info("forgot %s: nothing is left to be handled", counted(count, "deleted object"))
 
-    async def _prune(self, table: Table, first: int, epochs: Mapping[int, int]) -> int:
+    async def _prune(self, table: Table, first: int) -> int:
         """Go through a table once; the search for rows to delete takes no locks."""
         deleted = 0
         after: Place | None = None
@@ -134,7 +133,7 @@ class Pruner(Struct, frozen=True):
                 places, after = await find_old(connection, self.scope, table, first, after=after)
             if places:
                 async with self.database.transaction(durable=False) as connection:
-                    await guard(connection, self.scope, {PARTITION: epochs[PARTITION]})
+                    await guard(connection, self.scope, {PARTITION: self.epoch})
                     deleted += await delete_old(connection, self.scope, table, first, places)
             if after is None:
                 return deleted

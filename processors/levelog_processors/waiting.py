@@ -119,11 +119,6 @@ class Arrivals:
         self.seen_to = reader.seen_to
         """Up to here every record was handed out; the reader itself may be further."""
 
-    @property
-    def oldest(self) -> LoggedRecord | None:
-        """The record that `records` returns first, if it has arrived."""
-        return self._reader.oldest
-
     async def records(self) -> list[LoggedRecord]:
         """Return the records that have arrived."""
         found = await self._reader.next_batch(FOLD_BATCH, timedelta(0))

@@ -98,7 +98,7 @@ class Judge:
             is_one_by_one = self._stops is not None and self._stops.is_on
             for some in [[each] for each in evaluations.values()] if is_one_by_one else [list(evaluations.values())]:
                 await evaluate(some, fetch)
-        return [f if isinstance(f, str) else Outlook(f, evaluations[f.name].seen(f)) for f in tried]
+        return [f if isinstance(f, str) else Outlook(f, evaluations[f.name].seen) for f in tried]
 
     def _facts(self, past: Decision, parent: StoredObject | None) -> Facts | str:
         view = self._scratch.program.views.get(past.view)
@@ -147,14 +147,10 @@ class Judge:
 
     def _evaluation(self, past: Decision, facts: Facts, buckets: Mapping[IndexKey, Bucket]) -> Evaluation:
         evaluation = Evaluation(
-            facts.view,
-            facts.parent.body,
-            facts.now,
+            facts,
             {place: buckets[place] for place in past.versions} | _looked_up(facts.view.operator, past),
-            subject=past.parent,
             namespaces=self._scratch.readiness.namespaces,
             redactor=self._redactor,
-            standings=facts.standings,
         )
         if self._stops is not None:
             self._attend(self._stops, past, facts, evaluation)

@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 from sqlalchemy import select, text
 
-from levelog_processors.upkeep import Pruner
+from levelog_processors.upkeep import PARTITION, Pruner
 from levelog_store.connect.database import Database
 from levelog_store.fold.changewrites import write_key_versions
 from levelog_store.owners.upkeep import PRUNED, delete_old, find_old
@@ -96,15 +96,15 @@ async def test_rows_go_as_records_expire(nats_server: NatsServer, database_url: 
         await stack.folded(await stack.listed(there, version=2))
         last = await stack.tell(deleted(there, 3))
         await stack.folded(last)
-        pruner = Pruner(stack.database, stack.scope, stack.stream)
         epochs = {row["partition"]: row["epoch"] for row in await stack.rows(leases)}
+        pruner = Pruner(stack.database, stack.scope, stack.stream, epochs[PARTITION])
         assert len(await stack.rows(tombstones)) == 1
 
         async def has_expired() -> bool:
             return (await stack.stream.state()).first_seq > last
 
         await until(has_expired, "the end of the records")
-        await pruner.prune(epochs)
+        await pruner.prune()
         assert await stack.rows(tombstones) == []
 
 
@@ -117,7 +117,7 @@ async def test_pruning_that_takes_too_long_ends_nothing_else(
         epochs = {row["partition"]: row["epoch"] for row in await stack.rows(leases)}
         async with stack.database.transaction() as connection:
             await connection.execute(text("LOCK TABLE objects IN ACCESS EXCLUSIVE MODE"))
-            pruning = asyncio.create_task(Pruner(database, stack.scope, stack.stream).run(epochs))
+            pruning = asyncio.create_task(Pruner(database, stack.scope, stack.stream, epochs[PARTITION]).run())
 
             async def is_told() -> bool:
                 return "what is older than the log stays for now" in caplog.text or pruning.done()

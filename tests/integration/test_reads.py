@@ -293,7 +293,7 @@ async def test_invariant_5_an_object_that_changes_between_evaluation_and_decisio
     assert await tables.pending() == 1
     assert await tables.decide() == (1, 0)
     assert (await tables.level()).actual == b'"b"'
-    await tables.decider.close()
+    await tables.decider.acting.close()
 
 
 @pytest.mark.parametrize("is_there", [False, True])
@@ -314,4 +314,4 @@ async def test_invariant_5_a_decision_waits_for_a_fold_that_has_raised_the_versi
     assert await deciding == (0, 1)
     assert await tables.decide() == (1, 0)
     assert (await tables.level()).actual == b'"b"'
-    await tables.decider.close()
+    await tables.decider.acting.close()

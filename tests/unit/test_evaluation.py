@@ -1,5 +1,4 @@
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
 from typing import Any
 
 from hypothesis import given
@@ -8,13 +7,12 @@ from hypothesis import strategies as st
 from levelog import Index, Level, Operator, Resource, Struct
 from levelog.wire.canonical import canonical
 from levelog_processors.decide.lookups import digest_of
-from levelog_processors.decide.views import Evaluation, evaluate
+from levelog_processors.decide.views import evaluate
 from levelog_processors.fold.entries import canonical_key
 from levelog_processors.program import BoundView, Program
 from levelog_store.rows import ERRORS, Bucket, IndexKey, WholeIndex
+from rigs.evaluating import evaluation_of
 from rigs.webs import web
-
-NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
 
 class Spec(Struct):
@@ -113,7 +111,7 @@ def left_out(*names: str) -> list[dict[str, str]]:
 
 async def test_reads_are_recorded_with_absent_keys_and_their_versions() -> None:
     tables = Buckets({key("a"): [1]})
-    evaluation = Evaluation(view("two_reads"), web("w", 1, replicas=3).body, NOON, {})
+    evaluation = evaluation_of(view("two_reads"), web("w", 1, replicas=3).body)
     await evaluate([evaluation], tables)
     assert evaluation.level is not None
     assert (evaluation.level.desired, evaluation.level.actual) == (3, 1)
@@ -122,7 +120,7 @@ async def test_reads_are_recorded_with_absent_keys_and_their_versions() -> None:
 
 async def test_views_side_by_side_share_one_query_for_each_step() -> None:
     tables = Buckets({key("a"): [1], key("b"): [2, 3]})
-    evaluations = [Evaluation(view("two_reads"), web(f"w{n}", 1).body, NOON, {}) for n in range(20)]
+    evaluations = [evaluation_of(view("two_reads"), web(f"w{n}", 1).body) for n in range(20)]
     await evaluate(evaluations, tables)
     assert tables.asked == [[LEFT_OUT], [key("a")], [key("b")]]
     assert {evaluation.level.actual for evaluation in evaluations if evaluation.level} == {6}
@@ -131,14 +129,14 @@ async def test_views_side_by_side_share_one_query_for_each_step() -> None:
 async def test_what_is_known_is_not_asked_for_again() -> None:
     tables = Buckets({key("a"): [1], key("b"): [2]})
     known = await tables.buckets([LEFT_OUT, key("a"), key("b")])
-    evaluation = Evaluation(view("two_reads"), web("w", 1).body, NOON, known)
+    evaluation = evaluation_of(view("two_reads"), web("w", 1).body, known)
     await evaluate([evaluation], tables)
     assert len(tables.asked) == 1
     assert evaluation.reads.digest() == digest_of(known)
 
 
 async def test_what_was_read_before_an_exception_is_kept() -> None:
-    evaluation = Evaluation(view("raises"), web("w", 1).body, NOON, {})
+    evaluation = evaluation_of(view("raises"), web("w", 1).body)
     await evaluate([evaluation], Buckets({key("a"): [1]}))
     assert evaluation.level is None
     assert evaluation.error.startswith("view webs/raises: ZeroDivisionError")
@@ -146,7 +144,7 @@ async def test_what_was_read_before_an_exception_is_kept() -> None:
 
 
 async def test_reading_a_whole_index_depends_on_its_parts_and_not_on_each_key() -> None:
-    evaluation = Evaluation(view("all_reads"), web("w", 1).body, NOON, {})
+    evaluation = evaluation_of(view("all_reads"), web("w", 1).body)
     await evaluate([evaluation], Buckets({key("a"): [1], key("b"): [2, 3]}))
     assert evaluation.level is not None
     assert evaluation.level.actual == {"a": 1, "b": 5}
@@ -154,7 +152,7 @@ async def test_reading_a_whole_index_depends_on_its_parts_and_not_on_each_key() 
 
 
 async def test_what_a_plain_parent_gives_to_a_level_is_plain_and_counts_as_read() -> None:
-    evaluation = Evaluation(view("plain_parts"), web("w", 1, replicas=3).body, NOON, {})
+    evaluation = evaluation_of(view("plain_parts"), web("w", 1, replicas=3).body)
     await evaluate([evaluation], Buckets({}))
     assert evaluation.level is not None
     assert type(evaluation.level.desired["spec"]) is dict
@@ -163,21 +161,21 @@ async def test_what_a_plain_parent_gives_to_a_level_is_plain_and_counts_as_read(
     assert evaluation.desired == b'{"spec":{"image":"a","replicas":3}}'
     assert evaluation.looked_at is not None
     assert b'["whole","spec"]' in evaluation.looked_at
-    other = Evaluation(view("plain_parts"), web("w", 2, replicas=4).body, NOON, {})
+    other = evaluation_of(view("plain_parts"), web("w", 2, replicas=4).body)
     await evaluate([other], Buckets({}))
     assert (other.looked_at, other.inputs) != (evaluation.looked_at, evaluation.inputs)
     assert other.looked_at == evaluation.looked_at
 
 
 async def test_a_value_without_a_json_form_is_an_error_of_that_view() -> None:
-    evaluation = Evaluation(view("unserialisable"), web("w", 1).body, NOON, {})
+    evaluation = evaluation_of(view("unserialisable"), web("w", 1).body)
     await evaluate([evaluation], Buckets({}))
     assert evaluation.level is None
     assert "view webs/unserialisable: desired has no JSON form (Encoding objects of type object" in evaluation.error
 
 
 async def test_a_view_is_not_called_while_an_index_that_it_reads_leaves_out_an_object() -> None:
-    evaluation = Evaluation(view("raises"), web("w", 1).body, NOON, {})
+    evaluation = evaluation_of(view("raises"), web("w", 1).body)
     await evaluate([evaluation], Buckets({LEFT_OUT: left_out("p", "q")}))
     assert evaluation.blocked == "index webs/sizes leaves out pods/default/p (and 1 more objects): KeyError: 'x'"
     assert evaluation.error == ""
@@ -185,7 +183,7 @@ async def test_a_view_is_not_called_while_an_index_that_it_reads_leaves_out_an_o
 
 
 async def test_a_view_goes_on_without_the_objects_that_an_index_may_leave_out() -> None:
-    evaluation = Evaluation(view("tolerant"), web("w", 1).body, NOON, {})
+    evaluation = evaluation_of(view("tolerant"), web("w", 1).body)
     await evaluate([evaluation], Buckets({("webs/colours", ERRORS): left_out("p")}))
     assert evaluation.level is not None
     assert evaluation.level.actual == 0

@@ -10,7 +10,8 @@ from levelog_processors.program import BoundView, Program
 from levelog_processors.sqlviews import sql_views
 from levelog_store.fold.changes import Held
 from levelog_store.rows import Bucket, IndexKey, WholeIndex
-from rigs.webs import NOON, logged, pod, web
+from rigs.evaluating import evaluation_of
+from rigs.webs import logged, pod, web
 
 
 class Spec(Struct):
@@ -64,7 +65,7 @@ def tables(entries: dict[IndexKey, bytes]) -> Any:
 
 
 async def evaluated(view: BoundView, entries: dict[IndexKey, bytes], body: bytes = web("shop", 1).body) -> Evaluation:
-    evaluation = Evaluation(view, body, NOON, {})
+    evaluation = evaluation_of(view, body)
     await evaluate([evaluation], tables(entries))
     return evaluation
 
@@ -151,9 +152,8 @@ async def test_a_namespace_that_is_not_watched_is_refused_and_not_taken_for_empt
         return Level(1, 1 if objects.get(Pod, "shop-0", namespace="elsewhere") else 0)
 
     view = Program([other]).views["webs/pods"]
-    evaluation = Evaluation(
-        view, web("shop", 1).body, NOON, {}, namespaces={"pods": ("default",), "nodes": ("default",)}
-    )
+    namespaces = {"pods": ("default",), "nodes": ("default",)}
+    evaluation = evaluation_of(view, web("shop", 1).body, namespaces=namespaces)
     await evaluate([evaluation], tables({}))
     assert "looks up Pod 'shop-0' in namespace elsewhere, but levelog watches default alone" in evaluation.error
 

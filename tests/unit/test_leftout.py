@@ -14,11 +14,11 @@ from levelog.handlers.children import ChildIndex, ChildrenView
 from levelog.resources import Metadata
 from levelog.secrets.redaction import Redactor
 from levelog_ingest.trimming import only_metadata
-from levelog_processors.decide.views import Evaluation
 from levelog_processors.fold.entries import index_entries
 from levelog_processors.fold.rules import parent_inputs
 from levelog_processors.program import Program
 from levelog_store.rows import ERRORS
+from rigs.evaluating import evaluation_of
 
 
 class Web(Resource, group="example.com", version="v1", plural="webs"):
@@ -63,7 +63,7 @@ LARGE = only_metadata(body(data={"x": "y" * 1000}), "a limit")
 
 def test_a_level_of_a_parent_that_is_too_large_fails_and_names_it_until_it_is_smaller() -> None:
     view = PROGRAM.views["webs/fields"]
-    evaluation = Evaluation(view, LARGE, NOON, {})
+    evaluation = evaluation_of(view, LARGE)
     evaluation.call()
     assert evaluation.level is None
     with pytest.raises(ObjectTooLarge, match=SAYS):

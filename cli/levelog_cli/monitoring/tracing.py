@@ -195,7 +195,7 @@ class Tracing:
             "levelog.parent": level.parent,
             "levelog.round": level.round,
             "levelog.status": level.status,
-            "levelog.status.before": decided.status_before,
+            "levelog.status.before": decided.basis.status,
             "levelog.intents": [row.key for row in decided.intents],
         }
 

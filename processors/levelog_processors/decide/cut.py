@@ -124,10 +124,6 @@ class Decider:
         self.slowness = Slowness()
         """Of functions: while they are quick, other transactions may wait for a cut."""
 
-    async def close(self) -> None:
-        """End what runs of users' functions, as far as it can be ended."""
-        await self.acting.close()
-
     @asynccontextmanager
     async def deciding(self, *, durable: bool, guarded: Collection[int] = ()) -> AsyncGenerator[Deciding]:
         """A transaction to decide in; if it is durable, its decisions may be claimed in it."""
@@ -213,16 +209,7 @@ class Decider:
         scope, program = self._scope, self._program
         known = await read_facts(connection, scope, program, self.namespaces, wakes, now, folded_to, inputs)
         evaluations = {
-            each.facts.name: Evaluation(
-                each.facts.view,
-                each.facts.parent.body,
-                now,
-                each.buckets,
-                subject=each.facts.wake.parent,
-                namespaces=self.namespaces,
-                redactor=self._redactor,
-                standings=each.facts.standings,
-            )
+            each.facts.name: Evaluation(each.facts, each.buckets, namespaces=self.namespaces, redactor=self._redactor)
             for each in known
             if each.facts.needs_evaluation
         }
@@ -232,7 +219,7 @@ class Decider:
         looks: list[Outlook] = []
         for facts in (each.facts for each in known):
             evaluation = evaluations.get(facts.name)
-            looks.append(Outlook(facts, evaluation.seen(facts) if evaluation else None))
+            looks.append(Outlook(facts, evaluation.seen if evaluation else None))
             self._count(looks[-1])
         there = {look.facts.name for look in looks}
         return looks, [wake for wake in wakes if (wake.view, wake.parent) not in there]

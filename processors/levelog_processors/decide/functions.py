@@ -129,11 +129,6 @@ class Acting:
         return len(self._begun)
 
     @property
-    def under_way(self) -> Mapping[ViewParent, asyncio.Task[Round]]:
-        """The calls that were begun and not concluded."""
-        return {level: begun.task for level, begun in self._begun.items()}
-
-    @property
     def ages(self) -> list[tuple[str, float]]:
         """The calls that have not returned: the view of each, and seconds since it was begun."""
         now = monotonic()

@@ -299,7 +299,7 @@ class IndexReader(Index[Any, Any]):
         self._decoder = msgspec.json.Decoder(value_type)
 
     def __getitem__(self, key: Any) -> Collection[Any]:
-        return self._decoded(self._reads.bucket(self._name, canonical_key(key)))
+        return tuple(self._decoder.decode(value) for value in self._reads.bucket(self._name, canonical_key(key)))
 
     def get(self, key: Any, default: Any = None) -> Any:
         """Values under the key, or the default where there are none."""
@@ -318,9 +318,6 @@ class IndexReader(Index[Any, Any]):
     def is_stale(self) -> bool:
         """Whether the objects behind the index are being listed again."""
         return bool(self._reads.bucket(*contact_key(self._resource)))
-
-    def _decoded(self, values: tuple[bytes, ...]) -> tuple[Any, ...]:
-        return tuple(self._decoder.decode(value) for value in values)
 
 
 def key_from(text: str) -> Any:

@@ -57,7 +57,6 @@ def conclude(look: Outlook, round_: Round | None, now: datetime) -> Decided:
     return Decided(
         wake=facts.wake,
         level=_level(look, round_, verdict, is_kept=is_kept),
-        status_before=before.status,
         due_at=verdict.due_at,
         versions=dict(seen.versions) if seen else {},
         dependencies_added=set(reads - facts.dependencies),

@@ -149,7 +149,7 @@ def _tell(held: Sequence[Decided]) -> None:
     news = [
         each
         for each in held
-        if (each.level.status != each.status_before or each.intents)
+        if (each.level.status != each.basis.status or each.intents)
         and (not each.is_made or each.level.status in ("failed", "blocked"))
     ]
     single = news if len(news) == 1 else []

@@ -19,13 +19,12 @@ from levelog.calls.faults import HandlerFault, Interruption, fault_reason, tell_
 from levelog.calls.mappings import Notes, RecordedMapping, plain
 from levelog.handlers.children import REDACTOR, ChildrenView
 from levelog.handlers.injection import Given, about
-from levelog.levels import Level, Standing
+from levelog.levels import Level
 from levelog.secrets.redaction import Redactor
 from levelog.wire.canonical import canonical
 from levelog_processors.decide.facts import Facts, Seen, digest_with
 from levelog_processors.decide.lookups import Fetch, IndexReader, LevelLookups, NeededKey, ObjectLookups, Reads, sight
 from levelog_processors.fence.calls import Fence, filtered
-from levelog_processors.program import BoundView
 from levelog_store.rows import ERRORS, Bucket, IndexKey
 
 
@@ -40,31 +39,22 @@ _entry_error = msgspec.json.Decoder(_EntryError)
 
 
 class Evaluation:
-    """One call of a view: its parent, its arguments and its result."""
+    """One call of a view: its arguments and its result."""
 
     def __init__(
         self,
-        view: BoundView,
-        body: bytes,
-        now: datetime,
+        facts: Facts,
         known: Mapping[IndexKey, Bucket],
         *,
-        subject: str = "",
-        namespaces: Mapping[str, tuple[str, ...]] | None = None,
-        redactor: Redactor | None = None,
-        standings: Mapping[str, Standing] | None = None,
+        namespaces: Mapping[str, tuple[str, ...]],
+        redactor: Redactor,
     ) -> None:
-        """`redactor`: of what is recorded; none: one without a key, which refuses manifests with secret values."""
-        self.view = view
-        self._redactor = redactor or Redactor()
-        self._namespaces = namespaces or {}
-        self._standings = standings or {}
-        self.subject = subject
-        """Name of the parent, for the log."""
-        self.body = body
-        self.now = now
+        """`known` are buckets that need not be fetched; `redactor` is that of what is recorded."""
+        self.facts = facts
+        self._redactor = redactor
+        self._namespaces = namespaces
         self.reads = Reads(known)
-        self._lookups = LevelLookups(view, body, self.reads.bucket)
+        self._lookups = LevelLookups(facts.view, facts.parent.body, self.reads.bucket)
         self.level: Level[Any] | None = None
         self.desired = b""
         self.actual = b""
@@ -73,7 +63,7 @@ class Evaluation:
         self.recheck_at: datetime | None = None
         self.blocked = ""
         """Why the view cannot be called: an index that it reads leaves out an object by error."""
-        self.guards: list[IndexKey] = [(index, ERRORS) for index in view.guards]
+        self.guards: list[IndexKey] = [(index, ERRORS) for index in facts.view.guards]
         self.looked_at: bytes | None = None
         """Where the view looked in a parent that it takes as a plain mapping; None for a typed one, or uncalled."""
         self.inputs = ""
@@ -86,9 +76,9 @@ class Evaluation:
         self.blocked = self._why_blocked()
         if self.blocked:
             return
-        reader = self.view.handler.reader
+        reader = self.facts.view.handler.reader
         try:
-            parent = filtered(self.view, lambda: reader.take(self.body))
+            parent = filtered(self.facts.view, lambda: reader.take(self.facts.parent.body))
         except Interruption:
             raise
         except BaseException as error:  # noqa: BLE001 - a filter is the user's; that it raises is what the view sees
@@ -102,8 +92,10 @@ class Evaluation:
         self.looked_at = observations.encode(notes.observations)
         self.inputs = observations.digest_of(parent, observations.decode(self.looked_at))
 
-    def seen(self, facts: Facts) -> Seen:
-        """What the call came to, for the level that these are the facts of."""
+    @property
+    def seen(self) -> Seen:
+        """What the call came to."""
+        facts = self.facts
         desired = self.desired if self.level is not None else facts.before.desired
         return Seen(
             level=self.level,
@@ -115,29 +107,29 @@ class Evaluation:
             blocked=self.blocked,
             inputs=self.inputs or facts.inputs,
             looked_at=self.looked_at,
-            reads=digest_with(self.reads.digest(sight(self.view, facts.parent.uid, desired)), self._standings),
+            reads=digest_with(self.reads.digest(sight(facts.view, facts.parent.uid, desired)), facts.standings),
             versions=self.reads.versions,
             contents=self.reads.contents,
             looked_up=self._lookups.found,
         )
 
     def _call(self, parent: Any) -> None:
-        handler = self.view.handler
+        facts, view, handler = self.facts, self.facts.view, self.facts.view.handler
         try:
             arguments: dict[str, Any] = {handler.parent_parameter: parent}
             for parameter in handler.indices:
-                name = self.view.indices[parameter.name]
+                name = view.indices[parameter.name]
                 arguments[parameter.name] = IndexReader(
                     name, parameter.value_type, self.reads, str(parameter.index.resource.group_resource)
                 )
-            lookups = ObjectLookups(self.view, self.body, self.reads.bucket, self._namespaces)
+            lookups = ObjectLookups(view, facts.parent.body, self.reads.bucket, self._namespaces)
             arguments |= handler.given.arguments(
-                {Given.NOW: self.now, Given.OBJECTS: lookups, Given.LEVELS: self._lookups.given(self._standings)}
+                {Given.NOW: facts.now, Given.OBJECTS: lookups, Given.LEVELS: self._lookups.given(facts.standings)}
             )
             if isinstance(handler, ChildrenView):
                 arguments[REDACTOR] = self._redactor
-            about(object=self.subject, view=self.view.name)
-            self.reads.fence = Fence(f"view {self.view.name}", handler.timeout)
+            about(object=facts.parent.object, view=view.name)
+            self.reads.fence = Fence(f"view {view.name}", handler.timeout)
             with self.around():
                 level = _level(self.reads.fence.run(lambda: handler.function(**arguments)))
             self.desired, self.actual = _encoded("desired", level.desired), _encoded("actual", level.actual)
@@ -151,10 +143,10 @@ class Evaluation:
             self._fail(error)
 
     def _fail(self, error: BaseException) -> None:
-        handler = self.view.handler
-        self.error = fault_reason("view", self.view.name, error)
+        view = self.facts.view
+        self.error = fault_reason("view", view.name, error)
         if not isinstance(error, GreenletExit):  # it is thrown, too, into views that nobody waits for any more
-            tell_fault("view", self.view.name, handler.function, error, subject=self.subject)
+            tell_fault("view", view.name, view.handler.function, error, subject=self.facts.parent.object)
 
     def _why_blocked(self) -> str:
         reasons: list[str] = []

@@ -60,11 +60,7 @@ class Folder(Struct, eq=False):
     is_waking: bool = True
     """Else no level is woken, for callers that never decide."""
     api_versions: Mapping[Input, str] | None = None
-    """In which each resource is recorded, by partition; None: to be looked up."""
-
-    def forget(self) -> None:
-        """Drop the cached API versions, which another process may have changed since the last batch."""
-        self.api_versions = None
+    """In which each resource is recorded, by partition; None: to be looked up, since this may have changed."""
 
     async def fold(
         self, epochs: Mapping[int, int], records: Sequence[LoggedRecord], folded_to: Mapping[int, int] | None = None
@@ -172,7 +168,7 @@ class Folder(Struct, eq=False):
             self.api_versions = {place: row.api_version for place, row in held.syncs.items() if row.api_version}
         held.api_versions = self.api_versions
         if any(isinstance(logged.record, SyncStarted) for logged in records):
-            self.forget()
+            self.api_versions = None
         if calling := levels_of_calls(records):
             held.rounds = await read_rounds(connection, self.scope, calling)
         if repeated := repeated_calls(records):

@@ -206,7 +206,7 @@ class Fold:
             self._latest[name] = Latest(record, logged, now, (*causes, logged.sequence), before)
 
     def _is_outdated(self, partition: int, record: ObjectSeen | ObjectDeleted) -> bool:
-        """Tell whether a record is in an older API version than the resource is recorded in, and log it."""
+        """Tell whether a record is in an older API version than the resource is recorded in."""
         known = self._held.api_versions.get((partition, str(record.key.group_resource)), "")
         return bool(known) and is_newer(known, api_version_of(record))
 

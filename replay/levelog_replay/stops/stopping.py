@@ -65,7 +65,7 @@ class Scene(Struct, kw_only=True):
     @property
     def reconcile(self) -> str:
         """Name of the reconcile function, `operator/function`; empty: there is none."""
-        return self.evaluation.view.reconcile_name
+        return self.evaluation.facts.view.reconcile_name
 
     @property
     def drift(self) -> Drift | None:

@@ -202,7 +202,6 @@ class Decided(Struct, frozen=True, kw_only=True):
 
     wake: PendingWake
     level: LevelRow
-    status_before: str = ""
     due_at: datetime | None = None
     """When to look again although nothing changed; None: not."""
     versions: dict[IndexKey, int] = {}

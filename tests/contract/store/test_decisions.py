@@ -22,7 +22,7 @@ VIEW, PARENT = "webs/pods", "webs.example.com/default/shop"
 def outcome(*withdrawn: str) -> Decided:
     wake = PendingWake(view=VIEW, parent=PARENT, partition=0, cause=1, generation=1, due_at=None)
     level = LevelRow(view=VIEW, parent=PARENT, partition=0, parent_uid="u", status="in_sync")
-    return Decided(wake=wake, level=level, status_before="settling", withdrawn=list(withdrawn))
+    return Decided(wake=wake, level=level, withdrawn=list(withdrawn))
 
 
 async def test_invariant_8_a_decision_is_given_up_if_an_intent_that_it_withdraws_is_claimed_meanwhile(

@@ -197,8 +197,8 @@ class Worker:
             cut = await self._engine.decide(read_to=self.position, now=self._database_clock())
         finally:
             self._database.meanwhile = None
-            begun = acting.under_way.items()
-            while any(level not in self._gate.held and not task.done() for level, task in begun):  # noqa: ASYNC110 - called in the loop's next rounds
+            begun = acting._begun.items()
+            while any(level not in self._gate.held and not each.task.done() for level, each in begun):  # noqa: ASYNC110 - called in the loop's next rounds
                 await asyncio.sleep(0)
         return cut
 
@@ -210,8 +210,8 @@ class Worker:
     async def release(self) -> None:
         """Let slow functions return; the next cut takes what they gave."""
         self._gate.open_it()
-        if begun := self._engine.decider.acting.under_way.values():
-            await asyncio.wait(begun)
+        if begun := self._engine.decider.acting._begun.values():
+            await asyncio.wait([each.task for each in begun])
 
     async def start_over(self, reason: str) -> Scope:
         """Empty the tables, as the log does not go on from them. Raises LeaseLost."""

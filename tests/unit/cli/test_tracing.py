@@ -10,7 +10,7 @@ from levelog.wire.records import LoggedRecord, ObjectSeen
 from levelog_actuator.results import Ended, Later
 from levelog_cli.monitoring.tracing import MOST_REMEMBERED, TracedPlace, Tracing, tracer_in_use
 from levelog_store.actuate.claims import ClaimedIntent
-from levelog_store.decide.decisions import Decided, IntentRow, PendingWake
+from levelog_store.decide.decisions import Basis, Decided, IntentRow, PendingWake
 from levelog_store.rows import LevelRow
 from rigs.intents import intent
 
@@ -44,7 +44,7 @@ class Traced:
 def decided(status: Any, *rows: IntentRow, causes: str = "", is_kept: bool = True) -> Decided:
     level = LevelRow(view="webs/pods", parent=SHOP, partition=1, parent_uid="u", status=status, reason="it raised")
     wake = PendingWake(view="webs/pods", parent=SHOP, partition=1, cause=0, causes=causes, generation=1, due_at=None)
-    return Decided(wake=wake, level=level, status_before="in_sync", is_kept=is_kept, intents=[*rows])
+    return Decided(wake=wake, level=level, basis=Basis(status="in_sync"), is_kept=is_kept, intents=[*rows])
 
 
 def claimed(**columns: Any) -> ClaimedIntent:

@@ -1,0 +1,38 @@
+"""Views that are called by themselves, for tests without tables."""
+
+from collections.abc import Mapping
+
+from levelog.secrets.redaction import Redactor
+from levelog_processors.decide.facts import Facts, level_before
+from levelog_processors.decide.views import Evaluation
+from levelog_processors.program import BoundView
+from levelog_store.decide.decisions import PendingWake
+from levelog_store.rows import Bucket, IndexKey, StoredObject
+from rigs.webs import NOON
+
+
+def evaluation_of(
+    view: BoundView,
+    body: bytes,
+    known: Mapping[IndexKey, Bucket] | None = None,
+    *,
+    namespaces: Mapping[str, tuple[str, ...]] | None = None,
+) -> Evaluation:
+    """The first call of a view for a parent."""
+    name = f"{view.parents}/default/shop"
+    wake = PendingWake(view=view.name, parent=name, partition=0, cause=1, generation=1, due_at=None)
+    parent = StoredObject(
+        object=name,
+        partition=0,
+        resource=view.parents,
+        namespace="default",
+        name="shop",
+        uid="uid-shop",
+        version=1,
+        sequence=1,
+        is_deleting=False,
+        body=body,
+    )
+    before = level_before(wake, parent, None)
+    facts = Facts(wake=wake, view=view, parent=parent, before=before, inputs="", reads="", now=NOON)
+    return Evaluation(facts, known or {}, namespaces=namespaces or {}, redactor=Redactor())
