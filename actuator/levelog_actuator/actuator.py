@@ -220,7 +220,7 @@ class Actuator:
                 task.cancel()  # its intent stays claimed, and is looked at by whoever claims it next
         await self._effects.stop()
         if not ledger.done():
-            stored = asyncio.create_task(self._ledger.until_stored())
+            stored = asyncio.create_task(self._ledger.is_empty.wait())
             limit = self._settings.request.total_seconds()
             await asyncio.wait((stored, ledger), timeout=limit, return_when=asyncio.FIRST_COMPLETED)
             stored.cancel()

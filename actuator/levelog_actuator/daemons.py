@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from levelog.calls.caller import CANCELLATION_TIME
 from levelog.calls.faults import HandlerFault, described
 from levelog.daemons import Daemon, LiveLevel, Run, RunEnd, StopReason
-from levelog.effects import MOST_BYTES, EffectHandler
+from levelog.effects import MOST_BYTES
 from levelog.errors import DaemonLost, OperatorError
 from levelog.handlers.injection import Given
 from levelog.handlers.runs import DaemonHandler
@@ -68,16 +68,13 @@ class Daemons(Struct, eq=False):
     levels: AwaitedLevels
     pauses: Pauses = field(default_factory=Pauses)
     running: "dict[str, _Daemon]" = {}
+    """By the keys of their claims."""
     is_ending: bool = False
 
     @property
     def grace(self) -> timedelta:
         """How long those that run may take to end."""
         return max((each.handler.grace for each in self.running.values()), default=timedelta(0))
-
-    def keys(self) -> list[str]:
-        """Of the claims under which they run."""
-        return list(self.running)
 
     def lose(self, keys: Collection[str]) -> None:
         """End those whose claims others may have, at once."""
@@ -91,11 +88,8 @@ class Daemons(Struct, eq=False):
         for daemon in self.running.values():
             daemon.end("shutdown")
 
-    async def run(self, intent: ClaimedIntent, effect: EffectHandler, request: Run, given: dict[Given, Any]) -> RunEnd:
+    async def run(self, intent: ClaimedIntent, handler: DaemonHandler, request: Run, given: dict[Given, Any]) -> RunEnd:
         """Run a daemon until it returns or has to end. Raises what it raises, and Interrupted if it has to go on."""
-        handler = effect.daemon
-        if handler is None:
-            raise OperatorError(f"{effect.title} is no daemon")
         if intent.progress is not None:
             request = replace(request, state=msgspec.json.decode(intent.progress))
         daemon = _Daemon(self, handler, intent, request.state)

@@ -104,7 +104,7 @@ class EffectCaller(Struct, eq=False):
         began = clock()
         try:
             if effect.daemon is not None and self.daemons is not None:
-                result: Any = await self.daemons.run(intent, effect, cast("Run", request), available)
+                result: Any = await self.daemons.run(intent, effect.daemon, cast("Run", request), available)
             else:
                 if self.index is not None:
                     found = {name: self.index(f"{operator}/{name}", kind) for name, kind in effect.snapshots.items()}
@@ -225,7 +225,7 @@ class Effects(Struct, eq=False):
         self.kept_at = clock()
         while True:
             await asyncio.sleep(lease / 3)
-            daemons = self.caller.daemons.keys() if self.caller.daemons else []
+            daemons = list(self.caller.daemons.running) if self.caller.daemons else []
             since = clock()
             try:
                 if self.begun:

@@ -11,7 +11,7 @@ from msgspec import Struct
 from levelog.wire.records import Outcome
 from levelog_actuator.answers import Reply
 from levelog_actuator.limits import ActuatorSettings, try_later
-from levelog_actuator.requests import MERGE_PATCH, Order, Request, object_path, patch_request, read_request
+from levelog_actuator.requests import MERGE_PATCH, Order, Request, patch_request
 from levelog_actuator.results import Ended, Result
 from levelog_store.actuate.claims import ClaimedIntent
 
@@ -53,7 +53,7 @@ async def write_event(order: Order, ask: Ask, settings: ActuatorSettings) -> Res
     """
     reply = await ask(_creation(order))
     if reply.status == 409:
-        reply = await ask(read_request(order))
+        reply = await ask(Request(method="GET", path=order.path))
         if reply.status == 200:
             found = _event.decode(reply.body)
             if found.metadata.annotations.get(LAST_INTENT) == _occurrence(order):
@@ -76,7 +76,7 @@ def _creation(order: Order) -> Request:
         "eventTime": _now(),
         "reportingInstance": _INSTANCE,
     }
-    path = object_path(order).rpartition("/")[0]
+    path = order.path.rpartition("/")[0]
     return Request(method="POST", path=path, query=_query(order), body=msgspec.json.encode(body))
 
 
@@ -87,7 +87,7 @@ def _addition(order: Order, found: _Event) -> Request:
         "metadata": {"resourceVersion": found.metadata.resource_version} | _noted(order),
         "series": {"count": count, "lastObservedTime": _now()},
     }
-    return patch_request(object_path(order), _query(order), patch, MERGE_PATCH)
+    return patch_request(order.path, _query(order), patch, MERGE_PATCH)
 
 
 def _now() -> str:

@@ -63,6 +63,7 @@ class Ledger(Struct, eq=False):
     """Keys of results that may be among those that are being stored, and are not to be stored later."""
     has_work: asyncio.Event = field(default_factory=asyncio.Event)
     is_empty: asyncio.Event = field(default_factory=asyncio.Event)
+    """Everything that was recorded is stored."""
 
     def __post_init__(self) -> None:
         self.is_empty.set()
@@ -84,10 +85,6 @@ class Ledger(Struct, eq=False):
         """Drop results of an intent that are not stored: they came of claims before the one that is now."""
         self.forgotten.add(key)
         self.results = [result for result in self.results if result.intent.key != key]
-
-    async def until_stored(self) -> None:
-        """Wait until everything that was recorded is stored."""
-        await self.is_empty.wait()
 
     async def run(self) -> None:
         """Store until cancelled; while the database is away, results wait."""

@@ -65,6 +65,11 @@ class Order(Struct, frozen=True, kw_only=True):
         return field_manager(self.intent.view.partition("/")[0])
 
     @property
+    def path(self) -> str:
+        """Path of the target."""
+        return path_of(self.target, self.intent.api_version)
+
+    @property
     def makes_object(self) -> bool:
         """The target may come into being by it: the decision saw none."""
         return self.verb == "create" or (self.verb == "apply" and not self.intent.target_uid)
@@ -132,7 +137,7 @@ def write_request(order: Order, guard: Precondition, deadline: timedelta, *, is_
     query = {"timeout": f"{max(1, int(deadline.total_seconds()) - 1)}s"}
     if is_dry:
         query["dryRun"] = "All"
-    path = object_path(order)
+    path = order.path
     if order.verb == "delete":
         options = {
             "apiVersion": "v1",
@@ -160,16 +165,6 @@ def write_request(order: Order, guard: Precondition, deadline: timedelta, *, is_
             raise AssertionError(f"a {order.verb} is no write of its target")
         case _:
             assert_never(order.verb)
-
-
-def read_request(order: Order) -> Request:
-    """The request that shows the target as it is now."""
-    return Request(method="GET", path=object_path(order))
-
-
-def object_path(order: Order) -> str:
-    """Path of the target."""
-    return path_of(order.target, order.intent.api_version)
 
 
 def path_of(key: ObjectKey, api_version: str) -> str:

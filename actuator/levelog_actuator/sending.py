@@ -16,7 +16,7 @@ from levelog.wire.records import Outcome
 from levelog_actuator.answers import Case, Judgement, Reply, rule_for_answer, rule_for_sighting
 from levelog_actuator.events import write_event
 from levelog_actuator.limits import ActuatorSettings, try_later
-from levelog_actuator.requests import Order, Precondition, Request, path_of, read_request, write_request
+from levelog_actuator.requests import Order, Precondition, Request, path_of, write_request
 from levelog_actuator.results import Ended, Later, Result
 from levelog_actuator.sightings import Sighting
 from levelog_kube.client import KubeClient
@@ -222,7 +222,7 @@ class Sender(Struct, eq=False):
         """The current target, or why it cannot be read; after a successful write, its answer shows it already."""
         if refusal is not None and refusal.status == 200:
             return Sighting.read(refusal.body)
-        reply = await self._ask(read_request(order))
+        reply = await self.read(order.target, order.intent.api_version)
         if reply.status == 404:
             return None
         return Sighting.read(reply.body) if reply.status == 200 else reply

@@ -30,7 +30,7 @@ async def store(acting: Acting, ledger: Ledger, versions: Mapping[str, int] = {}
         ledger.record(Ended(intent=each, outcome="written", version=versions.get(each.key, 0)))
     storing = asyncio.create_task(ledger.run())
     async with asyncio.timeout(10):
-        await ledger.until_stored()
+        await ledger.is_empty.wait()
     storing.cancel()
 
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from levelog_actuator.requests import Order, Precondition, Request, read_request, write_request
+from levelog_actuator.requests import Order, Precondition, Request, write_request
 from rigs.orders import BODIES, UID, VERBS, VERSION, manifest, order, unseen
 
 DEADLINE = timedelta(seconds=10)
@@ -143,7 +143,7 @@ def test_if_unchanged_requires_the_version_that_was_seen(verb: str) -> None:
     ],
 )
 def test_a_path_has_group_version_namespace_and_name(target: str, api_version: str, path: str) -> None:
-    assert read_request(order(target=target, api_version=api_version)).path == path
+    assert order(target=target, api_version=api_version).path == path
 
 
 def test_the_server_gives_up_before_the_client_does() -> None:

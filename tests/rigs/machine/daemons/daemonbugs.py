@@ -9,7 +9,6 @@ from msgspec.structs import replace
 from sqlalchemy import Dialect, Update, bindparam, update
 
 from levelog.daemons import Run
-from levelog.effects import EffectHandler
 from levelog.handlers.runs import DaemonHandler
 from levelog_actuator import daemons
 from levelog_actuator.daemons import Daemons
@@ -80,8 +79,8 @@ def state_is_not_handed_over(_: Laboratory) -> Generator[None]:
     """A run that is claimed again begins with the state that the run before it ended with."""
     real = Daemons.run
 
-    async def run(self: Daemons, intent: ClaimedIntent, effect: EffectHandler, request: Run, given: Any) -> Any:
-        return await real(self, replace(intent, progress=None), effect, request, given)
+    async def run(self: Daemons, intent: ClaimedIntent, handler: DaemonHandler, request: Run, given: Any) -> Any:
+        return await real(self, replace(intent, progress=None), handler, request, given)
 
     with patch.object(Daemons, "run", run):
         yield

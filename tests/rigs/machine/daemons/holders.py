@@ -199,7 +199,7 @@ class Holder:
     async def keep_claims(self) -> None:
         """Let its claims last, and end what runs under those that are lost."""
         self._tenures.renew(self.owner, self._effects.begun)
-        await self._effects._keep(self._daemons.keys())
+        await self._effects._keep(list(self._daemons.running))
         await self.settle()
 
     async def hear(self) -> None:
