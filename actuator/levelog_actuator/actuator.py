@@ -13,10 +13,11 @@ from functools import partial
 
 from levelog.effects import EffectHandler
 from levelog.errors import IdentityMismatch, LevelogError
+from levelog.indices import GiveIndex
 from levelog.secrets.redaction import Redactor
 from levelog_actuator.awaited import AwaitedLevels
 from levelog_actuator.claiming import ClaimLoop
-from levelog_actuator.daemons import Daemons, GiveIndex
+from levelog_actuator.daemons import Daemons
 from levelog_actuator.effects import EffectCaller, Effects
 from levelog_actuator.heldclaims import HeldClaims
 from levelog_actuator.ledger import Ledger, TakenResults
@@ -27,7 +28,6 @@ from levelog_actuator.relay import Relay
 from levelog_actuator.results import Attempting, Later, Result, about, unwatched
 from levelog_actuator.sending import Sender
 from levelog_kube.client import KubeClient
-from levelog_kube.discovery import cluster_uid
 from levelog_log.hints import Hints, Topic
 from levelog_log.messages import MessageWriter
 from levelog_log.publisher import BatchPublisher
@@ -73,7 +73,6 @@ class Actuator:
         """
         self._database = database
         self._scope = scope
-        self._client = client
         self._publisher = publisher
         self._settings = settings or ActuatorSettings()
         self.owner = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"
@@ -192,12 +191,7 @@ class Actuator:
                 task.result()
 
     async def _verify(self) -> None:
-        cluster = await cluster_uid(self._client)
-        if cluster != self._scope.cluster:
-            raise IdentityMismatch(
-                f"the cluster at {self._client.server} is {cluster}, but the intents are for {self._scope.cluster}: "
-                "nothing is written"
-            )
+        await self._sender.verify(self._scope.cluster)
         stream = self._publisher.stream.identity
         if stream.created != self._scope.stream_created:
             raise IdentityMismatch(

@@ -6,7 +6,7 @@ import logging
 from collections.abc import AsyncGenerator, Callable, Collection
 from contextvars import ContextVar
 from datetime import timedelta
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 import msgspec
 from msgspec import Struct, field
@@ -19,7 +19,7 @@ from levelog.effects import MOST_BYTES
 from levelog.errors import DaemonLost, OperatorError
 from levelog.handlers.injection import Given
 from levelog.handlers.runs import DaemonHandler
-from levelog.indices import LiveIndex
+from levelog.indices import GiveIndex
 from levelog.levels import Standing
 from levelog.wire.canonical import canonical
 from levelog_actuator.awaited import AwaitedLevels
@@ -30,9 +30,6 @@ from levelog_store.connect.database import Database
 from levelog_store.rows import Scope, ViewParent
 
 log = logging.getLogger(__name__)
-
-GiveIndex: TypeAlias = Callable[[str, Any], LiveIndex[Any, Any]]
-"""The live index `operator/name`, with values of a type."""
 
 STEADY: Final = timedelta(minutes=10)
 """A run that lasted so long has made up for the failures before it."""

@@ -5,14 +5,13 @@ from collections.abc import Iterator, Mapping
 from datetime import timedelta
 from typing import Any, Final
 
-from levelog.errors import IdentityMismatch, Unavailable
+from levelog.errors import Unavailable
 from levelog.secrets.redaction import Redactor
 from levelog_actuator.limits import ActuatorSettings
 from levelog_actuator.requests import Order
 from levelog_actuator.results import Ended, about
 from levelog_actuator.sending import Sender
 from levelog_kube.client import KubeClient
-from levelog_kube.discovery import cluster_uid
 from levelog_log.hints import Hints, Topic
 from levelog_store.actuate import claims
 from levelog_store.actuate.claims import ClaimedIntent
@@ -46,7 +45,6 @@ class DryRun:
     ) -> None:
         self._database = database
         self._scope = scope
-        self._client = client
         self._hint = hints.listen(Topic.INTENT)
         self._sweep = settings.sweep
         self._redactor = redactor
@@ -56,9 +54,7 @@ class DryRun:
 
     async def run(self) -> None:
         """Tell until cancelled. Raises IdentityMismatch if the cluster is another one than the intents are for."""
-        cluster = await cluster_uid(self._client)
-        if cluster != self._scope.cluster:
-            raise IdentityMismatch(f"the cluster at {self._client.server} is {cluster}, not {self._scope.cluster}")
+        await self._sender.verify(self._scope.cluster)
         log.warning("dry run: nothing is written")
         while True:
             try:

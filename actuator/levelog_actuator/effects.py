@@ -20,10 +20,11 @@ from levelog.effects import MOST_DELAY, EffectHandler, GiveUp, Retry, looked_up
 from levelog.errors import Unavailable
 from levelog.handlers.injection import Given
 from levelog.handlers.injection import about as say_about
+from levelog.indices import GiveIndex
 from levelog.intents import IntentOptions
 from levelog.secrets.redaction import Redactor
 from levelog.wire.records import CallNoted
-from levelog_actuator.daemons import STEADY, Daemons, GiveIndex, Interrupted, put_off
+from levelog_actuator.daemons import STEADY, Daemons, Interrupted, put_off
 from levelog_actuator.limits import ActuatorSettings
 from levelog_actuator.results import Attempting, Ended, Later, Result, about, unwatched
 from levelog_store.actuate import claims

@@ -8,9 +8,9 @@ import msgspec
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from levelog.errors import ConfigurationError
+from levelog.errors import ConfigurationError, IdentityMismatch
 from levelog.secrets.redaction import Redactor
-from levelog.wire.objects import ObjectKey
+from levelog.wire.objects import Cluster, ObjectKey
 from levelog.wire.projection import Applied, applied
 from levelog.wire.records import Outcome
 from levelog_actuator.answers import Case, Judgement, Reply, rule_for_answer, rule_for_sighting
@@ -18,8 +18,9 @@ from levelog_actuator.events import write_event
 from levelog_actuator.limits import ActuatorSettings, try_later
 from levelog_actuator.requests import Order, Precondition, Request, path_of, write_request
 from levelog_actuator.results import Ended, Later, Result
-from levelog_actuator.sightings import Sighting
+from levelog_actuator.sightings import Sighting, wanted_controller
 from levelog_kube.client import KubeClient
+from levelog_kube.discovery import cluster_uid
 from levelog_kube.failures import ApiError, NoAnswer, Unreachable, Withheld
 from levelog_store.actuate.claims import ClaimedIntent
 
@@ -71,6 +72,14 @@ class Sender(Struct, eq=False):
     """All writes are server-side dry runs."""
     made: dict[ObjectKey, Precondition] = {}
     """What the newest writes made of their targets."""
+
+    async def verify(self, cluster: Cluster) -> None:
+        """Raises IdentityMismatch if the API is that of another cluster; ApiError or Unavailable if it cannot tell."""
+        found = await cluster_uid(self.client)
+        if found != cluster:
+            raise IdentityMismatch(
+                f"the cluster at {self.client.server} is {found}, but the intents are for {cluster}: nothing is written"
+            )
 
     async def carry_out(
         self, intent: ClaimedIntent, may_send: Callable[[], bool], limit: timedelta | None = None
@@ -264,10 +273,7 @@ def _may_be_taken(order: Order) -> bool:
     The field manager is the same, so the server would change that object. Writes to one target run one after the other,
     so reading it first is enough.
     """
-    if order.verb != "apply" or not order.makes_object:
-        return False
-    metadata = order.body.get("metadata") or {}
-    return any(owner.get("controller") for owner in metadata.get("ownerReferences") or ())
+    return order.verb == "apply" and order.makes_object and bool(wanted_controller(order))
 
 
 def _guard_for(case: Case) -> Precondition:

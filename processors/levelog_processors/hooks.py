@@ -11,7 +11,7 @@ from levelog.calls.caller import FunctionCaller
 from levelog.calls.faults import described, tell_fault
 from levelog.errors import HookFailed
 from levelog.handlers.hooks import Hook
-from levelog.indices import LiveIndex
+from levelog.indices import GiveIndex
 from levelog_processors.program import Program
 
 log = logging.getLogger(__name__)
@@ -19,7 +19,6 @@ log = logging.getLogger(__name__)
 TASK_END_TIME: Final = timedelta(seconds=5)
 """How long cancelled tasks of start-up hooks may take to clean up."""
 
-GiveIndex: TypeAlias = Callable[[str, Any], LiveIndex[Any, Any]]
 Factory: TypeAlias = Callable[..., "asyncio.Future[Any]"]
 
 _starting: ContextVar["Hook | None"] = ContextVar("levelog_starting", default=None)

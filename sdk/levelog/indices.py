@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping
 from datetime import datetime
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
 
 from levelog.resources import ResourceBase
 
@@ -85,6 +85,10 @@ class LiveIndex(ABC, Generic[K_contra, V_co]):
     @abstractmethod
     async def contact(self) -> Contact:
         """Tell how old the last contact with the objects behind the index is. Raises Unavailable."""
+
+
+GiveIndex: TypeAlias = Callable[[str, Any], LiveIndex[Any, Any]]
+"""What gives the live index `operator/name`, with values of a type."""
 
 
 class Objects(ABC):

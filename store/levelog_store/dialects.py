@@ -138,6 +138,14 @@ def constant(text: str) -> ColumnElement[str]:
     return literal_column(f"'{text}'", Text)
 
 
+def is_of_resource(column: ColumnElement[str], resource: str) -> ColumnElement[bool]:
+    """Condition that a column names an object of a resource.
+
+    A range: no index is searched for a pattern that is not known when the statement is planned.
+    """
+    return and_(column > f"{resource}/", column < f"{resource}0")  # 0 is what follows /
+
+
 def there_is(*conditions: ColumnElement[bool]) -> ColumnElement[bool]:
     """Condition that there is a row; PostgreSQL looks it up for each, and does not read the other table whole.
 

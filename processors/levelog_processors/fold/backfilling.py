@@ -170,13 +170,8 @@ class Backfiller:
             await guard(connection, self._scope, {partition: self._epochs[partition] for partition in job.positions})
             await write_changes(connection, self._scope, changes)
             await write_progress(connection, self._scope, job.name, job.positions, page)
-        left: list[Backfill] = []
-        for row in self._unfinished:
-            if row.name != job.name or row.partition not in job.positions:
-                left.append(row)
-            elif not page.is_last:
-                left.append(replace(row, position=max(row.position, page.position)))
-        self._unfinished = left
+            unfinished = await read_unfinished(connection, self._scope)
+        self._unfinished = unfinished
 
     def _jobs(self) -> list[Job]:
         """What can be done now: indices, then views that wait for none."""

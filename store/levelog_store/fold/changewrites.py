@@ -12,6 +12,7 @@ from levelog_store.dialects import (
     built_once,
     change,
     delete_each,
+    is_of_resource,
     of_pairs,
     one_of,
     remove,
@@ -180,15 +181,14 @@ async def _await_list(connection: AsyncConnection, scope: Scope, each: Replaced)
     Of another history that is whatever comes, and nothing waits for the log to show what was written to the older one.
     """
     held, gone, asked = objects.c, tombstones.c, intents.c
-    begins, ends = f"{each.resource}/", f"{each.resource}0"  # 0 is what follows /
     are_held = held.resource == each.resource, held.partition == each.partition
     version = 0 if each.is_other_history else held.version - 1
     await change(connection, scope, objects, *are_held, version=version)
     if not each.is_other_history:
         return
-    are_gone = gone.partition == each.partition, gone.object > begins, gone.object < ends
+    are_gone = gone.partition == each.partition, is_of_resource(gone.object, each.resource)
     await remove(connection, scope, tombstones, *are_gone)
-    are_targets = asked.partition == each.partition, asked.target > begins, asked.target < ends
+    are_targets = asked.partition == each.partition, is_of_resource(asked.target, each.resource)
     await change(connection, scope, intents, asked.state == "written", *are_targets, state="settled")
 
 

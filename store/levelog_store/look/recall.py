@@ -11,7 +11,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from levelog_store.connect.database import Database
 from levelog_store.decide.decisions import Asked, Basis, Decision, PastIntent, Read
-from levelog_store.dialects import one_of, read_as
+from levelog_store.dialects import is_of_resource, one_of, read_as
 from levelog_store.fold.changes import Causes, read_causes
 from levelog_store.rows import WHOLE_INDEX, Scope, ViewParent
 from levelog_store.tables import decisions, dependencies, handlers, index_entries, intents, levels, objects, wakeups
@@ -165,10 +165,7 @@ async def read_intents_on(connection: AsyncConnection, scope: Scope, target: str
 def _named(column: ColumnElement[str], name: str) -> ColumnElement[bool]:
     if name.startswith("/"):
         return column.endswith(name, autoescape=True)
-    if not name.endswith("/"):
-        return column == name
-    # a range: no index is searched for a pattern that is not known when the statement is planned
-    return and_(column > name, column < f"{name[:-1]}0")  # 0 is what follows /
+    return is_of_resource(column, name[:-1]) if name.endswith("/") else column == name
 
 
 def _decision(row: Any, before: Decision | None) -> Decision:

@@ -5,20 +5,16 @@ Objects are processed in the order of their names. The position commits with the
 
 from collections import Counter
 from collections.abc import Collection, Mapping
-from typing import Final
 
 from msgspec import Struct
 from sqlalchemy import bindparam, case, func, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from levelog.errors import CommitsLost
-from levelog_store.dialects import one_of, read_as
+from levelog_store.dialects import is_of_resource, one_of, read_as
 from levelog_store.owners.handlers import Kind
 from levelog_store.rows import Scope, StoredObject
 from levelog_store.tables import backfills, objects
-
-_AFTER_SLASH: Final = "0"
-"""The character after `/`: names of a resource's objects are those between `pods/` and `pods0`."""
 
 
 class Backfill(Struct, frozen=True, kw_only=True):
@@ -72,8 +68,8 @@ async def read_page(
 ) -> BackfillPage:
     """The next objects of a resource in some partitions, by name, each partition beginning after its own position."""
     table = objects.c
-    after = min(positions.values()) or f"{resource}/"
-    are_next = table.object > after, table.object < f"{resource}{_AFTER_SLASH}"
+    after = min(positions.values())
+    are_next = table.object > after, is_of_resource(table.object, resource)
     are_asked = *are_next, one_of(connection.dialect, table.partition, positions)
     found = await read_as(StoredObject, connection, scope, objects, *are_asked, order=(table.object,), limit=limit)
     fresh = [row for row in found if row.object > positions[row.partition]]
