@@ -1,10 +1,9 @@
 """Turns the intents that a function yields into rows that an actuator can send: owners, content, keys."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Final
+from typing import Any
 
 import msgspec
-from msgspec import Struct
 from msgspec.structs import replace
 
 from levelog.calls.faults import fault_reason
@@ -16,7 +15,7 @@ from levelog.wire.canonical import canonical, digest
 from levelog.wire.objects import ObjectKey
 from levelog_processors.decide.facts import Outlook, Round
 from levelog_processors.decide.targets import Outward, addressed, is_outward, place_of_call, target_key, target_type
-from levelog_processors.fold.receipts import calls_key
+from levelog_processors.fold.receipts import calls_key, kept_call
 from levelog_processors.program import BoundView
 from levelog_store.decide.decisions import IntentRow, request_of
 from levelog_store.rows import Bucket, IndexKey, StoredObject
@@ -47,19 +46,11 @@ def last_called(look: Outlook, round_: Round, buckets: Mapping[IndexKey, Bucket]
         if intent.verb == "call":
             key = target_key(look.facts.view, look.facts.parent, intent)
             bucket = buckets[f"{look.facts.view.operator}/{key.resource}", calls_key(look.facts.parent.uid)]
-            calls = (_called.decode(value) for value in bucket.values)
+            calls = map(kept_call.decode, bucket.values)
             place = place_of_call(str(key), intent.options.name)
             for last in (call for call in calls if call.name == intent.options.name):
                 found[place] = last.idempotency_key
     return found
-
-
-class _Called(Struct):
-    idempotency_key: str
-    name: str = ""
-
-
-_called: Final = msgspec.json.Decoder(_Called)
 
 
 def with_rows(

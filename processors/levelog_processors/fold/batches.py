@@ -70,14 +70,13 @@ class Folder(Struct, eq=False):
         `folded_to` are the checkpoints after which it was read; None: no other process commits, and the database loses
         nothing. Raises LeaseLost and CommitsLost, with nothing of the current part of the batch committed.
         """
-        reached = None if folded_to is None else dict(folded_to)
+        reached = dict(folded_to or {})
         wakes: dict[ViewParent, Wake] = {}
         parts: list[Changes] = []
         for kind, part in _parts(records):
             changes = await (self._sweep(part) if kind is SyncFinished else self._records(part))
             wakes |= await self.write(epochs, changes, reached)
-            if reached is not None:
-                reached |= {partition: point.sequence for partition, point in changes.checkpoints.items()}
+            reached |= {partition: point.sequence for partition, point in changes.checkpoints.items()}
             parts.append(changes)
         return self._folded(records, wakes, parts)
 

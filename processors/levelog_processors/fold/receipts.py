@@ -149,14 +149,19 @@ def levels_of_calls(records: Iterable[LoggedRecord]) -> set[ViewParent]:
 
 
 class _Called(Struct):
+    """What counts in levelog of a call that took place."""
+
+    idempotency_key: str
     called_at: datetime
+    name: str = ""
 
 
-_called: Final = msgspec.json.Decoder(_Called)
+kept_call: Final = msgspec.json.Decoder(_Called)
+"""Reads the values of the indices of effects."""
 
 
 def _called_at(entry: Entry | None) -> datetime:
-    return _called.decode(entry.value).called_at if entry is not None else datetime.min.replace(tzinfo=UTC)
+    return kept_call.decode(entry.value).called_at if entry is not None else datetime.min.replace(tzinfo=UTC)
 
 
 def calls_key(parent_uid: str) -> str:
