@@ -19,7 +19,6 @@ from levelog_store.rows import Scope
 
 log = logging.getLogger(__name__)
 
-
 SPARED: Final = 3
 """Times as long as such a claim took: then it has a quarter of the time at most."""
 MOST_SPARED_SECONDS: Final = 0.5

@@ -21,7 +21,7 @@ from levelog_processors.waiting import SAFETY_SWEEP
 from levelog_store.connect.database import Database
 from levelog_store.decide.inputreads import read_buckets, read_versions, read_whole_index
 from levelog_store.look.contact import read_contact
-from levelog_store.rows import IndexKey, Scope, whole_index_key
+from levelog_store.rows import IndexKey, Scope
 
 log = logging.getLogger(__name__)
 
@@ -109,14 +109,13 @@ class _Live(LiveIndex[Any, Any]):
 
     async def everything(self) -> Mapping[Any, Collection[Any]]:
         live, name, place = self._live, self._name, (self._name, self._decoder.type)
-        keys = [whole_index_key(partition) for partition in range(live.scope.partitions)]
         async with live.database.reading() as connection:
             if place in live.wholes:
                 known, decoded = live.wholes[place]
-                versions = await read_versions(connection, live.scope, [(name, key) for key in keys])
-                if all(versions.get((name, key), -1) == known[key] for key in keys):
+                versions = await read_versions(connection, live.scope, [(name, key) for key in known])
+                if all(versions.get((name, key), -1) == known[key] for key in known):
                     return decoded
-            found = await read_whole_index(connection, live.scope, name, keys)
+            found = await read_whole_index(connection, live.scope, name)
         decoded = {key_from(text): _decoded(self._decoder, values) for text, values in found.buckets.items()}
         live.wholes[place] = found.versions, decoded
         return decoded

@@ -15,7 +15,6 @@ from levelog_store.rows import ViewParent
 SAFETY_SWEEP: Final = timedelta(seconds=10)
 """How long a wakeup can wait whose hint was lost; the tables are read then, no handler is called for it."""
 
-
 ECHO_WAIT: Final = timedelta(seconds=0.2)
 """How long a level that only a write of its own has changed waits for the receipt, to be decided once for both."""
 
@@ -93,7 +92,6 @@ SEVERAL: Final = 10
 """So many records at once are worth asking for the end of the log, which takes about as long as folding one."""
 MOST_HELD_UP: Final = timedelta(minutes=1)
 """How long decisions wait for unread history to be folded: at 5,000 records a second, 300,000 records."""
-
 
 MOMENT: Final = timedelta(milliseconds=5)
 """How long one of the two records of a write waits for the other, to be folded and decided once for both."""

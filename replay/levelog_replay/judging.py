@@ -19,7 +19,7 @@ from levelog_replay.scratch import Scratch
 from levelog_replay.stops.stopping import Scene, Stops
 from levelog_store.decide import inputreads as stored
 from levelog_store.decide.decisions import Decision, IntentRow, PendingWake
-from levelog_store.rows import Bucket, IndexKey, LevelRow, StoredObject, WholeIndex, levels_place, whole_index_key
+from levelog_store.rows import Bucket, IndexKey, LevelRow, StoredObject, WholeIndex, levels_place
 
 
 class _RecordedFetch:
@@ -39,8 +39,7 @@ class _RecordedFetch:
         return {place: Bucket(self._versions.get(place, each.version), each.values) for place, each in found.items()}
 
     async def whole(self, index: str) -> WholeIndex:
-        keys = [whole_index_key(partition) for partition in range(self._scope.partitions)]
-        found = await stored.read_whole_index(self._connection, self._scope, index, keys)
+        found = await stored.read_whole_index(self._connection, self._scope, index)
         versions = {key: self._versions.get((index, key), version) for key, version in found.versions.items()}
         return WholeIndex(versions=versions, buckets=found.buckets)
 

@@ -40,7 +40,6 @@ Input = tuple[int, str]
 ERRORS: Final = "!"
 """Key of the entries that stand for objects which an index leaves out by error; no canonical key begins so."""
 
-
 WHOLE_INDEX: Final = "*"
 """Begins the keys on which a read of a whole index depends; no canonical key begins so."""
 
@@ -56,7 +55,6 @@ UNSETTLED: Final = ("pending", "claimed", "written")
 """States of intents that levels wait for."""
 ENDED: Final = ("settled", "satisfied", "failed", "superseded")
 """The others."""
-
 
 _LEVELS: Final = "/@levels"
 """Ends the name of an index, after that of the operator, which is read from `levels`; no index of objects has it."""

@@ -75,7 +75,6 @@ PATIENCE: Final = timedelta(milliseconds=20)
 MOST_BEGUN: Final = 1024
 """Functions on their way at one time; with as many, no others are begun."""
 
-
 MOST_COUNTED: Final = 4 * PATIENCE
 """What the slowest function of a cut counts for at most, so that one that hangs is forgotten after some cuts."""
 _WEIGHT: Final = 8

@@ -144,7 +144,6 @@ def sight(view: BoundView, parent_uid: str, desired: bytes | None) -> Sight | No
 
 MOST_HELD_BY_KEY: Final = 4_000
 
-
 MOST_HELD: Final = 16_000
 """Bytes that a decision stores of the values under one key, and under all its keys."""
 

@@ -79,7 +79,6 @@ AT_ONCE: Final = 6
 CALM: Final = timedelta(minutes=1)
 """A level that stayed in sync for so long was not undone by somebody who does so each time."""
 
-
 FAULT: Final = "!"
 """What `Repeats` are of where a reconcile function raises."""
 VIEW_FAULT: Final = "!!"

@@ -17,7 +17,7 @@ from levelog_processors.program import Program
 from levelog_store.decide import inputreads as stored
 from levelog_store.decide.decisions import OpenIntent, PendingWake
 from levelog_store.decide.inputreads import Inputs
-from levelog_store.rows import Bucket, IndexKey, Scope, WholeIndex, is_of_levels, whole_index_key
+from levelog_store.rows import Bucket, IndexKey, Scope, WholeIndex, is_of_levels
 
 Namespaces = Mapping[str, tuple[str, ...]]
 """Namespaces that alone are watched, by resource."""
@@ -43,8 +43,7 @@ class TableFetch(Struct, frozen=True):
 
     async def whole(self, index: str) -> WholeIndex:
         """Return every bucket of an index."""
-        keys = [whole_index_key(partition) for partition in range(self.scope.partitions)]
-        return await stored.read_whole_index(self.connection, self.scope, index, keys)
+        return await stored.read_whole_index(self.connection, self.scope, index)
 
 
 class Known(Struct, frozen=True):

@@ -46,6 +46,7 @@ from levelog_store.rows import (
     StoredObject,
     ViewParent,
     WholeIndex,
+    whole_index_key,
 )
 from levelog_store.tables import (
     checkpoints,
@@ -292,9 +293,10 @@ async def read_versions(connection: AsyncConnection, scope: Scope, keys: Sequenc
     return {(index, key): version for index, key, version in rows}
 
 
-async def read_whole_index(connection: AsyncConnection, scope: Scope, index: str, whole: Sequence[str]) -> WholeIndex:
+async def read_whole_index(connection: AsyncConnection, scope: Scope, index: str) -> WholeIndex:
     """Every bucket of an index; the versions are read first, so that a change in between is seen as one."""
-    parts = await read_buckets(connection, scope, [(index, key) for key in whole])
+    places = [(index, whole_index_key(partition)) for partition in range(scope.partitions)]
+    parts = await read_buckets(connection, scope, places)
     table = index_entries.c
     rows = await connection.execute(
         select(table.key, table.value)

@@ -141,7 +141,6 @@ HOT: Final = frozenset(
 )
 """Tables that are looked up by many keys at once."""
 
-
 GROWN: Final = 2
 """Times as large as when it was analyzed last."""
 _BRIEFLY: Final = text("SET LOCAL default_statistics_target = 10")
