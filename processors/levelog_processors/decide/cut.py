@@ -265,8 +265,6 @@ class Decider:
         `parents` are those that were just read.
         """
         names = target_names(acted)
-        if not names:
-            return list(acted)
         targets = {name: parents[name] for name in names if name in parents}
         applied: Mapping[str, bytes] = {}
         buckets: Mapping[IndexKey, Bucket] = {}

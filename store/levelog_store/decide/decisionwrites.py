@@ -250,8 +250,7 @@ async def consume_wakes(
     in_order = sorted(done, key=lambda wake: (wake.view, wake.parent))
     await write(connection, _delete_wakes(), [_seen(scope, wake) for wake in in_order])
     await write(connection, _put_off_wakes(), later)
-    if without_rows:
-        await _add_timers(connection, scope, [d for d in batch if d.name in without_rows])
+    await _add_timers(connection, scope, [d for d in batch if d.name in without_rows])
 
 
 _OF_WAKE: Final = ("view", "parent", "partition", "cause", "generation")

@@ -29,7 +29,6 @@ from levelog_store.fold.heldreads import unsettled_of
 from levelog_store.fold.levelwrites import (
     forget_levels,
     forget_orphans,
-    forget_wakes,
     lock_wakes,
     new_generation,
     write_receipts,
@@ -49,6 +48,7 @@ from levelog_store.tables import (
     syncs,
     tombstones,
     unreadable,
+    wakeups,
 )
 from levelog_store.unions import read_rows
 
@@ -86,7 +86,7 @@ async def write_changes(
         await write_sightings(connection, scope, changes.sightings)
     if within is None and gone and wakes:
         await lock_wakes(connection, scope, {*gone, *wakes})
-    await forget_wakes(connection, scope, gone)
+    await delete_each(connection, scope, wakeups, ("view", "parent"), sorted(gone))
     if within is None:
         await write_wakes(connection, scope, wakes)
     return wakes

@@ -77,8 +77,7 @@ async def write_receipts(
         ],
     )
     later = [each for each in receipts if each.has_view and (not each.is_at_round or each.level in gone)]
-    if later:
-        await _raise_rounds(connection, scope, later)
+    await _raise_rounds(connection, scope, later)
 
 
 @built_once
@@ -128,7 +127,8 @@ async def write_sightings(connection: AsyncConnection, scope: Scope, sightings: 
 async def _raise_rounds(connection: AsyncConnection, scope: Scope, receipts: Sequence[FoldedReceipt]) -> None:
     """Rounds never fall below a receipt's, also where the level itself is still to be rebuilt from the log."""
     newest = {each.level: each for each in sorted(receipts, key=lambda each: each.record.round)}
-    await connection.execute(
+    await write(
+        connection,
         _raise_levels(connection.dialect),
         [
             {
@@ -218,7 +218,7 @@ def _hurry_writes(dialect: Dialect) -> Update:
 
 
 async def forget_levels(connection: AsyncConnection, scope: Scope, gone: Collection[ViewParent]) -> None:
-    """Delete the levels of parents that are gone, and supersede unsent intents; wakeups are left to `forget_wakes`."""
+    """Delete the levels of parents that are gone, and supersede unsent intents; wakeups are left to the caller."""
     for table in (levels, dependencies):
         await delete_each(connection, scope, table, ("view", "parent"), sorted(gone))
     applied = [applied_place(view, parent) for view, parent in sorted(gone)]
@@ -270,12 +270,6 @@ def _lock_wakes(dialect: Dialect) -> Select[Any]:
     return of_pairs(dialect, *place).order_by(*place).with_for_update(of=wakeups)
 
 
-async def forget_wakes(connection: AsyncConnection, scope: Scope, gone: Collection[ViewParent]) -> None:
-    """Delete the wakeups of levels that are gone."""
-    if gone:
-        await delete_each(connection, scope, wakeups, ("view", "parent"), sorted(gone))
-
-
 def new_generation() -> int:
     """What identifies requests for levels from all others, also from those that were forgotten with their parents.
 
@@ -297,8 +291,6 @@ async def write_wakes(
     They get the `generation`, but of those that were `seen` in another one, whoever asked for them since keeps the own:
     a decision for what was seen does not answer that.
     """
-    if not wakes:
-        return
     generation = new_generation() if generation is None else generation
     rows = [
         {
