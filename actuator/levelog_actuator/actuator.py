@@ -108,6 +108,7 @@ class Actuator:
             self._loops.append(self._limited)
         database.absence.on_end(self._look)
         caller = EffectCaller(effects or {}, self._settings, self._redactor, self._presence.now, index=index)
+        caller.most_bytes = lambda: publisher.stream.connection.max_payload_bytes
         self._awaited = AwaitedLevels(database, scope, self._settings, hints.listen(Topic.LEVELS))
         if index is not None:
             caller.daemons = Daemons(database, scope, self.owner, index, self._awaited)

@@ -4,7 +4,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Any, cast
+from typing import Any, Final, cast
 
 import msgspec
 from msgspec import Struct, field
@@ -34,6 +34,11 @@ from levelog_store.connect.database import Database
 from levelog_store.rows import Scope
 
 log = logging.getLogger(__name__)
+
+RECORD_BYTES: Final = 16 * 1024
+"""More than a receipt takes beside what a call was asked and returned."""
+MOST_OF_ALL: Final = 64 * 1024 * 1024
+"""The largest message that NATS can be set to take."""
 
 
 class _Call(Struct, frozen=True):
@@ -65,6 +70,8 @@ class EffectCaller(Struct, eq=False):
     """Runs what lasts; None: daemons are called as other effects are."""
     index: GiveIndex | None = None
     """Gives the live indices that calls look up; None: there are none for them."""
+    most_bytes: Callable[[], int] = lambda: MOST_OF_ALL
+    """Of a record that the log takes."""
 
     def lasts(self, intent: ClaimedIntent) -> bool:
         """Tell whether the call is a run of a daemon, which takes no room from other calls."""
@@ -88,6 +95,9 @@ class EffectCaller(Struct, eq=False):
         except msgspec.MsgspecError as error:
             text = f"call of {name}: its request was made by other code and cannot be read: {error}"
             return self._later(intent, text, is_doubtful=intent.is_doubtful)
+        if too_large := self._too_large(intent.body):
+            text = f"{effect.title}: is not called, since what it is asked would not fit into the log: {too_large}"
+            return Ended(intent=intent, outcome="failed", error=text)
         return await self._call(_Call(intent, effect, request, options.name))
 
     async def _call(self, call: _Call) -> Result:
@@ -115,7 +125,7 @@ class EffectCaller(Struct, eq=False):
                 )
             if effect.yielding is not None:
                 effect.yielding.refuse_secrets(result, self.redactor)
-            told = CallNoted(name=call.name, request=msgspec.json.decode(intent.body), result=effect.kept(result))
+            told = self._told(call, result)
         except Exception as error:  # noqa: BLE001 - a user's function may raise anything; only this intent is concerned
             if effect.daemon is not None and clock() - began > STEADY.total_seconds():
                 call = replace(call, intent=replace(intent, attempts=1))
@@ -123,6 +133,19 @@ class EffectCaller(Struct, eq=False):
                 return put_off(call.intent, str(error))
             return self._failed(call, error)
         return Ended(intent=intent, outcome="written", call=told)
+
+    def _told(self, call: _Call, result: Any) -> CallNoted:
+        """What is recorded of a call that took place. Raises GiveUp if it cannot be."""
+        kept = call.effect.kept(result)
+        told = CallNoted(name=call.name, request=msgspec.json.decode(call.intent.body), result=kept)
+        if too_large := self._too_large(msgspec.json.encode(told)):
+            raise GiveUp(f"it took place, but what it was asked and returned does not fit into the log: {too_large}")
+        return told
+
+    def _too_large(self, content: bytes) -> str:
+        """Why the log does not take what has this content; empty: it does."""
+        size, limit = len(content) + RECORD_BYTES, self.most_bytes()
+        return f"a record of {size} bytes; NATS takes {limit} (its setting max_payload)" if size > limit else ""
 
     def _failed(self, call: _Call, error: Exception) -> Result:
         intent, effect = call.intent, call.effect

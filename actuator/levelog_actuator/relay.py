@@ -14,7 +14,8 @@ from msgspec import Struct, field
 from levelog.absence import level_of
 from levelog.counting import counted
 from levelog.effects import GROUP, Call
-from levelog.errors import Unavailable
+from levelog.errors import RecordError, Unavailable
+from levelog.handlers.callnames import shown_write
 from levelog.handlers.indexers import called_parent
 from levelog.wire.objects import Application, ObjectKey, Uid
 from levelog.wire.records import CallNoted, ReceiptNoted
@@ -24,6 +25,7 @@ from levelog_actuator.results import stored
 from levelog_log.hints import Hint
 from levelog_log.messages import MessageWriter
 from levelog_log.publisher import BatchPublisher
+from levelog_log.transport.wire import Message
 from levelog_store.actuate import outcomes
 from levelog_store.connect.database import Database
 from levelog_store.fold import calls
@@ -71,7 +73,9 @@ class Relay(Struct, eq=False):
     is_behind: bool = True
     """The database may hold receipts of ours that are neither in the log nor waiting here."""
     seen: set[str] = set()
-    """Keys of others' receipts that the last sweep found and left."""
+    """Keys of others' receipts that the last sweep found and left, and of those that the log does not take."""
+    too_large: set[str] = set()
+    """Keys of receipts that the log does not take; their rows keep them."""
 
     @property
     def is_publishing(self) -> bool:
@@ -170,6 +174,7 @@ class Relay(Struct, eq=False):
             if wanted:
                 log.info("goes on to the log: %s that were stored earlier", counted(len(wanted), "receipt"))
                 await self._relay([_decoder.decode(row.receipt) for row in wanted])
+                left.update(row.key for row in wanted if row.key in self.too_large)
             if len(new) < BATCH:
                 break
         self.seen, self.is_behind = left, False
@@ -189,18 +194,21 @@ class Relay(Struct, eq=False):
                 found = await calls.read_calls(connection, self.scope, BATCH, after=last)
             if not found:
                 break
-            records = [_again(call, self.scope.application) for call in found]
-            await self.publisher.publish([self.writer.message(record) for record in records])
-            last, count = found[-1], count + len(found)
+            messages = self._messages([_again(call, self.scope.application) for call in found])
+            if messages:
+                await self.publisher.publish([message for _, message in messages])
+            last, count = found[-1], count + len(messages)
         if count:
             log.info("what %s of effects did is recorded again: else the log forgets it", counted(count, "call"))
         async with self.database.transaction(durable=False) as connection:
             await calls.note_recorded(connection, self.scope)
 
     async def _relay(self, receipts: Sequence[ReceiptNoted]) -> None:
-        publishing = asyncio.ensure_future(
-            self.publisher.publish([self.writer.message(receipt) for receipt in receipts])
-        )
+        messages = self._messages(receipts)
+        if not messages:
+            return
+        batch = [message for _, message in messages]
+        publishing = asyncio.ensure_future(self.publisher.publish(batch))
         self.is_under_way = True
         try:
             await asyncio.wait((publishing,), timeout=self.settings.lease.total_seconds() / 3)
@@ -212,7 +220,25 @@ class Relay(Struct, eq=False):
             publishing.cancel()
         if not self.published:
             self.mark_at = asyncio.get_running_loop().time() + self.settings.lease.total_seconds() / MARKS
-        self.published += [receipt.key for receipt in receipts]
+        self.published += [key for key, _ in messages]
+
+    def _messages(self, receipts: Sequence[ReceiptNoted]) -> list[tuple[str, Message]]:
+        """Key and message of receipts, without those that the log does not take."""
+        found: list[tuple[str, Message]] = []
+        for receipt in receipts:
+            message = self.writer.message(receipt)
+            try:
+                self.publisher.check(message)
+            except RecordError as error:
+                if receipt.key not in self.too_large:
+                    self.too_large.add(receipt.key)
+                    said = "%s waits, as the log does not take what came of it, until NATS takes larger messages: %s"
+                    write = shown_write(receipt.view, receipt.verb, str(receipt.target))
+                    log.error(said, write, error, extra={"object": str(receipt.parent), "intent": receipt.key})  # noqa: TRY400 - the message says it
+            else:
+                self.too_large.discard(receipt.key)
+                found.append((receipt.key, message))
+        return found
 
 
 def _again(stored: calls.StoredCall, application: Application) -> ReceiptNoted:

@@ -33,11 +33,15 @@ class NatsServer(Server):
         self.process: Process | None = None
         self._has_jetstream = has_jetstream
         self._configuration = self.folder / "nats-server.conf"
+        self.configure(settings)
+
+    def configure(self, settings: str) -> None:
+        """Have other settings from the next start on."""
         jetstream = f"jetstream {{ store_dir: {json.dumps(str(self.store_dir))}, sync_interval: always }}"
         self._configuration.write_text(
             f"listen: 127.0.0.1:{self.port}\n"
             f"max_payload: {MAX_PAYLOAD_BYTES}\n"
-            f"{jetstream if has_jetstream else ''}\n"
+            f"{jetstream if self._has_jetstream else ''}\n"
             f"{settings}\n"
         )
 

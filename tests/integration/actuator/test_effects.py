@@ -2,19 +2,24 @@
 
 import asyncio
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import asynccontextmanager
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
+import pytest
 import pytest_asyncio
 from msgspec.structs import replace
 from sqlalchemy import update
 
 from levelog import GiveUp, Operator, Retry, Struct
+from levelog_actuator import effects
 from levelog_log.hints import Topic
+from levelog_sandbox import Sandbox
 from levelog_store.tables import intents
 from rigs.acting import QUICK, Acting
+from rigs.api import Api
 from rigs.intents import NOON, intent
 from rigs.nats import NatsServer
 from rigs.processes import Forked, Process
@@ -312,3 +317,79 @@ async def test_a_nul_and_a_lone_surrogate_in_the_words_of_an_effect_are_shown_by
     async with acting.running(effects=op):
         (receipt,) = await acting.carried_out(wanted())
     assert (receipt.outcome, receipt.error) == ("failed", r"effect page: a\0b\ud800c")
+
+
+SMALL: Final = "max_payload: 65536"
+
+
+@asynccontextmanager
+async def on_small_log(folder: Path) -> AsyncGenerator[tuple[NatsServer, Acting]]:
+    """On a NATS that takes records of 64 KiB."""
+    async with (
+        NatsServer(settings=SMALL) as server,
+        Sandbox() as sandbox,
+        Acting(Api(sandbox.url), server.url, f"sqlite:///{folder}/levelog.db", folder) as acting,
+    ):
+        yield server, acting
+
+
+async def test_invariant_14_a_call_that_does_not_fit_into_the_log_fails_alone(tmp_path: Path) -> None:
+    op, called = Operator("webs"), list[int]()
+
+    @op.effect
+    def page(request: Page) -> str:
+        called.append(len(request.team))
+        return "x" * 40_000
+
+    @op.effect
+    async def well(request: Page) -> None:
+        """Does what it should."""
+
+    async with on_small_log(tmp_path) as (_, acting), acting.running(effects=op):
+        asked, returned, other = await acting.carried_out(
+            wanted(body={"team": "x" * 60_000}, decided_at=NOON),
+            wanted(body={"team": "x" * 20_000}, decided_at=NOON + timedelta(seconds=1)),
+            wanted("well"),
+        )
+    assert called == [20_000]
+    assert (asked.outcome, returned.outcome, other.outcome) == ("failed", "failed", "written")
+    limit = "a record of {} bytes; NATS takes 65536 (its setting max_payload)"
+    assert asked.error == (
+        "effect page: is not called, since what it is asked would not fit into the log: "
+        + limit.format(60_011 + 16_384)
+    )
+    assert returned.error.startswith("effect page: it took place, but what it was asked and returned does not fit into")
+
+
+async def test_invariant_14_what_came_of_a_call_waits_until_the_log_takes_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As when NATS is set to take less than it took when the call was made."""
+    monkeypatch.setattr(effects, "RECORD_BYTES", -100_000)
+    op = Operator("webs")
+
+    @op.effect
+    async def page(request: Page) -> str:
+        return request.team
+
+    async with on_small_log(tmp_path) as (server, acting):
+        (large,) = await acting.decide(wanted(body={"team": "x" * 50_000}))
+        for _ in range(2):
+            async with acting.running(effects=op):
+
+                async def is_told() -> bool:
+                    return "does not take what came of it" in caplog.text
+
+                await until(is_told, "an error that says so")
+                (receipt,) = await acting.carried_out(wanted())
+                assert receipt.outcome == "written"
+            assert caplog.text.count("call effect page for default/shop waits, as the log does not take") == 1
+            caplog.clear()
+        server.kill()
+        server.configure("")
+        await server.start()
+        await acting.connection.wait_connected()
+        async with acting.running(effects=op):
+            (receipt,) = await acting.receipts_of([large])
+    assert receipt.call is not None
+    assert receipt.call.result == "x" * 50_000
