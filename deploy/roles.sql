@@ -1,4 +1,4 @@
--- What each process of an application needs in PostgreSQL 15 or newer, and nothing more. Run it twice in the database that
+-- What each process of an application needs in PostgreSQL, and nothing more. Run it twice in the database that
 -- was made for levelog (`CREATE DATABASE levelog`), as a superuser:
 --
 --   psql --file roles.sql "postgresql://…/levelog"      makes the roles

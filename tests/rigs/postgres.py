@@ -13,8 +13,11 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 import asyncpg
+import pytest
+from sqlalchemy import text
 from sqlalchemy.engine import URL, make_url
 
+from levelog_store.connect.database import Database
 from rigs.ports import free_port
 from rigs.processes import Process, ProcessEnded
 from rigs.server import Server
@@ -234,6 +237,16 @@ def given_databases() -> PostgresDatabases | None:
     """Those of the server that the environment names."""
     given = os.environ.get(URL_VARIABLE)
     return PostgresDatabases(make_url(given).set(drivername="postgresql+asyncpg")) if given else None
+
+
+async def skip_before(major: int, database: Database) -> None:
+    """Skip the test if the server is PostgreSQL, and older."""
+    if not database.is_shared:
+        return
+    async with database.reading() as connection:
+        version: str = await connection.scalar(text("SHOW server_version_num"))
+    if int(version) // 10000 < major:
+        pytest.skip(f"of PostgreSQL {major} and newer")
 
 
 def programs_folder() -> Path:

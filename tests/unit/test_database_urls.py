@@ -15,6 +15,27 @@ def test_all_ways_to_write_postgresql_are_one(scheme: str) -> None:
     assert location.name == "db.example:6432/levelog"
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "postgresql://me:p,w@a:5432,b/levelog?sslmode=require",
+        "postgresql://me:p,w@/levelog?sslmode=require&host=a:5432,b",
+        "postgresql://me:p,w@/levelog?host=a:5432&sslmode=require&host=b",
+    ],
+)
+def test_all_ways_to_write_several_hosts_are_one(text: str) -> None:
+    location = locate(text)
+    assert location.url.host is None
+    assert location.url.query == {"sslmode": "require", "host": "a:5432,b"}
+    assert location.url.password == "p,w"
+    assert location.name == "a:5432,b/levelog"
+
+
+@pytest.mark.parametrize("place", ["me:a,b/c@host/x", "me:a,b@host/x", "me:a,b?c@host/x", "host/x?options=a,b"])
+def test_a_comma_elsewhere_is_not_between_hosts(place: str) -> None:
+    assert "host" not in locate(f"postgresql://{place}").url.query
+
+
 @pytest.mark.parametrize("text", ["sqlite:////var/x.db", "sqlite+aiosqlite:////var/x.db", "/var/x.db"])
 def test_all_ways_to_write_a_file_are_one(text: str) -> None:
     location = locate(text)

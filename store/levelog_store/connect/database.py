@@ -102,11 +102,11 @@ class Database:
         lock: FileLock | None = None
         waits: ThreadPoolExecutor | None = None
         if location.path is None:
-            readers = postgresql_readers(location.url, statement_time=statement_time)
+            readers = postgresql_readers(location, statement_time=statement_time, is_primary=not read_only)
             engine = durable = readers
             if not read_only:
                 engine, durable = (
-                    postgresql_writers(location.url, statement_time=statement_time, durable=is_durable)
+                    postgresql_writers(location, statement_time=statement_time, durable=is_durable)
                     for is_durable in (False, True)
                 )
         else:

@@ -24,6 +24,9 @@ from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 from sqlalchemy.pool import AsyncAdaptedQueuePool, Pool
 from sqlalchemy.util.concurrency import await_
 
+from levelog.errors import ConfigurationError
+from levelog_store.connect.failures import NO_POOLER
+from levelog_store.connect.locations import Location
 from levelog_store.connect.quick import QuickEngine
 
 CONNECT_SECONDS = 10.0
@@ -51,31 +54,51 @@ ROWS_OF_A_COMMIT: Final = 10
 """What a commit counts for besides its rows."""
 
 
-def postgresql_writers(url: URL, *, statement_time: timedelta | None, durable: bool) -> QuickEngine:
+def postgresql_writers(location: Location, *, statement_time: timedelta | None, durable: bool) -> QuickEngine:
     """Connections that write, READ COMMITTED; statements that take longer than `statement_time` end in a time-out.
 
     Commits that may be lost in a crash have connections of their own: to say it in each transaction is one way more.
     """
     settings = {
-        "idle_in_transaction_session_timeout": str(IDLE_SECONDS * 1000),
+        "idle_in_transaction_session_timeout": f"{IDLE_SECONDS}s",
         "synchronous_commit": "on" if durable else "off",
     }
-    return _postgresql_engine(url, statement_time, settings)
+    return _postgresql_engine(location, statement_time, settings, isolation_level="READ COMMITTED", is_primary=True)
 
 
-def postgresql_readers(url: URL, *, statement_time: timedelta | None) -> QuickEngine:
-    """Connections that only read, each transaction in a snapshot of its own, however long user code looks at it."""
-    settings = {"default_transaction_read_only": "on", "default_transaction_isolation": "repeatable read"}
-    return _postgresql_engine(url, statement_time, settings)
+def postgresql_readers(location: Location, *, statement_time: timedelta | None, is_primary: bool) -> QuickEngine:
+    """Connections that only read, each transaction in a snapshot of its own, however long user code looks at it.
+
+    Unless `is_primary`, they may be to a standby, which shows what was committed a while ago.
+    """
+    engine = _postgresql_engine(location, statement_time, {}, isolation_level="REPEATABLE READ", is_primary=is_primary)
+    engine.update_execution_options(postgresql_readonly=True)
+    return engine
 
 
-def _postgresql_engine(url: URL, statement_time: timedelta | None, settings: dict[str, str]) -> QuickEngine:
+def _postgresql_engine(
+    location: Location,
+    statement_time: timedelta | None,
+    settings: dict[str, str],
+    *,
+    isolation_level: str,
+    is_primary: bool,
+) -> QuickEngine:
     # What follows the ? is read as libpq does it: sslmode and so on, and settings of the session such as search_path;
     # SQLAlchemy's documentation has `ssl` for sslmode.
-    query = {"sslmode" if name == "ssl" else name: value for name, value in url.query.items()}
+    query = {"sslmode" if name == "ssl" else name: value for name, value in location.url.query.items()}
     options = {"dsn": f"postgresql://?{urlencode(query, doseq=True)}"} if query else {}
+    if is_primary and "target_session_attrs" not in query:
+        options["target_session_attrs"] = "primary"
+    settings = {
+        "jit": "off",  # compiling a plan costs more than any of our statements gains by it
+        # planning takes three times as long as the longest; see `upkeep.analyze_grown`
+        "plan_cache_mode": "force_generic_plan",
+        **settings,
+    }
     engine = create_async_engine(
-        url.set(query={}),
+        location.url.set(query={}),
+        isolation_level=isolation_level,  # said in each BEGIN, so that no default of a role or a pooler counts
         hide_parameters=True,  # else errors quote them
         json_deserializer=str,  # the tables' own type keeps JSON as the text that it is
         pool_size=POOL_SIZE,
@@ -87,13 +110,30 @@ def _postgresql_engine(url: URL, statement_time: timedelta | None, settings: dic
             "prepared_statement_cache_size": STATEMENTS,
             "server_settings": {
                 "application_name": "levelog",
-                "jit": "off",  # compiling a plan costs more than any of our statements gains by it
-                # planning takes three times as long as the longest; see `upkeep.analyze_grown`
-                "plan_cache_mode": "force_generic_plan",
+                "tcp_keepalives_idle": "60",  # load balancers forget idle connections, some after 4 minutes
                 **settings,
             },
         },
     )
+
+    def connected(connection: Any, record: object) -> None:  # noqa: ARG001
+        cursor = connection.cursor()
+        cursor.execute(
+            "SELECT name, current_setting(name) FROM unnest($1::text[]) AS name", (["server_encoding", *settings],)
+        )
+        found = dict(cursor.fetchall())
+        cursor.close()
+        connection.rollback()
+        if found.pop("server_encoding") != "UTF8":
+            raise ConfigurationError(
+                f"database {location.name} cannot hold all text, as its encoding is not UTF8: make one by "
+                "CREATE DATABASE … TEMPLATE template0 ENCODING 'UTF8'"
+            )
+        lost = ", ".join(f"{name}={value}" for name, value in settings.items() if found[name] != value)
+        if lost:
+            raise ConfigurationError(f"database {location.name} does not keep {lost} for a session: {NO_POOLER}")
+
+    event.listen(engine.sync_engine, "connect", connected, insert=True)
     return QuickEngine(engine.sync_engine)
 
 

@@ -16,11 +16,18 @@ from levelog_store.connect.locations import Location
 CONNECTION_ERRORS = (DBAPIError, OSError, PoolTimeoutError)
 """What opening a connection raises, time-outs included."""
 
+NO_POOLER: Final = (
+    "a connection pooler such as PgBouncer answers there; give the host and port of PostgreSQL itself, "
+    "of which a process needs a few connections"
+)
 # https://www.postgresql.org/docs/current/errcodes-appendix.html
+_READ_ONLY: Final = "25006"
+_UNKNOWN_SETTING: Final = "42704"
 _TRANSIENT = (
     "08",  # connection exception
-    "25006",  # read-only transaction: a standby, until the failover is complete
+    _READ_ONLY,  # a standby, until the failover is complete
     "25P03",  # idle in transaction for too long
+    "25P04",  # transaction took too long
     "40",  # transaction rollback: serialization failure, deadlock
     "53",  # insufficient resources: too many connections, disk full
     "55P03",  # lock not available
@@ -29,12 +36,15 @@ _TRANSIENT = (
 )
 _ENDING: Final = ("08", "57P")  # connection exception; the server shuts down, crashes or starts up
 _CONFIGURATION = {
+    "26000": NO_POOLER,  # a statement is not prepared
     "28": "the user or the password is refused",
     "3D000": "the server has no such database",
     "3F": "the schema is not there",
     "42501": "the user may not do this",
     "42P01": "a table is missing: run `levelog migrate`",
     "42703": "a column is missing: run `levelog migrate`",
+    "42P05": NO_POOLER,  # a statement is prepared already
+    "42P07": "something else has that name: give levelog another schema, database or --application",
 }
 _CONTENDED: Final = "intents_claimed"
 """The constraint that two transactions break together which claim for one target at one moment: one goes first."""
@@ -83,6 +93,8 @@ def translate_errors(engine: Engine, location: Location, absence: Absence) -> No
             return Unavailable(f"database {location.name} did not answer in time")
         if context.connection is None:
             return translate_refusal(location, error)
+        if state_of(error) == _READ_ONLY:
+            context.is_disconnect = True  # a new connection may lead to the server that has taken over
         if state_of(error).startswith(_OF_A_ROW) or isinstance(_inner(error), _NOT_ENCODED):
             return RowRefused(f"database {location.name} does not take a value: {_words(error).partition(': ')[0]}")
         return translate(location, error, "did not do as told", is_disconnect=context.is_disconnect)
@@ -95,7 +107,14 @@ def translate_refusal(location: Location, error: Exception) -> LevelogError:
     step = "cannot be reached"
     if meaning := _refused_by_tls(location, _inner(error)):
         return ConfigurationError(f"database {location.name} {step}: {meaning}")
-    return translate(location, error, step) or ConfigurationError(f"database {location.name} {step}: {_words(error)}")
+    words = _words(error)
+    if "target attribute" in words:
+        return Unavailable(f"database {location.name} {step}: no host of the URL is a primary, which can be written to")
+    if "startup parameter" in words:
+        return ConfigurationError(f"database {location.name} {step}: {words}: {NO_POOLER}")
+    if state_of(error) == _UNKNOWN_SETTING and not any(name in words for name in location.url.query):
+        words += ": levelog needs PostgreSQL 12 or newer"
+    return translate(location, error, step) or ConfigurationError(f"database {location.name} {step}: {words}")
 
 
 def _refused_by_tls(location: Location, error: BaseException) -> str:

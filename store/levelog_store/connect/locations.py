@@ -2,6 +2,7 @@
 
 import fcntl
 import os
+import re
 from pathlib import Path
 from typing import Self
 
@@ -13,6 +14,8 @@ from levelog.errors import ConfigurationError
 
 _POSTGRESQL = ("postgresql", "postgres", "postgresql+asyncpg")
 _SQLITE = ("sqlite", "sqlite+aiosqlite")
+_SEVERAL = re.compile(r"(?<=[/@])[^@/?,:]+(:\d+)?(,[^@/?,:]+(:\d+)?)+(?=([/?][^@]*)?$)")
+"""Hosts with commas between, which SQLAlchemy does not read; nothing before an @, which may be a password."""
 
 
 class Location(Struct, frozen=True):
@@ -28,20 +31,23 @@ class Location(Struct, frozen=True):
         if self.path is not None:
             return str(self.path)
         port = f":{self.url.port}" if self.url.port else ""
-        return f"{self.url.host or 'localhost'}{port}/{self.url.database or self.url.username or ''}"
+        host = self.url.host or self.url.query.get("host", "localhost")
+        return f"{host}{port}/{self.url.database or self.url.username or ''}"
 
 
 def locate(text: str) -> Location:
     """The location that a URL or a path names.
 
     `postgresql://`, `postgres://` and `postgresql+asyncpg://` are one thing, as are `sqlite:///file`, `sqlite+aiosqlite:///file`
-    and a plain path. Raises ConfigurationError for anything else; the message holds no password.
+    and a plain path. Several hosts, which libpq takes, come back in the query, with commas between. Raises
+    ConfigurationError for anything else; the message holds no password.
     """
     if "://" not in text:
         return _file(text)
     scheme = text.partition("://")[0]
+    several = _SEVERAL.search(text)
     try:
-        url = make_url(text)
+        url = make_url(_SEVERAL.sub("", text))
     except (ArgumentError, ValueError) as error:
         raise ConfigurationError(f"the database URL ({scheme}://…) cannot be read: {_without(text, error)}") from error
     if scheme in _POSTGRESQL:
@@ -49,6 +55,8 @@ def locate(text: str) -> Location:
             raise ConfigurationError(
                 f"the database URL ({scheme}://…) has two @: a password that holds one has %40 in its place"
             )
+        hosts = several[0] if several else ",".join(url.normalized_query.get("host", ()))
+        url = url.update_query_dict({"host": hosts} if hosts else {})
         return Location(url.set(drivername="postgresql+asyncpg"), None)
     if scheme in _SQLITE:
         if url.host:

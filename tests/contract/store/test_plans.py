@@ -31,6 +31,7 @@ from levelog_store.fold.heldreads import read_expired, read_held
 from levelog_store.owners.upkeep import GROWN, HOT, PAGE, analyze_grown, delete_old
 from levelog_store.tables import key_versions
 from rigs.leasing import SCOPE
+from rigs.postgres import skip_before
 from rigs.rowcounts import work_of
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -122,6 +123,8 @@ def reads_all(plan: str) -> bool:
 
 
 async def test_what_is_held_of_objects_is_found_by_their_names(filled: Database) -> None:
+    await skip_before(17, filled)  # older ones read all of a small index, of whatever size it will be
+
     async def read(connection: AsyncConnection) -> None:
         await read_held(connection, SCOPE, NAMES, indexed=NAMES, has_parents=True, targets=NAMES)
 
@@ -133,6 +136,7 @@ async def test_what_is_held_of_objects_is_found_by_their_names(filled: Database)
 
 
 async def test_what_levels_rest_on_is_found_by_their_names(filled: Database) -> None:
+    await skip_before(17, filled)
     alone, beside = (Inputs(has_dependencies=True, parents={}) for _ in range(2))
 
     async def read(connection: AsyncConnection) -> None:
