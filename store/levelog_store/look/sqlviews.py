@@ -90,6 +90,14 @@ _MAY_MAKE: Final = text(
     "has_database_privilege(current_database(), 'CREATE'))"
 )
 
+_OURS: Final = text(
+    "SELECT relname FROM pg_class WHERE relnamespace = to_regnamespace(quote_ident(:schema)) AND oid IN "
+    "(SELECT ev_class FROM pg_rewrite JOIN pg_depend ON objid = pg_rewrite.oid AND classid = 'pg_rewrite'::regclass "
+    "WHERE refclassid = 'pg_class'::regclass AND refobjid = to_regclass(:table))"
+)
+"""Views that select from our table: neither the user's own, nor those of an application of the same name in another
+schema of this database."""
+
 
 async def replace_views(database: Database, application: str, views: Sequence[SqlView]) -> bool:
     """Create the SQL views of an application if they differ from the wanted ones; drop those of removed functions.
@@ -152,9 +160,7 @@ async def _existing(connection: AsyncConnection, schema: str | None) -> list[str
             )
         )
     else:
-        rows = await connection.execute(
-            text("SELECT viewname FROM pg_views WHERE schemaname = :schema"), {"schema": schema}
-        )
+        rows = await connection.execute(_OURS, {"schema": schema, "table": scopes.name})
     return [name for (name,) in rows]
 
 

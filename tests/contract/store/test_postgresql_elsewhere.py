@@ -13,6 +13,7 @@ from levelog_migrations import upgrade
 from levelog_store.connect.database import Database
 from levelog_store.connect.failures import translate_refusal
 from levelog_store.connect.locations import locate
+from levelog_store.look.sqlviews import IndexView, JsonColumn, replace_views
 from rigs.pgbouncer import PROGRAM, PgBouncer
 from rigs.ports import free_port
 from rigs.postgres import PostgresDatabases, PostgresServer, skip_before
@@ -160,3 +161,37 @@ async def test_a_pooler_is_refused_and_what_to_do_is_said(postgres_url: str, mod
             for _ in range(3):
                 with pytest.raises(ConfigurationError, match="give the host and port of PostgreSQL itself"):
                     await Database.open(pooler.url)
+
+
+async def sql_views_of(database: Database, *, ran: str = "") -> list[str]:
+    """Where the SQL views of an application are whose code has one index; `ran` goes before."""
+    number = (JsonColumn("", "integer", ()),)
+    async with database.transaction() as connection:
+        if ran:
+            await connection.execute(text(ran))
+    assert await replace_views(database, "webs", [IndexView("numbers", "webs/numbers", number, number)])
+    async with database.reading() as connection:
+        return [*await connection.scalars(text("SELECT viewname FROM pg_views WHERE schemaname = 'webs' ORDER BY 1"))]
+
+
+async def test_applications_of_one_name_in_two_schemas_do_not_get_each_others_sql_views(
+    empty_postgres_url: str,
+) -> None:
+    async with await Database.open(empty_postgres_url) as database, database.transaction() as connection:
+        for statement in ("CREATE SCHEMA one", "CREATE SCHEMA other"):
+            await connection.execute(text(statement))
+    for schema in ("one", "other"):
+        await upgrade(f"{empty_postgres_url}?search_path={schema}")
+    async with await Database.open(f"{empty_postgres_url}?search_path=one") as one:
+        assert await sql_views_of(one) == ["inputs", "numbers"]
+    async with await Database.open(f"{empty_postgres_url}?search_path=other") as other:
+        with pytest.raises(ConfigurationError, match="another schema, database or --application"):
+            await sql_views_of(other)
+        assert await sql_views_of(other, ran="DROP SCHEMA one CASCADE") == ["inputs", "numbers"]
+
+
+async def test_a_view_of_somebody_else_in_the_schema_of_an_application_stays(postgres_url: str) -> None:
+    theirs = "CREATE SCHEMA webs CREATE VIEW theirs AS SELECT 1 AS one"
+    async with await Database.open(postgres_url) as database:
+        assert await sql_views_of(database, ran=theirs) == ["inputs", "numbers", "theirs"]
+        assert await sql_views_of(database, ran="COMMENT ON SCHEMA webs IS 'ours'") == ["inputs", "numbers", "theirs"]
