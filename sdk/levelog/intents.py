@@ -94,7 +94,8 @@ def _from_manifest(verb: Verb, manifest: Mapping[str, Any], options: IntentOptio
         if not value
     ]
     if missing:
-        raise ValueError(f"{verb}: the manifest has no {', '.join(missing)}; names are given, never generated")
+        mend = "; names are given, never generated" if "metadata.name" in missing else ""
+        raise ValueError(f"{verb}: the manifest has no {', '.join(missing)}{mend}")
     _refuse_identity(verb, manifest["kind"], metadata)
     return Intent(
         verb=verb,

@@ -560,6 +560,8 @@ class Operator:
         """Refuse a second handler of one name; one function may reconcile several views."""
         kinds: dict[str, Mapping[str, object]] = {"index": self.indices, "view": self.views}
         held = [kind for kind, handlers in kinds.items() if name in handlers]
+        if name in self.views and self.views[name].is_made:
+            held = ["function"]
         if any(handler.name == name and handler.function is not function for handler in self.reconcilers.values()):
             held.append("reconcile function")
         if any(handler.name == name for handler in self.sources.values()):

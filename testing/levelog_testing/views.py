@@ -6,6 +6,7 @@ from typing import Any, get_args
 import msgspec
 from msgspec import Struct
 
+from levelog.handlers.signatures import shown
 from levelog.levels import Drift, drift_between
 from levelog_store.rows import LevelRow
 
@@ -83,13 +84,19 @@ def seen_level(row: LevelRow, returns: Any) -> SeenLevel:
     arguments = get_args(returns)
     value_type = arguments[0] if arguments else Any
 
-    def decoded(value: bytes | None) -> Any:
-        return None if value is None else msgspec.json.decode(value, type=value_type)
+    def decoded(side: str, value: bytes | None) -> Any:
+        if value is None:
+            return None
+        try:
+            return msgspec.json.decode(value, type=value_type)
+        except msgspec.ValidationError as error:
+            asked = f"{row.view} is annotated to return {shown(returns)}"
+            raise TypeError(f"{asked}, and {side} for {row.parent} is {value.decode()}: {error}") from error
 
     return SeenLevel(
         status=row.status,
         reason=row.reason,
-        desired=decoded(row.desired),
-        actual=decoded(row.actual),
+        desired=decoded("desired", row.desired),
+        actual=decoded("actual", row.actual),
         round=row.round,
     )

@@ -92,6 +92,7 @@ async def test_a_level_that_failed_is_tried_again_by_the_process_that_runs_or_by
             levelog.refused("retry", "--all-failed", status=2),
             levelog.refused("retry", "mall", status=2),
             levelog.refused("retry", status=2),
+            levelog.refused("retry", "shop", "--all-failed", status=2),
             levelog.refused("retry", "shop", "--view", "pod", status=2),
         )
     finally:
@@ -101,6 +102,7 @@ async def test_a_level_that_failed_is_tried_again_by_the_process_that_runs_or_by
         "no level is failed",
         f"no level of a parent 'mall'; there are levels of {SHOP}",
         "say what to try again: names of parents, or --all-failed",
+        "say what to try again: names of parents, or --all-failed, not both",
         "no level of a view 'pod'; there are levels of webs/pods",
     ]
 

@@ -85,6 +85,28 @@ def test_a_field_that_somebody_writes_back_each_time_is_written_at_once_and_then
         assert level.reason.startswith("written and undone 11 times, the last time by user; ")
 
 
+def test_two_levels_of_one_operator_that_undo_each_other_are_told_of_each_other() -> None:
+    op = Operator("shops")
+    op.index(colours)
+
+    @op.view
+    def dressed(shop: Shop, colours: Index[str, str]) -> Level[str]:
+        return Level(desired=shop.spec.colour, actual=next(iter(colours["window"]), "none"))
+
+    @op.reconcile(dressed, writes={ConfigMap: ["apply"]})
+    def dress(shop: Shop) -> Iterator[Intent]:
+        manifest = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "window"}}
+        yield apply(manifest | {"data": {"colour": shop.spec.colour}}, owned=False)
+
+    with Simulation(op) as simulation:
+        for name, colour in (("corner", "red"), ("market", "blue")):
+            simulation.apply({**shop(colour), "metadata": {"name": name, "namespace": "default"}})
+        simulation.run()
+        reasons = [simulation.level("dressed", "default", name).reason for name in ("corner", "market")]
+        [told] = [each for each in reasons if each]
+        assert "another write of levelog-shops itself: `levelog why configmaps/default/window` shows both" in told
+
+
 def test_what_is_wanted_otherwise_is_written_at_once_and_so_is_what_was_in_sync_for_a_while() -> None:
     with Simulation(op) as simulation:
         simulation.apply(shop("red"))

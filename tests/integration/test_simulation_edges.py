@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -177,6 +177,21 @@ def test_a_view_that_there_is_not_is_answered_with_those_that_there_are() -> Non
         simulation.apply(lease())
         simulation.run()
         assert simulation.level("leases/beats", "default", "a") == simulation.level("beats", "default", "a")
+
+
+def test_a_level_that_is_not_of_the_annotated_type_is_named() -> None:
+    wrong = Operator("wrong")
+
+    @wrong.view
+    def zone(lease: Lease) -> Level[int]:
+        return Level(desired=cast("int", "north"), actual=0)
+
+    with Simulation(wrong) as simulation:
+        simulation.apply(lease())
+        simulation.run()
+        says = r'^wrong/zone is annotated to return Level\[int\], and desired for leases.* is "north": Expected `int`'
+        with pytest.raises(TypeError, match=says):
+            simulation.level("zone", "default", "a")
 
 
 def test_a_level_that_there_is_not_is_answered_with_those_that_there_are() -> None:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from levelog import Index, Manifest, Operator, OperatorError, Resource, Struct
+from levelog import Index, Intent, Manifest, Operator, OperatorError, Resource, Struct, apply
 from levelog.errors import ChildRefused
 from levelog.handlers.children import REDACTOR, ChildIndex, ChildrenView
 from levelog.handlers.owned import ChildKind, ChildrenLevel, OwnedChild, WantedChild, level_of
@@ -133,8 +133,9 @@ def test_children_are_named_by_kind_and_name(parent: type[ResourceBase], of: Any
         (config(namespace="other"), "ConfigMap a: is to be in namespace other, its parent is in default"),
         (config(ownerReferences=[]), "ConfigMap a: names ownerReferences: the parent is the owner"),
         ({**config(), "status": {}}, "ConfigMap a: sets its status"),
-        (["a"], "a str is not a manifest"),
-        ("text", "a str is not a manifest"),
+        (["a"], "str is returned, which is not a manifest"),
+        ("text", "str is returned, which is not a manifest"),
+        ([apply(config())], "Intent is returned, which is not a manifest: return the manifest itself, without apply("),
     ],
 )
 def test_what_cannot_be_a_child_is_refused(result: Any, message: str) -> None:
@@ -149,7 +150,7 @@ def test_a_parent_without_namespace_needs_one_in_the_manifest() -> None:
 
 
 def test_what_has_no_json_form_is_refused() -> None:
-    with pytest.raises(TypeError):
+    with pytest.raises(ChildRefused, match="ConfigMap a: Encoding objects of type object is unsupported"):
         level({**config(), "data": {"x": object()}})
 
 
@@ -159,6 +160,7 @@ def test_what_has_no_json_form_is_refused() -> None:
         (Web, [], r"children stack: of=\[\] names no class"),
         (Web, [ConfigMap, ConfigMap], "of= names configmaps twice"),
         (Web, ClusterRole, "ClusterRole has no namespace, so that a Web, which has one, cannot own it"),
+        (Web, "configmaps", "'configmaps' is not a class derived from Resource"),
         (Web, [ConfigMap, str], "str is not a class derived from Resource"),
         (Zone, ConfigMap, "the first parameter is Web; it has to be the parent, Zone"),
     ],
@@ -181,6 +183,12 @@ def test_an_async_function_and_a_plain_mapping_are_refused() -> None:
 
     def plain(web: Mapping[str, Any]) -> None:
         pass
+
+    def asking(web: Web) -> Iterator[Intent]:
+        yield apply({})
+
+    with pytest.raises(OperatorError, match="children asking: is annotated to return intents: return manifests"):
+        op.children(Web, of=ConfigMap)(asking)  # type: ignore[type-var] # pyright: ignore[reportArgumentType]
 
     def timed(web: Web, now: datetime) -> Manifest:
         return config(str(now))

@@ -41,6 +41,18 @@ def test_a_body_that_names_an_incarnation_or_a_version_is_refused(
     make({"labels": {}})
 
 
+@pytest.mark.parametrize(
+    ("manifest", "message"),
+    [
+        ({"apiVersion": "v1", "metadata": {"name": "a"}}, r"^apply: the manifest has no kind$"),
+        ({"apiVersion": "v1", "kind": "A"}, r"has no metadata\.name; names are given, never generated$"),
+    ],
+)
+def test_what_a_manifest_lacks_is_named(manifest: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        apply(manifest)
+
+
 def test_a_status_is_a_mapping_or_a_struct() -> None:
     assert patch_status(FOUND, Status(ready_replicas=2)).body == {"status": {"readyReplicas": 2}}
     assert patch_status(FOUND, {"readyReplicas": 2}).body == {"status": {"readyReplicas": 2}}

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from levelog import Intent, Level, Operator, OperatorError, Resource, apply, delete, patch_status
+from levelog import Intent, Level, Operator, OperatorError, Resource, apply, delete, patch, patch_status
 from levelog.testing import Simulation
 
 
@@ -71,7 +71,38 @@ def test_a_function_that_declares_nothing_may_write_what_its_operator_knows() ->
     with Simulation(operator(writes=None), operator_that_reads_config_maps()) as simulation:
         simulation.apply(web("b"))
         simulation.run()
-        assert "no Resource class says where v1 ConfigMap" in simulation.level("states", "default", "b").reason
+        reason = simulation.level("states", "default", "b").reason
+        assert "no Resource class says where v1 ConfigMap" in reason
+        assert reason.endswith('writes={ConfigMap: ["apply"]}); there are: example.com/v1 Web')
+
+
+def test_a_write_that_has_no_json_form_and_one_to_an_object_that_is_not_there_are_named() -> None:
+    op = Operator("webs")
+
+    @op.view
+    def odd(web: Web) -> Level[int]:
+        return Level(desired=1, actual=0)
+
+    @op.view
+    def absent(web: Web) -> Level[int]:
+        return Level(desired=1, actual=0)
+
+    @op.reconcile(odd, writes={ConfigMap: ["apply"]})
+    def write(web: Web) -> Iterator[Intent]:
+        metadata = {"name": "a"}
+        yield apply({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"a": Fragment()}})
+
+    @op.reconcile(absent, writes={ConfigMap: ["patch"]})
+    def change(web: Web) -> Iterator[Intent]:
+        yield patch(ConfigMap, "none", {"data": {"a": "b"}})
+
+    with Simulation(op) as simulation:
+        simulation.apply(web("a"))
+        simulation.run()
+        reason = simulation.level("odd", "default", "a").reason
+        assert reason.endswith("apply of ConfigMap a: Encoding objects of type Fragment is unsupported")
+        level = simulation.level("absent", "default", "a")
+        assert (level.status, level.reason) == ("drifting", "patch configmaps/default/none: the object is not there")
 
 
 def operator_that_reads_config_maps() -> Operator:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from levelog import Intent, Operator, Resource, delete
+from levelog import Intent, Level, Operator, Resource, delete
 from levelog.errors import OperatorError
 
 
@@ -22,6 +22,14 @@ class Shop(Resource, group="example.com", version="v1", plural="shops"):
 
 async def handle(web: Web) -> None:
     pass
+
+
+def renamed(name: str) -> Callable[[Web], Level[int]]:
+    def view(web: Web) -> Level[int]:
+        return Level(desired=1, actual=1)
+
+    view.__name__ = name
+    return view
 
 
 def of_kopf(spec, name, **_):  # type: ignore[no-untyped-def]
@@ -136,6 +144,15 @@ NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
             lambda op: op.on.everything(Web),
             r"^op\.on\.everything: there is no such decorator; there are cleanup, create, delete, event, field, "
             r"resume, startup, update$",
+        ),
+        (lambda op: op.on.create(retry=3)(handle), r"^on\.create: takes no option 'retry'; did you mean retries=\?$"),
+        (
+            lambda op: op.on.event(sharp=True)(handle),
+            r"takes no option 'sharp'; there are annotations, backoff, labels, of, retries, timeout, when$",
+        ),
+        (
+            lambda op: (op.on.create(handle), op.view(renamed("handle"))),
+            "operator 'webs' has the function 'handle' already; each handler needs a name of its own",
         ),
         (lambda op: op.daemon(max_concurrency=2)(handle), "daemon handle: takes no option 'max_concurrency'"),
         (lambda op: op.on.event(max_concurrency=2)(handle), "on.event: takes no option 'max_concurrency'"),

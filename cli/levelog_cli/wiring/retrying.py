@@ -23,7 +23,8 @@ async def retry_selected(settings: Settings, names: list[str], *, view: str, all
     It needs no other process: whoever starts later finds it. Raises ConfigurationError if there is nothing such.
     """
     if bool(names) == all_failed:
-        raise ConfigurationError("say what to try again: names of parents, or --all-failed")
+        both = ", not both" if names else ""
+        raise ConfigurationError(f"say what to try again: names of parents, or --all-failed{both}")
     chosen: list[tuple[Scope, LevelLine]] = []
     async with await open_beside(settings) as database:
         scopes = await chosen_scopes(settings, database)

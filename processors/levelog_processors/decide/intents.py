@@ -138,7 +138,10 @@ def intent_rows(
             raise OperatorError(f"view {view.name} asks twice to {intent.verb} {name} in one round")
         seen.add((intent.verb, name))
         content = _content(view, parent, intent, resource, key)
-        clear = canonical(content)
+        try:
+            clear = canonical(content)
+        except (TypeError, ValueError) as error:
+            raise OperatorError(f"{intent.verb} of {intent.kind or resource.kind} {intent.name}: {error}") from error
         redactor.refuse_hashes(f"{intent.verb} of {name}", clear)
         shown = redactor.redact_content(key, content).content
         body = clear if shown is content else canonical(shown)

@@ -22,6 +22,8 @@ from levelog_store.decide.decisions import Decided, OpenIntent
 from levelog_store.fold.changes import added, read_causes
 from levelog_store.rows import IndexKey, LevelRow
 
+_OF_OBJECTS: Final = ("patch", "patch_status")
+"""Verbs of intents for an object that has to be there."""
 LOOKS_APART: Final = timedelta(seconds=1)
 """Between two looks at a level that only the time asks for."""
 
@@ -163,6 +165,9 @@ def _when_withdrawable(look: Outlook, recheck_at: datetime | None) -> datetime |
 
 def _unclosed(facts: Facts) -> str:
     """Why a level still drifts whose writes were all accepted."""
+    gone = next((i for i in facts.intents if i.outcome == "gone" and i.verb in _OF_OBJECTS and i.is_folded), None)
+    if gone is not None:
+        return f"{gone.verb} {gone.target}: the object is not there"
     took_nothing = next((i for i in facts.intents if i.outcome == "unchanged" and i.is_folded), None)
     if took_nothing is None:
         return "the last round did not close it"
@@ -176,7 +181,10 @@ def _undone(facts: Facts) -> str:
     """How often the last rounds were undone, and by whom."""
     own = field_manager(facts.view.operator)
     others = [i.held_manager for i in facts.intents if i.held_manager not in ("", own)]
+    again = [i.target for i in facts.intents if i.held_manager == own and (i.held_version or 0) > i.result_version > 0]
     by = f", the last time by {others[0]}" if others else ""
+    if again and not others:
+        by = f", the last time by another write of {own} itself: `levelog why {again[0]}` shows both"
     return f"written and undone {facts.repeats.count if facts.repeats else 0} times{by}"
 
 

@@ -97,10 +97,12 @@ def target_type(view: BoundView, intent: Intent) -> ResourceType:
         return view.handler.resource
     found = view.writes.get((intent.api_version, intent.kind))
     if found is None:
+        served = ", ".join(f"{version} {kind}" for version, kind in sorted(view.writes))
+        known = f"; there are: {served}" if served else ""
         raise OperatorError(
             f"{intent.verb} of {intent.kind} {intent.name}: no Resource class says where {intent.api_version} "
             f"{intent.kind} is served; define one and name it: "
-            f'@op.reconcile({view.handler.name}, writes={{{intent.kind}: ["{intent.verb}"]}})'
+            f'@op.reconcile({view.handler.name}, writes={{{intent.kind}: ["{intent.verb}"]}}){known}'
         )
     return found
 

@@ -13,7 +13,7 @@ from levelog.handlers.fingerprints import fingerprint
 from levelog.handlers.indexers import APPLIED, MARK, ImplicitIndex
 from levelog.handlers.injection import Given, Lender
 from levelog.handlers.owned import ChildKind, ChildrenLevel, WantedChild, as_stored, level_of, owned_child, sight_of
-from levelog.handlers.signatures import parameters, shown, type_hints
+from levelog.handlers.signatures import holds_intents, parameters, shown, type_hints
 from levelog.handlers.views import IndexParameter, ReconcileHandler, ViewHandler, Writes
 from levelog.intents import Intent
 from levelog.levels import Level
@@ -199,8 +199,14 @@ class ChildrenView(ViewHandler):
 
     def _child(self, parent: Metadata, given: Any, redactor: Redactor) -> WantedChild:
         if not isinstance(given, Mapping):
-            raise ChildRefused(f"a {type(given).__name__} is not a manifest")
-        manifest: dict[str, Any] = msgspec.json.decode(canonical(dict(given)))
+            mend = ": return the manifest itself, without apply(…)" if isinstance(given, Intent) else ""
+            raise ChildRefused(f"{type(given).__name__} is returned, which is not a manifest{mend}")
+        try:
+            manifest: dict[str, Any] = msgspec.json.decode(canonical(dict(given)))
+        except (TypeError, ValueError) as error:
+            about: Any = given.get("metadata")
+            named = about.get("name") if isinstance(about, Mapping) else None
+            raise ChildRefused(f"{given.get('kind')} {named}: {error}") from error
         metadata = manifest.get("metadata")
         metadata = metadata if isinstance(metadata, dict) else {}
         version, kind_name, name = manifest.get("apiVersion"), manifest.get("kind"), metadata.get("name")
@@ -259,7 +265,10 @@ def inspect_children(
         return handler.level(given[handler.parent_parameter], function(**given), indices, redactor)
 
     view.__annotations__ = {**function.__annotations__, "return": Level[dict[str, Any]]}
-    hint = type_hints(function).get(next(iter(parameters(function, "children")), ""))
+    hints = type_hints(function)
+    if holds_intents(hints.get("return")):
+        raise OperatorError(f"children {function.__name__}: is annotated to return intents: return manifests")
+    hint = hints.get(next(iter(parameters(function, "children")), ""))
     if not isinstance(hint, type) or getattr(hint, "resource_type", None) != parent.resource_type:
         raise OperatorError(
             f"children {function.__name__}: the first parameter is {shown(hint)}; it has to be the parent, "
@@ -308,7 +317,7 @@ def refuse_shared(view: ViewHandler, others: Iterable[ViewHandler]) -> None:
 
 
 def _kinds(name: str, parent: type[ResourceBase], of: Any) -> tuple[ChildKind, ...]:
-    classes: list[Any] = [of] if isinstance(of, type) else list(of)
+    classes: list[Any] = [of] if isinstance(of, type | str) else list(of)
     if not classes:
         raise OperatorError(f"children {name}: of=[] names no class of children")
     for cls in (parent, *classes):

@@ -1,7 +1,7 @@
 """`op.on`: the decorators of edge handlers and hooks."""
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeAlias, TypeVar, overload
 
@@ -28,6 +28,8 @@ NO_WEBHOOKS: Final = {
     "mutate": "levelog serves no webhooks: write defaults into the definition, docs/custom-resources.md",
 }
 """Decorators that Kopf has for webhooks, and what to do instead."""
+_FILTERS: Final = ("labels", "annotations", "when")
+_OF_RECORDS: Final = {"of", "timeout", "retries", "backoff"}
 _INSTEAD: Final = {
     **NO_WEBHOOKS,
     "webhook": NO_WEBHOOKS["validate"],
@@ -287,8 +289,8 @@ class On(Hooks):
         """
         function, said = function_or_class("on.event", of, options)
         selector, rest = taken_from(said)
-        if unknown := rest.keys() - {"of", "timeout", "retries", "backoff"}:
-            raise OperatorError(f"on.event: takes no option {min(unknown)!r}")
+        if unknown := rest.keys() - _OF_RECORDS:
+            raise OperatorError(f"on.event: takes no option {min(unknown)!r}{_alike(min(unknown), _OF_RECORDS)}")
 
         def register(function: HandlerF) -> HandlerF:
             made = RecordHandler(function, CallOptions(selector=selector, **rest), self._lender)
@@ -306,7 +308,7 @@ class On(Hooks):
         names |= {"finalizer"} if reason == "delete" else set()
         if unknown := rest.keys() - names:
             fields = unknown & {"field", "value", "old", "new"}
-            told = f': {min(fields)}= is for @op.on.field("spec.image")' if fields else ""
+            told = f': {min(fields)}= is for @op.on.field("spec.image")' if fields else _alike(min(unknown), names)
             raise OperatorError(f"on.{reason}: takes no option {min(unknown)!r}{told}")
         known = EdgeOptions(selector=selector, **rest) if said else None
 
@@ -315,6 +317,14 @@ class On(Hooks):
             return function
 
         return register if function is None else register(function)
+
+
+def _alike(name: str, options: Collection[str]) -> str:
+    """The option that is named like this one, or all that there are."""
+    from difflib import get_close_matches  # noqa: PLC0415 - as below
+
+    alike = get_close_matches(name, options, n=1)
+    return f"; did you mean {alike[0]}=?" if alike else f"; there are {', '.join(sorted({*options, *_FILTERS}))}"
 
 
 def _known(name: str) -> str:
