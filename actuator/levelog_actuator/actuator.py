@@ -75,6 +75,7 @@ class Actuator:
         self._scope = scope
         self._publisher = publisher
         self._settings = settings or ActuatorSettings()
+        self.lease = self._settings.lease
         self.owner = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"
         self._redactor = redactor or Redactor()
         self._sender = Sender(client, self._settings, self._redactor)
@@ -130,11 +131,6 @@ class Actuator:
         self.on_taken: Callable[[TakenResults], None] | None = None
         """Hears what became of intents."""
         self._attempting: Attempting = unwatched
-
-    @property
-    def lease(self) -> timedelta:
-        """How long its claims last."""
-        return self._settings.lease
 
     @property
     def is_writing(self) -> bool:
@@ -258,7 +254,7 @@ class Actuator:
                 self._scope,
                 self.owner,
                 limit=limit,
-                lease=self._settings.lease,
+                lease=self.lease,
                 without=room.without,
                 without_calls=self._limits.effects,
             )
@@ -275,9 +271,7 @@ class Actuator:
         began = self._clock()
         async with self._database.transaction() as connection:
             reading = self._clock()
-            claimed, is_more = await claims.claim_calls(
-                connection, self._scope, self.owner, rooms, lease=self._settings.lease
-            )
+            claimed, is_more = await claims.claim_calls(connection, self._scope, self.owner, rooms, lease=self.lease)
             took = self._clock() - reading
         if not claimed:
             loop.spare(took)
@@ -328,7 +322,7 @@ class Actuator:
     async def _attempt(self, intent: ClaimedIntent, claimed_at: float) -> Result | None:
         """Carry the intent out; None if the claim has gone to another actuator."""
         clock, limit = self._clock, self._presence.limit(intent)
-        last_start = claimed_at + (self._settings.lease - limit).total_seconds()
+        last_start = claimed_at + (self.lease - limit).total_seconds()
         if self._is_stopping or self._outage.is_closed:
             return Later.unsent(intent, "the actuator ends" if self._is_stopping else "the server cannot be reached")
         if rest := self._limits.resting(intent):

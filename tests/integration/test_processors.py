@@ -99,8 +99,8 @@ async def test_a_wake_reads_no_values_of_keys_that_have_not_changed(nats_server:
 
             async def look(connection: AsyncConnection, wake: PendingWake = wake) -> None:
                 inputs = Inputs(has_dependencies=True, parents={})
-                [known] = await read_facts(connection, stack.scope, stack.program, {}, [wake], NOON, None, inputs)
-                assert not known.facts.is_changed
+                [(facts, _)] = await read_facts(connection, stack.scope, stack.program, {}, [wake], NOON, None, inputs)
+                assert not facts.is_changed
 
             costs.append(await work_of(stack.database, look))
         assert costs[1] <= costs[0] + 20, costs

@@ -209,15 +209,15 @@ class Decider:
         scope, program = self._scope, self._program
         known = await read_facts(connection, scope, program, self.namespaces, wakes, now, folded_to, inputs)
         evaluations = {
-            each.facts.name: Evaluation(each.facts, each.buckets, namespaces=self.namespaces, redactor=self._redactor)
-            for each in known
-            if each.facts.needs_evaluation
+            facts.name: Evaluation(facts, buckets, namespaces=self.namespaces, redactor=self._redactor)
+            for facts, buckets in known
+            if facts.needs_evaluation
         }
         if evaluations:
             fetch = TableFetch(connection, self._scope, program)
             self.slowness.note(await evaluate(list(evaluations.values()), fetch))
         looks: list[Outlook] = []
-        for facts in (each.facts for each in known):
+        for facts, _ in known:
             evaluation = evaluations.get(facts.name)
             looks.append(Outlook(facts, evaluation.seen if evaluation else None))
             self._count(looks[-1])

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from typing import TypeAlias
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -46,11 +47,8 @@ class TableFetch(Struct, frozen=True):
         return await stored.read_whole_index(self.connection, self.scope, index)
 
 
-class Known(Struct, frozen=True):
-    """The facts of a level, and what the keys hold that it read the last time."""
-
-    facts: Facts
-    buckets: Mapping[IndexKey, Bucket]
+Known: TypeAlias = tuple[Facts, Mapping[IndexKey, Bucket]]
+"""The facts of a level, and what the keys hold that it read the last time."""
 
 
 async def read_facts(
@@ -111,9 +109,9 @@ def _is_as_read(facts: Facts) -> bool:
 def _with_reads(facts: Facts, buckets: Mapping[IndexKey, Bucket]) -> Known:
     known = {place: buckets[place] for place in facts.dependencies if place in buckets}
     if _is_as_read(facts):
-        return Known(facts, known)
+        return facts, known
     reads = digest_of(known, sight(facts.view, facts.parent.uid, facts.before.desired))
-    return Known(replace(facts, reads=digest_with(reads, facts.standings)), known)
+    return replace(facts, reads=digest_with(reads, facts.standings)), known
 
 
 def _as_watched(intent: OpenIntent, program: Program, namespaces: Namespaces) -> OpenIntent:

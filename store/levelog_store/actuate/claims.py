@@ -114,15 +114,10 @@ class ClaimedIntent(Sendable, frozen=True, kw_only=True):
 class Claimant(Protocol):
     """Who carries intents out in the process that decides on them, and can have them as they are decided."""
 
-    @property
-    def owner(self) -> str:
-        """By which its claims are known."""
-        ...
-
-    @property
-    def lease(self) -> timedelta:
-        """How long its claims last."""
-        ...
+    owner: str
+    """By which its claims are known."""
+    lease: timedelta
+    """How long its claims last."""
 
     @property
     def is_writing(self) -> bool:
