@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from levelog.wire.projection import merge
 from levelog_actuator.requests import Order
 
 Fields = Mapping[str, Any]
@@ -68,19 +69,6 @@ def holds(order: Order, seen: Sighting) -> bool:
             return seen.is_deleting
         case _:
             return True
-
-
-def merge(target: Any, patch: Any) -> Any:
-    """The result of a merge patch, RFC 7386."""
-    if not isinstance(patch, Mapping):
-        return patch
-    merged = dict(target) if isinstance(target, Mapping) else {}
-    for name, value in patch.items():
-        if value is None:
-            merged.pop(name, None)
-        else:
-            merged[name] = merge(merged.get(name), value)
-    return merged
 
 
 def _holds_applied(order: Order, seen: Sighting) -> bool:

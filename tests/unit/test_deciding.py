@@ -4,7 +4,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from levelog import Level, OperatorError, delete
+from levelog import Level, OperatorError, delete, patch
 from levelog.secrets.redaction import Redactor
 from levelog_cli.loading import load_operators
 from levelog_processors.decide.facts import Facts, Outlook, Seen
@@ -91,6 +91,14 @@ def test_what_the_target_holds_already_is_satisfied_and_not_sent() -> None:
     assert rows([module.apply(manifest(image="b", ownerReferences=[]))], held(there))[0].state == "pending"
     assert rows([delete(module.Pod, "shop-9")])[0].state == "satisfied"
     assert rows([delete(module.Pod, "shop-0")], held(there))[0].state == "pending"
+
+
+def test_a_merge_patch_is_sent_if_a_list_of_the_target_holds_more_than_that_of_the_patch() -> None:
+    there = held(pod("shop-0", 5))
+    [container] = msgspec.json.decode(there["pods/default/shop-0"].body)["spec"]["containers"]
+    same, less = ({"spec": {"containers": [each]}} for each in (container, {"name": container["name"]}))
+    assert rows([patch(module.Pod, "shop-0", same)], there)[0].state == "satisfied"
+    assert rows([patch(module.Pod, "shop-0", less)], there)[0].state == "pending"
 
 
 def test_leaving_out_a_field_that_was_applied_before_is_sent() -> None:

@@ -13,6 +13,7 @@ from levelog.resources import ResourceType
 from levelog.secrets.redaction import Redactor, with_encoded_data
 from levelog.wire.canonical import canonical, digest
 from levelog.wire.objects import ObjectKey
+from levelog.wire.projection import merge
 from levelog_processors.decide.facts import Outlook, Round
 from levelog_processors.decide.targets import Outward, addressed, is_outward, place_of_call, target_key, target_type
 from levelog_processors.fold.receipts import calls_key, kept_call
@@ -237,7 +238,8 @@ def _holds_already(
             is_merge = intent.verb == "patch_status" or intent.options.patch_type == "merge"
             if target is None or not is_merge:
                 return False
-            return _is_part_of(msgspec.json.decode(body), msgspec.json.decode(target.body))
+            held = msgspec.json.decode(target.body)
+            return bool(merge(held, msgspec.json.decode(body)) == held)
         case _:
             return False
 
@@ -252,7 +254,7 @@ def _covers(wanted: Any, applied: Any) -> bool:
 
 
 def _is_part_of(wanted: Any, actual: Any) -> bool:
-    """Tell whether each field of `wanted` has that value in `actual`; null in a merge patch means absent."""
+    """Tell whether each field of `wanted` has that value in `actual`; null means absent."""
     if isinstance(wanted, dict) and isinstance(actual, dict):
         return all(
             (key not in actual) if value is None else (key in actual and _is_part_of(value, actual[key]))

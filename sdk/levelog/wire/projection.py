@@ -72,6 +72,19 @@ def differing(wanted: Mapping[str, Any], shown: Mapping[str, Any]) -> list[str]:
     return sorted({path for path, _, _ in both})
 
 
+def merge(target: Any, patch: Any) -> Any:
+    """The result of a merge patch, RFC 7386."""
+    if not isinstance(patch, Mapping):
+        return patch
+    merged = dict(target) if isinstance(target, Mapping) else {}
+    for name, value in patch.items():
+        if value is None:
+            merged.pop(name, None)
+        else:
+            merged[name] = merge(merged.get(name), value)
+    return merged
+
+
 def _without_nulls(value: Any) -> Any:
     if isinstance(value, dict):
         return {name: _without_nulls(below) for name, below in value.items() if below is not None}

@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from levelog_actuator.sightings import holds, merge, wanted_controller
+from levelog.wire.projection import merge
+from levelog_actuator.sightings import holds, wanted_controller
 from rigs.orders import PARENT_UID, manifest, order, sighting
 
 json_values = st.recursive(
