@@ -316,9 +316,9 @@ async def change(
     return (await connection.execute(statement)).rowcount
 
 
-async def remove(connection: AsyncConnection, scope: Scope, table: Table, /, *conditions: ColumnElement[bool]) -> int:
-    """Delete the rows of a scope that meet the conditions; returns how many."""
-    return (await connection.execute(delete(table).where(table.c.scope == scope.number, *conditions))).rowcount
+async def remove(connection: AsyncConnection, scope: Scope, table: Table, /, *conditions: ColumnElement[bool]) -> None:
+    """Delete the rows of a scope that meet the conditions."""
+    await connection.execute(delete(table).where(table.c.scope == scope.number, *conditions))
 
 
 async def delete_each(

@@ -30,7 +30,6 @@ from levelog_store.owners.backfills import (
     read_unfinished,
     write_progress,
 )
-from levelog_store.owners.handlers import blocking, by_name
 from levelog_store.owners.leases import guard
 from levelog_store.rows import IndexKey, Scope
 
@@ -106,7 +105,6 @@ class Backfiller:
         self._database = database
         self._scope = scope
         self._program = program
-        self._handlers = by_name(program.handlers)
         self._epochs = epochs
         self._pace = pace
         self._unfinished: list[Backfill] = []
@@ -123,8 +121,8 @@ class Backfiller:
         """Progress of the jobs that it has begun, over the objects of all processors."""
         return [told.headway for told in self._told.values() if not told.is_over]
 
-    async def look(self) -> Mapping[str, list[str]]:
-        """Read what is left to do, here and elsewhere; returns the views that wait, with their unfinished indices."""
+    async def look(self) -> Collection[str]:
+        """Read what is left to do, here and elsewhere; returns the views that wait for it."""
         if not self._is_over:
             async with self._database.reading() as connection:
                 self._unfinished = await read_unfinished(connection, self._scope)
@@ -184,8 +182,11 @@ class Backfiller:
                 jobs[row.name] = replace(job, positions=positions, objects=job.objects + row.objects)
         return sorted(jobs.values(), key=lambda job: (job.kind, job.name))
 
-    def _blocked(self) -> Mapping[str, list[str]]:
-        return blocking(self._handlers, {row.name for row in self._unfinished}) if self._unfinished else {}
+    def _blocked(self) -> Collection[str]:
+        """Views that may not decide yet, since an index that they read is not complete."""
+        unfinished = {row.name for row in self._unfinished}
+        views = (each for each in self._program.handlers if each.kind == "view")
+        return {each.name for each in views if not unfinished.isdisjoint(each.reads)} if unfinished else ()
 
 
 class _Told:

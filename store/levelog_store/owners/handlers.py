@@ -1,6 +1,6 @@
 """The functions in a version of the code, and how two versions differ. Loads no SQL."""
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final, Literal, TypeAlias
 
 from msgspec import Struct
@@ -106,13 +106,3 @@ def _moved(kind: Kind, old: Mapping[HandlerName, Handler], new: Mapping[HandlerN
         for name, handler in old.items()
         if handler.kind == kind and (name not in new or new[name].resource != handler.resource)
     )
-
-
-def blocking(handlers: Mapping[HandlerName, Handler], unfinished: Collection[str]) -> dict[str, list[str]]:
-    """Views that may not decide yet, each with those of its indices that are `unfinished`."""
-    found = {
-        handler.name: [index for index in handler.reads if index in unfinished]
-        for handler in handlers.values()
-        if handler.kind == "view"
-    }
-    return {name: indices for name, indices in found.items() if indices}
