@@ -113,8 +113,8 @@ async def test_reads_are_recorded_with_absent_keys_and_their_versions() -> None:
     tables = Buckets({key("a"): [1]})
     evaluation = evaluation_of(view("two_reads"), web("w", 1, replicas=3).body)
     await evaluate([evaluation], tables)
-    assert evaluation.level is not None
-    assert (evaluation.level.desired, evaluation.level.actual) == (3, 1)
+    assert evaluation.result.level is not None
+    assert (evaluation.result.level.desired, evaluation.result.level.actual) == (3, 1)
     assert evaluation.reads.versions == {LEFT_OUT: -1, key("a"): 7, key("b"): -1}
 
 
@@ -123,7 +123,7 @@ async def test_views_side_by_side_share_one_query_for_each_step() -> None:
     evaluations = [evaluation_of(view("two_reads"), web(f"w{n}", 1).body) for n in range(20)]
     await evaluate(evaluations, tables)
     assert tables.asked == [[LEFT_OUT], [key("a")], [key("b")]]
-    assert {evaluation.level.actual for evaluation in evaluations if evaluation.level} == {6}
+    assert {evaluation.result.level.actual for evaluation in evaluations if evaluation.result.level} == {6}
 
 
 async def test_what_is_known_is_not_asked_for_again() -> None:
@@ -138,55 +138,56 @@ async def test_what_is_known_is_not_asked_for_again() -> None:
 async def test_what_was_read_before_an_exception_is_kept() -> None:
     evaluation = evaluation_of(view("raises"), web("w", 1).body)
     await evaluate([evaluation], Buckets({key("a"): [1]}))
-    assert evaluation.level is None
-    assert evaluation.error.startswith("view webs/raises: ZeroDivisionError")
+    assert evaluation.result.level is None
+    assert evaluation.result.error.startswith("view webs/raises: ZeroDivisionError")
     assert set(evaluation.reads.versions) == {LEFT_OUT, key("a"), key("nothing")}
 
 
 async def test_reading_a_whole_index_depends_on_its_parts_and_not_on_each_key() -> None:
     evaluation = evaluation_of(view("all_reads"), web("w", 1).body)
     await evaluate([evaluation], Buckets({key("a"): [1], key("b"): [2, 3]}))
-    assert evaluation.level is not None
-    assert evaluation.level.actual == {"a": 1, "b": 5}
+    assert evaluation.result.level is not None
+    assert evaluation.result.level.actual == {"a": 1, "b": 5}
     assert set(evaluation.reads.versions) == {LEFT_OUT, ("webs/sizes", "*0")}
 
 
 async def test_what_a_plain_parent_gives_to_a_level_is_plain_and_counts_as_read() -> None:
     evaluation = evaluation_of(view("plain_parts"), web("w", 1, replicas=3).body)
     await evaluate([evaluation], Buckets({}))
-    assert evaluation.level is not None
-    assert type(evaluation.level.desired["spec"]) is dict
-    assert type(evaluation.level.actual) is dict
-    assert evaluation.level.drift.changed == {"spec"}
-    assert evaluation.desired == b'{"spec":{"image":"a","replicas":3}}'
-    assert evaluation.looked_at is not None
-    assert b'["whole","spec"]' in evaluation.looked_at
+    assert evaluation.result.level is not None
+    assert type(evaluation.result.level.desired["spec"]) is dict
+    assert type(evaluation.result.level.actual) is dict
+    assert evaluation.result.level.drift.changed == {"spec"}
+    assert evaluation.result.desired == b'{"spec":{"image":"a","replicas":3}}'
+    assert evaluation.result.looked_at is not None
+    assert b'["whole","spec"]' in evaluation.result.looked_at
     other = evaluation_of(view("plain_parts"), web("w", 2, replicas=4).body)
     await evaluate([other], Buckets({}))
-    assert (other.looked_at, other.inputs) != (evaluation.looked_at, evaluation.inputs)
-    assert other.looked_at == evaluation.looked_at
+    assert (other.result.looked_at, other.result.inputs) != (evaluation.result.looked_at, evaluation.result.inputs)
+    assert other.result.looked_at == evaluation.result.looked_at
 
 
 async def test_a_value_without_a_json_form_is_an_error_of_that_view() -> None:
     evaluation = evaluation_of(view("unserialisable"), web("w", 1).body)
     await evaluate([evaluation], Buckets({}))
-    assert evaluation.level is None
-    assert "view webs/unserialisable: desired has no JSON form (Encoding objects of type object" in evaluation.error
+    result = evaluation.result
+    assert result.level is None
+    assert "view webs/unserialisable: desired has no JSON form (Encoding objects of type object" in result.error
 
 
 async def test_a_view_is_not_called_while_an_index_that_it_reads_leaves_out_an_object() -> None:
     evaluation = evaluation_of(view("raises"), web("w", 1).body)
     await evaluate([evaluation], Buckets({LEFT_OUT: left_out("p", "q")}))
-    assert evaluation.blocked == "index webs/sizes leaves out pods/default/p (and 1 more objects): KeyError: 'x'"
-    assert evaluation.error == ""
+    assert evaluation.result.blocked == "index webs/sizes leaves out pods/default/p (and 1 more objects): KeyError: 'x'"
+    assert evaluation.result.error == ""
     assert evaluation.reads.versions == {LEFT_OUT: 7}
 
 
 async def test_a_view_goes_on_without_the_objects_that_an_index_may_leave_out() -> None:
     evaluation = evaluation_of(view("tolerant"), web("w", 1).body)
     await evaluate([evaluation], Buckets({("webs/colours", ERRORS): left_out("p")}))
-    assert evaluation.level is not None
-    assert evaluation.level.actual == 0
+    assert evaluation.result.level is not None
+    assert evaluation.result.level.actual == 0
     assert set(evaluation.reads.versions) == {("webs/colours", '"a"')}
 
 

@@ -96,8 +96,8 @@ async def test_an_object_is_decoded_by_its_class_and_an_absent_one_is_a_dependen
     view = Program([op]).views["webs/images"]
     place = ("webs/@Pod", '["default","shop-0"]')
     found = await evaluated(view, {place: pod("shop-0", 2, image="b").body})
-    assert found.error == ""
-    assert found.actual == b'["b","none"]'
+    assert found.result.error == ""
+    assert found.result.actual == b'["b","none"]'
     assert found.reads.versions == {place: 3, ("webs/@Node", '["","n1"]'): -1}
 
 
@@ -108,12 +108,12 @@ async def test_an_object_that_the_class_cannot_decode_fails_who_looks_it_up_and_
     [entry] = index_entries(program.indices["webs/@Pod"], broken, [], "pods/default/shop-0")
     assert (entry.key, entry.error) == ('["default","shop-0"]', "")
     assert view.guards == []
-    failed = await evaluated(view, {(entry.index, entry.key): entry.value})
+    failed = (await evaluated(view, {(entry.index, entry.key): entry.value})).result
     assert (
         "pods/default/shop-0 cannot be read as Pod: Expected `str`, got `int` - at `$.spec.containers" in failed.error
     )
     other = await evaluated(view, {(entry.index, entry.key): entry.value}, web("other", 1).body)
-    assert other.error == ""
+    assert other.result.error == ""
 
 
 async def test_a_class_that_is_not_declared_is_named_with_the_view_and_what_to_write() -> None:
@@ -127,7 +127,7 @@ async def test_a_class_that_is_not_declared_is_named_with_the_view_and_what_to_w
     evaluation = await evaluated(Program([other]).views["webs/pods"], {})
     assert (
         "view pods looks up Pod 'shop-0' without declaring that it reads Pod: write @op.view(reads=[Node, Pod])"
-        in evaluation.error
+        in evaluation.result.error
     )
 
 
@@ -139,7 +139,7 @@ async def test_a_parent_without_a_namespace_has_to_say_which_one_it_means() -> N
         return Level(1, 1 if objects.get(Pod, "shop-0") else 0)
 
     evaluation = await evaluated(Program([other]).views["nodes/pods"], {}, b'{"metadata":{"name":"n1"}}')
-    assert "write objects.get(Pod, 'shop-0', namespace=…)" in evaluation.error
+    assert "write objects.get(Pod, 'shop-0', namespace=…)" in evaluation.result.error
 
 
 async def test_a_namespace_that_is_not_watched_is_refused_and_not_taken_for_empty() -> None:
@@ -155,7 +155,7 @@ async def test_a_namespace_that_is_not_watched_is_refused_and_not_taken_for_empt
     namespaces = {"pods": ("default",), "nodes": ("default",)}
     evaluation = evaluation_of(view, web("shop", 1).body, namespaces=namespaces)
     await evaluate([evaluation], tables({}))
-    assert "looks up Pod 'shop-0' in namespace elsewhere, but levelog watches default alone" in evaluation.error
+    assert "looks up Pod 'shop-0' in namespace elsewhere, but levelog watches default alone" in evaluation.result.error
 
 
 def test_two_classes_of_one_name_are_refused() -> None:

@@ -65,10 +65,10 @@ def test_a_level_of_a_parent_that_is_too_large_fails_and_names_it_until_it_is_sm
     view = PROGRAM.views["webs/fields"]
     evaluation = evaluation_of(view, LARGE)
     evaluation.call()
-    assert evaluation.level is None
+    assert evaluation.result.level is None
     with pytest.raises(ObjectTooLarge, match=SAYS):
         view.handler.reader.read(LARGE)
-    assert "default/large has" in evaluation.error
+    assert "default/large has" in evaluation.result.error
     assert parent_inputs(view, LARGE, None) != parent_inputs(view, body(spec={"a": 1}), None)
 
 

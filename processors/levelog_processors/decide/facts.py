@@ -157,9 +157,11 @@ class Seen(Struct, frozen=True, kw_only=True):
     recheck_at: datetime | None = None
     error: str = ""
     blocked: str = ""
+    """Why it could not be called: an index that it reads leaves out an object by error."""
     inputs: str
     """Identity of the part of the parent that the view saw."""
     looked_at: bytes | None = None
+    """Where it looked in a parent that it takes as a plain mapping; None for a typed one, or uncalled."""
     reads: str = ""
     """Digest of the reads that count."""
     versions: Mapping[IndexKey, int] = {}

@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 from greenlet import GreenletExit, greenlet
 from msgspec import Struct
+from msgspec.structs import replace
 
 from levelog.calls import observations
 from levelog.calls.faults import HandlerFault, Interruption, fault_reason, tell_fault
@@ -55,26 +56,16 @@ class Evaluation:
         self._namespaces = namespaces
         self.reads = Reads(known)
         self._lookups = LevelLookups(facts.view, facts.parent.body, self.reads.bucket)
-        self.level: Level[Any] | None = None
-        self.desired = b""
-        self.actual = b""
-        self.error = ""
-        self.drift: bytes | None = None
-        self.recheck_at: datetime | None = None
-        self.blocked = ""
-        """Why the view cannot be called: an index that it reads leaves out an object by error."""
+        self.result = Seen(inputs=facts.inputs)
+        """What the call has come to so far, but for what was read."""
         self.guards: list[IndexKey] = [(index, ERRORS) for index in facts.view.guards]
-        self.looked_at: bytes | None = None
-        """Where the view looked in a parent that it takes as a plain mapping; None for a typed one, or uncalled."""
-        self.inputs = ""
-        """Identity of what it saw there; empty where `looked_at` is None: the facts know it."""
         self.around: Callable[[], AbstractContextManager[None]] = nullcontext
         """Around the call of the function."""
 
     def call(self) -> None:
         """Call the view, unless an index blocks it; an exception becomes the evaluation's error."""
-        self.blocked = self._why_blocked()
-        if self.blocked:
+        if blocked := self._why_blocked():
+            self.result = replace(self.result, blocked=blocked)
             return
         reader = self.facts.view.handler.reader
         try:
@@ -89,25 +80,19 @@ class Evaluation:
             return
         notes = Notes()
         self._call(RecordedMapping(parent, notes))
-        self.looked_at = observations.encode(notes.observations)
-        self.inputs = observations.digest_of(parent, observations.decode(self.looked_at))
+        looked_at = observations.encode(notes.observations)
+        inputs = observations.digest_of(parent, observations.decode(looked_at))
+        self.result = replace(self.result, looked_at=looked_at, inputs=inputs)
 
     @property
     def seen(self) -> Seen:
         """What the call came to."""
-        facts = self.facts
-        desired = self.desired if self.level is not None else facts.before.desired
-        return Seen(
-            level=self.level,
-            desired=self.desired,
-            actual=self.actual,
-            drift=self.drift if self.level is not None else None,
-            recheck_at=self.recheck_at,
-            error=self.error,
-            blocked=self.blocked,
-            inputs=self.inputs or facts.inputs,
-            looked_at=self.looked_at,
-            reads=digest_with(self.reads.digest(sight(facts.view, facts.parent.uid, desired)), facts.standings),
+        facts, result = self.facts, self.result
+        desired = result.desired if result.level is not None else facts.before.desired
+        reads = self.reads.digest(sight(facts.view, facts.parent.uid, desired))
+        return replace(
+            result,
+            reads=digest_with(reads, facts.standings),
             versions=self.reads.versions,
             contents=self.reads.contents,
             looked_up=self._lookups.found,
@@ -132,11 +117,13 @@ class Evaluation:
             self.reads.fence = Fence(f"view {view.name}", handler.timeout)
             with self.around():
                 level = _level(self.reads.fence.run(lambda: handler.function(**arguments)))
-            self.desired, self.actual = _encoded("desired", level.desired), _encoded("actual", level.actual)
+            desired, actual = _encoded("desired", level.desired), _encoded("actual", level.actual)
             if handler.reader.is_plain:  # all that is in the level was read, and is now compared as plain values
                 level.desired, level.actual = plain(level.desired), plain(level.actual)
-            self.drift, self.recheck_at = _drift(level), _moment(level.recheck_at)
-            self.level = level
+            drift, recheck_at = _drift(level), _moment(level.recheck_at)
+            self.result = replace(
+                self.result, level=level, desired=desired, actual=actual, drift=drift, recheck_at=recheck_at
+            )
         except Interruption:
             raise
         except BaseException as error:  # noqa: BLE001 - a user's function may raise anything; only this level is concerned
@@ -144,7 +131,7 @@ class Evaluation:
 
     def _fail(self, error: BaseException) -> None:
         view = self.facts.view
-        self.error = fault_reason("view", view.name, error)
+        self.result = replace(self.result, error=fault_reason("view", view.name, error))
         if not isinstance(error, GreenletExit):  # it is thrown, too, into views that nobody waits for any more
             tell_fault("view", view.name, view.handler.function, error, subject=self.facts.parent.object)
 

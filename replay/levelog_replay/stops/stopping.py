@@ -60,7 +60,7 @@ class Scene(Struct, kw_only=True):
     def reads(self) -> Mapping[IndexKey, tuple[bytes, ...]]:
         """What the view has read; until it has returned, also what it read when it was recorded."""
         read = self.evaluation.reads.contents
-        return read if self.evaluation.level is not None else {**self.known, **read}
+        return read if self.evaluation.result.level is not None else {**self.known, **read}
 
     @property
     def reconcile(self) -> str:
@@ -70,7 +70,7 @@ class Scene(Struct, kw_only=True):
     @property
     def drift(self) -> Drift | None:
         """What the view found; None before it has returned."""
-        return self.evaluation.level.drift if self.evaluation.level is not None else None
+        return self.evaluation.result.level.drift if self.evaluation.result.level is not None else None
 
 
 class CallScene(Struct, kw_only=True):
