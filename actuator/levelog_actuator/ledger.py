@@ -14,7 +14,7 @@ from levelog.handlers.callnames import NOT_CALLED, only_notes, shown_write, titl
 from levelog.wire.objects import MAX_VERSION
 from levelog.wire.records import ReceiptNoted
 from levelog_actuator.limits import ActuatorSettings
-from levelog_actuator.results import Ended, Later, Result, about, stored
+from levelog_actuator.results import Ended, Later, Result, about
 from levelog_store.actuate import claims, outcomes
 from levelog_store.connect.database import Database
 from levelog_store.rows import Scope
@@ -136,7 +136,7 @@ class Ledger(Struct, eq=False):
             unwanted: set[str] = set()
             given_back = [result.postponement for result in later]
             if receipts:
-                rows = [stored(receipt, under[receipt.key]) for receipt in receipts]
+                rows = [(receipt, under[receipt.key]) for receipt in receipts]
                 beside = [each.key for each in given_back]
                 kept = await outcomes.store_receipts(connection, self.scope, self.owner, rows, beside=beside)
             if later:

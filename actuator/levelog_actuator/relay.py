@@ -21,12 +21,12 @@ from levelog.wire.objects import Application, ObjectKey, Uid
 from levelog.wire.records import CallNoted, ReceiptNoted
 from levelog_actuator.ledger import TakenResults
 from levelog_actuator.limits import ActuatorSettings
-from levelog_actuator.results import stored
 from levelog_log.hints import Hint
 from levelog_log.messages import MessageWriter
 from levelog_log.publisher import BatchPublisher
 from levelog_log.transport.wire import Message
 from levelog_store.actuate import outcomes
+from levelog_store.actuate.outcomes import ClaimReceipt
 from levelog_store.connect.database import Database
 from levelog_store.fold import calls
 from levelog_store.rows import Scope
@@ -63,8 +63,8 @@ class Relay(Struct, eq=False):
     waiting: deque[ReceiptNoted] = field(default_factory=deque[ReceiptNoted])
     published: list[str] = []
     """Keys of receipts in the log of which that is not noted yet."""
-    unstored: dict[str, tuple[ReceiptNoted, int]] = {}
-    """Receipts that no row may have yet, each with the number of its claim, by key."""
+    unstored: dict[str, ClaimReceipt] = {}
+    """Receipts that no row may have yet, by key."""
     mark_at: float = math.inf
     """By the clock of the event loop; what was published then has waited long enough."""
     news: Hint = field(default_factory=Hint)
@@ -139,14 +139,13 @@ class Relay(Struct, eq=False):
         await self.mark()
         await self._store(list(self.unstored.values()), is_relayed=False)
 
-    async def _store(self, receipts: Sequence[tuple[ReceiptNoted, int]], *, is_relayed: bool) -> None:
+    async def _store(self, receipts: Sequence[ClaimReceipt], *, is_relayed: bool) -> None:
         if not receipts:
             return
-        rows = [stored(receipt, claim, is_relayed=is_relayed) for receipt, claim in receipts]
         async with self.database.transaction(durable=False) as connection:
-            await outcomes.store_receipts(connection, self.scope, self.owner, rows)
-        for row in rows:
-            self.unstored.pop(row.key, None)
+            await outcomes.store_receipts(connection, self.scope, self.owner, receipts, is_relayed=is_relayed)
+        for receipt, _ in receipts:
+            self.unstored.pop(receipt.key, None)
 
     async def _keep_for_later(self) -> None:
         """Store what the log does not take; while the database is away too, keep it in memory.

@@ -5,7 +5,6 @@ from contextlib import AbstractContextManager, nullcontext
 from datetime import datetime, timedelta
 from typing import Final, TypeAlias
 
-import msgspec
 from msgspec import Struct
 
 from levelog.wire.canonical import storable
@@ -13,7 +12,6 @@ from levelog.wire.objects import Application, ObjectKey, Uid, field_manager
 from levelog.wire.projection import Applied
 from levelog.wire.records import CallNoted, Outcome, ReceiptNoted
 from levelog_store.actuate.claims import ClaimedIntent, Postponement
-from levelog_store.actuate.outcomes import StoredReceipt
 
 MOST_ERROR_CHARACTERS: Final = 1000
 
@@ -102,22 +100,6 @@ Attempting: TypeAlias = Callable[[ClaimedIntent], AbstractContextManager[Callabl
 def unwatched(intent: ClaimedIntent) -> AbstractContextManager[Callable[[Result], None]]:  # noqa: ARG001
     """A context that ignores the result, which is stored all the same."""
     return nullcontext(lambda _: None)
-
-
-def stored(receipt: ReceiptNoted, claim: int, *, is_relayed: bool = False) -> StoredReceipt:
-    """How the row is changed by the receipt of a claim; `is_relayed`: it is in the log already."""
-    return StoredReceipt(
-        key=receipt.key,
-        claim=claim,
-        state=receipt.state,
-        outcome=receipt.outcome,
-        error=receipt.error,
-        attempts=receipt.attempts,
-        result_uid=receipt.target_uid,
-        result_version=receipt.target_version,
-        receipt=msgspec.json.encode(receipt),
-        is_relayed=is_relayed,
-    )
 
 
 def about(intent: ClaimedIntent) -> dict[str, object]:

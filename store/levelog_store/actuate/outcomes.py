@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Sequence
 from datetime import timedelta
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from msgspec import Struct
 from sqlalchemy import (
@@ -23,7 +23,8 @@ from sqlalchemy import (
 )
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from levelog.wire.records import Outcome
+from levelog.wire.canonical import canonical
+from levelog.wire.records import ReceiptNoted
 from levelog_store.actuate.claims import (
     IS_HELD,
     IS_IN_SCOPE,
@@ -42,22 +43,8 @@ LOOK_AFTER: Final = timedelta(seconds=30)
 """So long the log may take to show a write before somebody looks."""
 
 
-class StoredReceipt(Struct, frozen=True, kw_only=True):
-    """What became of an intent, as its row keeps it."""
-
-    key: str
-    claim: int
-    """Number of the claim that it came of."""
-    state: str
-    outcome: Outcome
-    error: str
-    attempts: int
-    result_uid: str
-    result_version: int
-    receipt: bytes
-    """ReceiptNoted as JSON."""
-    is_relayed: bool = False
-    """It is in the log already."""
+ClaimReceipt: TypeAlias = tuple[ReceiptNoted, int]
+"""What became of an intent, and the number of the claim that it came of."""
 
 
 class UnseenWrite(Struct, frozen=True, kw_only=True):
@@ -76,7 +63,7 @@ class UnseenWrite(Struct, frozen=True, kw_only=True):
     """Since it was decided."""
 
 
-_RESULTS: Final = tuple(name for name in StoredReceipt.__struct_fields__ if name not in ("key", "claim"))
+_RESULTS: Final = ("state", "outcome", "error", "attempts", "result_uid", "result_version", "receipt", "is_relayed")
 _UNSEEN: Final = tuple(name for name in UnseenWrite.__struct_fields__ if name != "age")
 
 
@@ -84,23 +71,34 @@ async def store_receipts(
     connection: AsyncConnection,
     scope: Scope,
     owner: str,
-    receipts: Sequence[StoredReceipt],
+    receipts: Sequence[ClaimReceipt],
     *,
+    is_relayed: bool = False,
     beside: Sequence[str] = (),
 ) -> dict[str, bool]:
     """Store the results of claimed intents; returns the keys that the owner still held under the same claim.
 
     With each key comes whether another committed intent waits for the same target. The other intents were ended by the
     fold, or claimed again; whoever did that reads their targets. Intents `beside` are locked with them, for what this
-    transaction changes next.
+    transaction changes next. `is_relayed`: the receipts are in the log already.
     """
-    keys = [*(each.key for each in receipts), *beside]
-    rows = (await run(connection, scope, lock_held, of_keys=keys, by=owner)).all()
-    under = {each.key: each.claim for each in receipts}
+    under = {receipt.key: claim for receipt, claim in receipts}
+    rows = (await run(connection, scope, lock_held, of_keys=[*under, *beside], by=owner)).all()
     held = {key: is_waiting for key, claim, is_waiting in rows if claim == under.get(key)}
     ended = [
-        {"of_scope": scope.number, "of_key": each.key, **{f"new_{name}": getattr(each, name) for name in _RESULTS}}
-        for each in receipts
+        {
+            "of_scope": scope.number,
+            "of_key": each.key,
+            "new_state": each.state,
+            "new_outcome": each.outcome,
+            "new_error": each.error,
+            "new_attempts": each.attempts,
+            "new_result_uid": each.target_uid,
+            "new_result_version": each.target_version,
+            "new_receipt": canonical(each),
+            "new_is_relayed": is_relayed,
+        }
+        for each, _ in receipts
         if each.key in held
     ]
     if ended:

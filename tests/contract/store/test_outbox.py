@@ -1,5 +1,4 @@
 import asyncio
-import json
 import random
 import re
 from collections import Counter
@@ -12,15 +11,18 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from msgspec.structs import asdict, replace
+from msgspec.structs import asdict
 from sqlalchemy import ClauseElement, delete, insert, select, text, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from levelog.errors import Unavailable
+from levelog.wire.canonical import canonical
+from levelog.wire.objects import ObjectKey, Uid
+from levelog.wire.records import Outcome, ReceiptNoted
 from levelog_store.actuate import claims, outcomes, presence
 from levelog_store.actuate.claims import ClaimedIntent, Postponement
 from levelog_store.actuate.daemons import keep_progress
-from levelog_store.actuate.outcomes import StoredReceipt, UnseenWrite
+from levelog_store.actuate.outcomes import UnseenWrite
 from levelog_store.connect.database import Database
 from levelog_store.dialects import now, upsert
 from levelog_store.rows import LevelRow
@@ -47,23 +49,28 @@ def keys_of(claimed: Sequence[ClaimedIntent]) -> list[str]:
     return [each.key for each in claimed]
 
 
-def receipt(key: str, state: str = "written", **fields: Any) -> StoredReceipt:
-    given: dict[str, Any] = {
-        "claim": 0,
-        "outcome": "written",
-        "error": "",
-        "attempts": 1,
-        "result_uid": "u",
-        "result_version": 7,
-        "receipt": b'{"a": 1.0}',
-    }
-    return StoredReceipt(key=key, state=state, **{**given, **fields})
+def receipt(key: str, outcome: Outcome = "written", error: str = "") -> ReceiptNoted:
+    return ReceiptNoted(
+        application="webs",
+        key=key,
+        view="webs/pods",
+        parent=ObjectKey.parse("webs.example.com/default/shop"),
+        parent_uid=Uid("uid-shop"),
+        round=1,
+        verb="apply",
+        target=ObjectKey.parse(A),
+        outcome=outcome,
+        target_uid="u",
+        target_version=7,
+        error=error,
+        time=NOON,
+    )
 
 
-async def store(database: Database, *receipts: StoredReceipt, owner: str = "one") -> set[str]:
+async def store(database: Database, *receipts: ReceiptNoted, owner: str = "one") -> set[str]:
     """Under the claims that there are now."""
     rows = await intents_by_key(database)
-    under = [replace(each, claim=rows[each.key]["claim"]) for each in receipts]
+    under = [(each, rows[each.key]["claim"]) for each in receipts]
     async with database.transaction(durable=False) as connection:
         return {*await outcomes.store_receipts(connection, SCOPE, owner, under)}
 
@@ -119,12 +126,12 @@ async def test_what_came_of_a_claim_counts_no_more_when_its_owner_has_another_on
     assert lost.claim != held.claim
     async with database.transaction() as connection:
         assert not await keep_progress(connection, SCOPE, "one", lost, b"1")
-        assert await outcomes.store_receipts(connection, SCOPE, "one", [receipt(key, claim=lost.claim)]) == {}
+        assert await outcomes.store_receipts(connection, SCOPE, "one", [(receipt(key), lost.claim)]) == {}
         await claims.postpone(connection, SCOPE, "one", [put_off(key, lost.claim, is_doubtful=False)])
     assert (await intents_by_key(database))[key] == before
     async with database.transaction() as connection:
         assert await keep_progress(connection, SCOPE, "one", held, b"2")
-        assert await outcomes.store_receipts(connection, SCOPE, "one", [receipt(key, claim=held.claim)]) == {key: False}
+        assert await outcomes.store_receipts(connection, SCOPE, "one", [(receipt(key), held.claim)]) == {key: False}
     after = (await intents_by_key(database))[key]
     assert (after["progress"], after["state"]) == (b"2", "written")
 
@@ -222,19 +229,15 @@ async def test_a_claim_holds_until_it_ends_is_taken_or_has_its_receipt(database:
 async def test_receipts_are_stored_word_for_word(database: Database) -> None:
     written, failed = await decide(database, intent(A), intent(B))
     await claim(database)
-    words = '{"outcome":"failed","error":"\\"a\\" ü 1.0","n":1.50}'
-    stored = await store(
-        database, receipt(written), receipt(failed, "failed", error="no 'way'", receipt=words.encode())
-    )
-    assert stored == {written, failed}
+    refused = receipt(failed, "failed", error="no 'way' to \"ü\" 1.50")
+    assert await store(database, receipt(written), refused) == {written, failed}
     held = await intents_by_key(database)
     assert [held[key]["state"] for key in (written, failed)] == ["written", "failed"]
     assert (held[written]["result_uid"], held[written]["result_version"]) == ("u", 7)
-    assert held[failed]["error"] == "no 'way'"
-    assert held[failed]["receipt"] == json.loads(words)
+    assert held[failed]["error"] == refused.error
     async with database.reading() as connection:
         found = await outcomes.unrelayed(connection, SCOPE, 10)
-    assert {row.key: row.receipt for row in found} == {written: b'{"a": 1.0}', failed: words.encode()}
+    assert {row.key: row.receipt for row in found} == {written: canonical(receipt(written)), failed: canonical(refused)}
 
 
 async def test_receipts_wait_to_be_relayed_until_they_are_noted(database: Database) -> None:
@@ -329,7 +332,7 @@ async def test_any_order_of_claims_and_results_keeps_the_order_of_each_target(da
             for key in [key for key in open_claims.values() if chance.random() < 0.6]:
                 match chance.randrange(3):
                     case 0:
-                        row = receipt(key, claim=under[key])
+                        row = receipt(key), under[key]
                         if await outcomes.store_receipts(connection, scope_numbered(scope), "one", [row]):
                             finished.append(key)
                             del open_claims[target[key]]

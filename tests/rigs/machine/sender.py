@@ -8,7 +8,7 @@ import msgspec
 
 from levelog.wire.records import ReceiptNoted
 from levelog_actuator.limits import ActuatorSettings
-from levelog_actuator.results import Ended, Later, Result, stored
+from levelog_actuator.results import Ended, Later, Result
 from levelog_actuator.sending import Sender
 from levelog_kube.client import KubeClient
 from levelog_store.actuate import claims, outcomes
@@ -116,9 +116,8 @@ class SteppedSender:
         """Record receipts that the log does not hold, and have the rows keep those that it does; whether any were."""
         is_marked = bool(self._unstored)
         if is_marked:
-            kept = [stored(receipt, claim, is_relayed=True) for receipt, claim in self._unstored]
             async with self._database.transaction() as connection:
-                await outcomes.store_receipts(connection, self.scope, self.owner, kept)
+                await outcomes.store_receipts(connection, self.scope, self.owner, self._unstored, is_relayed=True)
             self._unstored = []
         async with self._database.reading() as connection:
             rows = await outcomes.unrelayed(connection, self.scope, 1000)
@@ -143,7 +142,7 @@ class SteppedSender:
             return
         async with self._database.transaction() as connection:
             if isinstance(result, Ended):
-                row = stored(self._receipt(result), result.intent.claim)
+                row = self._receipt(result), result.intent.claim
                 await outcomes.store_receipts(connection, self.scope, self.owner, [row])
             else:
                 later: Later = msgspec.structs.replace(result, delay=timedelta(0))

@@ -21,7 +21,7 @@ from levelog.wire.objects import ObjectKey
 from levelog.wire.records import ReceiptNoted
 from levelog_actuator.effects import EffectCaller
 from levelog_actuator.limits import ActuatorSettings
-from levelog_actuator.results import Ended, Result, stored
+from levelog_actuator.results import Ended, Result
 from levelog_processors.program import Program
 from levelog_store.actuate import claims, outcomes
 from levelog_store.actuate.claims import ClaimedIntent
@@ -227,7 +227,7 @@ class SteppedCaller:
             if isinstance(result, Ended):
                 receipt = result.receipt(self._scope.application, self._clock(), attempt.owner)
                 if key in await outcomes.store_receipts(
-                    connection, self._scope, attempt.owner, [stored(receipt, result.intent.claim)]
+                    connection, self._scope, attempt.owner, [(receipt, result.intent.claim)]
                 ):
                     self.handled.note(attempt, result)
             else:

@@ -5,7 +5,6 @@ from contextlib import contextmanager
 from typing import Any, Final
 from unittest.mock import patch
 
-from msgspec.structs import replace
 from sqlalchemy import Dialect, Select, Update, bindparam, false, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 from sqlalchemy.sql.dml import ReturningUpdate
@@ -19,7 +18,7 @@ from levelog_processors.fold.rules import Fold
 from levelog_processors.program import BoundView
 from levelog_store.actuate import claims, outcomes
 from levelog_store.actuate.claims import CLAIMED, IS_KEY, is_one_of_keys
-from levelog_store.actuate.outcomes import StoredReceipt
+from levelog_store.actuate.outcomes import ClaimReceipt
 from levelog_store.dialects import Timestamp
 from levelog_store.rows import Scope, StoredObject
 from levelog_store.tables import intents
@@ -79,13 +78,11 @@ def under_any_claim() -> Generator[None]:
     real = outcomes.store_receipts
 
     async def store(
-        connection: AsyncConnection, scope: Scope, owner: str, receipts: Sequence[StoredReceipt], **beside: Any
+        connection: AsyncConnection, scope: Scope, owner: str, receipts: Sequence[ClaimReceipt], **beside: Any
     ) -> dict[str, bool]:
         query = select(intents.c.key, intents.c.claim).where(intents.c.scope == scope.number)
         under = dict((await connection.execute(query)).all())
-        return await real(
-            connection, scope, owner, [replace(each, claim=under[each.key]) for each in receipts], **beside
-        )
+        return await real(connection, scope, owner, [(each, under[each.key]) for each, _ in receipts], **beside)
 
     with patch.object(outcomes, "store_receipts", store):
         yield
