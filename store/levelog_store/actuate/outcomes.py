@@ -85,25 +85,25 @@ async def store_receipts(
     under = {receipt.key: claim for receipt, claim in receipts}
     rows = (await run(connection, scope, lock_held, of_keys=[*under, *beside], by=owner)).all()
     held = {key: is_waiting for key, claim, is_waiting in rows if claim == under.get(key)}
-    ended = [
-        {
-            "of_scope": scope.number,
-            "of_key": each.key,
-            "new_state": each.state,
-            "new_outcome": each.outcome,
-            "new_error": each.error,
-            "new_attempts": each.attempts,
-            "new_result_uid": each.target_uid,
-            "new_result_version": each.target_version,
-            "new_receipt": canonical(each),
-            "new_is_relayed": is_relayed,
-        }
-        for each, _ in receipts
-        if each.key in held
-    ]
+    ended = [values_of(scope, each) | {"new_is_relayed": is_relayed} for each, _ in receipts if each.key in held]
     if ended:
         await connection.execute(end(connection.dialect), ended)
     return held
+
+
+def values_of(scope: Scope, receipt: ReceiptNoted) -> dict[str, Any]:
+    """What a statement takes that ends the row `of_key` by its receipt."""
+    return {
+        "of_scope": scope.number,
+        "of_key": receipt.key,
+        "new_state": receipt.state,
+        "new_outcome": receipt.outcome,
+        "new_error": receipt.error,
+        "new_attempts": receipt.attempts,
+        "new_result_uid": receipt.target_uid,
+        "new_result_version": receipt.target_version,
+        "new_receipt": canonical(receipt),
+    }
 
 
 @built_once

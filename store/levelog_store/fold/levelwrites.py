@@ -27,8 +27,9 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from levelog.handlers.indexers import applied_place
-from levelog.wire.canonical import canonical
 from levelog.wire.records import TargetSighted
+from levelog_store.actuate.claims import IS_KEY
+from levelog_store.actuate.outcomes import values_of
 from levelog_store.connect.database import Database
 from levelog_store.dialects import (
     OF_SCOPE,
@@ -57,55 +58,42 @@ async def write_receipts(
 
     Levels that are `gone` were just forgotten.
     """
-    await write(
-        connection,
-        _end_intents(connection.dialect),
-        [
-            {
-                "of_scope": scope.number,
-                "of": each.record.key,
-                "to_state": "settled" if each.is_shown else each.record.state,
-                "with_outcome": each.record.outcome,
-                "noted": canonical(each.record),
-                "uid": each.record.target_uid,
-                "version": each.record.target_version,
-                "with_error": each.record.error,
-                "by": each.record.process,
-                "made": each.record.attempts,
-            }
-            for each in sorted(receipts, key=lambda each: each.record.key)
-        ],
-    )
+    rows = [
+        values_of(scope, each.record)
+        | {"by": each.record.process, "new_state": "settled" if each.is_shown else each.record.state}
+        for each in sorted(receipts, key=lambda each: each.record.key)
+    ]
+    await write(connection, _end_intents(connection.dialect), rows)
     later = [each for each in receipts if each.has_view and (not each.is_at_round or each.level in gone)]
     await _raise_rounds(connection, scope, later)
 
 
 @built_once
 def _end_intents(dialect: Dialect) -> Update:
-    """End the row `of`, but not by a receipt of an earlier claim than the one that holds or ended it.
+    """End the row `of_key`, but not by a receipt of an earlier claim than the one that holds or ended it.
 
     A row that was claimed and is no longer may be ended by any of its receipts.
     """
     table = intents.c
     final = or_(*(table.state == state for state in ("settled", "satisfied", "failed")))  # no IN for many rows at once
-    to_state, is_first = bindparam("to_state", type_=Text), table.receipt.is_(None)
-    made, is_owners = bindparam("made", type_=Integer), table.owner == bindparam("by")
+    to_state, is_first = bindparam("new_state", type_=Text), table.receipt.is_(None)
+    made, is_owners = bindparam("new_attempts", type_=Integer), table.owner == bindparam("by")
     is_of_claim = or_(table.state != "claimed", table.owner == "", and_(is_owners, table.attempts == made))
     is_latest = or_(table.state != "written", table.attempts <= made)
     return (
         update(intents)
-        .where(table.scope == OF_SCOPE, table.key == bindparam("of"), is_of_claim, is_latest)
+        .where(IS_KEY, is_of_claim, is_latest)
         .values(
             state=case((final, table.state), else_=to_state),
-            outcome=case((is_first, bindparam("with_outcome", type_=Text)), else_=table.outcome),
-            error=case((is_first, bindparam("with_error", type_=Text)), else_=table.error),
-            receipt=func.coalesce(table.receipt, bindparam("noted", type_=table.receipt.type)),
+            outcome=case((is_first, bindparam("new_outcome", type_=Text)), else_=table.outcome),
+            error=case((is_first, bindparam("new_error", type_=Text)), else_=table.error),
+            receipt=func.coalesce(table.receipt, bindparam("new_receipt", type_=table.receipt.type)),
             due_at=case((final, table.due_at), (to_state == "written", now(dialect)), else_=null()),
             expires_at=None,
             is_relayed=True,
             is_folded=True,
-            result_uid=bindparam("uid"),
-            result_version=bindparam("version"),
+            result_uid=bindparam("new_result_uid"),
+            result_version=bindparam("new_result_version"),
         )
     )
 
