@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime
 
 from msgspec import Struct, field
@@ -16,6 +16,7 @@ from levelog.wire.records import ReceiptNoted
 from levelog_actuator.limits import ActuatorSettings
 from levelog_actuator.results import Ended, Later, Result, about
 from levelog_store.actuate import claims, outcomes
+from levelog_store.actuate.outcomes import ClaimReceipt
 from levelog_store.connect.database import Database
 from levelog_store.rows import Scope
 
@@ -30,12 +31,10 @@ class TakenResults(Struct, frozen=True, kw_only=True):
 
     began: float
     """By the clock of the event loop."""
-    receipts: Sequence[ReceiptNoted]
+    receipts: Sequence[ClaimReceipt]
     later: Sequence[Later]
     is_stored: bool
     """In the intents' rows; else the receipts are to go to the log before their claims end."""
-    claims: Mapping[str, int]
-    """Numbers of the claims that the receipts came of, by key."""
     is_awaited: bool = False
     """Intents that were committed before wait for the same targets."""
 
@@ -74,8 +73,8 @@ class Ledger(Struct, eq=False):
             receipt = self._receipt(result)
             _tell(receipt)
             began = asyncio.get_running_loop().time()
-            under = {receipt.key: result.intent.claim}
-            self.on_taken(TakenResults(began=began, receipts=[receipt], later=[], is_stored=False, claims=under))
+            receipts = [(receipt, result.intent.claim)]
+            self.on_taken(TakenResults(began=began, receipts=receipts, later=[], is_stored=False))
             return
         self.results.append(result)
         self.is_empty.clear()
@@ -128,20 +127,18 @@ class Ledger(Struct, eq=False):
         # of an intent that was called again under another claim, the last
         ended = [*{result.intent.key: result for result in batch if isinstance(result, Ended)}.values()]
         later = [result for result in batch if isinstance(result, Later)]
-        receipts = [self._receipt(result) for result in ended]
-        under = {result.intent.key: result.intent.claim for result in ended}
+        receipts = [(self._receipt(result), result.intent.claim) for result in ended]
         began = asyncio.get_running_loop().time()
         async with self.database.transaction(durable=False) as connection:
             kept: dict[str, bool] = {}
             unwanted: set[str] = set()
             given_back = [result.postponement for result in later]
             if receipts:
-                rows = [(receipt, under[receipt.key]) for receipt in receipts]
                 beside = [each.key for each in given_back]
-                kept = await outcomes.store_receipts(connection, self.scope, self.owner, rows, beside=beside)
+                kept = await outcomes.store_receipts(connection, self.scope, self.owner, receipts, beside=beside)
             if later:
                 unwanted = await claims.postpone(connection, self.scope, self.owner, given_back)
-        for receipt in receipts:
+        for receipt, _ in receipts:
             if receipt.key in kept:
                 _tell(receipt)
             else:
@@ -151,11 +148,9 @@ class Ledger(Struct, eq=False):
                 )
         for result in later:
             _tell_later(result, is_wanted=result.intent.key not in unwanted)
-        own = [receipt for receipt in receipts if receipt.key in kept]
+        own = [each for each in receipts if each[0].key in kept]
         is_awaited = any(kept.values())
-        self.on_taken(
-            TakenResults(began=began, receipts=own, later=later, is_stored=True, claims=under, is_awaited=is_awaited)
-        )
+        self.on_taken(TakenResults(began=began, receipts=own, later=later, is_stored=True, is_awaited=is_awaited))
         await self._hasten([result.intent.key for result in later if not result.is_doubtful])
 
     async def _hasten(self, keys: Sequence[str]) -> None:

@@ -86,11 +86,11 @@ class Relay(Struct, eq=False):
         """Take receipts; those that are not stored are kept until they are, or the fold has ended their intents."""
         receipts = taken.receipts
         if not taken.is_stored:
-            self.unstored |= {receipt.key: (receipt, taken.claims[receipt.key]) for receipt in receipts}
+            self.unstored |= {each[0].key: each for each in receipts}
         if taken.is_stored and len(self.waiting) + len(receipts) > MOST_WAITING:
             self.is_behind = True
         else:
-            self.waiting.extend(receipts)
+            self.waiting.extend(receipt for receipt, _ in receipts)
         self.news.set()
 
     async def run(self) -> None:

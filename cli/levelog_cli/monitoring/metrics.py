@@ -283,7 +283,7 @@ class Metrics(Collector):
                     waited.observe(max(0.0, (cut.at - due_at).total_seconds()))
 
     def _take(self, taken: "TakenResults") -> None:
-        for receipt in taken.receipts:
+        for receipt, _ in taken.receipts:
             if receipt.verb == "call":
                 self._effects.labels(receipt.target.group_resource.resource, receipt.outcome).inc()
             else:

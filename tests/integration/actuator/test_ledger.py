@@ -87,7 +87,7 @@ async def test_what_a_call_did_is_in_the_database_before_it_goes_on_to_the_log(o
     before: list[tuple[str, bool]] = []
 
     def take(taken: TakenResults) -> None:
-        went_on.extend((receipt.key, taken.is_stored) for receipt in taken.receipts)
+        went_on.extend((receipt.key, taken.is_stored) for receipt, _ in taken.receipts)
 
     away = AwayOnce(on_sandbox.database, lambda: before.extend(went_on))
     await store(on_sandbox, ledger_of(on_sandbox, away, on_taken=take))

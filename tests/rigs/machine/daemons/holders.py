@@ -278,7 +278,7 @@ class Holder:
             self._taken = []
             await self._ledger._store([result])
             if isinstance(result, Ended):
-                if any(receipt.key == tenure.key for taken in self._taken for receipt in taken.receipts):
+                if any(receipt.key == tenure.key for taken in self._taken for receipt, _ in taken.receipts):
                     self._tenures.finish(tenure, result)
             elif before == self.owner and not await self._owner_of(tenure.key):
                 self._tenures.take_back(tenure.key)
