@@ -3,7 +3,9 @@
 import asyncio
 import logging
 from collections.abc import Iterable
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
+from typing import Final
 
 from levelog.absence import level_of
 from levelog.errors import ConfigurationError, IdentityMismatch, LevelogError
@@ -20,6 +22,9 @@ from levelog_log.publisher import BatchPublisher
 from levelog_log.stream import LogStream
 
 log = logging.getLogger(__name__)
+
+VERIFY_EVERY: Final = timedelta(seconds=30)
+"""How often to look at the settings of the log; after a lost connection at once."""
 
 
 class Ingest:
@@ -110,19 +115,22 @@ class Ingest:
             )
 
     async def _verify_log(self) -> None:
-        """After each lost connection, verify that the log still has all acknowledged records, even while idle."""
+        """Verify, also while idle, that the log is as it was made and still has all acknowledged records."""
         connection = self._stream.connection
         changed = asyncio.Event()
         stop = connection.on_change(changed.set)
         try:
             while True:
-                await changed.wait()
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(VERIFY_EVERY.total_seconds()):
+                        await changed.wait()
                 changed.clear()
                 if not connection.is_connected:
                     continue
                 try:
                     await self._appender.publisher.verify()
-                except IdentityMismatch:
+                    await self._stream.verify()
+                except (IdentityMismatch, ConfigurationError):
                     raise
                 except LevelogError as error:
                     log.log(level_of(error), "the log could not be verified: %s", error)

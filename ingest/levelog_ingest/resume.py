@@ -7,7 +7,7 @@ from typing import TypeAlias
 from msgspec import Struct
 
 from levelog.errors import ConfigurationError
-from levelog.wire.objects import Version, is_newer
+from levelog.wire.objects import GroupResource, Partition, Version, is_newer
 from levelog.wire.records import (
     BookmarkNoted,
     GapNoted,
@@ -20,7 +20,7 @@ from levelog.wire.records import (
     SyncStarted,
     api_version_of,
 )
-from levelog.wire.subjects import Control, control_subjects, resource_subjects
+from levelog.wire.subjects import Control, control_subject, control_subjects, resource_subjects
 from levelog_ingest.status import WatchedResource
 from levelog_log.stream import LogStream
 
@@ -58,6 +58,21 @@ async def find_resume_point(stream: LogStream, watched: WatchedResource) -> Deci
             for part in watched.parts
         },
         bookmark=await stream.last_record(control_subjects(cluster, Control.BOOKMARK, resource)),
+    )
+
+
+async def holds_list(stream: LogStream, resource: GroupResource) -> bool:
+    """Tell whether the log holds all of the last list of a resource: its beginning goes before its objects do.
+
+    Raises Unavailable.
+    """
+    subject = control_subject(stream.cluster, Partition(0), Control.SYNC, resource)
+    first, last = await stream.first_record(subject), await stream.last_record(subject)
+    if first is None or last is None:
+        return False
+    ended = first.record
+    return not isinstance(ended, SyncFinished) or (
+        isinstance(last.record, SyncStarted | SyncFinished) and last.record.sync_id != ended.sync_id
     )
 
 

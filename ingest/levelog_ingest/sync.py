@@ -132,9 +132,9 @@ class Sync:
         """Up to where all parts are."""
         return min(self._versions.values())
 
-    def is_older_than(self, age: timedelta | None) -> bool:
-        """Tell whether it is time to list again, so that the log holds a complete list."""
-        return age is not None and self.listed_at is not None and datetime.now(UTC) - self.listed_at >= age
+    def is_older_than(self, age: timedelta) -> bool:
+        """Tell whether it was complete so long ago; zero: it never is."""
+        return bool(age) and self.listed_at is not None and datetime.now(UTC) - self.listed_at >= age
 
     async def begin(self) -> None:
         """A part begins to be listed."""

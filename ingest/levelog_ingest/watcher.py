@@ -12,7 +12,7 @@ from levelog.secrets.redaction import Redactor
 from levelog.wire.objects import Version
 from levelog_ingest.feed import Feed, HistoryExpired, Source, WentBack
 from levelog_ingest.recorder import Recorder
-from levelog_ingest.resume import Decision, ListFirst, ResumeAt, find_resume_point
+from levelog_ingest.resume import Decision, ListFirst, ResumeAt, find_resume_point, holds_list
 from levelog_ingest.status import Backoff, Progress, ResourceStatus, Troubles, WatchedResource
 from levelog_ingest.sync import Sync
 from levelog_kube.client import SILENCE, KubeClient
@@ -32,24 +32,26 @@ _NOT_FOUND: Final = 404
 _SHORT_WATCH_SECONDS: Final = 1.0  # a server that ends watches at once is not asked again at once
 T = TypeVar("T")
 ABSENT_LONGEST: Final = timedelta(seconds=10)
+LOOK_EVERY: Final = timedelta(minutes=1)
+"""How often to look whether the log still has the last list."""
+LIST_APART: Final = timedelta(minutes=10)
+"""Between two lists of a resource that the log is too small for."""
 
 
 class Reading:
     """Reads one part for ever; an error of the log ends it, since the state of the log is unknown then."""
 
-    def __init__(
-        self, troubles: Troubles, *, check_cluster: Callable[[], Awaitable[None]], baseline_every: timedelta | None
-    ) -> None:
+    def __init__(self, troubles: Troubles, stream: LogStream, *, check_cluster: Callable[[], Awaitable[None]]) -> None:
         self._troubles = troubles
         self._check_cluster = check_cluster
-        self._baseline_every = baseline_every
+        self._stream = stream
         self._has_expired = False
 
     async def run(self, feed: Feed) -> Ended:
         """Read until all parts have to be listed, or the resource is not served. Raises what the log refuses."""
         troubles = self._troubles
         while True:
-            if feed.is_listed and feed.sync.is_older_than(self._baseline_every):
+            if feed.is_listed and feed.sync.is_older_than(self._stream.max_age / 2):
                 log.info("listing again, so that the log holds a complete list", extra={"part": feed.part})
                 return "list"
             began = time.monotonic()
@@ -115,6 +117,8 @@ class Watcher:
         self._on_change = on_change
         self._silence = silence
         self._troubles = Troubles(self.status, on_change)
+        self._list_again_from = 0.0
+        """By the event loop's clock: from then on a list is made again that the log has lost."""
 
     async def run(self) -> NoReturn:
         """Watch until cancelled. Raises IdentityMismatch, ConfigurationError."""
@@ -167,12 +171,11 @@ class Watcher:
                 sync = Sync(lane, self._recorder, self.status)
                 log.info("listing: %s", resume.reason, extra={"resource": str(self._watched)})
         source = Source(client=self._client, served=served, silence=self._silence, seen=resume.seen)
-        max_age = self._stream.max_age
         readings = {
             part: Reading(
                 self._troubles if len(self._watched.parts) == 1 else Troubles(self.status, self._on_change),
+                self._stream,
                 check_cluster=self._check_cluster,
-                baseline_every=max_age / 2 if max_age else None,
             )
             for part in self._watched.parts
         }
@@ -182,10 +185,31 @@ class Watcher:
                 Feed(source, part, sync, lane, self._recorder, self.status, self._on_change)
                 for part in self._watched.parts
             ]
-            ended = await _first_of([readings[feed.part].run(feed) for feed in feeds])
+            reading = [readings[feed.part].run(feed) for feed in feeds]
+            ended = await _first_of([*reading, self._until_list_is_lost(sync)])
             source.seen = Version(0) if ended == "reverted" else max((source.seen, *sync.versions.values()))
             is_again = sync.is_again or sync.listed_at is not None
             sync = Sync(lane, self._recorder, self.status, is_again=is_again)
+
+    async def _until_list_is_lost(self, sync: Sync) -> Ended:
+        """Wait until the log has dropped the last list for other reasons than its age, so that it has to have another.
+
+        One that is too small for a list is not filled with lists alone.
+        """
+        clock, resource, begins_at = asyncio.get_running_loop().time, self._watched.resource, -1
+        while True:
+            await asyncio.sleep(LOOK_EVERY.total_seconds())
+            if sync.listed_at is None or clock() < self._list_again_from:
+                continue
+            state = await self._stream.state()
+            if state.first_seq == begins_at:
+                continue
+            begins_at = state.first_seq
+            if not await holds_list(self._stream, resource):
+                self._list_again_from = clock() + LIST_APART.total_seconds()
+                said = "the log does not hold the last list of %s any more; listing again. Let it keep more (max_bytes)"
+                log.warning(said, resource, extra={"resource": str(self._watched)})
+                return "list"
 
 
 async def _first_of(works: Sequence[Coroutine[Any, Any, T]]) -> T:

@@ -57,9 +57,8 @@ class LogStream:
         self.identity = StreamIdentity(name=self.name, created=answer.created)
         self.partitions = int(answer.config.metadata[_PARTITIONS])
         self._redaction = answer.config.metadata.get(_REDACTION, "")
-        max_age = answer.config.max_age
-        self.max_age = timedelta(microseconds=max_age // 1000 if isinstance(max_age, int) else 0)
-        """How long a record is kept; zero for ever."""
+        self.max_age = _age(answer.config)
+        """How long a record is kept; zero for ever. As of the start, or of the last `verify`."""
         replicas = answer.config.num_replicas
         self.replicas = replicas if isinstance(replicas, int) else 1
 
@@ -79,6 +78,19 @@ class LogStream:
 
         Raises IdentityMismatch if the stream is gone or another one than this was opened on; Unavailable.
         """
+        return (await self._answer()).state
+
+    async def verify(self) -> State:
+        """The same, after a check that the settings are those that levelog needs. Raises ConfigurationError too."""
+        answer = await self._answer()
+        differences = _differences(answer.config, self.cluster)
+        if (partitions := answer.config.metadata.get(_PARTITIONS)) != str(self.partitions):
+            differences.append(f"{partitions} partitions, and {self.partitions} before")
+        _refuse(self.connection, self.cluster, differences)
+        self.max_age = _age(answer.config)
+        return answer.state
+
+    async def _answer(self) -> StreamAnswer:
         answer = await _info(self.connection, self.name)
         if answer is None:
             raise IdentityMismatch(f"stream {self.name} is gone from NATS at {self.connection.url}")
@@ -87,7 +99,7 @@ class LogStream:
                 f"stream {self.name} on NATS at {self.connection.url} was made anew at {answer.created}; "
                 f"the one in use was made at {self.identity.created}"
             )
-        return answer.state
+        return answer
 
     async def last_sequence(self) -> Sequence:
         """Sequence of the last record, 0 in an empty stream; raises as `state` does."""
@@ -96,6 +108,10 @@ class LogStream:
     async def last_record(self, subject: str) -> LoggedRecord | None:
         """The last record of a subject, which may hold wildcards; None if there is none. Raises Unavailable."""
         return await self._fetch(MessageRequest(last_by_subj=subject))
+
+    async def first_record(self, subject: str) -> LoggedRecord | None:
+        """The first record of a subject that the log has; None if there is none. Raises Unavailable."""
+        return await self._fetch(MessageRequest(seq=1, next_by_subj=subject))
 
     async def record_at(self, sequence: Sequence) -> LoggedRecord | None:
         """The record at a position; None if it has expired or was never written. Raises Unavailable."""
@@ -241,6 +257,14 @@ def _differences(config: StreamConfig, cluster: Cluster) -> list[str]:
         differences.append(f"storage {config.storage} and retention {config.retention} instead of file and limits")
     if not config.allow_atomic:
         differences.append("no atomic batches (allow_atomic)")
+    if config.no_ack:
+        differences.append("no acknowledgements (no_ack)")
+    if config.max_msg_size >= 0:
+        differences.append("a limit of the size of messages (max_msg_size), besides that of the server (max_payload)")
+    if config.subject_transform is not None:
+        differences.append("other subjects than were written (subject_transform)")
+    if config.sources:
+        differences.append("records of other streams (sources)")
     limits = (config.max_msgs, config.max_msgs_per_subject)
     if any(limit > 0 for limit in limits):
         differences.append("a limit of messages, which removes history out of turn")
@@ -248,12 +272,20 @@ def _differences(config: StreamConfig, cluster: Cluster) -> list[str]:
 
 
 def _verified(connection: Connection, cluster: Cluster, found: StreamAnswer, differences: list[str]) -> LogStream:
+    _refuse(connection, cluster, differences)
+    return LogStream(connection, cluster, found)
+
+
+def _refuse(connection: Connection, cluster: Cluster, differences: list[str]) -> None:
     if differences:
         raise ConfigurationError(
             f"stream {stream_name(cluster)} on NATS at {connection.url} is not as levelog needs it: "
             f"{'; '.join(differences)}. Mend it with `nats stream edit`, or remove it to begin a new log"
         )
-    return LogStream(connection, cluster, found)
+
+
+def _age(config: StreamConfig) -> timedelta:
+    return timedelta(microseconds=config.max_age // 1000 if isinstance(config.max_age, int) else 0)
 
 
 async def _info(connection: Connection, name: str) -> StreamAnswer | None:

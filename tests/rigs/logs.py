@@ -5,6 +5,7 @@ from collections.abc import AsyncGenerator, Iterable
 from collections.abc import Sequence as Many
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import msgspec
 
@@ -94,17 +95,24 @@ async def expire(stream: LogStream, *, keep: int) -> None:
     Expiry by age takes as long as the age; a limit removes the oldest in the same way.
     """
     for limit in (keep, -1):
-        await _limit(stream, max_msgs=limit)
+        await change_settings(stream, max_msgs=limit)
 
 
 async def limit_bytes(stream: LogStream, most: int) -> None:
     """Let the log keep so many bytes from now on."""
-    await _limit(stream, max_bytes=most)
+    await change_settings(stream, max_bytes=most)
 
 
-async def _limit(stream: LogStream, **limits: int) -> None:
+async def settings_of(stream: LogStream) -> dict[str, Any]:
+    """The stream's settings, as NATS tells them."""
     info = await stream.connection.request(f"$JS.API.STREAM.INFO.{stream.name}")
-    config = {**msgspec.json.decode(info.data)["config"], **limits}
+    config: dict[str, Any] = msgspec.json.decode(info.data)["config"]
+    return config
+
+
+async def change_settings(stream: LogStream, **settings: Any) -> None:
+    """Edit the stream, as `nats stream edit` does."""
+    config = {**await settings_of(stream), **settings}
     answer = await stream.connection.request(f"$JS.API.STREAM.UPDATE.{stream.name}", msgspec.json.encode(config))
     if "error" in msgspec.json.decode(answer.data):
-        raise AssertionError(f"the limits {limits} are refused: {answer.data!r}")
+        raise AssertionError(f"the settings {settings} are refused: {answer.data!r}")

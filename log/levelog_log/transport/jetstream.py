@@ -1,7 +1,7 @@
 """Requests to the JetStream API as structs, with fields that nats-py does not know."""
 
 from datetime import timedelta
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
@@ -58,6 +58,10 @@ class StreamConfig(Struct, frozen=True, kw_only=True, omit_defaults=True):
     max_msgs: int = -1
     max_bytes: int = -1
     max_msgs_per_subject: int = -1
+    max_msg_size: int = -1
+    no_ack: bool = False
+    subject_transform: dict[str, str] | None = None
+    sources: tuple[dict[str, Any], ...] | None = None
     allow_atomic: bool = False
     allow_direct: bool = False
     deny_delete: bool = False

@@ -2,7 +2,7 @@ import asyncio
 import logging
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,8 @@ from levelog.wire.records import (
     SyncFinished,
     SyncStarted,
 )
+from levelog_ingest import ingest as ingest_
+from levelog_ingest import watcher
 from levelog_ingest.ingest import Ingest
 from levelog_ingest.status import ResourceStatus, WatchedResource
 from levelog_kube.client import connect as connect_kube
@@ -40,7 +42,7 @@ from rigs.ingesting import (
     until_recorded,
     until_watching,
 )
-from rigs.logs import delete_stream, read_all
+from rigs.logs import change_settings, delete_stream, expire, limit_bytes, read_all, web_message, writer_for
 from rigs.nats import NatsServer
 from rigs.waiting import until
 
@@ -224,6 +226,62 @@ async def test_a_list_older_than_half_the_retention_is_made_again_without_a_gap(
         records = await until_recorded(world.stream, lambda records: lists(records) == 2)
     assert state_of(records).keys() == {"c"}
     assert gaps(records) == []
+
+
+@pytest.mark.parametrize("is_running", [True, False])
+async def test_invariant_13_a_list_that_the_log_has_lost_is_made_again_without_a_gap(
+    world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, is_running: bool
+) -> None:
+    """Long before it is time to list again: pushed out by max_bytes, or all but its end."""
+
+    def is_whole(records: Sequence[LoggedRecord]) -> bool:
+        begun = {each.record.sync_id for each in records if isinstance(each.record, SyncStarted)}
+        ended = {each.record.sync_id for each in records if isinstance(each.record, SyncFinished)}
+        return bool(begun & ended) and {"quiet", "busy"} <= state_of(records).keys()
+
+    for name in ("LOOK_EVERY", "LIST_APART"):
+        monkeypatch.setattr(watcher, name, timedelta(milliseconds=100))
+    world.create("quiet")
+    after: Sequence[LoggedRecord] = ()
+    async with ingesting(world.kubeconfig, world.stream):
+        before = await until_recorded(world.stream, lists)
+        if is_running:
+            await push_out(world.stream)
+            world.create("busy")
+            after = await until_recorded(world.stream, is_whole)
+    if not is_running:
+        ends = next(each.sequence for each in before if isinstance(each.record, SyncFinished))
+        await expire(world.stream, keep=await world.stream.last_sequence() - ends + 1)
+        world.create("busy")
+        async with ingesting(world.kubeconfig, world.stream):
+            after = await until_recorded(world.stream, is_whole)
+    assert gaps(after) == []
+    assert "the log does not hold the last list of configmaps any more" in caplog.text
+
+
+async def push_out(stream: LogStream) -> None:
+    """Have more recorded than the log, which is small for a while, can keep."""
+    await limit_bytes(stream, 50_000)
+    publisher, writer = BatchPublisher(stream), writer_for(stream)
+    for number in range(100):
+        await publisher.publish([web_message(writer, "w", number, body=b'"%s"' % (b"x" * 1000))])
+    await limit_bytes(stream, -1)
+
+
+@pytest.mark.parametrize(
+    "setting", [{"retention": "interest"}, {"max_msgs": 1000}], ids=lambda given: next(iter(given))
+)
+async def test_invariant_1_ingest_ends_once_the_log_would_drop_what_it_acknowledges(
+    world: World, monkeypatch: pytest.MonkeyPatch, setting: dict[str, Any]
+) -> None:
+    monkeypatch.setattr(ingest_, "VERIFY_EVERY", timedelta(milliseconds=100))
+    async with await connect_kube(world.kubeconfig) as client:
+        running = asyncio.create_task(Ingest(client, world.stream, [CONFIG_MAPS], Redactor()).run())
+        await until_recorded(world.stream, lists)
+        await change_settings(world.stream, **setting)
+        with pytest.raises(ExceptionGroup) as raised:
+            await asyncio.wait_for(running, timeout=60)
+    assert raised.group_contains(ConfigurationError, match="is not as levelog needs it")
 
 
 async def test_expired_history_is_told_and_what_was_deleted_meanwhile_is_swept(world: World) -> None:

@@ -1,4 +1,6 @@
+import re
 from datetime import timedelta
+from typing import Any
 
 import msgspec
 import pytest
@@ -9,7 +11,7 @@ from levelog.wire.records import ObjectSeen
 from levelog.wire.subjects import partition_subjects, resource_subjects
 from levelog_log.publisher import BatchPublisher
 from levelog_log.stream import clusters, ensure_stream, open_stream
-from rigs.logs import delete_stream, new_log, web_message, writer_for
+from rigs.logs import change_settings, delete_stream, new_log, settings_of, web_message, writer_for
 from rigs.nats import NatsServer
 from rigs.webs import PODS, WEBS
 
@@ -54,6 +56,43 @@ async def test_a_stream_that_is_not_levelogs_is_refused_by_what_is_wrong(nats_se
             await open_stream(stream.connection, cluster)
         for word in ("elsewhere", "memory", "atomic batches", "levelog-partitions"):
             assert word in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("setting", "said"),
+    [
+        ({"no_ack": True}, "no acknowledgements (no_ack)"),
+        ({"max_msg_size": 100_000}, "a limit of the size of messages (max_msg_size)"),
+        ({"max_msgs": 5}, "a limit of messages"),
+        ({"retention": "interest"}, "retention interest"),
+        ({"sources": [{"name": "elsewhere"}]}, "records of other streams (sources)"),
+        ({"subject_transform": {"src": "levelog.>", "dest": "elsewhere.>"}}, "other subjects than were written"),
+        ({"metadata": {"levelog-partitions": "8"}}, "8 partitions"),
+    ],
+    ids=lambda given: next(iter(given)) if isinstance(given, dict) else "",
+)
+async def test_invariant_1_settings_that_lose_or_misplace_records_are_refused_at_the_start_and_later(
+    nats_server: NatsServer, setting: dict[str, Any], said: str
+) -> None:
+    async with new_log(nats_server, partitions=4) as stream:
+        await stream.verify()
+        config = await settings_of(stream)
+        elsewhere = {"name": "elsewhere", "subjects": ["elsewhere"]}
+        await stream.connection.request("$JS.API.STREAM.CREATE.elsewhere", msgspec.json.encode(elsewhere))
+        metadata = config["metadata"] | setting.get("metadata", {})
+        await change_settings(stream, **setting | {"metadata": metadata})
+        with pytest.raises(ConfigurationError, match=re.escape(said)):
+            await stream.verify()
+        if "metadata" not in setting:
+            with pytest.raises(ConfigurationError, match=re.escape(said)):
+                await open_stream(stream.connection, stream.cluster)
+
+
+async def test_another_age_is_noticed(nats_server: NatsServer) -> None:
+    async with new_log(nats_server) as stream:
+        await change_settings(stream, max_age=3600 * 10**9)
+        await stream.verify()
+        assert stream.max_age == timedelta(hours=1)
 
 
 async def test_a_log_that_nobody_made_yet_is_unavailable(nats_server: NatsServer) -> None:
