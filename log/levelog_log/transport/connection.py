@@ -276,9 +276,11 @@ class _Attempt:
     def __init__(self, url: str, servers: Servers, access: NatsAccess) -> None:
         self._servers = servers
         self._access = access
-        self._tls = access.tls_context()
+        requires_tls = servers.requires_tls or access.requires_tls
+        self._tls = access.tls_context() if requires_tls else None
         self._client = NatsClient(
-            requires_tls=servers.requires_tls or access.requires_tls,
+            tls=self._tls_context,
+            requires_tls=requires_tls,
             public_nkey=(lambda: access.sign(b"")[1]) if access.nkey_file is not None else None,
         )
         self.connection = Connection(self._client, url)
@@ -312,7 +314,6 @@ class _Attempt:
             "password": self._servers.password,
             "token": self._servers.token,
             **self._access.options(),
-            "tls": self._tls,
             "inbox_prefix": inbox,
             "error_cb": self._note_error,
             "disconnected_cb": self._note_lost,
@@ -324,6 +325,11 @@ class _Attempt:
             "ping_interval": _PING_SECONDS,
             "connect_timeout": max(1, int(limit.total_seconds())),
         }
+
+    def _tls_context(self) -> ssl.SSLContext:
+        if self._tls is None:  # it takes 40 ms to read the certificates that the system trusts
+            self._tls = self._access.tls_context()
+        return self._tls
 
     async def _note_error(self, error: Exception) -> None:
         if self._has_succeeded:
@@ -341,6 +347,8 @@ class _Attempt:
 
     async def _note_lost(self) -> None:
         await self.connection.note_lost()
+        if self._tls is None:
+            return
         try:
             self._access.load_into(self._tls)  # certificates are replaced while processes run
         except ConfigurationError as error:

@@ -7,6 +7,7 @@ are read at half the speed, and a server without TLS learns who signs in. A test
 import asyncio
 import logging
 import re
+import ssl
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
@@ -59,15 +60,27 @@ def is_refusal(error: Exception | str) -> bool:
 class NatsClient(Client):
     """A connection to NATS.
 
-    With `requires_tls` nothing secret is said to a server that does not speak it. `public_nkey` is asked at each
-    attempt.
+    With `requires_tls` nothing secret is said to a server that does not speak it. `tls` is asked for the settings once
+    a server wants TLS, and `public_nkey` at each attempt.
     """
 
-    def __init__(self, *, requires_tls: bool = False, public_nkey: Callable[[], str] | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        tls: Callable[[], ssl.SSLContext] = ssl.create_default_context,
+        requires_tls: bool = False,
+        public_nkey: Callable[[], str] | None = None,
+    ) -> None:
         super().__init__()
         self._requires_tls = requires_tls
+        self._ask_tls = tls
         self._ask_public_nkey = public_nkey
         self._asked = 0
+
+    @property
+    def ssl_context(self) -> ssl.SSLContext:
+        """Settings of TLS. nats-py wants them before it knows whether there is any."""
+        return self._ask_tls()
 
     async def ask(self, message: Message) -> asyncio.Future[Msg]:
         """Send a request; the future is that of its answer. Waits for nothing, and raises, as `publish_all` does."""
