@@ -57,7 +57,7 @@ class Servers:
     """kube-apiserver with etcd, and PostgreSQL that syncs to disk; used as `async with Servers()`."""
 
     def __init__(self) -> None:
-        self.control_plane = ControlPlane(find_binaries(print), is_audited=False)
+        self.control_plane = ControlPlane(find_binaries(print), is_measured=True)
         self.postgres = PostgresServer(is_durable=True)
         self.client: KubeClient
         self._stack = AsyncExitStack()

@@ -1,5 +1,7 @@
 """Fixtures for all tests: real servers, started when a test asks for them."""
 
+import gc
+
 import pytest
 
 from rigs.fixtures import (
@@ -64,3 +66,4 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def pytest_collection_finish(session: pytest.Session) -> None:
     check_groups(session)
     prepare_binaries(session)
+    gc.freeze()  # all modules of tests are loaded: no collection need look at them again

@@ -61,14 +61,6 @@ async def running(cluster: ControlPlane, folder: Path) -> AsyncGenerator[Stack]:
         process.kill()
 
 
-async def make(stack: Stack, **spec: Any) -> None:
-    async def is_created() -> bool:
-        status, _ = await stack.api.request("POST", SHOPS, shop(**spec))
-        return status == 201
-
-    await until(is_created, "a Shop", seconds=60)
-
-
 FIRST = [("patch", resource) for resource in CHILDREN]
 
 
@@ -76,7 +68,7 @@ async def test_each_child_is_written_once_and_what_no_manifest_sets_leads_to_not
     private_control_plane: ControlPlane, tmp_path: Path
 ) -> None:
     async with running(private_control_plane, tmp_path) as stack:
-        await make(stack, cpu="1000m", replicas=2)
+        await stack.api.apply(SHOPS, shop(cpu="1000m", replicas=2))
         await stack.levelog.in_sync(3)
         assert await stack.written() == FIRST
         _, deployment = await stack.api.request("GET", f"{DEPLOYMENTS}/shop")
@@ -148,7 +140,7 @@ async def test_a_policy_that_mutates_a_child_costs_no_second_write(
 
     await until(mutates, "a policy that is in force", seconds=60)
     async with running(private_control_plane, tmp_path) as stack:
-        await make(stack)
+        await stack.api.apply(SHOPS, shop())
         await stack.levelog.in_sync(3)
         assert await stack.written() == FIRST
         await stack.patch(f"{CONFIG_MAPS}/shop", {"metadata": {"annotations": {"noise": "1"}}})

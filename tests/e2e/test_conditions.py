@@ -1,7 +1,6 @@
 """Conditions on a real API server, of a class whose definition `levelog crd` made."""
 
 import asyncio
-import json
 import shutil
 from pathlib import Path
 from typing import Any
@@ -30,15 +29,7 @@ async def test_ready_and_stalled_say_what_a_shop_is_and_of_which_generation(
     [corner] = [yaml.safe_load(block.text) for block in blocks(PAGE) if block.language == "yaml"]
     (tmp_path / "shops.py").write_text(source)
     await api.create(DEFINITIONS, yaml.safe_load((await levelog.ends("crd", "shops.py")).stdout))
-
-    async def is_served() -> bool:
-        try:
-            return (await api.request("GET", SHOPS))[0] == 200
-        except json.JSONDecodeError:  # the group is not served yet, and "404 page not found" is no JSON
-            return False
-
-    await until(is_served, "shops", seconds=60)
-    await api.create(SHOPS, corner)
+    await api.apply(SHOPS, corner)
     found: dict[str, Any] = {}
 
     async def shows(condition: str) -> None:

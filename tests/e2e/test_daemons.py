@@ -1,14 +1,18 @@
-"""Daemons on a real API server: across a kill, with one process for each at a time, and until their objects go."""
+"""Daemons of processes: on a real API server across a kill and until their objects go, on a sandbox all the rest."""
 
+import asyncio
 import json
 import os
 import signal
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
+import pytest_asyncio
 import yaml
 from sqlalchemy import make_url
 
+from levelog_sandbox import Sandbox
 from rigs.api import MERGE_PATCH, Api
 from rigs.controlplane import ControlPlane
 from rigs.intents import end_claims
@@ -89,11 +93,7 @@ class Followed:
         await self._api.create(DEFINITIONS, yaml.safe_load((WEBS / "crd.yaml").read_text()))
 
     async def make(self, name: str, **spec: Any) -> None:
-        async def is_created() -> bool:
-            status, _ = await self._api.request("POST", WEBS_PATH, web(name, **spec))
-            return status == 201
-
-        await until(is_created, f"Web {name}", seconds=60)
+        await self._api.apply(WEBS_PATH, web(name, **spec))
 
     async def change(self, name: str, **spec: Any) -> None:
         status, _ = await self._api.request("PATCH", f"{WEBS_PATH}/{name}", {"spec": spec}, content_type=MERGE_PATCH)
@@ -117,6 +117,12 @@ class Followed:
 
         await until(are_there, f"{count} times {kind} of {name}", seconds=90)
         return self.of(kind, name)
+
+
+@pytest_asyncio.fixture
+async def sandbox() -> AsyncIterator[Sandbox]:
+    async with Sandbox() as started:
+        yield started
 
 
 async def test_a_daemon_goes_on_with_its_state_after_a_kill_and_ends_with_its_object(
@@ -165,17 +171,15 @@ async def test_a_daemon_goes_on_with_its_state_after_a_kill_and_ends_with_its_ob
         running.stop()
 
 
-async def test_new_code_goes_on_with_the_state_that_the_old_has_kept(
-    private_control_plane: ControlPlane, tmp_path: Path
-) -> None:
-    levelog = Levelog(tmp_path, private_control_plane.kubeconfig)
-    followed = Followed(tmp_path, private_control_plane.admin)
+async def test_new_code_goes_on_with_the_state_that_the_old_has_kept(sandbox: Sandbox, tmp_path: Path) -> None:
+    levelog = Levelog(tmp_path, sandbox.kubeconfig(tmp_path / "kubeconfig"))
+    followed = Followed(tmp_path, Api(sandbox.url))
     await followed.define()
     await followed.make("shop")
     running = levelog.start("run", "followers.py")
     try:
         await followed.tell("step", "shop", 3)
-        running.stop()
+        await running.stops()
         [(_, reason)] = followed.of("ends", "shop")
         assert reason == "shutdown"
         reached = max(steps for _, steps in followed.of("step", "shop"))
@@ -186,16 +190,16 @@ async def test_new_code_goes_on_with_the_state_that_the_old_has_kept(
         await followed.tell("step", "shop", reached + 1)
         assert max(steps for _, steps in followed.of("step", "shop")) >= reached + 100
     finally:
-        running.stop()
+        running.kill()
 
 
 async def test_invariant_18_a_daemon_moves_to_another_process_and_what_a_lost_one_keeps_is_refused(
-    private_control_plane: ControlPlane, nats_server: NatsServer, postgres_url: str, tmp_path: Path
+    sandbox: Sandbox, nats_server: NatsServer, postgres_url: str, tmp_path: Path
 ) -> None:
-    levelog = Levelog(tmp_path, private_control_plane.kubeconfig)
+    levelog = Levelog(tmp_path, sandbox.kubeconfig(tmp_path / "kubeconfig"))
     url = make_url(postgres_url).set(drivername="postgresql").render_as_string(hide_password=False)
     levelog.env |= {"LEVELOG_NATS_URL": nats_server.url, "LEVELOG_DATABASE_URL": url}
-    followed = Followed(tmp_path, private_control_plane.admin)
+    followed = Followed(tmp_path, Api(sandbox.url))
     await followed.define()
     running: list[Running] = []
     try:
@@ -205,6 +209,7 @@ async def test_invariant_18_a_daemon_moves_to_another_process_and_what_a_lost_on
         [holder] = [each for each in running if each.pid == pid]
         os.kill(holder.pid, signal.SIGSTOP)
         await end_claims(postgres_url, holder.pid)
+        await followed.make("second")  # so that actuators look for what they can claim
         [_, (other, steps)] = await followed.tell("begins", "shop", 2)
         assert other != pid
         assert steps >= 3
@@ -216,6 +221,7 @@ async def test_invariant_18_a_daemon_moves_to_another_process_and_what_a_lost_on
         [heir] = [each for each in running if each.pid == other]
         heir.kill()
         await end_claims(postgres_url, heir.pid)
+        await followed.make("third")
         begun = await followed.tell("begins", "shop", 3)
         assert begun[2][0] == pid
         await followed.tell("step", "shop", len(followed.of("step", "shop")) + 3)
@@ -223,6 +229,6 @@ async def test_invariant_18_a_daemon_moves_to_another_process_and_what_a_lost_on
         for each in running:
             if each.is_running:
                 os.kill(each.pid, signal.SIGCONT)
-            each.stop()
+        await asyncio.gather(*(each.stops() for each in running if each.is_running))
     told = [steps for _, steps in followed.of("step", "shop")]
     assert told == sorted(set(told)), told  # each step once, though three runs made them

@@ -60,15 +60,7 @@ async def test_invariant_15_no_edge_is_lost_in_a_kill_nor_while_nothing_runs_and
     await api.create(DEFINITIONS, yaml.safe_load((WEBS / "crd.yaml").read_text()))
 
     async def made(name: str, **spec: int) -> str:
-        found: dict[str, Any] = {}
-
-        async def is_created() -> bool:
-            status, answer = await api.request("POST", WEBS_PATH, web(name, **spec))
-            found.update(answer)
-            return status == 201
-
-        await until(is_created, f"Web {name}", seconds=60)
-        return str(found["metadata"]["uid"])
+        return str((await api.apply(WEBS_PATH, web(name, **spec)))["metadata"]["uid"])
 
     def lines() -> list[Any]:
         return [json.loads(line) for line in told.read_text().splitlines()] if told.exists() else []

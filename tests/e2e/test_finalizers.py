@@ -63,12 +63,7 @@ async def test_a_kill_while_the_end_is_handled_leaves_the_object_until_it_is(
 
     async def made(name: str) -> None:
         web = {"apiVersion": "example.com/v1", "kind": "Web", "metadata": {"name": name}, "spec": {"image": "a"}}
-
-        async def is_created() -> bool:
-            status, _ = await api.request("POST", WEBS_PATH, web)
-            return status == 201
-
-        await until(is_created, f"Web {name}", seconds=60)
+        await api.apply(WEBS_PATH, web)
 
     async def found(name: str) -> tuple[int, list[str]]:
         status, answer = await api.request("GET", f"{WEBS_PATH}/{name}")

@@ -80,11 +80,7 @@ class Followed:
         metadata = {"name": name, "labels": labels or {}}
         spec = {"image": image, "replicas": 1}
         made = {"apiVersion": "example.com/v1", "kind": "Web", "metadata": metadata, "spec": spec}
-
-        async def is_created() -> bool:
-            return (await self._api.request("POST", WEBS_PATH, made))[0] == 201
-
-        await until(is_created, f"Web {name}", seconds=60)
+        await self._api.apply(WEBS_PATH, made)
 
     async def change(self, name: str, **spec: Any) -> None:
         status, _ = await self._api.request("PATCH", f"{WEBS_PATH}/{name}", {"spec": spec}, content_type=MERGE_PATCH)

@@ -27,9 +27,6 @@ async def handled(side: Side, cluster: ControlPlane, folder: Path) -> tuple[Any,
     metadata = {"name": "a", "namespace": "default"}
     shop = {"apiVersion": "example.com/v1", "kind": "Shop", "metadata": metadata, "spec": {"data": "x" * 300_000}}
 
-    async def is_made() -> bool:
-        return (await api.request("POST", COLLECTION, shop))[0] == 201
-
     async def status() -> Any:
         return (await api.request("GET", f"{COLLECTION}/a"))[1].get("status")
 
@@ -37,7 +34,7 @@ async def handled(side: Side, cluster: ControlPlane, folder: Path) -> tuple[Any,
         return bool(await status() == {"big": 1}) and bool(handlers.told("made"))
 
     handlers = Handlers(side, folder, cluster.kubeconfig, SOURCE)
-    await until(is_made, "a Shop", seconds=60)
+    await api.apply(COLLECTION, shop)
     handlers.start()
     try:
         await handlers.tells("big")
@@ -45,7 +42,7 @@ async def handled(side: Side, cluster: ControlPlane, folder: Path) -> tuple[Any,
             await until(is_calm, "the result", seconds=15)
         return await status(), len(handlers.told("big"))
     finally:
-        handlers.stop()
+        handlers.kill()
 
 
 async def test_a_large_object_is_handled_once(private_control_plane: ControlPlane, tmp_path: Path) -> None:

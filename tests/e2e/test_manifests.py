@@ -65,12 +65,12 @@ async def test_the_processes_of_the_manifests_keep_the_pods_of_a_web(
     processes = ("ingest", "process", "actuate")
     running = [levelog.start(*arguments(each), env=await environment(each)) for each in processes]
     try:
+        shop = yaml.safe_load((WEBS / "shop.yaml").read_text())
+        await api.apply("/apis/example.com/v1/namespaces/default/webs", shop)
 
         async def are_made() -> bool:
             for each in running:
                 each.check()
-            web = yaml.safe_load((WEBS / "shop.yaml").read_text())
-            await api.request("POST", "/apis/example.com/v1/namespaces/default/webs", web)
             _, listed = await api.request("GET", f"{NAMESPACE}/pods")
             return [pod["metadata"]["name"] for pod in listed["items"]] == ["shop-0", "shop-1", "shop-2"]
 

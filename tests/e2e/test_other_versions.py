@@ -105,7 +105,7 @@ async def test_a_newer_version_takes_over_with_nothing_removed_and_nothing_writt
 
     async def create(number: int) -> None:
         manifest = {"apiVersion": "example.com/v1alpha1", "kind": "Shop", "metadata": {"name": f"shop-{number}"}}
-        await api.create(at("v1alpha1"), {**manifest, "spec": {"image": "a"}})
+        await api.apply(at("v1alpha1"), {**manifest, "spec": {"image": "a"}})
 
     async def written() -> list[tuple[str, str]]:
         requests = await cluster.audit.writes(resource="configmaps")

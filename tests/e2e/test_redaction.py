@@ -46,7 +46,7 @@ class Canaries:
         await api.create(f"{CORE}/configmaps", {"metadata": {"name": "users", "annotations": annotations}})
         vault = {"apiVersion": "example.com/v1", "kind": "Vault", "metadata": {"name": "users"}}
         path = "/apis/example.com/v1/namespaces/default/vaults"
-        await api.create(path, {**vault, "spec": {"password": values["FIELD"]}})
+        await api.apply(path, {**vault, "spec": {"password": values["FIELD"]}})
 
 
 async def _deny(cluster: ControlPlane, values: dict[str, str]) -> None:

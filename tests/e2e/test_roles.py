@@ -82,11 +82,6 @@ async def test_the_roles_that_are_printed_suffice_and_no_right_of_them_is_unused
         await deployment.migrate()
         deployment.start()
 
-        async def web_is_made() -> bool:
-            deployment.check()
-            web = yaml.safe_load((WEBS / "shop.yaml").read_text())
-            return (await api.request("POST", WEB, web))[0] in (201, 409)
-
         async def pods_are(*names: str) -> None:
             async def are() -> bool:
                 deployment.check()
@@ -95,7 +90,7 @@ async def test_the_roles_that_are_printed_suffice_and_no_right_of_them_is_unused
 
             await until(are, f"pods {', '.join(names)}", seconds=120)
 
-        await until(web_is_made, "a Web", seconds=60)
+        await api.apply(WEB, yaml.safe_load((WEBS / "shop.yaml").read_text()))
         await pods_are("shop-0", "shop-1", "shop-2")
         await api.request("PATCH", f"{WEB}/shop", {"spec": {"replicas": 1}}, content_type=MERGE_PATCH)
         await pods_are("shop-0")

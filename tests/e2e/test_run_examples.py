@@ -13,7 +13,7 @@ import pytest
 import yaml
 from aiohttp import web
 
-from rigs.api import APPLY, MERGE_PATCH, Api
+from rigs.api import MERGE_PATCH, Api
 from rigs.controlplane import ControlPlane
 from rigs.levelog import Levelog
 from rigs.waiting import until
@@ -54,17 +54,6 @@ def manifests(path: str) -> list[dict[str, Any]]:
     return list(yaml.safe_load_all((EXAMPLES / path).read_text()))
 
 
-async def apply(api: Api, collection: str, manifest: Mapping[str, Any]) -> None:
-    """Apply as kubectl does, as soon as the API serves the resource."""
-    path = f"{collection}/{manifest['metadata']['name']}?fieldManager=somebody"
-
-    async def is_applied() -> bool:
-        status, _ = await api.request("PATCH", path, manifest, content_type=APPLY)
-        return status in (200, 201)
-
-    await until(is_applied, path)
-
-
 async def level(levelog: Levelog, view: str, parent: str, status: str) -> dict[str, Any]:
     """Wait until a level has a status."""
 
@@ -88,10 +77,8 @@ async def test_guardrails_report_namespaces_and_write_only_where_a_label_asks(
     )
     [asking] = manifests("guardrails/team-a.yaml")
     async with running(cluster, "guardrails", tmp_path, *rules) as levelog:
-        await apply(api, "/api/v1/namespaces", asking)
-        await apply(
-            api, "/api/v1/namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "team-b"}}
-        )
+        await api.apply("/api/v1/namespaces", asking)
+        await api.apply("/api/v1/namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "team-b"}})
         await level(levelog, "quotas", "team-a", "in_sync")
         found = await level(levelog, "findings", "team-b", "drifting")
         assert found["drift"] == {"missing": ["NetworkPolicy", "ResourceQuota"]}
@@ -107,7 +94,7 @@ async def test_guardrails_report_namespaces_and_write_only_where_a_label_asks(
             "metadata": {"name": "default-deny"},
             "spec": {"podSelector": {}},
         }
-        await apply(api, "/apis/networking.k8s.io/v1/namespaces/team-a/networkpolicies", policy)
+        await api.apply("/apis/networking.k8s.io/v1/namespaces/team-a/networkpolicies", policy)
         await level(levelog, "findings", "team-a", "in_sync")
         _, quotas = await api.request("GET", "/api/v1/resourcequotas")
         assert [(one["metadata"]["namespace"], one["spec"]["hard"]["pods"]) for one in quotas["items"]] == [
@@ -129,7 +116,7 @@ async def test_the_inventory_is_read_by_sql(private_control_plane: ControlPlane,
     rules = (rule(["namespaces", "pods"], "list", "watch"),)
     async with running(cluster, "inventory", tmp_path, *rules) as levelog:
         for pod in manifests("inventory/pods.yaml"):
-            await apply(api, f"/api/v1/namespaces/{pod['metadata']['namespace']}/pods", pod)
+            await api.apply(f"/api/v1/namespaces/{pod['metadata']['namespace']}/pods", pod)
         await level(levelog, "unpinned", "kube-system", "drifting")
 
         async def used() -> bool:
@@ -156,7 +143,7 @@ async def test_a_preview_goes_at_its_end(private_control_plane: ControlPlane, tm
     await define(api, "previews")
     [preview] = manifests("previews/pr-7.yaml")
     async with running(cluster, "previews", tmp_path, *rules) as levelog:
-        await apply(api, previews, preview)
+        await api.apply(previews, preview)
         await level(levelog, "lives", "pr-7", "in_sync")
         _, shown = await api.request("GET", f"{previews}/pr-7")
         assert shown["status"]["expiresAt"] > shown["metadata"]["creationTimestamp"]
@@ -183,7 +170,7 @@ async def test_the_parts_of_a_site_follow_it(private_control_plane: ControlPlane
     service = "/api/v1/namespaces/default/services/blog"
     deployment = "/apis/apps/v1/namespaces/default/deployments/blog"
     async with running(cluster, "sites", tmp_path, *rules) as levelog:
-        await apply(api, sites, site)
+        await api.apply(sites, site)
         await level(levelog, "parts", "blog", "in_sync")
         _, made = await api.request("GET", deployment)
         assert made["spec"]["replicas"] == 2
@@ -236,7 +223,7 @@ async def test_a_release_follows_a_branch(private_control_plane: ControlPlane, t
 
     env = {"REPOSITORY": str(repository)}
     async with running(cluster, "releases", tmp_path, *rules, env=env) as levelog:
-        await apply(api, releases, release)
+        await api.apply(releases, release)
         await shows(first)
         await shows(commit(repository))
         (repository / ".git").rename(tmp_path / "away")
@@ -332,7 +319,7 @@ async def test_domains_are_at_the_registrar_as_they_are_in_the_cluster_and_token
 
         async with running(cluster, "domains", tmp_path, readable, env=env):
             [shop] = manifests("domains/shop.yaml")
-            await apply(api, collection, shop)
+            await api.apply(collection, shop)
 
             async def is_asked() -> bool:
                 return len(registrar.keys) > 1
@@ -421,13 +408,13 @@ async def test_a_render_is_followed_over_a_kill_until_the_farm_is_done_or_it_is_
         levelog = Levelog(tmp_path, await cluster.kubeconfig_for([WHO_ARE_YOU, *rules]))
         process = levelog.start("run", EXAMPLES / "renders/renders.py", env=env)
         try:
-            await apply(api, collection, film)
+            await api.apply(collection, film)
             await looks(3)
         finally:
             process.kill()
         async with running(cluster, "renders", tmp_path, *rules, env=env):
             await looks(3)
-            await apply(api, collection, film | {"metadata": {"name": "trailer"}, "spec": {"scene": "desert"}})
+            await api.apply(collection, film | {"metadata": {"name": "trailer"}, "spec": {"scene": "desert"}})
             await shows("film", "Rendering")
             await shows("trailer", "Rendering")
             await api.request("DELETE", f"{collection}/trailer")
@@ -467,7 +454,7 @@ async def test_a_kopf_file_keeps_databases_with_a_client_of_its_own(
         "provisioner": "example.com/disk",
         "allowVolumeExpansion": True,
     }
-    await apply(api, "/apis/storage.k8s.io/v1/storageclasses", storage)
+    await api.apply("/apis/storage.k8s.io/v1/storageclasses", storage)
 
     async def names() -> set[str]:
         _, found = await api.request("GET", f"{core}/configmaps")
@@ -484,11 +471,11 @@ async def test_a_kopf_file_keeps_databases_with_a_client_of_its_own(
         assert status == 200
 
     async with running(cluster, "databases", tmp_path, *rules) as levelog:
-        await apply(api, databases, orders)
+        await api.apply(databases, orders)
         await are("orders-ann", "orders-bob")
         metadata = {"name": "server-0", "labels": {"app": "database-server"}}
         containers = {"containers": [{"name": "server", "image": "server:1"}]}
-        await apply(api, f"{core}/pods", {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": containers})
+        await api.apply(f"{core}/pods", {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": containers})
         await are("orders-ann", "orders-bob", "orders-connection")
 
         async def is_ready() -> bool:

@@ -42,12 +42,7 @@ async def test_pods_follow_the_web_with_one_write_each(private_control_plane: Co
         await running.says("does not serve webs.example.com")
         manifest: dict[str, Any] = yaml.safe_load((WEBS / "crd.yaml").read_text())
         await api.create(DEFINITIONS, manifest)
-
-        async def is_created() -> bool:
-            status, _ = await api.request("POST", webs, yaml.safe_load((WEBS / "shop.yaml").read_text()))
-            return status == 201
-
-        await until(is_created, "a Web")
+        await api.apply(webs, yaml.safe_load((WEBS / "shop.yaml").read_text()))
         await become("shop-0", "shop-1", "shop-2")
         await levelog.in_sync()
         assert await written() == [("patch", "shop-0"), ("patch", "shop-1"), ("patch", "shop-2")]

@@ -57,7 +57,7 @@ async def test_what_was_missed_is_made_soon_after_a_server_is_back(
     api = private_control_plane.admin
     await api.create_crd(group="example.com", plural="pages", kind="Page", has_status=False)
     page = {"apiVersion": "example.com/v1", "kind": "Page", "metadata": {"name": "hello"}, "spec": {"text": "hello"}}
-    await api.create("/apis/example.com/v1/namespaces/default/pages", page)
+    await api.apply("/apis/example.com/v1/namespaces/default/pages", page)
     (tmp_path / "pages.py").write_text(OPERATOR)
     levelog = Levelog(tmp_path, private_control_plane.kubeconfig)
     database = private_postgres.url_of(await private_postgres.create_database())

@@ -28,6 +28,7 @@ class Api:
         self.ca_file = ca_file
         self.token = token
         self.warnings: list[str] = []
+        self._tls: ssl.SSLContext | None = None
 
     async def request(
         self, method: str, path: str, body: Any = None, *, content_type: str = "application/json"
@@ -47,6 +48,22 @@ class Api:
         if status not in {200, 201}:
             raise RuntimeError(f"POST {path}: {status}: {answer.get('message')}")
         return answer
+
+    async def apply(self, collection: str, manifest: Mapping[str, Any]) -> Any:
+        """Apply a manifest, as soon as the API serves its resource, and return the object.
+
+        To POST one takes two seconds where its definition is younger than that.
+        """
+        path = f"{collection}/{manifest['metadata']['name']}?fieldManager=somebody"
+        found: Any = None
+
+        async def is_applied() -> bool:
+            nonlocal found
+            status, found = await self.request("PATCH", path, manifest, content_type=APPLY)
+            return status in (200, 201)
+
+        await until(is_applied, path, seconds=60)
+        return found
 
     async def create_namespace(self) -> str:
         """A namespace that no other test has."""
@@ -123,10 +140,11 @@ class Api:
         headers = {"Content-Type": content_type}
         if self.token:
             headers["Authorization"] = f"Bearer {self.token}"
-        tls = True if self.ca_file is None else ssl.create_default_context(cafile=str(self.ca_file))
+        if self._tls is None and self.ca_file is not None:
+            self._tls = ssl.create_default_context(cafile=str(self.ca_file))
         async with (
             aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=60), middlewares=[ask_once]) as session,
-            session.request(method, self.url + path, data=body, headers=headers, ssl=tls) as answer,
+            session.request(method, self.url + path, data=body, headers=headers, ssl=self._tls or True) as answer,
         ):
             self.warnings += answer.headers.getall("Warning", [])
             return answer.status, await answer.read()

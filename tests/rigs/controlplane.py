@@ -6,7 +6,7 @@ import shutil
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import aiohttp
 
@@ -20,6 +20,7 @@ from rigs.server import Server
 from rigs.waiting import until
 
 START_SECONDS = 120.0  # about 3 s on an idle machine; the rest is for machines that run everything at once
+_LITTLE_COLLECTING: Final = {"GOGC": "800"}  # a start takes a fifth less of processor time, and 80 MB more
 
 
 class ControlPlane(Server):
@@ -31,11 +32,12 @@ class ControlPlane(Server):
 
     `url`, `ca_file`, `admin_token` and `kubeconfig` (user admin, group system:masters) do not change over restarts.
     With `watch_cache=False` each watch and list reads etcd: there are no streaming lists, and compaction alone makes
-    an old watch fail. `flags` are added to those of kube-apiserver.
+    an old watch fail. With `is_measured` nothing is audited, and memory is collected as often as elsewhere. `flags` are
+    added to those of kube-apiserver.
     """
 
     def __init__(
-        self, binaries: Binaries, *, watch_cache: bool = True, is_audited: bool = True, flags: Sequence[str] = ()
+        self, binaries: Binaries, *, watch_cache: bool = True, is_measured: bool = False, flags: Sequence[str] = ()
     ) -> None:
         self.binaries = binaries
         self.folder = Path(tempfile.mkdtemp(prefix="levelog-controlplane-"))
@@ -45,7 +47,7 @@ class ControlPlane(Server):
         self.ca_file = self.folder / "apiserver" / "apiserver.crt"
         self.admin_token = secrets.token_hex(16)
         self.audit = AuditLog(self.folder / "audit.log")
-        self._watch_cache, self._is_audited, self._flags = watch_cache, is_audited, tuple(flags)
+        self._watch_cache, self._is_measured, self._flags = watch_cache, is_measured, tuple(flags)
         self.admin = Api(self.url, ca_file=self.ca_file, token=self.admin_token)
         tokens = self.folder / "tokens.csv"
         tokens.touch(mode=0o600)
@@ -62,7 +64,8 @@ class ControlPlane(Server):
             self.etcd = self._start_etcd()
         if self.kube_apiserver is None or not self.kube_apiserver.is_running:
             self.kube_apiserver = self._start_kube_apiserver()
-        await until(self._is_ready, f"an API server that is ready at {self.url}", seconds=START_SECONDS)
+        ready = f"an API server that is ready at {self.url}"
+        await until(self._is_ready, ready, seconds=START_SECONDS, pause=0.1)  # each question is work for it, too
 
     def kill(self) -> None:
         """SIGKILL the API server; its data stay in etcd."""
@@ -169,6 +172,7 @@ class ControlPlane(Server):
                 "--log-level=warn",
             ],
             self.folder / "etcd.log",
+            env={} if self._is_measured else _LITTLE_COLLECTING,
         )
 
     def _start_kube_apiserver(self) -> Process:
@@ -196,10 +200,11 @@ class ControlPlane(Server):
                 "--endpoint-reconciler-type=none",
                 "--service-cluster-ip-range=10.0.0.0/24",
                 f"--watch-cache={str(self._watch_cache).lower()}",
-                *(audit if self._is_audited else ()),
+                *(() if self._is_measured else audit),
                 *self._flags,
             ],
             self.folder / "kube-apiserver.log",
+            env={} if self._is_measured else _LITTLE_COLLECTING,
         )
 
     async def _is_ready(self) -> bool:

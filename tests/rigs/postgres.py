@@ -53,7 +53,7 @@ class PostgresDatabases:
     async def create_database(self, *, template: str = "template1") -> str:
         """A new database under a name that no other test has, copied from a template that nobody is connected to."""
         name = f"t_{secrets.token_hex(6)}"
-        await self.execute(f'CREATE DATABASE "{name}" TEMPLATE "{template}"')
+        await self.execute(f'CREATE DATABASE "{name}" TEMPLATE "{template}" STRATEGY file_copy')  # half the work
         return name
 
     async def drop_database(self, name: str) -> None:

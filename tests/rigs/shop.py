@@ -10,7 +10,6 @@ from levelog_sandbox import Sandbox
 from rigs.api import MERGE_PATCH, Api
 from rigs.controlplane import ControlPlane
 from rigs.levelog import WEBS
-from rigs.waiting import until
 
 WEB: Final = "/apis/example.com/v1/namespaces/default/webs"
 PODS: Final = "/api/v1/namespaces/default/pods"
@@ -42,10 +41,9 @@ class Shop:
         """Create the Web, and its CRD if it is not there."""
         definition = yaml.safe_load((WEBS / "crd.yaml").read_text())
         await self._api.request("POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", definition)
-        await until(lambda: self._api.is_ok(WEB), "the API of Webs")
         self.wanted = {name: "image-0" for name in self.names}  # noqa: C420 - dict.fromkeys has no type for it
         spec = {"image": "image-0", "replicas": len(self.names)}
-        await self._api.create(
+        await self._api.apply(
             WEB, {"apiVersion": "example.com/v1", "kind": "Web", "metadata": {"name": "shop"}, "spec": spec}
         )
 

@@ -12,13 +12,16 @@ async def until(condition: Callable[[], Awaitable[T]], what: str, *, seconds: fl
     """Ask until the answer is true, and return it.
 
     `what` completes the sentence "not seen within 30 s: ..." of the TimeoutError. The condition is asked at least once,
-    and its exceptions are raised at once.
+    and its exceptions are raised at once. A question that takes long is asked less often: it may hold up what it is
+    about.
     """
     deadline = time.monotonic() + seconds
     while True:
+        asked_at = time.monotonic()
         answer = await condition()
         if answer:
             return answer
-        if time.monotonic() >= deadline:
+        answered_at = time.monotonic()
+        if answered_at >= deadline:
             raise TimeoutError(f"not seen within {seconds:g} s: {what}")
-        await asyncio.sleep(pause)
+        await asyncio.sleep(max(pause, answered_at - asked_at))
