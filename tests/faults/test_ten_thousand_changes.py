@@ -28,7 +28,7 @@ from rigs.waiting import until
 
 CHANGES: Final = int(os.environ.get("LEVELOG_TEST_CHANGES", "1500"))
 """10,000, which take some minutes, are for a night."""
-FEW_CHANGES: Final = 100
+FEW_CHANGES: Final = 50
 FEWEST_KILLS: Final = 2
 """Between answer and receipt, for up to a thousand changes."""
 ANSWERED: Final = Seam("actuate", Moment.AFTER, SideEffect.WRITE)
@@ -48,10 +48,12 @@ class Killer:
         self._most = most
         self._killing = asyncio.create_task(self._kill_actuators())
 
-    def ingester(self) -> None:
-        """Kill the ingester at this moment; another one stands by."""
+    async def ingester(self, *, waits: bool) -> None:
+        """Kill the ingester at this moment; another one stands by, and waits for the lease to end or not."""
         self._deployment.kill("ingest")
         self.kills["ingest"] += 1
+        if not waits:
+            await self._deployment.end_lease_of_ingest()
         self._deployment.start("ingest")
 
     async def end(self) -> None:
@@ -126,7 +128,7 @@ async def test_invariant_7_what_users_change_is_answered_by_just_the_writes_that
         while script.changes < changes or sum(killer.kills[str(ANSWERED)] for killer in killers) < fewest:
             await until(script.go_on, "a Meter that shows what it wants", seconds=120, pause=0.1)
             if script.changes >= next_ingester:
-                chance.choice(killers).ingester()
+                await chance.choice(killers).ingester(waits=changes > FEW_CHANGES)
                 next_ingester = script.changes + chance.randint(1, changes // 5)
         for killer in killers:
             await killer.end()

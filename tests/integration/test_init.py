@@ -2,23 +2,19 @@
 
 import json
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import yaml
 
 from levelog_cli.scaffold.project import plural_of
-from rigs.levelog import Levelog
+from rigs.levelog import Levelog, python
 from rigs.pages import ROOT
 
 
-def run(folder: Path, *arguments: str) -> None:
-    ended = subprocess.run(
-        [sys.executable, "-m", *arguments], cwd=folder, capture_output=True, text=True, check=False, timeout=280
-    )
-    assert ended.returncode == 0, ended.stdout + ended.stderr
+async def run(folder: Path, *arguments: str) -> None:
+    ended = await python("-m", *arguments, folder=folder, seconds=280)
+    assert ended.status == 0, ended
 
 
 @pytest.mark.parametrize(
@@ -39,9 +35,9 @@ async def test_what_it_makes_passes_its_own_tests_and_the_linter(
     definition = yaml.safe_load((folder / "crd.yaml").read_text())
     assert definition["metadata"]["name"] == f"{plural}.rules.example.org"
     assert (await levelog.ends("crd", f"{name}/{name}.py")).stdout == (folder / "crd.yaml").read_text()
-    run(folder, "pytest", "-q", "-p", "no:cacheprovider")
-    run(folder, "ruff", "check", "--no-cache", ".")
-    run(folder, "ruff", "format", "--no-cache", "--check", ".")
+    await run(folder, "pytest", "-q", "-p", "no:cacheprovider")
+    await run(folder, "ruff", "check", "--no-cache", ".")
+    await run(folder, "ruff", "format", "--no-cache", "--check", ".")
     again = await levelog.ends("init", kind)
     assert (again.status, again.stdout) == (2, "")
     assert f"{name} is there already, and not empty" in again.stderr
@@ -79,7 +75,7 @@ async def test_its_image_has_the_operator_and_runs_it(tmp_path: Path) -> None:
 @pytest.mark.long
 async def test_what_it_makes_is_typed(tmp_path: Path) -> None:
     assert (await Levelog(tmp_path).ends("init", "shop")).status == 0
-    run(tmp_path / "shop", "mypy", ".", "--cache-dir", str(tmp_path / "cache"))
+    await run(tmp_path / "shop", "mypy", ".", "--cache-dir", str(tmp_path / "cache"))
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ def tries(retry, started, **_):
     async with rival("levelog", tmp_path, source) as one:
         one.make("a")
         await one.tells("tries", 0)
-        one.stop()
+        await one.stop()
         one.start()
         await one.tells("tries", 2)
 
@@ -46,7 +46,7 @@ def tries(retry, started, **_):
     async with rival("levelog", tmp_path, source) as one:
         one.make("a")
         first = await one.tells("tries", 0)
-        one.stop()
+        await one.stop()
         one.start()
         assert (await one.tells("tries", 1))[2] == first[2]
         assert len(one.told("tries")) == 2
@@ -83,7 +83,7 @@ def counts(memo, spec, **_):
         await one.tells("counts", 2, 1)
         one.change("a", size=3)
         await one.tells("counts", 3, 2)
-        one.stop()
+        await one.stop()
         before = len(one.told("beats"))
         one.start()
 

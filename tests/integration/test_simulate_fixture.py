@@ -8,6 +8,7 @@ from pathlib import Path
 
 from levelog.testing import Simulate
 from levelog_cli.loading import load_operators
+from rigs.levelog import python
 from rigs.processing import WEBS_FILE
 
 ROOT = Path(__file__).parents[2]
@@ -46,17 +47,15 @@ async def test_it_works_inside_a_running_event_loop(simulate: Simulate) -> None:
     assert simulation.calls == {}
 
 
-def test_the_tests_that_the_documentation_shows_pass(tmp_path: Path) -> None:
+async def test_the_tests_that_the_documentation_shows_pass(tmp_path: Path) -> None:
     [shown] = re.findall(r"^```python\n(.*?)^```$", (ROOT / "testing/README.md").read_text(), re.MULTILINE | re.DOTALL)
     (tmp_path / "test_webs.py").write_text(shown)
     (tmp_path / "test_ended.py").write_text(ENDED)
     settings = ("asyncio_mode = auto", "asyncio_default_fixture_loop_scope = function", "filterwarnings = error")
     (tmp_path / "pytest.ini").write_text("\n".join(("[pytest]", *settings)))
     shutil.copy(WEBS_FILE, tmp_path)
-    ran = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q"], cwd=tmp_path, capture_output=True, text=True, check=False, timeout=120
-    )
-    assert ran.returncode == 0, ran.stdout + ran.stderr
+    ran = await python("-m", "pytest", "-q", folder=tmp_path)
+    assert ran.status == 0, ran
     assert "5 passed" in ran.stdout
 
 

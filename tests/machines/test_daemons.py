@@ -9,7 +9,7 @@ from rigs.machine.running import run_machine
 pytestmark = pytest.mark.timeout(900)  # seconds of work, however busy the machine is
 
 
-@pytest.mark.parametrize("examples", [8, pytest.param(60, marks=pytest.mark.long)])
+@pytest.mark.parametrize("examples", [4, pytest.param(60, marks=pytest.mark.long)])
 def test_invariant_18_one_daemon_counts_for_each_object_and_its_state_is_handed_over_on_sqlite(
     sqlite_daemons: DaemonLaboratory, examples: int
 ) -> None:

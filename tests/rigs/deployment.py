@@ -129,9 +129,13 @@ class Deployment:
             status = await running.stops()
             assert status == 0, f"levelog {role} ended with status {status}:\n{running.log_tail()}"
 
+    async def end_lease_of_ingest(self) -> None:
+        """Let who stands by take over now, instead of in nine seconds."""
+        await forget_leases(self._nats)
+
     async def end_leases(self) -> None:
         """Let what killed processes hold end now, in NATS and by the database's clock, instead of in half a minute."""
-        await forget_leases(self._nats)
+        await self.end_lease_of_ingest()
         past = "now() - interval '1 second'"
         async with self._connection() as connection:
             await connection.execute(f"UPDATE leases SET expires_at = {past} WHERE owner <> ''")

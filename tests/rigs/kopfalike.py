@@ -45,7 +45,7 @@ async def _again(rival: Rival) -> Seen:
     await rival.tells("two", 0)
     await _has(rival, "outer/one", 1)
     await rival.is_calm(1)
-    rival.stop()
+    await rival.stop()
     rival.start()
     await _has(rival, "outer/two", 2)
     told = rival.told("one") + rival.told("two")

@@ -3,6 +3,7 @@
 Kopf runs in an environment of its own, `.venv-kopf`, which `make bench` makes.
 """
 
+import asyncio
 import json
 import os
 from collections.abc import AsyncGenerator, Awaitable, Callable
@@ -111,9 +112,10 @@ class Handlers:
         ]
         self._process = Process(command, self._folder / f"kopf-{self._starts}.log", env=env, folder=self._folder)
 
-    def stop(self) -> None:
+    async def stop(self) -> None:
+        """Ask it to end; what it says meanwhile to a server in this process is answered."""
         if self._process is not None:
-            self._process.stop()
+            await asyncio.to_thread(self._process.stop)
 
     def kill(self) -> None:
         """SIGKILL it."""
@@ -159,7 +161,7 @@ class Handlers:
 
     async def uninstall(self) -> None:
         """Stop it, and take off what it left on objects, where there is a command for that."""
-        self.stop()
+        await self.stop()
         if self.side == "levelog":
             await self.command("remove-finalizers", "shops.py")
 
@@ -209,7 +211,7 @@ async def rival(side: Side, folder: Path, source: str, *, starts: bool = True) -
         await define(sandbox, DEFINITION)
         proxy = await stack.enter_async_context(FaultProxy(sandbox.url))
         made = Rival(side, folder, sandbox, proxy, source)
-        stack.callback(made.stop)
+        stack.callback(made.kill)
         if starts:
             made.start()
         yield made
@@ -346,7 +348,7 @@ async def _away(rival: Rival) -> Seen:
     rival.make("a")
     await rival.tells("made", "a")
     await rival.is_calm()
-    rival.stop()
+    await rival.stop()
     rival.delete("a")
     rival.start()
     rival.make("b")

@@ -12,6 +12,7 @@ from datetime import timedelta
 from sqlalchemy import select, update
 
 from levelog.errors import LeaseLost, Unavailable
+from levelog_store.connect import engines
 from levelog_store.connect.database import Database
 from levelog_store.owners.leases import Leases, guard
 from levelog_store.rows import Scope
@@ -19,6 +20,7 @@ from levelog_store.tables import checkpoints
 from rigs.leasing import scope_of
 
 DURATION = timedelta(seconds=1)
+engines.IDLE_SECONDS = 3  # how long a session is left alone whose process stands still
 
 
 async def commit(database: Database, scope: Scope, partition: int, epoch: int) -> None:

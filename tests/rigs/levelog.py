@@ -9,11 +9,12 @@ import os
 import signal
 import sqlite3
 import subprocess
+import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing, suppress
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, BinaryIO, NamedTuple, TypeAlias
 
 import yaml
 
@@ -22,6 +23,7 @@ from rigs.preloaded import LOADED, PROGRAM, Preloaded
 from rigs.processes import Child, Process
 from rigs.waiting import until
 
+_Started: TypeAlias = "Preloaded | subprocess.Popen[bytes]"
 WEBS = Path(__file__).parents[2] / "examples/webs"
 WEBS_FILE = WEBS / "webs.py"
 
@@ -80,22 +82,9 @@ class Levelog:
 
         Without `is_preloaded` it starts as users start it.
         """
-        with tempfile.TemporaryFile() as stdin, tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
-            stdin.write(typed.encode())
-            stdin.seek(0)
-            settings = {**self.env, **(env or {})}
-            start = _forked if is_preloaded and _is_forkable(settings) else _executed
-            child = start([*map(str, arguments)], (stdin, out, err), settings, self.folder)
-            try:
-                async with asyncio.timeout(seconds):
-                    status = await _end_of(child)
-            except BaseException:
-                child.kill()
-                child.wait()
-                raise
-            out.seek(0)
-            err.seek(0)
-            return Ended(status, out.read().decode(), err.read().decode())
+        settings = {**self.env, **(env or {})}
+        start = _forked if is_preloaded and _is_forkable(settings) else _executed
+        return await _ends(start, [str(PROGRAM), *map(str, arguments)], settings, self.folder, seconds, typed)
 
     async def refused(self, *arguments: str | Path, status: int, env: Mapping[str, str] | None = None) -> str:
         """Run a command that is to be refused: one sentence on stderr, and nothing else but the log of how it began."""
@@ -163,7 +152,7 @@ class Running(Process):
             missing = {name: "" for name in os.environ if name not in env}
             return super()._spawn(argv, output, {**missing, **env}, folder, user)
         with Path(os.devnull).open("rb") as stdin:
-            return _forked([*map(str, argv[1:])], (stdin, output, output), env, folder)
+            return _forked([*map(str, argv)], (stdin, output, output), env, folder)
 
     async def says(self, *texts: str, seconds: float = 60.0) -> str:
         """Wait until its log has a line with all the texts; returns the first one."""
@@ -197,18 +186,50 @@ def _is_forkable(env: Mapping[str, str]) -> bool:
     return all(env.get(name) == os.environ.get(name) for name in names)
 
 
-def _forked(arguments: Sequence[str], files: Sequence[BinaryIO], env: Mapping[str, str], folder: Path) -> Preloaded:
-    return Preloaded([str(PROGRAM), *arguments], env=env, folder=folder, files=[file.fileno() for file in files])
+async def python(
+    *arguments: str | Path, folder: Path, env: Mapping[str, str] | None = None, seconds: float = 120.0
+) -> Ended:
+    """Run `python -m …`, which ends by itself and finds levelog and pytest loaded."""
+    argv = [sys.executable, *map(str, arguments)]
+    return await _ends(_forked, argv, os.environ if env is None else env, folder, seconds)
+
+
+async def _ends(
+    start: "Callable[[Sequence[str], Sequence[BinaryIO], Mapping[str, str], Path], _Started]",
+    argv: Sequence[str],
+    env: Mapping[str, str],
+    folder: Path,
+    seconds: float,
+    typed: str = "",
+) -> Ended:
+    with tempfile.TemporaryFile() as stdin, tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+        stdin.write(typed.encode())
+        stdin.seek(0)
+        child = start(argv, (stdin, out, err), env, folder)
+        try:
+            async with asyncio.timeout(seconds):
+                status = await _end_of(child)
+        except BaseException:
+            child.kill()
+            child.wait()
+            raise
+        out.seek(0)
+        err.seek(0)
+        return Ended(status, out.read().decode(), err.read().decode())
+
+
+def _forked(argv: Sequence[str], files: Sequence[BinaryIO], env: Mapping[str, str], folder: Path) -> Preloaded:
+    return Preloaded(argv, env=env, folder=folder, files=[file.fileno() for file in files])
 
 
 def _executed(
-    arguments: Sequence[str], files: Sequence[BinaryIO], env: Mapping[str, str], folder: Path
+    argv: Sequence[str], files: Sequence[BinaryIO], env: Mapping[str, str], folder: Path
 ) -> "subprocess.Popen[bytes]":
     stdin, stdout, stderr = files
-    return subprocess.Popen([PROGRAM, *arguments], cwd=folder, env=env, stdin=stdin, stdout=stdout, stderr=stderr)
+    return subprocess.Popen(argv, cwd=folder, env=env, stdin=stdin, stdout=stdout, stderr=stderr)
 
 
-async def _end_of(child: "Preloaded | subprocess.Popen[bytes]") -> int:
+async def _end_of(child: "_Started") -> int:
     if isinstance(child, Preloaded):
         return await child.ended()
 

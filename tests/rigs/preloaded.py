@@ -1,12 +1,13 @@
 """The command `levelog`, or a Python module, in a process that is forked from one that has loaded levelog already.
 
-Loading takes a second of processor time, the fork a hundredth. Limits: what Python or a module reads from the
-environment when it starts or is loaded is that of the tests; no functions of atexit run; `ps` shows another name.
+Loading takes a second of processor time, the fork a hundredth. pytest and the sandbox are loaded, too. Limits: what
+Python or a module reads from the environment when it starts or is loaded is that of the tests; `ps` shows another name.
 """
 
 import asyncio
 import atexit
 import ctypes
+import fcntl
 import gc
 import importlib
 import io
@@ -20,6 +21,7 @@ import socket
 import struct
 import subprocess
 import sys
+import termios
 import threading
 from collections.abc import Mapping, Sequence
 from contextlib import redirect_stdout, suppress
@@ -32,10 +34,12 @@ LOADED: Final = ("PYTHON", "LC_", "LANG")
 
 _LIBRARIES: Final = (
     "alembic.command",
+    "levelog.testing",
+    "pytest",
     "sqlalchemy.dialects.postgresql.asyncpg",
     "uvloop",
 )
-"""Loaded by their users when they are used first."""
+"""Loaded by their users when they are used first, or by programs that are not the command."""
 _NUMBER: Final = struct.Struct("i")
 _MESSAGE_BYTES: Final = 200_000
 _PR_SET_PDEATHSIG: Final = 1
@@ -45,7 +49,10 @@ class Preloaded:
     """A process, killed when the one that started it ends; methods are named as in subprocess.Popen."""
 
     def __init__(self, argv: Sequence[str], *, env: Mapping[str, str], folder: Path, files: Sequence[int]) -> None:
-        """`argv` is `levelog …` or `python -m MODULE …`; `files` are the descriptors of stdin, stdout and stderr."""
+        """`argv` is `levelog …`, or `python -m MODULE …` with or without -B.
+
+        `files` are the descriptors of stdin, stdout and stderr; if stdin is a terminal, it is the one of the process.
+        """
         self._told, telling = os.pipe()
         self.returncode: int | None = None
         try:
@@ -182,6 +189,9 @@ def _take_place(files: Sequence[int]) -> None:
     for number, file in enumerate(files):
         os.dup2(file, number)
     os.closerange(len(files), 1024)
+    if os.isatty(0):
+        fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+    atexit._clear()
 
 
 def _run(request: Mapping[str, Any]) -> NoReturn:
@@ -198,6 +208,7 @@ def _run(request: Mapping[str, Any]) -> NoReturn:
         sys.excepthook(type(error), error, error.__traceback__)
         status = 1
     threading._shutdown()  # type: ignore[attr-defined]
+    atexit._run_exitfuncs()
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(status if isinstance(status, int) else 1)
@@ -205,6 +216,9 @@ def _run(request: Mapping[str, Any]) -> NoReturn:
 
 def _main(argv: Sequence[str]) -> None:
     match argv:
+        case [program, "-B", *rest]:
+            sys.dont_write_bytecode = True
+            _main([program, *rest])
         case [_, "-m", module, *arguments]:
             sys.path[0:1] = ["", *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
             sys.argv = [module, *arguments]

@@ -18,9 +18,9 @@ from typing import Any, Self
 import yaml
 
 from rigs.api import APPLY, MERGE_PATCH, Api
-from rigs.levelog import Ended, Levelog, Running
+from rigs.levelog import Ended, Levelog, Running, python
 from rigs.pages import Command, matches
-from rigs.processes import Process
+from rigs.processes import Forked, Process
 from rigs.waiting import until
 
 SECONDS = 90.0
@@ -125,7 +125,8 @@ class Terminal:
                 raise AssertionError(f"no test knows how to run {shlex.join(words)}: teach it, or say why not")
 
     async def _python(self, *arguments: str) -> Ended:
-        return await self._program(sys.executable, *arguments)
+        ended = await python(*arguments, folder=self.folder, env=self._levelog.env)
+        return ended._replace(stdout=ended.stdout + ended.stderr, stderr="")
 
     async def _program(self, *words: str) -> Ended:
         process = await asyncio.create_subprocess_exec(
@@ -157,7 +158,7 @@ class Terminal:
     async def _start_sandbox(self, options: list[str]) -> None:
         log = self.folder / "sandbox.log"
         arguments: list[str | Path] = [Path(sys.executable), "-m", "levelog_sandbox", *options, "--port", "0"]
-        sandbox = Process(arguments, log, env=self._levelog.env, folder=self.folder)
+        sandbox = Forked(arguments, log, env=self._levelog.env, folder=self.folder)
         self._running.append(sandbox)
 
         async def is_ready() -> bool:

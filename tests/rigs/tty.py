@@ -10,6 +10,8 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Final
 
+from rigs.preloaded import PROGRAM, Preloaded
+
 DEADLINE_SECONDS: Final = 120.0  # an idle machine takes one
 _PATIENCE_SECONDS: Final = 2.0
 
@@ -17,7 +19,7 @@ _PATIENCE_SECONDS: Final = 2.0
 class Tty:
     """The terminal, from the side of the keyboard."""
 
-    def __init__(self, keyboard: int, process: Process) -> None:
+    def __init__(self, keyboard: int, process: Process | Preloaded) -> None:
         self._keyboard = keyboard
         self._process = process
         self._decoder = codecs.getincrementaldecoder("utf-8")()  # what is read may end within a character
@@ -53,6 +55,8 @@ class Tty:
 
     async def ends(self) -> int:
         """Wait for the end of the command; returns its status."""
+        if isinstance(self._process, Preloaded):
+            return await self._process.ended()
         return await self._process.wait()
 
     def leave(self) -> None:
@@ -72,16 +76,20 @@ class Tty:
 async def on_terminal(command: Sequence[str], folder: Path, env: Mapping[str, str]) -> AsyncGenerator[Tty]:
     """Run a command on a terminal; it is killed with the context, if it has not ended."""
     keyboard, screen = pty.openpty()
-    process = await asyncio.create_subprocess_exec(
-        *command,
-        cwd=folder,
-        env={**env, "TERM": "xterm"},
-        stdin=screen,
-        stdout=screen,
-        stderr=screen,
-        start_new_session=True,
-        preexec_fn=_take_terminal,
-    )
+    env = {**env, "TERM": "xterm"}
+    if command[0] == str(PROGRAM):
+        process: Preloaded | Process = Preloaded(command, env=env, folder=folder, files=[screen] * 3)
+    else:
+        process = await asyncio.create_subprocess_exec(
+            *command,
+            cwd=folder,
+            env=env,
+            stdin=screen,
+            stdout=screen,
+            stderr=screen,
+            start_new_session=True,
+            preexec_fn=_take_terminal,
+        )
     os.close(screen)
     tty = Tty(keyboard, process)
     try:
@@ -89,7 +97,7 @@ async def on_terminal(command: Sequence[str], folder: Path, env: Mapping[str, st
     finally:
         if process.returncode is None:
             process.kill()
-            await process.wait()
+            await tty.ends()
         tty.leave()
 
 

@@ -22,7 +22,7 @@ from rigs.leasing import SCOPE
 from rigs.rowcounts import work_of
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
-FEW, MANY = 1_000, 50_000
+FEW, MANY = 1_000, 10_000
 PARTITIONS = list(range(16))
 
 INTENTS = (

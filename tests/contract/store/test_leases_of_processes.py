@@ -21,7 +21,7 @@ from levelog_store.owners.leases import guard
 from levelog_store.tables import checkpoints, leases
 from rigs.leasing import PARTITIONS, can_commit, expire, fold, processor, scope_of, sequences
 from rigs.locks import until_one_waits
-from rigs.processes import Process
+from rigs.processes import Forked, Process
 from rigs.waiting import until
 
 TESTS = Path(__file__).parents[2]
@@ -151,7 +151,7 @@ class Fleet:
 
     def start(self, owner: str) -> Process:
         argv = [sys.executable, "-m", "rigs.leaser", self._url, owner]
-        process = Process(argv, self._folder / f"{owner}.log", folder=TESTS)
+        process = Forked(argv, self._folder / f"{owner}.log", folder=TESTS)
         self._stack.callback(process.kill)
         self.processes[owner] = process
         return process

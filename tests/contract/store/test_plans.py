@@ -35,7 +35,7 @@ from rigs.postgres import skip_before
 from rigs.rowcounts import work_of
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
-ROWS = 20_000
+ROWS = 10_000
 NAMES = [f"pods/default/{number}" for number in range(10)]
 KEYS = [("webs/images", f"k{number}") for number in range(1, 11)]
 LEVELS = [("webs/pods", name) for name in NAMES]
@@ -204,7 +204,7 @@ async def test_what_has_expired_is_found_without_looking_at_what_does_not_expire
 
 
 async def test_keys_to_prune_are_found_each_by_itself(filled: Database) -> None:
-    await fill(filled, ROWS + 1, 5 * ROWS, into="key_versions")  # a twentieth of 20,000 is read faster with the rest
+    await fill(filled, ROWS + 1, 5 * ROWS, into="key_versions")  # a tenth of them is read faster with the rest
     await analyze_grown(filled)
     places = [("webs/images", f"k{number}") for number in range(1, PAGE + 1)]
     plan = await plan_of(filled, lambda c: delete_old(c, SCOPE, key_versions, ROWS, [*places]))

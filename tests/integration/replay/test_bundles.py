@@ -3,8 +3,6 @@
 import difflib
 import json
 import shutil
-import subprocess
-import sys
 from collections import Counter
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -17,7 +15,7 @@ from levelog.errors import ConfigurationError
 from levelog.wire.objects import Cluster
 from levelog_replay.bundles.reading import open_bundle, refuse_other
 from levelog_sandbox import Sandbox
-from rigs.levelog import WEBS, WEBS_FILE, Levelog, define_webs
+from rigs.levelog import WEBS, WEBS_FILE, Levelog, define_webs, python
 from rigs.nats import NatsServer
 from rigs.processing import Processing
 from rigs.webs import pod, web
@@ -238,21 +236,14 @@ def test_it_decides_as_recorded(decides_as_recorded):
 """
 
 
-def golden(exported: Exported, operators: str, *options: str, test: str = GOLDEN) -> tuple[int, str]:
+async def golden(exported: Exported, operators: str, *options: str, test: str = GOLDEN) -> tuple[int, str]:
     folder = exported.file.parent
     (folder / "operators.py").write_text(operators)
     (folder / "test_golden.py").write_text(test)
     settings = ("asyncio_mode = auto", "asyncio_default_fixture_loop_scope = function", "filterwarnings = error")
     (folder / "pytest.ini").write_text("\n".join(("[pytest]", "addopts = --strict-markers", *settings)))
-    ran = subprocess.run(
-        [sys.executable, "-B", "-m", "pytest", "-q", "test_golden.py", *options],
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
-    )
-    return ran.returncode, ran.stdout + ran.stderr
+    ran = await python("-B", "-m", "pytest", "-q", "test_golden.py", *options, folder=folder)
+    return ran.status, ran.stdout + ran.stderr
 
 
 async def test_a_golden_test_finds_a_planted_bug_and_its_recording_is_rewritten_on_request(
@@ -260,32 +251,33 @@ async def test_a_golden_test_finds_a_planted_bug_and_its_recording_is_rewritten_
 ) -> None:
     exported = exported.copied(tmp_path)
     before = exported.lines()
-    status, said = golden(exported, WEBS_FILE.read_text())
+    status, said = await golden(exported, WEBS_FILE.read_text())
     assert status == 0, said
-    status, said = golden(exported, GREEDY)
+    status, said = await golden(exported, GREEDY)
     assert status == 1, said
     assert f"of {SHOP}, because of record {exported.scaled}" in said
     assert "desired: - shop-3" in said
     assert "pods/default/shop-2" in said
     assert exported.lines() == before
-    status, said = golden(exported, GREEDY, "--levelog-update")
+    status, said = await golden(exported, GREEDY, "--levelog-update")
     assert status == 0, said
     diff = [line for line in difflib.unified_diff(before, exported.lines(), n=0) if line[0] in "+-"][2:]
     assert {json.loads(line[1:])["line"] for line in diff} == {"outcome", "intent"}, "the end has the same counts"
     assert len(diff) <= 6
-    assert golden(exported, GREEDY)[0] == 0
+    status, said = await golden(exported, GREEDY)
+    assert status == 0, said
 
 
 @pytest.mark.long
 async def test_a_golden_test_that_cannot_be_made_says_why_in_one_sentence(exported: Exported, tmp_path: Path) -> None:
     exported = exported.copied(tmp_path)
     exported.file.write_text("".join(f"{line}\n" for line in exported.lines()[:-1]))
-    status, said = golden(exported, WEBS_FILE.read_text())
+    status, said = await golden(exported, WEBS_FILE.read_text())
     assert (status, "golden.py" in said.replace("test_golden.py", "")) == (1, False), said
     assert "shop.jsonl is damaged: its end is missing" in said
     for text, sentence in (
         (GOLDEN.replace("(decides_as_recorded)", "()", 1), "takes decides_as_recorded as an argument, and calls it"),
         (GOLDEN.replace('@pytest.mark.levelog_history("shop.jsonl")', ""), "say which bundle: @pytest.mark"),
     ):
-        status, said = golden(exported, WEBS_FILE.read_text(), test=text)
+        status, said = await golden(exported, WEBS_FILE.read_text(), test=text)
         assert (status, sentence in said) == (1, True), said
