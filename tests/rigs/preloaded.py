@@ -191,7 +191,7 @@ def _take_place(files: Sequence[int]) -> None:
     os.closerange(len(files), 1024)
     if os.isatty(0):
         fcntl.ioctl(0, termios.TIOCSCTTY, 0)
-    atexit._clear()
+    atexit._clear()  # pyright: ignore[reportPrivateUsage]  # what is to be done is that of the process forked from
 
 
 def _run(request: Mapping[str, Any]) -> NoReturn:
@@ -208,7 +208,7 @@ def _run(request: Mapping[str, Any]) -> NoReturn:
         sys.excepthook(type(error), error, error.__traceback__)
         status = 1
     threading._shutdown()  # type: ignore[attr-defined]
-    atexit._run_exitfuncs()
+    atexit._run_exitfuncs()  # pyright: ignore[reportPrivateUsage]
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(status if isinstance(status, int) else 1)
