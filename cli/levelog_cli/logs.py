@@ -38,10 +38,15 @@ def set_up_logs(log_format: LogFormat, level: LogLevel) -> None:
 
 
 class _Handler(logging.Handler):
-    """Writes to what stderr is at that moment: while a progress bar is shown, that keeps the lines apart."""
+    """Writes to what stderr is at that moment: while a progress bar is shown, that keeps the lines apart.
+
+    If a function of the user has closed it, that is undone: Python's own handlers raise where they cannot complain.
+    """
 
     @property
     def stream(self) -> TextIO:
+        if sys.stderr is None or sys.stderr.closed:  # pyright: ignore[reportUnnecessaryComparison]
+            sys.stderr = open(2, "w", encoding="utf-8", errors="backslashreplace", closefd=False)  # noqa: SIM115 - as long as the process
         return sys.stderr
 
     def emit(self, record: logging.LogRecord) -> None:

@@ -49,7 +49,8 @@ def execute(settings: Settings, command: Command, *, is_part: bool = False, is_s
         settings.check()
         with _ending_early(tell):
             _run(command, tell, is_seen=is_seen)
-        sys.stdout.flush()
+        if not sys.stdout.closed:  # by a function of the user
+            sys.stdout.flush()
     except BrokenPipeError:
         if not _is_reader_gone():
             raise

@@ -80,6 +80,37 @@ async def test_run_converges_with_everything_embedded_and_stops_cleanly(sandbox:
     assert (both.status, both.stdout) == (0, "[]\n")
 
 
+CLOSING = """
+import sys
+
+from levelog import Operator, Resource
+
+op = Operator("webs")
+
+
+class Web(Resource, group="example.com", version="v1", plural="webs"):
+    pass
+
+
+@op.on.create
+async def close(web: Web) -> None:
+    sys.stdout.close()
+    sys.stderr.close()
+"""
+
+
+async def test_invariant_14_a_handler_that_closes_stdout_and_stderr_ends_nothing(
+    sandbox: Sandbox, levelog: Levelog
+) -> None:
+    (levelog.folder / "closing.py").write_text(CLOSING)
+    running = levelog.start("run", "closing.py")
+    try:
+        await running.says("call handler close for default/shop: done")
+        assert await running.stops() == 0
+    finally:
+        running.kill()
+
+
 async def test_a_dry_run_says_what_would_be_written_and_leaves_it_to_a_run(sandbox: Sandbox, levelog: Levelog) -> None:
     dry = levelog.start("run", WEBS_FILE, "--dry-run")
     try:
