@@ -10,7 +10,7 @@ from levelog_log.stream import clusters, open_stream
 from levelog_log.transport.connection import connect
 from levelog_sandbox import Sandbox
 from rigs.levelog import WEBS_FILE, Levelog, define_webs
-from rigs.logs import read_all
+from rigs.logs import forget_leases, read_all
 from rigs.nats import NatsServer
 from rigs.waiting import until
 
@@ -88,6 +88,7 @@ async def test_a_source_is_read_by_one_process_and_by_another_once_that_is_kille
             assert set(looks.read_text().split()) == {str(first.pid)}
             (tmp_path / "number").write_text("113")
             first.kill()
+            await forget_leases(nats_server)
             (tmp_path / "hold").unlink()
             await second.says("leads: does ingest")
 

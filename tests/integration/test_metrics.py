@@ -98,10 +98,14 @@ async def sandbox() -> AsyncIterator[Sandbox]:
         yield started
 
 
+@pytest.fixture
+def levelog(sandbox: Sandbox, tmp_path: Path) -> Levelog:
+    return Levelog(tmp_path, sandbox.kubeconfig(tmp_path / "kubeconfig"))
+
+
 @pytest_asyncio.fixture
-async def running(sandbox: Sandbox, tmp_path: Path) -> AsyncIterator[Running]:
+async def running(levelog: Levelog) -> AsyncIterator[Running]:
     """`levelog run`, ready."""
-    levelog = Levelog(tmp_path, sandbox.kubeconfig(tmp_path / "kubeconfig"))
     running = levelog.start("run", WEBS_FILE, *ANYWHERE)
     try:
         await (await Listener.of(running)).is_ready()
@@ -117,7 +121,7 @@ async def scrape(running: Running, accepts: str = "") -> Scraped:
 
 
 async def scraped_in_sync(running: Running, levels: int) -> Scraped:
-    """What is scraped once so many levels are in sync, and nothing waits."""
+    """What is scraped once so many levels are in sync, and nothing waits; they are counted every five seconds."""
     found: list[Scraped] = []
 
     async def is_in_sync() -> bool:
@@ -169,13 +173,14 @@ async def test_a_change_with_its_writes_moves_what_counts_and_times_it(sandbox: 
     assert after.value("process_resident_memory_bytes") > 0
 
 
-async def test_a_function_that_does_not_return_is_seen_running(sandbox: Sandbox, tmp_path: Path) -> None:
+async def test_a_function_that_does_not_return_is_seen_running(
+    sandbox: Sandbox, levelog: Levelog, tmp_path: Path
+) -> None:
     slow = tmp_path / "slow.py"
     loop = "    for name in sorted(level.drift.missing):"
     waits = "    while not pathlib.Path('go').exists():\n        time.sleep(0.01)\n"
     code = WEBS_FILE.read_text().replace(loop, waits + loop)
     slow.write_text(code.replace("from collections.abc", "import pathlib\nimport time\nfrom collections.abc", 1))
-    levelog = Levelog(tmp_path, sandbox.kubeconfig(tmp_path / "kubeconfig"))
     running = levelog.start("run", slow, *ANYWHERE)
     try:
         await (await Listener.of(running)).is_ready()
@@ -193,16 +198,20 @@ async def test_a_function_that_does_not_return_is_seen_running(sandbox: Sandbox,
 
         await until(is_running, "a function that has run for half a second", pause=0.1)
         (tmp_path / "go").touch()
-        after = await scraped_in_sync(running, 1)
-        assert after.value("controller_runtime_active_workers", controller=VIEW) == 0
-        assert after.value("workqueue_longest_running_processor_seconds", **queue) == 0
+
+        async def has_ended() -> bool:
+            found = await scrape(running)
+            workers = found.value("controller_runtime_active_workers", controller=VIEW)
+            return (workers, found.value("workqueue_longest_running_processor_seconds", **queue)) == (0, 0)
+
+        await until(has_ended, "the end of the function", pause=0.1)
     finally:
         running.kill()
 
 
-async def test_what_somebody_undoes_is_counted(sandbox: Sandbox, running: Running) -> None:
+async def test_what_somebody_undoes_is_counted(sandbox: Sandbox, levelog: Levelog, running: Running) -> None:
     sandbox.user.create(yaml.safe_load((WEBS / "shop.yaml").read_text()))
-    await scraped_in_sync(running, 1)
+    await levelog.in_sync()
     for times in (0, 1, 2):  # the first deletion leaves a state that nothing was written for
         sandbox.user.delete("pods", "shop-1")
 
@@ -230,9 +239,10 @@ async def test_what_is_refused_is_an_error_and_nothing_that_somebody_undid(sandb
     assert scraped.value("levelog_decisions_total", view=VIEW) > 1
 
 
-async def test_calls_of_effects_are_counted_by_effect_and_are_no_writes(sandbox: Sandbox, tmp_path: Path) -> None:
+async def test_calls_of_effects_are_counted_by_effect_and_are_no_writes(
+    sandbox: Sandbox, levelog: Levelog, tmp_path: Path
+) -> None:
     (tmp_path / "paging.py").write_text(PAGING)
-    levelog = Levelog(tmp_path, sandbox.kubeconfig(tmp_path / "kubeconfig"))
     running = levelog.start("run", "paging.py", *ANYWHERE)
     try:
         await (await Listener.of(running)).is_ready()
@@ -249,10 +259,9 @@ async def test_calls_of_effects_are_counted_by_effect_and_are_no_writes(sandbox:
 
 @pytest.mark.parametrize("handler", ["webs/audit", "webs/check"])
 async def test_calls_without_records_are_counted_by_handler_and_objects_that_wait_are_a_gauge(
-    sandbox: Sandbox, tmp_path: Path, handler: str
+    sandbox: Sandbox, levelog: Levelog, tmp_path: Path, handler: str
 ) -> None:
     (tmp_path / "audit.py").write_text(AUDIT)
-    levelog = Levelog(tmp_path, sandbox.kubeconfig(tmp_path / "kubeconfig"))
     running = levelog.start("run", "audit.py", *ANYWHERE)
 
     async def counted() -> tuple[dict[str, float], float]:
@@ -286,9 +295,8 @@ async def test_calls_without_records_are_counted_by_handler_and_objects_that_wai
 
 
 async def test_a_database_that_stands_still_holds_up_no_scrape_and_the_lag_grows(
-    sandbox: Sandbox, nats_server: NatsServer, private_postgres: PostgresServer, tmp_path: Path
+    sandbox: Sandbox, levelog: Levelog, nats_server: NatsServer, private_postgres: PostgresServer
 ) -> None:
-    levelog = Levelog(tmp_path, sandbox.kubeconfig(tmp_path / "kubeconfig"))
     database = private_postgres.url_of(await private_postgres.create_database())
     levelog.env |= {"LEVELOG_NATS_URL": nats_server.url, "LEVELOG_DATABASE_URL": database}
     assert (await levelog.ends("migrate")).status == 0
@@ -313,8 +321,11 @@ async def test_a_database_that_stands_still_holds_up_no_scrape_and_the_lag_grows
         running.kill()
 
 
-async def test_labels_are_those_of_controller_runtime_and_name_no_object(sandbox: Sandbox, running: Running) -> None:
+async def test_labels_are_those_of_controller_runtime_and_name_no_object(
+    sandbox: Sandbox, levelog: Levelog, running: Running
+) -> None:
     sandbox.user.create(yaml.safe_load((WEBS / "shop.yaml").read_text()))
+    await levelog.in_sync()
     scraped = await scraped_in_sync(running, 1)
     assert {name: labels for name, labels in scraped.labels.items() if name in KNOWN} == KNOWN
     assert scraped.types["controller_runtime_reconcile_time_seconds"] == "histogram"
