@@ -256,6 +256,10 @@ class Processor:
                     records = await arrivals.records()
                     if records and engine.decider.claimant is not None:
                         records = await arrivals.completed(records, engine.decider.claimant)
+                        if not engine.is_shared:  # others may wait for what they lead to
+                            records = await arrivals.joined(records, agenda.rest)
+                    if records:
+                        agenda.see(records)
                     self.pulse.turn(records)
                     await horizon.look(len(records))
                     is_reached = await horizon.is_reached(has_records=bool(records))
@@ -379,6 +383,7 @@ class Processor:
             agenda.plan(next_due)
 
     async def _tell(self, cut: Cut, agenda: Agenda) -> None:
+        agenda.note(cut)
         if cut.has_more:
             agenda.open()
         if not cut.decided:

@@ -8,6 +8,7 @@ from typing import Final
 from levelog.wire.records import LoggedRecord, ObjectDeleted, ObjectSeen, ReceiptNoted
 from levelog_log.hints import Hint
 from levelog_log.reader import Reader
+from levelog_processors.decide.cut import Cut
 from levelog_store.actuate.claims import Claimant
 from levelog_store.fold.changes import Wake
 from levelog_store.rows import ViewParent
@@ -17,6 +18,25 @@ SAFETY_SWEEP: Final = timedelta(seconds=10)
 
 ECHO_WAIT: Final = timedelta(seconds=0.2)
 """How long a level that only a write of its own has changed waits for the receipt, to be decided once for both."""
+
+REST: Final = timedelta(seconds=0.1)
+"""How long records that only end writes wait for others, to be folded with them, while they lead to nothing else."""
+
+HURRY: Final = timedelta(seconds=2)
+"""How long such records wait for nothing after more has followed from them than the end of a write."""
+
+
+def ended_writes(records: Sequence[LoggedRecord]) -> set[int]:
+    """Sequences of the receipts of writes, and of what these wrote, of those writes of which both are there."""
+    told, seen = dict[tuple[str, int], int](), dict[tuple[str, int], int]()
+    for logged in records:
+        record = logged.record
+        if isinstance(record, ReceiptNoted) and record.outcome == "written":
+            told[record.target_uid, record.target_version] = logged.sequence
+        elif isinstance(record, ObjectSeen):
+            seen[record.uid, record.version] = logged.sequence
+    both = told.keys() & seen.keys()
+    return {each[write] for each in (told, seen) for write in both}
 
 
 class Agenda:
@@ -31,6 +51,14 @@ class Agenda:
         self._sweep_at = self._now() + SAFETY_SWEEP.total_seconds()
         self._due_at: float | None = None
         self._put_off: dict[ViewParent, float] = {}
+        self._ended = set[int]()
+        self._hurries_until = 0.0
+
+    @property
+    def rest(self) -> timedelta:
+        """How long records that only end writes may wait for others: not at all if something may follow from them."""
+        is_hurried = self.is_open or self._now() < self._hurries_until
+        return timedelta(0) if is_hurried else min(REST, self.wait)
 
     @property
     def put_off(self) -> Collection[ViewParent]:
@@ -68,6 +96,19 @@ class Agenda:
             else:
                 self._put_off.pop(level, None)
                 self._is_open = True
+
+    def see(self, records: Sequence[LoggedRecord]) -> None:
+        """Note which records only end writes, before it is decided on what they lead to."""
+        self._ended = ended_writes(records)
+
+    def note(self, cut: Cut) -> None:
+        """Note what was decided; for a while the ends of writes do not wait if more than their end follows from them.
+
+        That is another write, an intent that waits for a target to be free, or a level that daemons wait for.
+        """
+        follows = any(decided.intents and decided.wake.cause in self._ended for decided in cut.decided)
+        if follows or cut.is_intent_pending or cut.has_news:
+            self._hurries_until = self._now() + HURRY.total_seconds()
 
     def close(self) -> None:
         """Note that the due wakeups are being decided."""
@@ -130,6 +171,17 @@ class Arrivals:
         while is_half(records, claimant) and len(records) < FOLD_BATCH and (left := until - clock()) > 0:
             records = records + await self._reader.next_batch(FOLD_BATCH - len(records), timedelta(seconds=left))
             self.seen_to = self._reader.seen_to
+        return records
+
+    async def joined(self, records: list[LoggedRecord], rest: timedelta) -> list[LoggedRecord]:
+        """Return the records; if they only end writes, with what comes while they rest. A hint ends the rest."""
+        clock = asyncio.get_running_loop().time
+        until = clock() + rest.total_seconds()
+        while (left := until - clock()) > 0 and len(ended_writes(records)) == len(records):
+            if await self.wait(timedelta(seconds=left)):
+                self._hint.set()  # it is for whoever waits next
+                break
+            records = records + await self.records()
         return records
 
     async def wait(self, timeout: timedelta) -> bool:  # noqa: ASYNC109
