@@ -204,6 +204,8 @@ def _run(request: Mapping[str, Any]) -> NoReturn:
         _main(request["argv"])
     except SystemExit as end:
         status = end.code or 0
+        if not isinstance(status, int):
+            print(status, file=sys.stderr)
     except BaseException as error:  # noqa: BLE001 - as Python does with what nobody catches
         sys.excepthook(type(error), error, error.__traceback__)
         status = 1

@@ -2,7 +2,6 @@
 
 import json
 import shutil
-import subprocess
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -15,9 +14,9 @@ import pytest_asyncio
 from levelog_sandbox import Sandbox
 from levelog_sandbox.objects.journal import Journal
 from rigs.depot import pod
-from rigs.levelog import WEBS
+from rigs.levelog import WEBS, python
 from rigs.ports import free_port
-from rigs.processes import Process
+from rigs.processes import Forked, Process
 from rigs.waiting import until
 
 SHOP = "/apis/example.com/v1/namespaces/default/webs/shop"
@@ -41,7 +40,7 @@ class SandboxProcess:
         arguments = ["--port", str(self._port), "--kubeconfig", str(kubeconfig), "--journal", str(self.journal)]
         files = ["--create", str(WEBS / "crd.yaml"), "--create", str(WEBS / "shop.yaml")]
         command = [sys.executable, "-m", "levelog_sandbox", *arguments, *files]
-        process = self._process = Process(command, self._folder / "log")
+        process = self._process = Forked(command, self._folder / "log")
 
         async def is_ready() -> bool:
             process.check()
@@ -201,12 +200,13 @@ async def test_a_line_that_a_killed_sandbox_did_not_finish_is_left_out(sandbox: 
         ),
     ],
 )
-def test_what_it_cannot_start_with_ends_it_in_one_sentence(tmp_path: Path, arguments: list[str], said: str) -> None:
+async def test_what_it_cannot_start_with_ends_it_in_one_sentence(
+    tmp_path: Path, arguments: list[str], said: str
+) -> None:
     (tmp_path / "broken.yaml").write_text("a: b: c")
     (tmp_path / "text.yaml").write_text("only words\n")
-    command = [sys.executable, "-m", "levelog_sandbox", "--port", "0", *arguments]
-    ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
-    assert (ended.returncode, ended.stdout) == (1, "")
+    ended = await python("-m", "levelog_sandbox", "--port", "0", *arguments, folder=tmp_path)
+    assert (ended.status, ended.stdout) == (1, "")
     assert said in ended.stderr
     assert ended.stderr.startswith("levelog_sandbox: ")
     assert ended.stderr.count("\n") == 1
