@@ -258,8 +258,7 @@ class Processor:
                         records = await arrivals.completed(records, engine.decider.claimant)
                         if not engine.is_shared:  # others may wait for what they lead to
                             records = await arrivals.joined(records, agenda.rest)
-                    if records:
-                        agenda.see(records)
+                            agenda.see(records)
                     self.pulse.turn(records)
                     await horizon.look(len(records))
                     is_reached = await horizon.is_reached(has_records=bool(records))
