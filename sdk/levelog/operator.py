@@ -208,7 +208,7 @@ class Operator:
         """
 
         def inspect_view(view: Callable[..., Any]) -> ViewHandler:
-            return ViewHandler.inspect(view, self.indices, Selector(), self._lender, deleting=False, objects={}, of=cls)
+            return ViewHandler.inspect(view, self.indices, Selector(), self._lender, deleting=True, objects={}, of=cls)
 
         handler = inspect_conditions(cls, name, self.reconcilers, inspect_view)
         self._claim(name, self.conditions)

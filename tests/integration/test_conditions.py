@@ -183,6 +183,35 @@ def test_an_object_is_ready_while_its_daemon_runs_and_stalled_once_that_has_give
         assert len(runs) == 1, "that it is stalled is no reason to run it again"
 
 
+def test_an_object_that_waits_for_its_handler_to_be_let_go_is_not_ready_and_says_for_which() -> None:
+    op, errors = Operator("shops"), list[Exception]()
+
+    @op.on.delete(finalizer=True)
+    def archive(shop: Typed) -> None:
+        if errors:
+            raise errors[0]
+
+    op.conditions(Typed)
+    with Simulation(op) as simulation:
+        simulation.call_through(archive)
+        for name in ("quick", "slow"):
+            simulation.apply({**web(name), "kind": "Shop"})
+        simulation.run()
+        writes = status_writes(simulation)
+        assert statuses_of(simulation, "slow", cls=Typed) == READY
+        simulation.delete(Typed, "quick")
+        simulation.run()
+        assert status_writes(simulation) == writes, "it was let go at once"
+        errors.append(ValueError("the archive is full"))
+        simulation.delete(Typed, "slow")
+        simulation.advance(timedelta(seconds=5))
+        assert statuses_of(simulation, "slow", cls=Typed) == RECONCILING
+        assert conditions_of(simulation, "slow", cls=Typed)["Ready"]["message"] == "archive: settling"
+        errors.clear()
+        simulation.advance(timedelta(hours=1))
+        assert simulation.objects(Typed) == []
+
+
 def test_a_refused_write_stalls_the_object_and_says_why_and_times_move_with_the_status_alone() -> None:
     with Simulation(made()) as simulation:
         simulation.refuse(403, target="pods/default/shop-0", times=1)
