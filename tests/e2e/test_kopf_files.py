@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 
 from rigs.api import MERGE_PATCH, Api
@@ -116,6 +117,7 @@ async def running(levelog: Levelog) -> AsyncGenerator[Running]:
         process.kill()
 
 
+@pytest.mark.long
 async def test_daemons_of_a_kopf_file_follow_their_objects_and_a_start_resumes_what_is_there(
     private_control_plane: ControlPlane, tmp_path: Path
 ) -> None:

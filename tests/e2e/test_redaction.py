@@ -109,6 +109,7 @@ async def running(
         process.kill()
 
 
+@pytest.mark.long
 async def test_no_secret_value_is_left_in_files_tables_logs_exports_or_what_commands_print(
     private_control_plane: ControlPlane, nats_server: NatsServer, postgres_url: str, tmp_path: Path
 ) -> None:

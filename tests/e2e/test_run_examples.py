@@ -200,6 +200,7 @@ async def test_the_parts_of_a_site_follow_it(private_control_plane: ControlPlane
     ]
 
 
+@pytest.mark.long
 async def test_a_release_follows_a_branch(private_control_plane: ControlPlane, tmp_path: Path) -> None:
     cluster, api = private_control_plane, private_control_plane.admin
     repository = tmp_path / "repository"
@@ -369,6 +370,7 @@ class Farm:
         return web.json_response({"id": job, "state": state, "frames": self.looks, "message": ""})
 
 
+@pytest.mark.long
 async def test_a_render_is_followed_over_a_kill_until_the_farm_is_done_or_it_is_deleted(
     private_control_plane: ControlPlane, tmp_path: Path
 ) -> None:
@@ -431,6 +433,7 @@ async def test_a_render_is_followed_over_a_kill_until_the_farm_is_done_or_it_is_
         await runner.cleanup()
 
 
+@pytest.mark.long
 async def test_a_kopf_file_keeps_databases_with_a_client_of_its_own(
     private_control_plane: ControlPlane, tmp_path: Path
 ) -> None:

@@ -305,6 +305,7 @@ async def test_a_class_with_the_wrong_scope_is_refused(levelog: Levelog, given: 
     assert await levelog.refused("run", "wrong.py", status=2) == sentence
 
 
+@pytest.mark.long
 async def test_what_keeps_failing_is_tried_at_the_pace_that_is_given(sandbox: Sandbox, levelog: Levelog) -> None:
     """Doubled from a second on, eight tries of each would take two minutes."""
     (levelog.folder / "failing.py").write_text(FAILING)

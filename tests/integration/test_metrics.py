@@ -294,6 +294,7 @@ async def test_calls_without_records_are_counted_by_handler_and_objects_that_wai
         running.kill()
 
 
+@pytest.mark.long
 async def test_a_database_that_stands_still_holds_up_no_scrape_and_the_lag_grows(
     sandbox: Sandbox, levelog: Levelog, nats_server: NatsServer, private_postgres: PostgresServer
 ) -> None:

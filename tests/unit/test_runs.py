@@ -4,6 +4,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 CONFTEST = f"""
 import sys
 sys.path.insert(0, {str(Path(__file__).parents[1])!r})
@@ -35,6 +37,7 @@ def test_that_is_deaf_to_its_time_limit():
 """
 
 
+@pytest.mark.long
 def test_a_run_that_stands_still_is_ended_and_a_thread_that_is_left_fails_its_test(tmp_path: Path) -> None:
     (tmp_path / "conftest.py").write_text(CONFTEST)
     (tmp_path / "test_it.py").write_text(TESTS)

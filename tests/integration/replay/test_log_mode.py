@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import pytest
 from msgspec.structs import replace
 
 from levelog.operator import Operator
@@ -97,6 +98,7 @@ async def test_invariant_12_in_mode_log_decisions_are_the_same_on_both_databases
     assert await decided(operators, url=empty_postgres_url) == expected
 
 
+@pytest.mark.long
 async def test_invariant_12_in_mode_log_decisions_are_the_same_with_any_hash_seed() -> None:
     found: set[bytes] = set()
     for seed in ("1", "77"):

@@ -256,6 +256,7 @@ def test_replay(monkeypatch):
 """
 
 
+@pytest.mark.long
 async def test_coverage_a_debugger_and_a_view_that_hangs_in_c_meet_and_end(
     recorded: Recorded, debugging: Debugging, tmp_path: Path
 ) -> None:
