@@ -143,7 +143,7 @@ class Actuator:
             return []
         room = self._limits.room
         wanted = [each.key for each in intents if each.verb != "call" and each.api_version not in room.without]
-        return wanted[: min(room.limit, self._limits.idle)]
+        return wanted[: min(room.limit, max(0, self._settings.requests - len(self._sending)))]
 
     def watch(self, attempting: Attempting) -> None:
         """Have this stand around each attempt to write or to call."""

@@ -221,11 +221,6 @@ class Limits:
         return intent.verb == "call" and intent.effect in self._max_concurrency
 
     @property
-    def idle(self) -> int:
-        """How many requests more may be sent at once."""
-        return max(0, self._settings.requests - self._claimed.total())
-
-    @property
     def room(self) -> Room:
         """What may be claimed: of each group so much that it can go on with it during the claim."""
         now = self._clock()

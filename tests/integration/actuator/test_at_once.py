@@ -1,17 +1,19 @@
 """An actuator in the process that decides: what it takes as it is decided, and that it carries it out."""
 
+import asyncio
 import math
 from typing import Any
 
 import pytest
 from msgspec.structs import asdict, replace
 
+from levelog import Operator
 from levelog_actuator import Actuator
 from levelog_store.actuate.claims import ClaimedIntent
 from levelog_store.actuate.elapsed import elapsed
 from levelog_store.decide.decisions import Sendable
 from rigs.acting import QUICK, Acting
-from rigs.intents import claim_decided
+from rigs.intents import claim_decided, intent
 from rigs.waiting import until
 
 
@@ -74,6 +76,27 @@ async def test_it_takes_what_it_can_send_at_once_and_no_calls(on_sandbox: Acting
         assert actuator.choose([call]) == []
         assert actuator.choose([sendable(row) for row in wanted]) == [row["key"] for row in wanted[:2]]
     assert actuator.choose([sendable(row) for row in wanted]) == []
+
+
+async def test_calls_that_last_leave_room_for_writes(on_sandbox: Acting) -> None:
+    op, begun, over = Operator("webs"), list[str](), asyncio.Event()
+
+    @op.effect
+    async def slow(request: str) -> None:
+        begun.append(request)
+        await over.wait()
+
+    given: dict[str, Any] = {"verb": "call", "api_version": "effects/v1", "kind": "slow", "is_watched": False}
+    wanted = on_sandbox.intent("apply", target="configmaps/default/a")
+    async with on_sandbox.running(replace(QUICK, requests=2), op) as actuator:
+        await on_sandbox.decide(*(intent(f"slow.effects/default/{each}", body=each, **given) for each in "abc"))
+
+        async def are_under_way() -> bool:
+            return len(begun) == 3
+
+        await until(are_under_way, "three calls that go on")
+        assert await is_chosen(actuator, wanted)
+        over.set()
 
 
 async def test_it_takes_nothing_while_the_api_cannot_be_reached(on_sandbox: Acting) -> None:

@@ -60,10 +60,10 @@ def test_calls_of_an_effect_with_a_limit_take_nothing_of_the_room_of_others() ->
     assert (set(limit.effects), limit.rooms) == ({"webs/slow", "webs/huge"}, {"webs/slow": 2, "webs/huge": 20})
     for _ in range(2):
         limit.begin(SLOW)
-    assert (limit.rooms, limit.room, limit.idle) == ({"webs/huge": 20}, Room(limit=20, without=()), 4)
+    assert (limit.rooms, limit.room) == ({"webs/huge": 20}, Room(limit=20, without=()))
     limit.begin(QUICK)
     limit.begin(OTHER)  # the effect of another operator, of the same name
-    assert (limit.rooms, limit.idle) == ({"webs/huge": 20}, 2)
+    assert (limit.rooms, limit.room.limit) == ({"webs/huge": 20}, 18)
     limit.end(SLOW)
     assert limit.rooms == {"webs/slow": 1, "webs/huge": 20}
 
