@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 from sqlalchemy import select
 
 from levelog.wire.objects import Application
@@ -16,6 +17,7 @@ from levelog_processors.engine import Engine
 from levelog_processors.program import Program
 from levelog_sandbox import Sandbox
 from levelog_store.tables import levels
+from rigs.acting import QUICK
 from rigs.levelog import define_webs
 from rigs.nats import NatsServer
 from rigs.shown import Web, shown_webs
@@ -29,6 +31,8 @@ MOST_COMMITS: Final = 2
 """Of the cheapest change: on a busy machine more is looked at by the clock, or told in two parts."""
 MOST_ANSWERS: Final = 8, 4
 """That PostgreSQL is waited for: of statements, some of which are several, and of what begins and ends transactions."""
+UNSWEPT: Final = replace(QUICK, sweep=timedelta(hours=1))
+"""On a busy machine a change takes longer than the time between two of its sweeps."""
 BESIDE: Final = ("leases", "actuator lookout", "actuator presence")
 """Tasks that go on by the clock whether anything changes or not."""
 
@@ -49,7 +53,8 @@ async def test_a_change_with_one_write_costs_so_many_statements_and_commits(
         await define_webs(sandbox)
         kubeconfig, name = sandbox.kubeconfig(tmp_path / "kubeconfig"), Application("statements")
         program = Program([shown_webs("statements")])
-        async with together(kubeconfig, nats_server.url, database_url, name, program, [Web]) as running:
+        servers = kubeconfig, nats_server.url, database_url
+        async with together(*servers, name, program, [Web], settings=UNSWEPT) as running:
 
             async def is_shown(replicas: int) -> bool:
                 running.check()

@@ -12,6 +12,7 @@ from levelog.resources import ResourceBase
 from levelog.secrets.redaction import Redactor
 from levelog.wire.objects import Application
 from levelog_actuator import Actuator
+from levelog_actuator.limits import ActuatorSettings
 from levelog_ingest.ingest import Ingest
 from levelog_ingest.status import WatchedResource
 from levelog_kube.client import connect as connect_kube
@@ -55,6 +56,8 @@ async def together(
     application: Application,
     program: Program,
     watched: Sequence[type[ResourceBase]],
+    *,
+    settings: ActuatorSettings = QUICK,
 ) -> AsyncGenerator[Together]:
     """Run them until the end of the block; the database has its tables."""
     async with AsyncExitStack() as stack:
@@ -76,7 +79,7 @@ async def together(
         types = [each.resource_type for each in watched]
         resources = [WatchedResource(resource=each.group_resource, version=each.version) for each in types]
         publisher = BatchPublisher(stream)
-        actuator = Actuator(database, scope, client, publisher, hints, settings=QUICK, effects=program.effects)
+        actuator = Actuator(database, scope, client, publisher, hints, settings=settings, effects=program.effects)
         runs = [
             Ingest(client, stream, resources, Redactor()).run(),
             Processor(database, scope, program, stream, hints, owner="one", claimant=actuator).run(),
