@@ -1,6 +1,7 @@
 """Daemons in simulated time: time passes only once each of them waits."""
 
 import asyncio
+import math
 from collections.abc import Coroutine, Generator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -14,6 +15,8 @@ from levelog_testing.clock import Clock
 
 PATIENCE: Final = timedelta(seconds=5)
 """Real time that a daemon may take between two waits."""
+_ENDS_WITHIN: Final = 0.5
+"""Seconds of real time in which a daemon that was told to end does so, or waits; then its grace passes."""
 _ROUNDS: Final = 25
 """Of the event loop, after which what was woken has left its wait."""
 
@@ -21,10 +24,12 @@ _run: Final[ContextVar[str]] = ContextVar("levelog_simulated_run", default="")
 
 
 class _Parked:
-    def __init__(self, run: str, due: datetime | None, *, is_object: bool) -> None:
+    def __init__(self, run: str, due: datetime | None, *, is_object: bool, counts_from: float) -> None:
         self.run = run
         self.due = due
         self.is_object = is_object
+        self.counts_from = counts_from
+        """When it is at rest, by the event loop's clock: not at once if a function goes on beside it."""
         self.woken = asyncio.Event()
 
 
@@ -45,8 +50,15 @@ class VirtualPauses(Pauses):
 
     def is_at_rest(self, run: str) -> bool:
         """Tell whether a run waits: its function does, and what follows its object."""
-        mine = [each.is_object for each in self._parked if each.run == run]
+        now = asyncio.get_running_loop().time()
+        mine = [each.is_object for each in self._parked if each.run == run and each.counts_from <= now]
         return True in mine and False in mine
+
+    @property
+    def counts_within(self) -> float:
+        """Seconds until one more wait counts."""
+        now = asyncio.get_running_loop().time()
+        return min((each.counts_from - now for each in self._parked if each.counts_from > now), default=math.inf)
 
     def wake(self) -> None:
         """End the waits whose time has come."""
@@ -61,9 +73,9 @@ class VirtualPauses(Pauses):
             each.woken.set()
 
     @contextmanager
-    def waiting(self, due: datetime | None = None) -> Generator[asyncio.Event]:
+    def waiting(self, due: datetime | None = None, *, counts_from: float = 0.0) -> Generator[asyncio.Event]:
         """While something waits."""
-        parked = _Parked(_run.get(), due, is_object=is_following.get())
+        parked = _Parked(_run.get(), due, is_object=is_following.get(), counts_from=counts_from)
         self._parked.add(parked)
         self.moved.set()
         try:
@@ -77,18 +89,22 @@ class VirtualPauses(Pauses):
         with self.waiting():
             yield
 
-    async def pause(self, event: asyncio.Event, delay: timedelta | None = None) -> None:
+    async def pause(self, event: asyncio.Event, delay: timedelta | None = None, *, counts_from: float = 0.0) -> None:
         """Wait for the event, or until so much of the simulation's time has passed."""
         if self.is_over or event.is_set() or (delay is not None and delay <= timedelta(0)):
             await asyncio.sleep(0)
             return
-        with self.waiting(None if delay is None else self._clock.now + delay) as woken:
+        with self.waiting(None if delay is None else self._clock.now + delay, counts_from=counts_from) as woken:
             waits = [asyncio.create_task(each.wait()) for each in (event, woken)]
             try:
                 await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
             finally:
                 for each in waits:
                     each.cancel()
+
+    async def grace(self, ended: asyncio.Event, time: timedelta) -> None:
+        """Wait for a function to end; it may compute, in a thread too."""
+        await self.pause(ended, time, counts_from=asyncio.get_running_loop().time() + _ENDS_WITHIN)
 
 
 class Runs:
@@ -138,9 +154,9 @@ class Runs:
                     "wait by what its Daemon gives, or by a LiveIndex"
                 )
             moving = asyncio.create_task(self._pauses.moved.wait())
-            await asyncio.wait(
-                {moving, *(self._tasks[key] for key in busy)}, timeout=left, return_when=asyncio.FIRST_COMPLETED
-            )
+            ends = {moving, *(self._tasks[key] for key in busy)}
+            left = min(left, self._pauses.counts_within)
+            await asyncio.wait(ends, timeout=left, return_when=asyncio.FIRST_COMPLETED)
             moving.cancel()
 
     async def end(self) -> None:

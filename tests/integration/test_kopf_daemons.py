@@ -76,6 +76,8 @@ def test_an_object_stays_until_its_daemon_has_cleaned_up_and_its_patch_is_writte
     {kind} follow(stopped, patch, body, **_):
         told.append(("begins", list(body.metadata["finalizers"])))
         {KINDS[kind]}stopped.wait()
+        for _ in range(3_000_000):  # for longer than another thread waits for its turn
+            pass
         told.append(("ends", body.metadata["name"]))
         patch.update({patched})
     """
