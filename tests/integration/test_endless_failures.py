@@ -87,7 +87,7 @@ def reason(simulation: Simulation) -> str:
 @pytest.mark.parametrize(
     "refusal",
     [
-        pytest.param(403, id="by RBAC"),
+        pytest.param(403, id="by RBAC", marks=pytest.mark.long),
         pytest.param(422, id="by a schema", marks=pytest.mark.long),
         pytest.param(400, id="by a webhook without a code", marks=pytest.mark.long),
         pytest.param(503, marks=pytest.mark.long),

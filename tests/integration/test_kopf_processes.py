@@ -52,6 +52,7 @@ def tries(retry, started, **_):
         assert len(one.told("tries")) == 2
 
 
+@pytest.mark.long
 async def test_timers_keep_their_schedule_and_their_end_over_a_restart_and_memos_begin_anew(tmp_path: Path) -> None:
     source = """
 @kopf.timer(*SHOPS, interval=3600)
@@ -116,6 +117,7 @@ async def creates(**_):
         assert len(one.told("ends")) == 1
 
 
+@pytest.mark.long
 async def test_handlers_inside_of_a_handler_leave_no_note_on_the_object(tmp_path: Path) -> None:
     source = """
 @kopf.on.create(*SHOPS)

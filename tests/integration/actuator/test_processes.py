@@ -193,6 +193,7 @@ async def test_a_stopped_actuator_ends_its_requests_and_gives_the_rest_back(
     assert len(shared.sent()) == 40
 
 
+@pytest.mark.long
 async def test_invariant_7_two_actuators_killed_at_random_write_each_object_once(
     shared: Acting, nats_server: NatsServer, tmp_path: Path
 ) -> None:

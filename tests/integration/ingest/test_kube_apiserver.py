@@ -119,6 +119,7 @@ async def test_expired_history_is_told_and_swept(control_plane: ControlPlane, na
     assert state_of(records).keys() == {"stays", "comes"}
 
 
+@pytest.mark.long
 async def test_a_server_that_is_restarted_is_followed_again(
     control_plane: ControlPlane, nats_server: NatsServer
 ) -> None:
