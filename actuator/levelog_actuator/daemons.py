@@ -49,9 +49,9 @@ class Pauses:
             async with asyncio.timeout(None if delay is None else delay.total_seconds()):
                 await event.wait()
 
-    async def grace(self, ended: asyncio.Event, time: timedelta) -> None:
+    async def until_ended(self, ended: asyncio.Event, grace: timedelta) -> None:
         """Wait for a function to end that was told to, at most for so long."""
-        await self.pause(ended, time)
+        await self.pause(ended, grace)
 
 
 is_following: Final[ContextVar[bool]] = ContextVar("levelog_following", default=False)
@@ -131,7 +131,7 @@ class Daemons(Struct, eq=False):
         try:
             await asyncio.wait({task, ending}, return_when=asyncio.FIRST_COMPLETED)
             if not task.done() and handler.itself is not None and daemon.reason != "lost":
-                await self.pauses.grace(ended, handler.grace)
+                await self.pauses.until_ended(ended, handler.grace)
         finally:
             ending.cancel()
             was_cancelled = not task.done()

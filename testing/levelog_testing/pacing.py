@@ -102,9 +102,9 @@ class VirtualPauses(Pauses):
                 for each in waits:
                     each.cancel()
 
-    async def grace(self, ended: asyncio.Event, time: timedelta) -> None:
+    async def until_ended(self, ended: asyncio.Event, grace: timedelta) -> None:
         """Wait for a function to end; it may compute, in a thread too."""
-        await self.pause(ended, time, counts_from=asyncio.get_running_loop().time() + _ENDS_WITHIN)
+        await self.pause(ended, grace, counts_from=asyncio.get_running_loop().time() + _ENDS_WITHIN)
 
 
 class Runs:

@@ -84,13 +84,14 @@ def reason(simulation: Simulation) -> str:
     return simulation._call(read())  # pyright: ignore[reportPrivateUsage]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "refusal",
     [
-        pytest.param(403, id="by RBAC", marks=pytest.mark.long),
-        pytest.param(422, id="by a schema", marks=pytest.mark.long),
-        pytest.param(400, id="by a webhook without a code", marks=pytest.mark.long),
-        pytest.param(503, marks=pytest.mark.long),
+        pytest.param(403, id="by RBAC"),
+        pytest.param(422, id="by a schema"),
+        pytest.param(400, id="by a webhook without a code"),
+        503,
     ],
 )
 def test_a_write_that_was_refused_for_three_days_goes_through_within_the_limit(refusal: int) -> None:

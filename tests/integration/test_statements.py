@@ -7,7 +7,6 @@ from typing import Any, Final
 
 import msgspec
 import pytest
-from msgspec.structs import replace
 from sqlalchemy import select
 
 from levelog.wire.objects import Application
@@ -17,7 +16,7 @@ from levelog_processors.engine import Engine
 from levelog_processors.program import Program
 from levelog_sandbox import Sandbox
 from levelog_store.tables import levels
-from rigs.acting import QUICK
+from rigs.acting import UNSWEPT
 from rigs.levelog import define_webs
 from rigs.nats import NatsServer
 from rigs.shown import Web, shown_webs
@@ -31,8 +30,6 @@ MOST_COMMITS: Final = 2
 """Of the cheapest change: on a busy machine more is looked at by the clock, or told in two parts."""
 MOST_ANSWERS: Final = 8, 4
 """That PostgreSQL is waited for: of statements, some of which are several, and of what begins and ends transactions."""
-UNSWEPT: Final = replace(QUICK, sweep=timedelta(hours=1))
-"""On a busy machine a change takes longer than the time between two of its sweeps."""
 BESIDE: Final = ("leases", "actuator lookout", "actuator presence")
 """Tasks that go on by the clock whether anything changes or not."""
 

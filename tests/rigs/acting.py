@@ -55,6 +55,8 @@ QUICK = ActuatorSettings(
 """Short waits, and deadlines that a busy machine keeps."""
 BRIEF = replace(QUICK, lease=timedelta(seconds=4), request=timedelta(seconds=1.5))
 """For tests in which deadlines pass."""
+UNSWEPT = replace(QUICK, sweep=timedelta(hours=1))
+"""What begins does not begin because somebody looked now and then."""
 PATIENT = replace(QUICK, requests=4)
 """For many requests on a machine that is busy with other tests."""
 

@@ -69,6 +69,12 @@ def intent(target: str, *, verb: str = "patch_status", body: Any = None, **colum
     }
 
 
+def calls(effect: str, count: int, **columns: Any) -> list[dict[str, Any]]:
+    """So many calls of an effect, each for another object."""
+    given: dict[str, Any] = {"verb": "call", "api_version": "effects/v1", "kind": effect, "is_watched": False} | columns
+    return [intent(f"{effect}.effects/default/{number}", body=str(number), **given) for number in range(count)]
+
+
 async def claim_decided(
     connection: AsyncConnection, rows: Sequence[dict[str, Any]], owner: str, lease: timedelta, scope: Scope = SCOPE
 ) -> set[str]:

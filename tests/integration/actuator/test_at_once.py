@@ -13,7 +13,7 @@ from levelog_store.actuate.claims import ClaimedIntent
 from levelog_store.actuate.elapsed import elapsed
 from levelog_store.decide.decisions import Sendable
 from rigs.acting import QUICK, Acting
-from rigs.intents import claim_decided, intent
+from rigs.intents import calls, claim_decided
 from rigs.waiting import until
 
 
@@ -86,10 +86,9 @@ async def test_calls_that_last_leave_room_for_writes(on_sandbox: Acting) -> None
         begun.append(request)
         await over.wait()
 
-    given: dict[str, Any] = {"verb": "call", "api_version": "effects/v1", "kind": "slow", "is_watched": False}
     wanted = on_sandbox.intent("apply", target="configmaps/default/a")
     async with on_sandbox.running(replace(QUICK, requests=2), op) as actuator:
-        await on_sandbox.decide(*(intent(f"slow.effects/default/{each}", body=each, **given) for each in "abc"))
+        await on_sandbox.decide(*calls("slow", 3))
 
         async def are_under_way() -> bool:
             return len(begun) == 3

@@ -16,10 +16,10 @@ from msgspec.structs import replace
 from levelog import Operator, Retry
 from levelog_log.hints import Hint, Topic
 from levelog_sandbox import Sandbox
-from rigs.acting import QUICK, Acting
+from rigs.acting import QUICK, UNSWEPT, Acting
 from rigs.api import Api
 from rigs.crowd import Crowd
-from rigs.intents import intent
+from rigs.intents import calls
 from rigs.nats import NatsServer
 from rigs.processes import Forked, Process
 from rigs.waiting import until
@@ -27,8 +27,6 @@ from rigs.waiting import until
 TESTS = Path(__file__).parents[2]
 PATIENT = timedelta(minutes=5)
 """However busy the machine is."""
-UNSWEPT = replace(QUICK, sweep=timedelta(hours=1))
-"""What begins does not begin because somebody looked now and then."""
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
@@ -42,12 +40,6 @@ def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 async def acting(sandbox: Sandbox, nats_server: NatsServer, database_url: str, tmp_path: Path) -> AsyncIterator[Acting]:
     async with Acting(Api(sandbox.url), nats_server.url, database_url, tmp_path) as started:
         yield started
-
-
-def calls(effect: str, count: int, **columns: Any) -> list[dict[str, Any]]:
-    """So many calls of an effect, each for another object."""
-    given: dict[str, Any] = {"verb": "call", "api_version": "effects/v1", "kind": effect, "is_watched": False} | columns
-    return [intent(f"{effect}.effects/default/{number}", body=str(number), **given) for number in range(count)]
 
 
 def limited(crowd: Crowd, kind: str, max_concurrency: int) -> Operator:
