@@ -16,6 +16,7 @@ from levelog.wire.records import LoggedRecord, ObjectSeen, ReceiptNoted
 from levelog_log.hints import Hint
 from levelog_log.publisher import BatchPublisher
 from levelog_log.reader import Reader
+from levelog_processors import waiting
 from levelog_processors.decide.cut import Cut
 from levelog_processors.engine import Engine
 from levelog_processors.program import Program
@@ -31,8 +32,8 @@ from rigs.together import together
 from rigs.waiting import until
 from rigs.webs import receipt
 
-LONG: Final = timedelta(minutes=1)
-"""A rest for the tests: what waits for its end is cut off long before."""
+MINUTE: Final = timedelta(minutes=1)
+"""What waits for its end is cut off long before."""
 STEPS: Final = 6
 
 
@@ -46,20 +47,20 @@ async def test_the_end_of_a_write_is_joined_by_what_comes_next(nats_server: Nats
             arrivals = Arrivals(reader, hint)
             ended: list[LoggedRecord] = []
             while len(ended) < 2:
-                await arrivals.wait(LONG)
+                await arrivals.wait(MINUTE)
                 ended += await arrivals.records()
-            joining = asyncio.create_task(arrivals.joined(ended, LONG))
+            joining = asyncio.create_task(arrivals.joined(ended, MINUTE))
             await publisher.publish([web_message(writer, "hall", 8)])
             joined = await joining
             assert [each.sequence for each in joined] == [1, 2, 3]
             assert arrivals.seen_to == 3
-            assert await arrivals.joined(joined, LONG) == joined  # there is more than ends
-            assert await arrivals.joined(ended[:1], LONG) == ended[:1]  # of a write without its receipt
+            assert await arrivals.joined(joined, MINUTE) == joined  # there is more than ends
+            assert await arrivals.joined(ended[:1], MINUTE) == ended[:1]  # of a write without its receipt
             assert await arrivals.joined(ended, timedelta(0)) == ended
-            resting = asyncio.create_task(arrivals.joined(ended, LONG))
+            resting = asyncio.create_task(arrivals.joined(ended, MINUTE))
             hint.set()
             assert await resting == ended
-            assert await hint.wait(LONG), "the hint is still there for the next one"
+            assert await hint.wait(MINUTE), "the hint is still there for the next one"
 
 
 async def test_ends_of_writes_wait_for_nothing_while_more_may_follow_from_them() -> None:
@@ -92,6 +93,9 @@ async def test_writes_that_lead_to_others_rest_once(
         return found
 
     monkeypatch.setattr(Arrivals, "joined", noting)
+    # however busy the machine is, a write and its receipt are read together, and the next step comes soon
+    monkeypatch.setattr(waiting, "MOMENT", MINUTE)
+    monkeypatch.setattr(waiting, "HURRY", MINUTE)
     op = Operator("steps")
 
     @op.view
@@ -132,7 +136,8 @@ async def test_a_change_that_comes_soon_is_folded_with_the_end_of_the_write_befo
         return await both(engine, records, *given, **more)
 
     monkeypatch.setattr(Engine, "fold_and_decide", noting)
-    monkeypatch.setattr("levelog_processors.waiting.REST", SAFETY_SWEEP)
+    monkeypatch.setattr(waiting, "MOMENT", MINUTE)
+    monkeypatch.setattr(waiting, "REST", SAFETY_SWEEP)
     async with Sandbox() as sandbox:
         await define_webs(sandbox)
         kubeconfig, program = sandbox.kubeconfig(tmp_path / "kubeconfig"), Program([shown_webs("soon")])
