@@ -25,6 +25,7 @@ REQUEST_TIMEOUT: Final = timedelta(seconds=10)
 SMALL_PAYLOAD_BYTES: Final = 2 * 1024 * 1024  # etcd takes objects up to 1.5 MiB; NATS' own default is 1 MiB
 INBOX: Final = "_INBOX"
 NO_RESPONDERS: Final = "503"
+_CLOSE_SECONDS: Final = 1.0
 _PING_SECONDS: Final = 10  # a peer that vanished without a word is noticed after three of them
 _PERMISSION: Final = re.compile(r'permissions violation for (publish|subscription) to "([^"]*)"', re.IGNORECASE)
 _REMEMBERED: Final = 100  # subjects that were used last, to name the one that is refused as it was written
@@ -150,9 +151,18 @@ class Connection:
         return lambda: self._listeners.discard(listener)
 
     async def close(self) -> None:
-        """Close the connection, after sending what was published."""
+        """Close the connection, after sending what was published; whoever is cancelled meanwhile waits a moment."""
         self._is_closing = True
-        await self.client.close()
+        closing = asyncio.ensure_future(self.client.close())
+        try:
+            await asyncio.wait([closing])
+        except asyncio.CancelledError:  # nats-py would leave its socket and its tasks behind
+            await asyncio.wait([closing], timeout=_CLOSE_SECONDS)
+            raise
+        finally:
+            closing.cancel()
+        if not closing.cancelled():  # by nats-py, where an attempt to connect again was waiting for the same
+            closing.result()
 
     async def __aenter__(self) -> Self:
         return self

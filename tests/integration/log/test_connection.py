@@ -20,6 +20,7 @@ from rigs.logs import new_log, proxied, web_message, writer_for
 from rigs.nats import NatsServer
 from rigs.ports import free_port
 from rigs.tcpconnection import TcpConnection
+from rigs.tcpproxy import TcpProxy
 from rigs.waiting import until
 
 SHORT = timedelta(seconds=2)
@@ -78,6 +79,39 @@ async def test_an_attempt_that_is_cancelled_at_any_moment_leaves_no_connection(n
         return open_files() <= before
 
     await until(is_left, "as many open files as before")
+
+
+@pytest.mark.parametrize("turns", [-1, *range(0, 24, 4)])
+async def test_a_close_that_is_cancelled_at_any_moment_leaves_nothing(nats_server: NatsServer, turns: int) -> None:
+    """The connection broke so many turns of the loop before; -1: it is up."""
+    before = asyncio.all_tasks()
+    async with TcpProxy(nats_server.port) as proxy:
+        is_done, moment = False, 1
+        while not is_done:
+            connection = await connect(proxy.url(nats_server.url))
+            if turns >= 0:
+                connection.client.options["reconnect_time_wait"] = 0.01
+                proxy.cut()
+                await turn(turns)
+            closing = asyncio.create_task(connection.close())
+            await turn(moment)
+            is_done = closing.done()
+            moment += 1
+            if not is_done:
+                closing.cancel()
+                await asyncio.wait([closing])
+            assert closing.cancelled() is not is_done
+
+            async def is_alone() -> bool:
+                return not proxy.connections and asyncio.all_tasks() == before
+
+            await until(is_alone, "no connection, and no task")
+
+
+async def turn(times: int) -> None:
+    """Let all other tasks go on so often."""
+    for _ in range(times):
+        await asyncio.sleep(0)
 
 
 def open_files() -> int:
