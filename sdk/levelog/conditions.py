@@ -23,7 +23,7 @@ PATIENCE: Final = timedelta(seconds=1)
 MOST_MESSAGE: Final = 1024
 """Characters of a message; the API's own conditions allow 32,768."""
 
-_CODE: Final = "conditions 5"
+_CODE: Final = "conditions 6"
 """Stands for this module in fingerprints: raised when the same levels lead to other conditions."""
 _FIELDS: Final = ("status", "reason", "message", "observedGeneration")
 _IN_PROGRESS: Final = ("settling", "drifting", "blocked")
@@ -53,7 +53,8 @@ def inspect_conditions(
 
     def conditions(parent: Mapping[str, Any], levels: Levels, now: datetime) -> Level[dict[str, Any]]:
         held = {each.get("type"): each for each in _held(parent)}
-        own = {view: _as_told(acting[view], standing) for view, standing in levels.items() if view in acting}
+        counted = {view: each for view, each in levels.items() if view in acting and each.status != "deleting"}
+        own = {view: _as_told(acting[view], standing) for view, standing in counted.items()}
         standings = own | _of_children(levels, acting)
         wanted = summed_up(standings, parent["metadata"].get("generation", 0)) if own else {}
         actual = {kind: {name: held[kind].get(name) for name in _FIELDS} for kind in wanted if kind in held}

@@ -212,6 +212,20 @@ def test_an_object_that_waits_for_its_handler_to_be_let_go_is_not_ready_and_says
         assert simulation.objects(Typed) == []
 
 
+def test_an_object_that_is_being_deleted_is_not_said_to_be_ready_by_views_that_leave_it_alone() -> None:
+    with Simulation(made()) as simulation:
+        simulation.refuse(403, target="pods/default/shop-0")
+        held = web()
+        simulation.apply({**held, "metadata": {**held["metadata"], "finalizers": ["example.com/another"]}})
+        simulation.run()
+        assert statuses_of(simulation) == STALLED
+        told = conditions_of(simulation)
+        simulation.delete(Web, "shop")
+        simulation.advance(timedelta(minutes=1))
+        assert simulation.level("pods", "default", "shop").status == "deleting"
+        assert conditions_of(simulation) == told
+
+
 def test_a_refused_write_stalls_the_object_and_says_why_and_times_move_with_the_status_alone() -> None:
     with Simulation(made()) as simulation:
         simulation.refuse(403, target="pods/default/shop-0", times=1)
