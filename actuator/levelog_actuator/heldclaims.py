@@ -47,11 +47,13 @@ class HeldClaims(Struct, eq=False):
         return False
 
     async def _look(self) -> None:
-        at, keys = self.clock(), list(self.known_at)
+        at, asked = self.clock(), dict(self.known_at)
         async with self.database.reading() as connection:
-            held = await claims.still_claimed(connection, self.scope, self.owner, keys)
-        for key in keys:
+            held = await claims.still_claimed(connection, self.scope, self.owner, list(asked))
+        for key, known_at in asked.items():
+            if self.known_at.get(key) != known_at:  # it has ended; a new one was not asked for
+                continue
             if key in held:
-                self.known_at[key] = max(at, self.known_at.get(key, at))
+                self.known_at[key] = max(at, known_at)
             else:
-                self.known_at.pop(key, None)
+                del self.known_at[key]
