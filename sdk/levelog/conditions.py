@@ -23,7 +23,7 @@ PATIENCE: Final = timedelta(seconds=1)
 MOST_MESSAGE: Final = 1024
 """Characters of a message; the API's own conditions allow 32,768."""
 
-_CODE: Final = "conditions 6"
+_CODE: Final = "conditions 7"
 """Stands for this module in fingerprints: raised when the same levels lead to other conditions."""
 _FIELDS: Final = ("status", "reason", "message", "observedGeneration")
 _IN_PROGRESS: Final = ("settling", "drifting", "blocked")
@@ -156,7 +156,7 @@ def summed_up(standings: Mapping[str, Standing], generation: int) -> dict[str, d
     moving = {view: each for view, each in standings.items() if each.status in _IN_PROGRESS}
     others = failed or moving
     reason = "Failed" if failed else next((each.status.capitalize() for each in moving.values()), "InSync")
-    told = "; ".join(f"{view}: {each.reason or each.status}" for view, each in sorted(others.items()))
+    told = _joined([f"{view}: {each.reason or each.status}" for view, each in sorted(others.items())])
 
     def condition(is_true: bool, reason: str, message: str) -> dict[str, Any]:
         return {
@@ -171,6 +171,15 @@ def summed_up(standings: Mapping[str, Standing], generation: int) -> dict[str, d
         "Reconciling": condition(bool(moving) and not failed, reason, told if moving and not failed else ""),
         "Stalled": condition(bool(failed), reason, told if failed else ""),
     }
+
+
+def _joined(parts: Sequence[str]) -> str:
+    """All parts in one message; if they are too long for it, the longest are cut, so that each is told."""
+    left, cut = MOST_MESSAGE - 2 * (len(parts) - 1), dict[str, str]()
+    for done, part in enumerate(sorted(parts, key=len)):
+        cut[part] = part[: max(left // (len(parts) - done), 0)]
+        left -= len(cut[part])
+    return "; ".join(cut[part] for part in parts)
 
 
 def _in_sync(views: Collection[str]) -> str:

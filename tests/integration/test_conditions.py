@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from msgspec import field
 
 from levelog import GiveUp, Index, Intent, Level, Operator, Resource, Struct, apply
-from levelog.conditions import Condition
+from levelog.conditions import MOST_MESSAGE, Condition
 from levelog.daemons import Daemon
 from levelog.levels import Levels
 from levelog.testing import Simulation
@@ -224,6 +224,32 @@ def test_an_object_that_is_being_deleted_is_not_said_to_be_ready_by_views_that_l
         simulation.advance(timedelta(minutes=1))
         assert simulation.level("pods", "default", "shop").status == "deleting"
         assert conditions_of(simulation) == told
+
+
+def test_a_long_error_leaves_room_for_the_others_which_have_their_events() -> None:
+    op = Operator("webs")
+
+    @op.view
+    def long(web: Web) -> Level[int]:
+        raise ValueError("x" * 2 * MOST_MESSAGE)
+
+    @op.view
+    def short(web: Web) -> Level[int]:
+        raise ValueError("the other one")
+
+    @op.reconcile(long)
+    @op.reconcile(short)
+    def nothing(web: Web, level: Level[int]) -> Iterator[Intent]:
+        yield from ()
+
+    op.conditions(Web)
+    with Simulation(op) as simulation:
+        simulation.apply(web())
+        simulation.run()
+        message = conditions_of(simulation)["Stalled"]["message"]
+        assert len(message) == MOST_MESSAGE
+        assert message.endswith("; short: view webs/short: ValueError: the other one")
+        assert sum(intent.verb == "event" for intent in simulation.intents) == 2
 
 
 def test_a_refused_write_stalls_the_object_and_says_why_and_times_move_with_the_status_alone() -> None:
