@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from levelog.calls.caller import CANCELLATION_TIME
+from levelog.calls.caller import CANCELLATION_TIME, awaited
 from levelog.calls.faults import HandlerFault, described
 from levelog.daemons import Daemon, LiveLevel, Run, RunEnd, StopReason
 from levelog.effects import MOST_BYTES
@@ -124,7 +124,7 @@ class Daemons(Struct, eq=False):
         arguments |= {name: self.index(f"{handler.operator}/{name}", kind) for name, kind in handler.indices.items()}
         if handler.itself is not None:
             arguments[handler.itself] = daemon
-        task = asyncio.create_task(handler.function(**arguments), name=f"daemon {intent.target}")
+        task = asyncio.create_task(awaited(lambda: handler.function(**arguments)), name=f"daemon {intent.target}")
         ended = asyncio.Event()
         task.add_done_callback(lambda _: ended.set())
         ending = asyncio.create_task(daemon.ending.wait())

@@ -36,6 +36,26 @@ def test_a_daemon_runs_with_its_object_as_it_is_until_that_goes(tmp_path: Path, 
         assert kopf.told()[-1] == ("ends", True, "unwanted")
 
 
+def test_a_daemon_that_wants_to_end_its_process_fails_alone(tmp_path: Path) -> None:
+    source = """
+    import sys
+
+    @kopf.daemon("example.com", "v1", "shops")
+    async def follow(stopped, name, **_):
+        told.append(name)
+        if name == "a":
+            sys.exit(3)
+        await stopped.wait()
+        told.append("ends")
+    """
+    with kopf_run(tmp_path, source, with_daemons=True) as kopf:
+        assert kopf.apply("a") == ["a"]
+        assert kopf.apply("b") == ["b"]
+        kopf.simulation.delete(Shop, "b", namespace="default")
+        kopf.simulation.advance(timedelta(seconds=5))
+        assert "ends" in kopf.told()
+
+
 def test_plain_daemons_have_a_thread_each(tmp_path: Path) -> None:
     source = """
     import threading

@@ -219,7 +219,7 @@ class FunctionCaller:
 
     async def _in_loop(self, key: Hashable, function: Callable[[], Any], limit: timedelta) -> Any:
         async with self._room:
-            task = asyncio.create_task(_awaited(function), name=f"function for {key}")
+            task = asyncio.create_task(awaited(function), name=f"function for {key}")
             try:
                 await asyncio.wait({task}, timeout=limit.total_seconds())
             finally:
@@ -261,7 +261,8 @@ async def _uncancel(task: asyncio.Task[Any], is_ended: Callable[[], bool]) -> No
                 raise
 
 
-async def _awaited(function: Callable[[], Any]) -> Any:
+async def awaited(function: Callable[[], Any]) -> Any:
+    """Call a function, to be run as a task; raises nothing that would end the process."""
     try:
         result = function()
         return await result if isinstance(result, Awaitable) else result
