@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from levelog.compat.kopf.given import memos
 from levelog.compat.kopf.targets import target
 from levelog.errors import HookFailed
 from levelog_cli.loading import load_operators
@@ -118,6 +119,24 @@ def test_memos_of_objects_begin_with_that_of_the_operator_and_are_their_own(tmp_
         assert kopf.apply("a", size=2) == [(2, ["one", "a", "b", "a"])]
         kopf.delete("b")
         assert kopf.apply("b", size=1) == [(1, ["one", "a", "b", "a", "b"])]
+
+
+def test_memos_are_kept_of_so_many_objects(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memos, "MOST_MEMOS", 2)
+    source = """
+    @kopf.on.create("example.com", "v1", "shops")
+    @kopf.on.update("example.com", "v1", "shops")
+    def counted(memo, name, **_):
+        memo.count = memo.get("count", 0) + 1
+        told.append((name, memo.count))
+    """
+    with kopf_run(tmp_path, source) as kopf:
+        assert kopf.apply("a", size=1) == [("a", 1)]
+        assert kopf.apply("b", size=1) == [("b", 1)]
+        assert kopf.apply("a", size=2) == [("a", 2)]
+        assert kopf.apply("c", size=1) == [("c", 1)]  # of b nothing is known any more
+        assert kopf.apply("a", size=3) == [("a", 3)]
+        assert kopf.apply("b", size=2) == [("b", 1)]
 
 
 def test_what_is_logged_goes_to_the_log_and_is_no_event(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -26,9 +26,10 @@ from levelog.compat.kopf.given.hierarchies import (
     label,
     remove_owner_reference,
 )
-from levelog.compat.kopf.given.keywords import Body, DiffItem, Memo, Meta, Patch, ReadOnly
+from levelog.compat.kopf.given.keywords import Body, DiffItem, Meta, Patch, ReadOnly
 from levelog.compat.kopf.given.lookups import KopfIndex as Index
 from levelog.compat.kopf.given.lookups import KopfStore as Store
+from levelog.compat.kopf.given.memos import Memo
 from levelog.compat.kopf.given.words import (
     BodyEssence,
     ConnectionInfo,

@@ -13,8 +13,9 @@ import msgspec
 from levelog.compat.kopf.failures import ErrorsMode, HandlerRetriesError, PermanentError, TryLimits
 from levelog.compat.kopf.given.events import posted
 from levelog.compat.kopf.given.hierarchies import at_hand
-from levelog.compat.kopf.given.keywords import Memo, Patch, call_keywords, is_merged, object_keywords
+from levelog.compat.kopf.given.keywords import Patch, call_keywords, is_merged, object_keywords
 from levelog.compat.kopf.given.lookups import KopfIndex, asked_for
+from levelog.compat.kopf.given.memos import Memo, memo_of
 from levelog.compat.kopf.given.words import HandledResource
 from levelog.compat.kopf.patches import merge_patches
 from levelog.compat.kopf.subhandlers import Calls, InnerPending, InnerProgress, registering
@@ -101,9 +102,8 @@ class Attempts:
 
     def object_arguments(self, body: Mapping[str, Any]) -> dict[str, Any]:
         """The arguments about an object, without those of a call; filters get them too."""
-        memo = _memos.setdefault(str(body["metadata"].get("uid", "")), Memo(self.memo))
         return {
-            **object_keywords(body, memo, self.param, self.logger),
+            **object_keywords(body, memo_of(body, self.memo), self.param, self.logger),
             "settings": self.settings,
             "resource": self.resource,
         }
@@ -279,11 +279,3 @@ def stand_for(made: Callable[..., Any], function: Callable[..., Any]) -> None:
 
 def _part(found: Mapping[str, Mapping[Any, Collection[Any]]], name: str) -> Mapping[Any, Collection[Any]]:
     return found.get(name, {})
-
-
-_memos: Final[dict[str, Memo]] = {}
-
-
-def forget(body: Mapping[str, Any]) -> None:
-    """Drop what is known of an object that is gone."""
-    _memos.pop(str(body["metadata"].get("uid", "")), None)

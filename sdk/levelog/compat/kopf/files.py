@@ -11,8 +11,8 @@ from typing import Any, Final
 
 from levelog.compat.kopf.attempts import Attempts, stand_for
 from levelog.compat.kopf.failures import TryLimits
-from levelog.compat.kopf.given.keywords import Memo
 from levelog.compat.kopf.given.lookups import asked_for
+from levelog.compat.kopf.given.memos import Memo
 from levelog.compat.kopf.given.words import served_resource
 from levelog.compat.kopf.kinds.beginning import HookAttempt, hook_attempts
 from levelog.compat.kopf.kinds.changing import LONGEST, ChangeHandler, identifier

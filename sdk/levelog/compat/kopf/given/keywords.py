@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
+from levelog.compat.kopf.given.memos import Memo
 from levelog.edges import essence
 
 
@@ -162,25 +163,6 @@ class Patch(dict[str, Any]):
         for function in self.fns:
             function(after)
         return difference(before, after)
-
-
-class Memo(dict[str, Any]):
-    """What handlers of one object tell each other, for as long as the process lives."""
-
-    def __getattr__(self, name: str) -> Any:
-        try:
-            return self[name]
-        except KeyError as error:
-            raise AttributeError(name) from error
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        self[name] = value
-
-    def __delattr__(self, name: str) -> None:
-        try:
-            del self[name]
-        except KeyError as error:
-            raise AttributeError(name) from error
 
 
 class DiffItem(NamedTuple):

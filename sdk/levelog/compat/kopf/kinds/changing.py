@@ -9,10 +9,11 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from levelog.calls.mappings import plain
-from levelog.compat.kopf.attempts import LEFT, Attempts, Left, forget, left, next_call
+from levelog.compat.kopf.attempts import LEFT, Attempts, Left, left, next_call
 from levelog.compat.kopf.failures import PermanentError, TemporaryError
 from levelog.compat.kopf.filters import Filters, holds
 from levelog.compat.kopf.given.keywords import Patch, kopf_diff, kopf_essence, merge
+from levelog.compat.kopf.given.memos import forget_memo
 from levelog.compat.kopf.patches import has_writes, place_of
 from levelog.edges import Diff, Edge, Reason, diff_of, essence, flat, under, value_at
 from levelog.effects import Call
@@ -264,7 +265,7 @@ class ChangeHandler(EdgeHandler):
             return result
         before = left(result)
         if before is None:  # there is nothing left to be patched
-            forget(edge.object)
+            forget_memo(edge.object)
             return None
         if not edge.is_held:
             raise PermanentError(before.error) if before.is_over else TemporaryError(before.error, before.delay)

@@ -6,8 +6,9 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from levelog.calls.mappings import plain
-from levelog.compat.kopf.attempts import Attempts, forget
+from levelog.compat.kopf.attempts import Attempts
 from levelog.compat.kopf.given.keywords import Patch
+from levelog.compat.kopf.given.memos import forget_memo
 from levelog.compat.kopf.kinds.changing import LONGEST
 from levelog.compat.kopf.options import Declaration
 from levelog.effects import GiveUp, Retry
@@ -76,7 +77,7 @@ class WatchingHandler(RecordHandler):
             if result:
                 logger.warning("%s: what a handler of on.event returns, patches or posts is not written", attempts.id)
             if event["type"] == "DELETED" and self._is_alone():
-                forget(event["object"])
+                forget_memo(event["object"])
 
         def takes(event: Mapping[str, Any]) -> bool:
             when = self.filters.when
