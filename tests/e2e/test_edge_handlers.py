@@ -91,7 +91,8 @@ async def test_invariant_15_no_edge_is_lost_in_a_kill_nor_while_nothing_runs_and
         error = "ConnectionError: the registry is away"
         # a command may come while an attempt is under way: the call is claimed then
         await are_shown("levels", "the next time at", "call handler provision for", f": {error}")
-        await are_shown("why webs.example.com/default/first", f"pending: handler provision: {error}")
+        why = "why webs.example.com/default/first"
+        await are_shown(why, "provision for default/first: pending: tried ", "the next time at", f": {error}")
         running.kill()
         await api.request("PATCH", f"{WEBS_PATH}/first", {"spec": {"replicas": 3}}, content_type=MERGE_PATCH)
         await api.request("DELETE", f"{WEBS_PATH}/second")

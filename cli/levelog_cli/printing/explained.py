@@ -14,7 +14,7 @@ from levelog_history.explaining import CausingRecord, Explained, ExplainedWrite,
 from levelog_history.ignoring import Ignored, Why
 from levelog_history.revisions import Revision
 from levelog_store.decide.decisions import Decision
-from levelog_store.look.overview import daemon_text
+from levelog_store.look.overview import Tried, daemon_text, error_of
 
 _DEEP: Final = INDENT + "  "
 _MOST: Final = 12
@@ -114,7 +114,7 @@ def _brief_write(write: ExplainedWrite) -> str:
     elif intent.state in ("settled", "satisfied"):
         became = "done" if intent.state == "settled" else "not sent, it was so already"
     elif intent.state == "failed":
-        became = f"failed: {intent.error}"
+        became = f"failed: {_error(write)}"
     else:
         became = _state(write)
     return f"{shown_write(intent.view, intent.verb, intent.target)}: {became}"
@@ -125,7 +125,15 @@ def _state(write: ExplainedWrite) -> str:
     intent = write.intent
     if is_daemon(intent.view, intent.verb, intent.target) and intent.state in ("pending", "claimed"):
         return daemon_text(intent.decided_at, intent.owner, intent.error, intent.attempts)
-    return ": ".join(filter(None, (intent.state, intent.error, write.queue.text if write.queue else "")))
+    tried = ""
+    if intent.error and intent.state in ("pending", "claimed"):
+        tried = Tried(count=intent.attempts, since=intent.decided_at, next_at=intent.next_at).text
+    return ": ".join(filter(None, (intent.state, tried, _error(write), write.queue.text if write.queue else "")))
+
+
+def _error(write: ExplainedWrite) -> str:
+    intent = write.intent
+    return error_of(intent.view, intent.verb, intent.target, intent.error)
 
 
 def ignored_lines(view: str, parent: str, ignored: Sequence[Ignored]) -> Iterator[str]:

@@ -104,6 +104,8 @@ def explained_plain(level: KeptLevel, explained: Explained) -> dict[str, Any]:
                 "verb": each.intent.verb,
                 "target": each.intent.target,
                 "state": each.intent.state,
+                "attempts": each.intent.attempts,
+                "next_at": each.intent.next_at,
                 "error": each.intent.error,
                 "queue": each.queue,
                 "receipt": {

@@ -72,8 +72,14 @@ class PastIntent(StoredIntent, frozen=True, kw_only=True):
     decided_at: datetime
     owner: str = ""
     """Process that has claimed it."""
+    due_at: datetime | None = None
     receipt: bytes | None
     """ReceiptNoted as JSON, once there is one."""
+
+    @property
+    def next_at(self) -> datetime | None:
+        """When it is tried again; None: it is not waiting for that."""
+        return self.due_at if self.state in ("pending", "claimed") and not self.owner else None
 
 
 class Asked(Struct, frozen=True, kw_only=True):

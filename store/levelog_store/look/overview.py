@@ -272,15 +272,20 @@ def _with_writes(line: LevelLine, writes: list[WriteLine]) -> LevelLine:
     if failing := [write for write in writes if write.error]:
         write = failing[0]
         tried = Tried(count=write.attempts, since=write.since, next_at=write.next_at)
-        step = title_of(line.view, write.target) if write.verb == "call" else f"{write.verb} {write.target}"
         shown = shown_write(line.view, write.verb, write.target)
-        reason = f"{shown}: {tried.text}: {write.error.removeprefix(f'{step}: ')}"
+        reason = f"{shown}: {tried.text}: {error_of(line.view, write.verb, write.target, write.error)}"
         return replace(line, reason=reason, queued=f"; {write.queue.text}" if write.queue else "")
     for write in writes:
         if write.queue is not None:
             shown = shown_write(line.view, write.verb, write.target)
             return replace(line, reason=f"{shown} waits", queued=f": {write.queue.text}")
     return line
+
+
+def error_of(view: str, verb: str, target: str, error: str) -> str:
+    """The error of a write, for a line that names the step already."""
+    step = title_of(view, target) if verb == "call" else f"{verb} {target}"
+    return error.removeprefix(f"{step}: ")
 
 
 def daemon_text(since: datetime, process: str, error: str, attempts: int, next_at: datetime | None = None) -> str:
