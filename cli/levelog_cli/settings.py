@@ -69,18 +69,22 @@ class Settings(Struct, frozen=True, kw_only=True):
 
     nats_url: Annotated[str, _option("NATS with JetStream; several with commas between.", metavar="URL")] = ""
     nats_credentials: Annotated[
-        Path | None, _option("Who to be at NATS: a credentials file as nsc writes it.", metavar="FILE")
+        Path | None, _option("Credentials for NATS, in a file as nsc writes it.", metavar="FILE")
     ] = None
-    nats_nkey_file: Annotated[Path | None, _option("Whom to be at NATS: the seed of an nkey.", metavar="FILE")] = None
-    nats_ca_file: Annotated[Path | None, _option("Certificates that sign that of NATS.", metavar="FILE")] = None
-    nats_cert_file: Annotated[Path | None, _option("Certificate to show to NATS.", metavar="FILE")] = None
-    nats_key_file: Annotated[Path | None, _option("Key of that certificate.", metavar="FILE")] = None
+    nats_nkey_file: Annotated[Path | None, _option("Seed of the nkey to log in to NATS with.", metavar="FILE")] = None
+    nats_ca_file: Annotated[Path | None, _option("CA certificates to check that of NATS against.", metavar="FILE")] = (
+        None
+    )
+    nats_cert_file: Annotated[Path | None, _option("Client certificate to show to NATS.", metavar="FILE")] = None
+    nats_key_file: Annotated[Path | None, _option("Private key of the client certificate.", metavar="FILE")] = None
     database_url: Annotated[str, _option("postgresql://USER:PASSWORD@HOST/DATABASE", metavar="URL")] = ""
-    application: Annotated[str, _option("Name of what is run; default: of the first operator.", metavar="NAME")] = ""
+    application: Annotated[
+        str, _option("Name of the application; default: that of the first operator.", metavar="NAME")
+    ] = ""
     cluster: Annotated[str, _option("uid of kube-system; needed if NATS holds the logs of several.", metavar="UID")] = (
         ""
     )
-    data_dir: Annotated[Path, _option("Where what is embedded keeps its data; default: .levelog", metavar="DIR")] = (
+    data_dir: Annotated[Path, _option("Folder of the embedded NATS and SQLite; default: .levelog", metavar="DIR")] = (
         Path(".levelog")
     )
     redaction_key_file: Annotated[
@@ -113,7 +117,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     ] = 5000.0
     events_from: Annotated[
         str,
-        _option("Where functions under @op.on.event begin that are new: a sequence, a time, or 15m.", metavar="MOMENT"),
+        _option("Where new functions under @op.on.event begin: a sequence, a time, or 15m.", metavar="MOMENT"),
     ] = ""
     max_backoff: Annotated[
         float,
