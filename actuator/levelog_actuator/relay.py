@@ -171,7 +171,7 @@ class Relay(Struct, eq=False):
             wanted = [row for row in new if is_wanted(row.key)]
             left.update(row.key for row in new if not is_wanted(row.key))
             if wanted:
-                log.info("goes on to the log: %s that were stored earlier", counted(len(wanted), "receipt"))
+                log.info("catching up: %s, stored earlier, to the log", counted(len(wanted), "receipt"))
                 await self._relay([_decoder.decode(row.receipt) for row in wanted])
                 left.update(row.key for row in wanted if row.key in self.too_large)
             if len(new) < BATCH:
