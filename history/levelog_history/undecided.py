@@ -8,7 +8,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from levelog.wire.objects import GroupResource
 from levelog_history.reach import unread
 from levelog_history.records import LogSource
-from levelog_history.selection import few, is_meant
+from levelog_history.selection import few, is_meant, is_named
 from levelog_store.connect.database import Database
 from levelog_store.look.overview import read_level_lines
 from levelog_store.look.recall import read_levels_reading, read_object_names, read_resources
@@ -42,7 +42,7 @@ async def unexplained(source: LogSource, database: Database, scopes: Sequence[Sc
     async with database.reading() as connection:
         for scope in scopes:
             readers += await read_levels_reading(connection, scope, name, _NAMED + 1)
-            unrecorded += await _unrecorded(connection, scope, name)
+            unrecorded += (await _unrecorded(connection, scope, name)).values()
             for known, has_views in (await read_resources(connection, scope)).items():
                 resources[known] = resources.get(known, False) or has_views
     if readers:
@@ -59,8 +59,15 @@ async def unexplained(source: LogSource, database: Database, scopes: Sequence[Sc
     return f"{views}; `levelog levels` names them"
 
 
-async def _unrecorded(connection: AsyncConnection, scope: Scope, name: str) -> list[str]:
-    """Which handlers without records are called for an object, and how the last call failed where one is held."""
+async def without_records(database: Database, scopes: Sequence[Scope], name: str, view: str) -> str:
+    """What there is to say of a handler without records that is asked about like a view; empty: there is none."""
+    async with database.reading() as connection:
+        found = [await _unrecorded(connection, scope, name) for scope in scopes]
+    return "; ".join(said for each in found for handler, said in each.items() if is_named(view, handler))
+
+
+async def _unrecorded(connection: AsyncConnection, scope: Scope, name: str) -> dict[str, str]:
+    """Handlers without records that are called for an object: how the last call failed where one is held."""
     held = {line.view: line for line in await read_level_lines(connection, scope, name=name) if line.is_held}
     resource, *rest = name.split("/")
     found = [
@@ -70,10 +77,12 @@ async def _unrecorded(connection: AsyncConnection, scope: Scope, name: str) -> l
     ]
     said = "calls of {} leave no decisions; {}"
     nothing = "`levelog levels` shows one that fails"
-    return [
-        said.format(each, f"the last one is {held[each].status}: {held[each].reason}" if each in held else nothing)
+    return {
+        each: said.format(
+            each, f"the last one is {held[each].status}: {held[each].told_reason}" if each in held else nothing
+        )
         for each in found
-    ]
+    }
 
 
 def _reading(readers: Sequence[tuple[str, str]]) -> str:

@@ -12,7 +12,7 @@ from levelog_history.ignoring import Asking, Ignored, ignored_changes
 from levelog_history.reach import Moment, refuse_beyond
 from levelog_history.records import LogSource
 from levelog_history.selection import Selected, few, is_named
-from levelog_history.undecided import full_names, unexplained
+from levelog_history.undecided import full_names, unexplained, without_records
 from levelog_log.stream import LogStream
 from levelog_store.connect.database import Database
 from levelog_store.decide.decisions import Decision, PastIntent
@@ -99,6 +99,8 @@ class Looking:
             found = await self._found(name)
         chosen = [each for each in found if not question.view or is_named(question.view, each.view)]
         if not chosen and found:
+            if said := await without_records(self._database, self._scopes, found[0].parent, question.view):
+                raise ConfigurationError(said)
             views = few({each.view for each in found})
             raise ConfigurationError(
                 f"no view {question.view!r} decided on {question.name}; there are decisions of {views}"

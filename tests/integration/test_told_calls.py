@@ -50,6 +50,33 @@ async def follow(shop: Shop) -> None:
     await asyncio.sleep(3600)
 """
 
+FAILING = """
+from datetime import timedelta
+
+from levelog import Operator, Resource
+
+op = Operator("shops")
+
+
+class Shop(Resource, group="example.com", version="v1", plural="shops"):
+    pass
+
+
+@op.on.create(backoff=timedelta(hours=1))
+async def greet(shop: Shop) -> None:
+    raise ValueError("no voice")
+
+
+@op.on.event(backoff=timedelta(hours=1))
+def note(shop: Shop) -> None:
+    raise ValueError("no paper")
+
+
+@op.daemon(backoff=timedelta(hours=1))
+async def follow(shop: Shop) -> None:
+    raise ValueError("no legs")
+"""
+
 
 @pytest_asyncio.fixture
 async def sandbox() -> AsyncIterator[Sandbox]:
@@ -98,5 +125,40 @@ async def test_calls_are_told_of_by_the_name_and_kind_of_their_function_and_daem
         levels = await levelog.ends("levels", "--view", "follow", env={"COLUMNS": "300"})
         over = "daemon follow has run since .* UTC, and waits for an actuator to take it over: the process ends"
         assert re.search(over, levels.stdout), levels.stdout
+    finally:
+        running.kill()
+
+
+async def test_calls_that_fail_are_told_of_with_their_attempts_the_next_one_and_the_error(
+    sandbox: Sandbox, tmp_path: Path
+) -> None:
+    levelog = Levelog(tmp_path, sandbox.kubeconfig(tmp_path / "kubeconfig"))
+    (levelog.folder / "shops.py").write_text(FAILING)
+    await define(sandbox, DEFINITION)
+    metadata = {"name": "a", "namespace": "default"}
+    sandbox.user.create({"apiVersion": "example.com/v1", "kind": "Shop", "metadata": metadata})
+    tried = r"tried once since \S+ \S+ UTC, the next time at \S+ \S+ UTC"
+    running = levelog.start("run", "shops.py")
+
+    async def said(*command: str) -> str:
+        ended = await levelog.ends(*command, env={"COLUMNS": "300"})
+        return " ".join((ended.stdout + ended.stderr).split())
+
+    try:
+
+        async def are_tried() -> bool:
+            return len(re.findall(tried, await said("levels"))) == 3
+
+        await until(are_tried, "three calls that have failed once", seconds=30)
+        levels = await said("levels")
+        assert re.search(f"call handler greet for default/a: {tried}: ValueError: no voice", levels), levels
+        assert re.search(f"daemon follow {tried}: ValueError: no legs", levels), levels
+        assert re.search(rf"event handler note: ValueError: no paper \(record \d+\); {tried}", levels), levels
+        why = await said("why", "shops/a")
+        assert re.search(f"call handler greet for default/a: pending: {tried}: ValueError: no voice", why), why
+        assert re.search(f"call daemon follow for default/a: {tried}: ValueError: no legs", why), why
+        why = await said("why", "shops/a", "--view", "note")
+        assert re.search(f"calls of shops/note leave no decisions; the last one is failed: .*; {tried}", why), why
+        assert "no view 'nobody' decided on shops/a" in await said("why", "shops/a", "--view", "nobody")
     finally:
         running.kill()

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import re
 import threading
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
@@ -420,7 +421,10 @@ async def test_a_call_that_fails_is_shown_and_tried_again_until_the_next_one_is_
         looking = Looking(rig.stack.stream, rig.stack.database, [rig.stack.scope])
         with pytest.raises(ConfigurationError) as refusal:
             await looking.levels(Question(name=NAME))
-        assert f"calls of webs/tick leave no decisions; the last one is failed: {line.reason}" in str(refusal.value)
+        assert re.fullmatch(r"; tried 2 times since .* UTC, the next time at .* UTC", line.queued)
+        assert f"calls of webs/tick leave no decisions; the last one is failed: {line.told_reason}" in str(
+            refusal.value
+        )
         with pytest.raises(ConfigurationError, match="leave no decisions; `levelog levels` shows one that fails"):
             await looking.levels(Question(name=NAME.replace("bad", "good")))
         await rig.begin()  # who starts tries it at once

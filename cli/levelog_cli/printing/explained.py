@@ -124,7 +124,7 @@ def _state(write: ExplainedWrite) -> str:
     """The state of a write, with what keeps it there."""
     intent = write.intent
     if is_daemon(intent.view, intent.verb, intent.target) and intent.state in ("pending", "claimed"):
-        return daemon_text(intent.decided_at, intent.owner, intent.error, intent.attempts)
+        return daemon_text(intent.decided_at, intent.owner, _error(write), intent.attempts, intent.next_at)
     tried = ""
     if intent.error and intent.state in ("pending", "claimed"):
         tried = Tried(count=intent.attempts, since=intent.decided_at, next_at=intent.next_at).text

@@ -57,7 +57,8 @@ class LevelLine(Struct, frozen=True, kw_only=True):
     status: str
     reason: str = ""
     queued: str = ""
-    """What follows on the reason: how many calls of the same effect run and wait, which changes all the time."""
+    """What follows on the reason and changes all the time: how many calls of the same effect run and wait, or how often
+    a call without records was tried."""
     drift: bytes | None = None
     """JSON: keys that are missing, extra and changed."""
     round: int = 0
@@ -179,16 +180,19 @@ async def _held_lines(connection: AsyncConnection, scope: Scope) -> list[LevelLi
     """Objects whose calls leave no records, and fail or have not returned: they have no level, and are shown as one."""
     holds = await read_holds(connection, scope)
     timers = {each.name for each in await read_handlers(connection, scope) if each.kind == "timer"} if holds else set()
-    return [
-        LevelLine(
-            view=each.handler,
-            parent=each.object,
-            status="failed" if each.error else "settling",
-            reason=f"{each.error or 'is being called'} ({_called_for(each, timers)})",
-            tried=Tried(count=each.attempts, since=each.since, next_at=each.due_at) if each.error else None,
-        )
-        for each in holds
-    ]
+    return [_held_line(each, timers) for each in holds]
+
+
+def _held_line(hold: CallHold, timers: Collection[str]) -> LevelLine:
+    tried = Tried(count=hold.attempts, since=hold.since, next_at=hold.due_at) if hold.error else None
+    return LevelLine(
+        view=hold.handler,
+        parent=hold.object,
+        status="failed" if hold.error else "settling",
+        reason=f"{hold.error or 'is being called'} ({_called_for(hold, timers)})",
+        queued=f"; {tried.text}" if tried is not None else "",
+        tried=tried,
+    )
 
 
 def _called_for(hold: CallHold, timers: Collection[str]) -> str:
@@ -267,7 +271,8 @@ def _with_writes(line: LevelLine, writes: list[WriteLine]) -> LevelLine:
         return line
     for write in writes:
         if is_daemon(line.view, write.verb, write.target):
-            told = daemon_text(write.since, write.process, write.error, write.attempts, write.next_at)
+            error = error_of(line.view, write.verb, write.target, write.error)
+            told = daemon_text(write.since, write.process, error, write.attempts, write.next_at)
             return replace(line, reason=f"{title_of(line.view, write.target)} {told}")
     if failing := [write for write in writes if write.error]:
         write = failing[0]
