@@ -145,8 +145,15 @@ class Definition(msgspec.Struct, frozen=True, kw_only=True):
     """Paths of the wanted replicas, of the actual ones and, if there is one, of their selector."""
 
 
-_PLURAL: Final = re.compile(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?")
-"""A DNS label that begins with a letter: so kube-apiserver wants the plurals of definitions."""
+_LABEL: Final = re.compile(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?")
+"""A DNS label that begins with a letter: so kube-apiserver wants plurals and versions of definitions."""
+_GROUP: Final = re.compile(r"([a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?(\.(?=.)|\Z))*")
+"""A DNS subdomain, or empty: the core group."""
+_NAMED: Final = {
+    "group": (_GROUP, "of a-z, 0-9, - and dots, as in example.com"),
+    "version": (_LABEL, "of a-z, 0-9 and -, beginning with a letter, as in v1alpha1"),
+    "plural": (_LABEL, "of a-z, 0-9 and -, beginning with a letter, as in webs"),
+}
 
 
 class ResourceMeta(msgspec.StructMeta):
@@ -155,7 +162,9 @@ class ResourceMeta(msgspec.StructMeta):
     def __new__(cls, name: str, bases: tuple[type, ...], namespace: dict[str, Any], **options: Any) -> Any:
         """Build the struct and note which resource it stands for."""
         plural: Any = options.pop("plural", None)
-        given = {key: options.pop(key) for key in ("group", "version", "kind", "scope") if key in options}
+        given: dict[str, Any] = {
+            key: options.pop(key) for key in ("group", "version", "kind", "scope") if key in options
+        }
         if given.get("scope", "Namespaced") not in get_args(Scope):
             raise OperatorError(f'class {name}: scope is "Namespaced" or "Cluster", not {given["scope"]!r}')
         defined = {key: options.pop(key) for key in Definition.__struct_fields__ if key in options}
@@ -166,11 +175,8 @@ class ResourceMeta(msgspec.StructMeta):
                 raise OperatorError(f"class {name}: takes no option {unknown[1]!r}") from error
             raise
         if plural is not None:
-            if given.get("group") != EXTERNAL_GROUP and not (isinstance(plural, str) and _PLURAL.fullmatch(plural)):
-                raise OperatorError(
-                    f"class {name}: plural={plural!r} is not as the API names resources: of a-z, 0-9 and -, beginning "
-                    "with a letter, as in webs"
-                )
+            if given.get("group") != EXTERNAL_GROUP:
+                _check_names(name, {"plural": plural, **given})
             struct.resource_type = ResourceType(
                 group=given.get("group", ""),
                 version=given.get("version", "v1"),
@@ -183,6 +189,13 @@ class ResourceMeta(msgspec.StructMeta):
             except msgspec.ValidationError as error:
                 raise OperatorError(f"class {name}: {error}") from error
         return struct
+
+
+def _check_names(name: str, given: Mapping[str, Any]) -> None:
+    for key, (pattern, form) in _NAMED.items():
+        value = given.get(key)
+        if key in given and not (isinstance(value, str) and pattern.fullmatch(value)):
+            raise OperatorError(f"class {name}: {key}={value!r} is not as the API names resources: {form}")
 
 
 class ResourceBase(Struct, metaclass=ResourceMeta):

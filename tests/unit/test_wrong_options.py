@@ -170,7 +170,26 @@ def test_a_class_with_an_option_that_classes_have_not_is_refused_by_its_name() -
             pass
 
 
-@pytest.mark.parametrize("plural", ["Webs", "webs.example.com", "my_webs", "-webs", "webs-", "1webs", "", 7, "w" * 64])
-def test_a_class_whose_plural_no_api_can_serve_is_refused(plural: Any) -> None:
-    with pytest.raises(OperatorError, match=rf"^class Web: plural={re.escape(repr(plural))} is not as the API names"):
-        new_class("Web", (Resource,), {"group": "example.com", "version": "v1", "plural": plural})
+WRONG_LABELS = ["Webs", "webs.example.com", "my_webs", "-webs", "webs-", "1webs", "", 7, "w" * 64]
+WRONG_GROUPS = ["Example.com", "example..com", ".com", "example.", "my_group", "-a.com", "a-.com", "a/b", "a\n", None]
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        *(("plural", each) for each in WRONG_LABELS),
+        *(("version", each) for each in WRONG_LABELS),
+        *(("group", each) for each in WRONG_GROUPS),
+    ],
+)
+def test_a_class_under_a_name_that_no_api_can_serve_is_refused(option: str, value: Any) -> None:
+    options = {"group": "example.com", "version": "v1", "plural": "webs"} | {option: value}
+    says = rf"^class Web: {option}={re.escape(repr(value))} is not as the API names"
+    with pytest.raises(OperatorError, match=says):
+        new_class("Web", (Resource,), options)
+
+
+@pytest.mark.parametrize("group", ["", "apps", "example.com", "a-1.b.c", "rbac.authorization.k8s.io"])
+def test_a_group_that_an_api_can_serve_is_taken(group: str) -> None:
+    made: type[Resource] = new_class("Web", (Resource,), {"group": group, "version": "v1alpha1", "plural": "webs"})
+    assert made.resource_type.group == group

@@ -53,7 +53,7 @@ def refuse_undeclared(application: LoadedApplication) -> None:
     if unknown := undeclared(application.program):
         names = ", ".join(handler.name for handler in unknown)
         raise ConfigurationError(
-            f"what is written is not known of: {names}; say so in each, by the class of what it writes: "
+            f"what these functions write is not known: {names}; say it in each, by class and verbs: "
             f'@op.reconcile({unknown[0].view.name}, writes={{CLASS: ["apply", "delete", …]}})'
         )
 

@@ -144,7 +144,7 @@ def test_what_only_an_admission_plugin_asks_for_is_a_comment_that_can_be_uncomme
 
 
 def test_a_function_that_does_not_say_what_it_writes_is_named() -> None:
-    with pytest.raises(ConfigurationError, match=r"what is written is not known of: fill; .*op\.reconcile\(zones, w"):
+    with pytest.raises(ConfigurationError, match=r"write is not known: fill; .*op\.reconcile\(zones, w"):
         roles_of(application(writes=None), operator_namespace="default", namespaces=())
 
 
