@@ -18,7 +18,7 @@ from typing import Any, Final, NoReturn, TypeVar, TypeVarTuple
 
 from levelog.errors import ConfigurationError, LevelogError
 from levelog_cli.logs import set_up_logs
-from levelog_cli.settings import Settings
+from levelog_cli.settings import Settings, misspelt
 
 FAILED: Final = 1
 MISUSED: Final = 2
@@ -45,6 +45,8 @@ def execute(settings: Settings, command: Command, *, is_part: bool = False, is_s
     """
     set_up_logs(settings.log_format, settings.log_level)
     tell = _tell_nobody if is_part else tell_of
+    for warning in () if is_part else misspelt(os.environ):
+        log.warning(warning)
     try:
         settings.check()
         with _ending_early(tell):

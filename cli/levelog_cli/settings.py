@@ -3,7 +3,7 @@
 import inspect
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, Final, get_args, get_type_hints
@@ -241,11 +241,26 @@ def _parameter(name: str, *, is_asked: bool) -> inspect.Parameter:
     )
 
 
+def misspelt(environment: Iterable[str]) -> list[str]:
+    """What there is to say of variables that are almost those of settings, and so have no effect."""
+    known = {option.envvar for option in _OPTIONS.values()}
+    unknown = sorted(name for name in environment if name.startswith(_PREFIX) and name not in known)
+    if not unknown:
+        return []
+    from difflib import get_close_matches  # noqa: PLC0415 - loaded by nobody who writes what there is
+
+    meant = [(name, get_close_matches(name, known, n=1, cutoff=_ALIKE)) for name in unknown]
+    return [f"{name} is no setting; did you mean {alike[0]}?" for name, alike in meant if alike]
+
+
 def _with_variable(name: str, option: Any) -> Any:
-    option.envvar = option.envvar or f"LEVELOG_{name.upper()}"
+    option.envvar = option.envvar or f"{_PREFIX}{name.upper()}"
     return option
 
 
+_PREFIX: Final = "LEVELOG_"
+_ALIKE: Final = 0.9
+"""Kubernetes sets variables for Services, such as `LEVELOG_NATS_PORT` for levelog-nats: they differ by more."""
 _LOGS: Final = ("log_format", "log_level", "debug")
 _HINTS: Final = get_type_hints(Settings, include_extras=True)
 _TYPES: Final = {name: get_args(hint)[0] for name, hint in _HINTS.items()}

@@ -146,6 +146,12 @@ async def test_a_postgresql_that_was_not_migrated(
     assert migrated.stdout.startswith("the database is at revision ")
 
 
+async def test_a_variable_that_is_misspelt(levelog: Levelog) -> None:
+    ended = await levelog.ends("crd", WEBS_FILE, env={"LEVELOG_DATABSE_URL": "postgresql://a/b"})
+    assert ended.status == 0
+    assert ended.stderr.endswith("LEVELOG_DATABSE_URL is no setting; did you mean LEVELOG_DATABASE_URL?\n")
+
+
 @pytest.mark.parametrize("command", [("levels",), ("retry", "shop"), ("plan", WEBS_FILE)])
 async def test_who_looks_back_where_nothing_ran_hears_what_to_name(
     tmp_path: Path, command: tuple[str | Path, ...]

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from levelog.errors import ConfigurationError
 from levelog_cli import main
-from levelog_cli.settings import LogFormat, LogLevel, Settings, flag, taking, variable
+from levelog_cli.settings import LogFormat, LogLevel, Settings, flag, misspelt, taking, variable
 
 NAMES = [field.name for field in fields(Settings)]
 
@@ -102,3 +102,17 @@ def test_options_of_kopf_run_that_levelog_run_has_not_are_refused(option: str) -
     refused = CliRunner().invoke(main.app, ["run", "shops.py", option])
     assert refused.exit_code == 2
     assert f"No such option: {option} (of kopf run; here " in refused.output
+
+
+def test_a_variable_that_is_almost_that_of_a_setting_is_told() -> None:
+    by_kubernetes = [
+        "LEVELOG_NATS_PORT",
+        "LEVELOG_NATS_SERVICE_HOST",
+        "LEVELOG_NATS_PORT_4222_TCP",
+        "LEVELOG_DATABASE_PORT",
+    ]
+    assert misspelt([*map(variable, NAMES), *by_kubernetes, "PATH", "DATABASE_URL"]) == []
+    assert misspelt(["LEVELOG_NATS_URI", "LEVELOG_DATABSE_URL"]) == [
+        "LEVELOG_DATABSE_URL is no setting; did you mean LEVELOG_DATABASE_URL?",
+        "LEVELOG_NATS_URI is no setting; did you mean LEVELOG_NATS_URL?",
+    ]
