@@ -23,7 +23,7 @@ PATIENCE: Final = timedelta(seconds=1)
 MOST_MESSAGE: Final = 1024
 """Characters of a message; the API's own conditions allow 32,768."""
 
-_CODE: Final = "conditions 7"
+_CODE: Final = "conditions 8"
 """Stands for this module in fingerprints: raised when the same levels lead to other conditions."""
 _FIELDS: Final = ("status", "reason", "message", "observedGeneration")
 _IN_PROGRESS: Final = ("settling", "drifting", "blocked")
@@ -55,8 +55,12 @@ def inspect_conditions(
         held = {each.get("type"): each for each in _held(parent)}
         counted = {view: each for view, each in levels.items() if view in acting and each.status != "deleting"}
         own = {view: _as_told(acting[view], standing) for view, standing in counted.items()}
-        standings = own | _of_children(levels, acting)
-        wanted = summed_up(standings, parent["metadata"].get("generation", 0)) if own else {}
+        generation, stalled = parent["metadata"].get("generation", 0), held.get("Stalled", {})
+        told = _failures(stalled, acting) if stalled.get("observedGeneration") == generation else {}
+        standings = {
+            name: _as_before(each, told.get(name)) for name, each in (own | _of_children(levels, acting)).items()
+        }
+        wanted = summed_up(standings, generation) if own else {}
         actual = {kind: {name: held[kind].get(name) for name in _FIELDS} for kind in wanted if kind in held}
         has_failed = any(each.status == "failed" for each in standings.values())
         settling = [each.since for each in standings.values() if each.status == "settling" and each.since is not None]
@@ -127,7 +131,7 @@ def _failures(stalled: Mapping[str, Any], acting: Collection[str]) -> dict[str, 
     if stalled.get("status") != "True" or not acting:
         return {}
     names = "|".join(map(re.escape, sorted(acting, key=len, reverse=True)))
-    _, *parts = re.split(f"(?:^|; )((?:{names})(?: of [^ ;]+)?): ", stalled.get("message") or "")
+    _, *parts = re.split(f"(?:^|; )((?:{names})(?: of [^ ;]+)?): ", str(stalled.get("message") or ""))
     return dict(zip(parts[::2], parts[1::2], strict=True))
 
 
@@ -138,6 +142,12 @@ def _as_told(acting: ReconcileHandler, standing: Standing) -> Standing:
         if acting.is_lasting and standing.status == "settling"
         else standing
     )
+
+
+def _as_before(standing: Standing, error: str | None) -> Standing:
+    """How a level stands that is told to have failed: it has, until another round is over; None: it is not told so."""
+    is_retried = error is not None and standing.status == "settling"
+    return replace(standing, status="failed", reason=error) if is_retried else standing
 
 
 def _of_children(levels: Levels, acting: Mapping[str, ReconcileHandler]) -> dict[str, Standing]:

@@ -226,6 +226,33 @@ def test_an_object_that_is_being_deleted_is_not_said_to_be_ready_by_views_that_l
         assert conditions_of(simulation) == told
 
 
+def test_an_object_stays_stalled_while_what_has_failed_is_tried_again() -> None:
+    with Simulation(made()) as simulation:
+        simulation.refuse(503, target="pods/default/shop-0", times=25)  # a round makes ten attempts
+        simulation.apply(web())
+        simulation.run()
+        seen: list[dict[str, str]] = []
+        for _ in range(60):
+            simulation.advance(timedelta(seconds=30))
+            if (now := statuses_of(simulation)) not in seen[-1:]:
+                seen.append(now)
+        assert seen == [RECONCILING, STALLED, READY]
+        assert [each.count for each in simulation.events] == [1]
+
+
+def test_an_object_of_another_generation_is_stalled_no_more() -> None:
+    with Simulation(made()) as simulation:
+        simulation.refuse(503, target="pods/default/shop-0")
+        simulation.apply(web())
+        simulation.run()
+        simulation.advance(timedelta(minutes=5))
+        assert statuses_of(simulation) == STALLED
+        simulation.apply(web(replicas=2, generation=2))
+        simulation.run()
+        simulation.advance(timedelta(seconds=2))
+        assert statuses_of(simulation) == RECONCILING
+
+
 def test_a_long_error_leaves_room_for_the_others_which_have_their_events() -> None:
     op = Operator("webs")
 
