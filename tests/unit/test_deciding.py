@@ -7,7 +7,7 @@ import pytest
 from levelog import Level, OperatorError, delete, patch
 from levelog.secrets.redaction import Redactor
 from levelog_cli.loading import load_operators
-from levelog_processors.decide.facts import Facts, Outlook, Seen
+from levelog_processors.decide.facts import Facts, Outlook, Round, Seen
 from levelog_processors.decide.intents import intent_rows
 from levelog_processors.decide.rules import conclude, must_act
 from levelog_processors.decide.settling import MAX_BACKOFF, backoff, is_settled
@@ -301,6 +301,22 @@ def test_the_basis_of_a_decision_holds_what_else_it_rests_on() -> None:
     assert (basis.status, basis.round, basis.is_due) == (FAILED_VIEW.status, FAILED_VIEW.round, False)
     assert [each.key for each in basis.intents] == ["k2", "k3"]
     assert msgspec.json.decode(msgspec.json.encode(basis), type=Basis) == basis
+
+
+@pytest.mark.parametrize("sides", [(["a"], []), (["a"], ["b"]), (("a",), ()), (None, ["a"])])
+def test_a_level_of_lists_that_nothing_is_written_for_says_that_lists_have_no_parts(sides: tuple[Any, Any]) -> None:
+    seen = msgspec.structs.replace(DRIFTING, level=Level(*sides))
+    level = conclude(Outlook(facts_after(SETTLING), seen), Round(), NOON).level
+    assert (level.status, level.reason) == (
+        "drifting",
+        "the last round had nothing to write; a list drifts as a whole, under the key '.': for the drift to name its "
+        "members, return sets or mappings",
+    )
+
+
+def test_a_level_of_other_values_that_nothing_is_written_for_says_only_that() -> None:
+    level = conclude(Outlook(facts_after(SETTLING), DRIFTING), Round(), NOON).level
+    assert (level.status, level.reason) == ("drifting", "the last round had nothing to write")
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from levelog.handlers.callnames import title_of
 from levelog.intents import Intent
+from levelog.levels import WHOLE
 from levelog.wire.objects import field_manager
 from levelog_processors.decide.facts import Facts, Outlook, Round
 from levelog_processors.decide.lookups import contents_to_keep, digest_of_versions
@@ -24,6 +25,10 @@ from levelog_store.rows import IndexKey, LevelRow
 
 _OF_OBJECTS: Final = ("patch", "patch_status")
 """Verbs of intents for an object that has to be there."""
+_NOTHING: Final = "the last round had nothing to write"
+_LISTS: Final = (
+    f"; a list drifts as a whole, under the key {WHOLE!r}: for the drift to name its members, return sets or mappings"
+)
 LOOKS_APART: Final = timedelta(seconds=1)
 """Between two looks at a level that only the time asks for."""
 
@@ -120,7 +125,13 @@ def _verdict_after(look: Outlook, round_: Round, now: datetime) -> _Verdict:
     waits = look.level.waits if look.level is not None else ""
     if waits and (planned := _next_look(look)) is not None:
         return _Verdict("drifting", waits, planned)
-    return _Verdict("drifting", waits or "the last round had nothing to write", next_at)
+    return _Verdict("drifting", waits or _NOTHING + (_LISTS if _is_of_lists(look) else ""), next_at)
+
+
+def _is_of_lists(look: Outlook) -> bool:
+    """Tell whether a reconcile function looks in vain for members in the drift, as one written for a set does."""
+    level = look.level
+    return level is not None and any(isinstance(side, list | tuple) for side in (level.desired, level.actual))
 
 
 def _verdict_at_rest(look: Outlook, now: datetime) -> _Verdict:
