@@ -99,7 +99,7 @@ class User:
     def _target_of(self, manifest: Json) -> RequestTarget:
         found = self._cluster.registry.of_kind(manifest.get("apiVersion", ""), manifest.get("kind", ""))
         if found is None:
-            raise refusals.no_such_resource()
+            raise refusals.no_such_kind(manifest.get("apiVersion", ""), manifest.get("kind", ""))
         about = manifest.get("metadata", {})
         return RequestTarget(found, self._namespace(found, about), about.get("name", ""), "")
 

@@ -101,6 +101,11 @@ def no_such_resource() -> StatusError:
     return StatusError(404, "NotFound", "the server could not find the requested resource", details={})
 
 
+def no_such_kind(api_version: str, kind: str) -> StatusError:
+    """404: no resource of a manifest's kind, in the words of kubectl, which looks for it before it asks."""
+    return StatusError(404, "NotFound", f'no matches for kind "{kind}" in version "{api_version}"', details={})
+
+
 def method_not_allowed(what: str = "the server does not allow this method on the requested resource") -> StatusError:
     """405: the resource has no such verb."""
     return StatusError(405, "MethodNotAllowed", what, details={})

@@ -191,7 +191,7 @@ async def test_a_line_that_a_killed_sandbox_did_not_finish_is_left_out(sandbox: 
         pytest.param(
             ["--create", "text.yaml"], "text.yaml holds something that is not a manifest", marks=pytest.mark.long
         ),
-        (["--create", str(WEBS / "shop.yaml")], "Web shop: the server could not find the requested resource"),
+        (["--create", str(WEBS / "shop.yaml")], 'Web shop: no matches for kind "Web" in version "example.com/v1"'),
         (["--journal", "text.yaml"], "text.yaml is not of a sandbox: line 1: "),
         pytest.param(
             ["--journal", "absent/journal"],
