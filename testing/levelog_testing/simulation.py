@@ -13,6 +13,7 @@ from sqlalchemy import select
 from levelog.operator import Operator
 from levelog.resources import External, Manifest, ResourceBase
 from levelog.wire.objects import ObjectKey
+from levelog_sandbox import StatusError
 from levelog_store.decide.inputreads import read_levels
 from levelog_store.tables import intents
 from levelog_testing.clock import Clock
@@ -156,11 +157,13 @@ class Simulation:
         This concerns all writes, or those to one target, named as in intents (`pods/default/shop-0`); for good, or the
         given number of times. 422 fails the level for 16 minutes; 409, 429 and 503 are retried soon. For a conflict
         over fields, `apply` them yourself.
+
+        Raises ValueError for a target that no write can have, since the cluster does not serve its resource.
         """
         if not 400 <= status <= 599:
             raise ValueError(f"an API server refuses with a status of 400 to 599, not {status}")
         if target:
-            ObjectKey.parse(target)
+            self._check_served(ObjectKey.parse(target), target)
         self._open.refusals.append(Refusal(status, target, times))
 
     def stub(self, effect: Callable[Concatenate[RequestT, ...], Any], function: Callable[[RequestT], Any]) -> None:
@@ -257,6 +260,16 @@ class Simulation:
                     f"it has {'one for ' + shown if held else 'none at all'}"
                 )
         return seen_level(row, world.program.views[source].handler.returns)
+
+    def _check_served(self, key: ObjectKey, target: str) -> None:
+        user, resource = self._open.sandbox.user, str(key.group_resource)
+        try:
+            self._in_loop(lambda: user.list(resource))
+        except StatusError as error:
+            raise ValueError(
+                f"refuse {target}: the cluster serves no resource {resource!r}: write its plural, and its group if it "
+                "has one, as in pods/default/shop-0 or webs.example.com/default/shop"
+            ) from error
 
     def _in_loop(self, function: Callable[[], T]) -> T:
         async def call() -> T:

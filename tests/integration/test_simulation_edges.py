@@ -147,6 +147,10 @@ def test_what_cannot_be_refused_is_said() -> None:
             simulation.refuse(200)
         with pytest.raises(LevelogError, match="'shop-0' does not name an object: write RESOURCE"):
             simulation.refuse(409, target="shop-0")
+        with pytest.raises(
+            ValueError, match="refuse lease/default/a: the cluster serves no resource 'lease': write its plural"
+        ):
+            simulation.refuse(409, target="lease/default/a")
 
 
 @pytest.mark.parametrize("namespace", ["", None, "default"])
