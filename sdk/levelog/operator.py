@@ -119,7 +119,7 @@ class Operator:
         """
 
         def register(function: IndexF) -> IndexF:
-            selector = Selector(labels=dict(labels or {}), annotations=dict(annotations or {}), when=when)
+            selector = Selector.given(labels, annotations, when)
             handler = IndexHandler.inspect(function, selector, self._lender, errors=errors, expires=expires, of=of)
             self._claim(handler.name, function)
             self.indices[handler.name] = handler
@@ -171,7 +171,7 @@ class Operator:
         """
 
         def register(function: ViewF) -> ViewF:
-            selector = Selector(labels=dict(labels or {}), annotations=dict(annotations or {}), when=when)
+            selector = Selector.given(labels, annotations, when)
             objects = {cls: ObjectIndex(cls) for cls in require_resources(function.__name__, reads)}
             looked_up = require_resources(function.__name__, levels_of, option="levels_of")
             handler = ViewHandler.inspect(
@@ -313,7 +313,7 @@ class Operator:
         """
 
         def register(function: ChildrenF) -> ChildrenF:
-            selector = Selector(labels=dict(labels or {}), annotations=dict(annotations or {}), when=when)
+            selector = Selector.given(labels, annotations, when)
             objects = {cls: ObjectIndex(cls) for cls in require_resources(function.__name__, reads)}
 
             def inspect_view(view: Callable[..., Any]) -> ChildrenView:
@@ -407,7 +407,7 @@ class Operator:
         """
 
         def register(function: HandlerF) -> HandlerF:
-            selector = Selector(labels=dict(labels or {}), annotations=dict(annotations or {}), when=when)
+            selector = Selector.given(labels, annotations, when)
             if not isinstance(recorded, bool):  # pyright: ignore[reportUnnecessaryIsInstance]
                 raise OperatorError(f"timer {function.__name__}: recorded={recorded!r} is neither True nor False")
             options = EdgeOptions(

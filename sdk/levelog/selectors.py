@@ -34,6 +34,16 @@ class Selector(Struct, frozen=True, kw_only=True, dict=True):
     when: Callable[[Any], object] | None = None
     """Asked last, with the object as the handler takes it; true lets it through."""
 
+    @classmethod
+    def given(
+        cls,
+        labels: Mapping[str, Value] | None,
+        annotations: Mapping[str, Value] | None,
+        when: Callable[[Any], object] | None,
+    ) -> "Selector":
+        """What a decorator was given. Raises OperatorError like the class; so nothing is converted to a dict before."""
+        return taken_from({"labels": labels, "annotations": annotations, "when": when})[0]
+
     def __post_init__(self) -> None:
         """Raises OperatorError for what no label could be compared with."""
         for option in ("labels", "annotations"):

@@ -1,5 +1,7 @@
+import re
 import types
 from collections.abc import Iterator, Mapping
+from datetime import timedelta
 from types import FunctionType
 from typing import Any
 
@@ -293,3 +295,23 @@ def test_when_is_asked_with_the_object_after_labels_and_annotations() -> None:
 )
 def test_a_label_filter_selects(wanted: Any, labels: dict[str, str], selected: bool) -> None:
     assert Selector(labels={"app": wanted}).matches(labels, {}) is selected
+
+
+@pytest.mark.parametrize("option", ["labels", "annotations"])
+@pytest.mark.parametrize("wrong", ["app=web", "", ["app"]])
+def test_a_filter_that_is_no_mapping_is_refused_by_every_decorator(option: str, wrong: Any) -> None:
+    def function(pod: Any) -> Any:
+        """Never called: its filter is wrong."""
+
+    op, filters = Operator("filters"), {option: wrong}
+    for decorator in (
+        op.index(**filters),
+        op.view(**filters),
+        op.children(Pod, of=Pod, **filters),
+        op.timer(Pod, every=timedelta(hours=1), **filters),
+        op.on.field("spec", of=Pod, **filters),
+    ):
+        with pytest.raises(
+            OperatorError, match=f"{option}={re.escape(repr(wrong))} is not a mapping of names to values"
+        ):
+            decorator(function)

@@ -234,7 +234,7 @@ class On(Hooks):
             )
 
         def register(function: HandlerF) -> HandlerF:
-            selector = Selector(labels=dict(labels or {}), annotations=dict(annotations or {}), when=when)
+            selector = Selector.given(labels, annotations, when)
             options = EdgeOptions(
                 of=of,
                 selector=selector,
