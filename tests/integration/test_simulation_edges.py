@@ -26,6 +26,10 @@ class Zone(Resource, group="example.com", version="v1", plural="zones", scope="C
     spec: LeaseSpec
 
 
+class ClusterRole(Resource, group="rbac.authorization.k8s.io", version="v1", plural="clusterroles", scope="Cluster"):
+    pass
+
+
 class ConfigMap(Resource, version="v1", plural="configmaps"):
     data: dict[str, str] | None = None
 
@@ -112,6 +116,27 @@ def test_a_write_waits_for_an_earlier_one_to_its_target_as_actuators_have_it() -
         simulation.advance(timedelta(minutes=1))
         deletes = [intent for intent in simulation.intents if intent.verb == "delete"]
         assert [intent.attempts for intent in deletes[:2]] == [2, 1]
+
+
+def test_the_names_of_roles_are_any_segment_of_a_path() -> None:
+    roles = Operator("roles")
+
+    @roles.view
+    def seen(role: ClusterRole) -> Level[int]:
+        return Level(desired=1, actual=1)
+
+    with Simulation(roles) as simulation:
+
+        def make(name: str) -> None:
+            version = "rbac.authorization.k8s.io/v1"
+            simulation.apply({"apiVersion": version, "kind": "ClusterRole", "metadata": {"name": name}})
+
+        make("system:Node")
+        simulation.run()
+        assert simulation.level("seen", None, "system:Node").status == "in_sync"
+        for name, why in {"..": "may not be '..'", "a%": "may not contain '%'"}.items():
+            with pytest.raises(StatusError, match=why):
+                make(name)
 
 
 def test_time_passes_forwards_only() -> None:

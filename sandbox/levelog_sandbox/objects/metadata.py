@@ -45,6 +45,8 @@ _LABEL_VALUE_RULE: Final = (
     "'(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')"
 )
 NAMED_BY_LABEL: Final = frozenset({"namespaces", "services"})
+_NAMED_BY_SEGMENT: Final = "rbac.authorization.k8s.io"
+"""Group whose names, as `system:node`, may be any segment of a path."""
 SET_BY_SERVER: Final = ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation")
 
 
@@ -101,22 +103,29 @@ def is_label_key(key: str) -> bool:
     return bool(_LABEL_KEY.fullmatch(key))
 
 
+def _faults_of_name(resource: ServedResource, name: str) -> list[str]:
+    if resource.group == _NAMED_BY_SEGMENT:
+        if name in (".", ".."):
+            return [f"may not be '{name}'"]
+        return [f"may not contain '{character}'" for character in "/%" if character in name]
+    found: list[str] = []
+    by_label = resource.name in NAMED_BY_LABEL
+    if by_label and "." in name:
+        found.append("must not contain dots")
+    elif not (_LABEL if by_label else _SUBDOMAIN).fullmatch(name):
+        found.append(_LABEL_RULE if by_label else _SUBDOMAIN_RULE)
+    longest = 63 if by_label else 253
+    if len(name) > longest:
+        found.append(f"must be no more than {longest} characters")
+    return found
+
+
 def faults(resource: ServedResource, metadata: Json) -> list[refusals.RefusalCause]:
     """What is wrong with names and labels, in the words of the server."""
     name = metadata.get("name")
     if not name:
         return [refusals.required("metadata.name", "name or generateName is required")]
-    found: list[refusals.RefusalCause] = []
-    by_label = resource.name in NAMED_BY_LABEL
-    if by_label and "." in name:
-        found.append(refusals.invalid_value("metadata.name", f'"{name}"', "must not contain dots"))
-    elif not (_LABEL if by_label else _SUBDOMAIN).fullmatch(name):
-        rule = _LABEL_RULE if by_label else _SUBDOMAIN_RULE
-        found.append(refusals.invalid_value("metadata.name", f'"{name}"', rule))
-    longest = 63 if by_label else 253
-    if len(name) > longest:
-        why = f"must be no more than {longest} characters"
-        found.append(refusals.invalid_value("metadata.name", f'"{name}"', why))
+    found = [refusals.invalid_value("metadata.name", f'"{name}"', why) for why in _faults_of_name(resource, name)]
     for key, value in (metadata.get("labels") or {}).items():
         if not is_label_key(key):
             found.append(refusals.invalid_value("metadata.labels", f'"{key}"', _LABEL_KEY_RULE))
