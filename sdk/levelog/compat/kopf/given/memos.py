@@ -34,7 +34,7 @@ def memo_of(body: Mapping[str, Any], begins: Memo) -> Memo:
     with _lock:
         memo = _memos.setdefault(uid, Memo(begins))
         _memos.move_to_end(uid)
-        if len(_memos) > MOST_MEMOS:
+        while len(_memos) > MOST_MEMOS:
             _memos.popitem(last=False)
     return memo
 
