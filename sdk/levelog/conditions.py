@@ -53,8 +53,11 @@ def inspect_conditions(
 
     def conditions(parent: Mapping[str, Any], levels: Levels, now: datetime) -> Level[dict[str, Any]]:
         held = {each.get("type"): each for each in _held(parent)}
-        counted = {view: each for view, each in levels.items() if view in acting and each.status != "deleting"}
-        own = {view: _as_told(acting[view], standing) for view, standing in counted.items()}
+        own = {
+            view: _as_told(acting[view], standing)
+            for view, standing in levels.items()
+            if view in acting and standing.status != "deleting"
+        }
         generation, stalled = parent["metadata"].get("generation", 0), held.get("Stalled", {})
         told = _failures(stalled, acting) if stalled.get("observedGeneration") == generation else {}
         standings = {

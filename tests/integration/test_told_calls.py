@@ -84,14 +84,20 @@ async def sandbox() -> AsyncIterator[Sandbox]:
         yield started
 
 
-async def test_calls_are_told_of_by_the_name_and_kind_of_their_function_and_daemons_say_that_they_run(
-    sandbox: Sandbox, tmp_path: Path
-) -> None:
-    levelog = Levelog(tmp_path, sandbox.kubeconfig(tmp_path / "kubeconfig"))
-    (levelog.folder / "shops.py").write_text(SOURCE)
+async def with_a_shop(sandbox: Sandbox, folder: Path, source: str) -> Levelog:
+    """The command in a folder with `shops.py`, on a cluster with the Shop `a`."""
+    levelog = Levelog(folder, sandbox.kubeconfig(folder / "kubeconfig"))
+    (levelog.folder / "shops.py").write_text(source)
     await define(sandbox, DEFINITION)
     metadata = {"name": "a", "namespace": "default"}
     sandbox.user.create({"apiVersion": "example.com/v1", "kind": "Shop", "metadata": metadata})
+    return levelog
+
+
+async def test_calls_are_told_of_by_the_name_and_kind_of_their_function_and_daemons_say_that_they_run(
+    sandbox: Sandbox, tmp_path: Path
+) -> None:
+    levelog = await with_a_shop(sandbox, tmp_path, SOURCE)
     running = levelog.start("run", "shops.py")
     try:
         await running.says("call handler greet for default/a: done")
@@ -132,11 +138,7 @@ async def test_calls_are_told_of_by_the_name_and_kind_of_their_function_and_daem
 async def test_calls_that_fail_are_told_of_with_their_attempts_the_next_one_and_the_error(
     sandbox: Sandbox, tmp_path: Path
 ) -> None:
-    levelog = Levelog(tmp_path, sandbox.kubeconfig(tmp_path / "kubeconfig"))
-    (levelog.folder / "shops.py").write_text(FAILING)
-    await define(sandbox, DEFINITION)
-    metadata = {"name": "a", "namespace": "default"}
-    sandbox.user.create({"apiVersion": "example.com/v1", "kind": "Shop", "metadata": metadata})
+    levelog = await with_a_shop(sandbox, tmp_path, FAILING)
     tried = r"tried once since \S+ \S+ UTC, the next time at \S+ \S+ UTC"
     running = levelog.start("run", "shops.py")
 

@@ -60,6 +60,11 @@ class OpenIntent(StoredIntent, frozen=True, kw_only=True, omit_defaults=True):
     """Version of the target's tombstone."""
 
 
+def next_attempt(state: str, owner: str, due_at: datetime | None) -> datetime | None:
+    """When a write is tried again; None: it is not waiting for that."""
+    return due_at if state in ("pending", "claimed") and not owner else None
+
+
 class PastIntent(StoredIntent, frozen=True, kw_only=True):
     """An intent as it is looked back at."""
 
@@ -79,7 +84,7 @@ class PastIntent(StoredIntent, frozen=True, kw_only=True):
     @property
     def next_at(self) -> datetime | None:
         """When it is tried again; None: it is not waiting for that."""
-        return self.due_at if self.state in ("pending", "claimed") and not self.owner else None
+        return next_attempt(self.state, self.owner, self.due_at)
 
 
 class Asked(Struct, frozen=True, kw_only=True):

@@ -14,6 +14,7 @@ from levelog.counting import counted
 from levelog.handlers.callnames import is_daemon, shown_write, title_of
 from levelog.handlers.timers import moment
 from levelog_store.actuate.claims import is_unsettled
+from levelog_store.decide.decisions import next_attempt
 from levelog_store.deliver.positions import CallHold, read_holds
 from levelog_store.dialects import constant, now, one_of
 from levelog_store.look.contact import listed_resources
@@ -246,14 +247,13 @@ async def _read_writes(connection: AsyncConnection, scope: Scope) -> dict[ViewPa
     queues = await read_queues(connection, scope, [row.key for row in rows if row.verb == "call"])
     lines: dict[ViewParent, list[WriteLine]] = {}
     for row in rows:
-        is_waiting = row.state in ("pending", "claimed") and not row.owner
         line = WriteLine(
             verb=row.verb,
             target=row.target,
             state=row.state,
             attempts=row.attempts,
             since=row.decided_at,
-            next_at=row.due_at if is_waiting else None,
+            next_at=next_attempt(row.state, row.owner, row.due_at),
             error=row.error,
             queue=queues.get(row.key),
             process="" if row.is_over else row.owner,

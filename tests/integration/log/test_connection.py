@@ -65,8 +65,7 @@ async def test_an_attempt_that_is_cancelled_at_any_moment_leaves_no_connection(n
     is_done, moment, before = False, 0, open_files()
     while not is_done:
         attempt = asyncio.create_task(connect(nats_server.url))
-        for _ in range(moment):
-            await asyncio.sleep(0)
+        await turn(moment)
         await asyncio.wait([attempt], timeout=moment / 10_000)
         is_done = attempt.done()
         moment += 1
@@ -289,8 +288,7 @@ def test_a_connection_is_made_again_after_attempts_that_are_reset_once_greeted()
                 for turns in range(20):
                     peer, _ = await loop.sock_accept(listener)
                     await loop.sock_sendall(peer, b'INFO {"server_id":"x","version":"2.12.0","headers":true}\r\n')
-                    for _ in range(turns):
-                        await asyncio.sleep(0)  # each may be the one in which the client begins to answer
+                    await turn(turns)  # each may be the one in which the client begins to answer
                     peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
                     peer.close()
             await server.start()
