@@ -76,6 +76,7 @@ class NatsClient(Client):
         self._ask_tls = tls
         self._ask_public_nkey = public_nkey
         self._asked = 0
+        self._is_ended = False
 
     @property
     def ssl_context(self) -> ssl.SSLContext:
@@ -186,7 +187,15 @@ class NatsClient(Client):
                 await self._error_cb(error)
                 self._status = Client.RECONNECTING
             else:
-                return
+                break
+        if self._is_ended:  # closed meanwhile: a cancellation that comes when a connection is made gets lost in nats-py
+            self._reconnection_task = None
+            await self._close(Client.CLOSED, do_cbs=False)
+
+    async def close(self) -> None:
+        """Close the connection for good."""
+        self._is_ended = True
+        await super().close()
 
     async def _close(self, status: int, do_cbs: bool = True) -> None:
         try:
