@@ -6,6 +6,7 @@ import re
 import ssl
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from datetime import timedelta
 from typing import Any, Final, NoReturn, Self
 
@@ -31,8 +32,16 @@ _PERMISSION: Final = re.compile(r'permissions violation for (publish|subscriptio
 _REMEMBERED: Final = 100  # subjects that were used last, to name the one that is refused as it was written
 
 
+_LOOK_UP_SECONDS: Final = 1.0, 2.0, 7.0
+"""How long each attempt of a look-up may take: what meets an election is lost, and an election takes 1 to 5 s."""
+
+
 class NoResponders(Unavailable):
     """Nothing listens on a subject: no JetStream, or no such stream."""
+
+
+class Unanswered(Unavailable):
+    """A request was sent, and no answer came in time."""
 
 
 class Connection:
@@ -86,8 +95,8 @@ class Connection:
     ) -> Msg:
         """Send a request, with headers as `header_lines` writes them, and wait for the answer.
 
-        Raises Unavailable, naming the step, if the connection breaks or no answer comes in time, and NoResponders if
-        nothing listens.
+        Raises Unavailable, naming the step, if the connection breaks, Unanswered if no answer comes in time, and
+        NoResponders if nothing listens.
         """
         self._check()
         self._subjects.append(subject)
@@ -103,7 +112,7 @@ class Connection:
                 ending.cancel()
                 self._asked.discard(answer)
         except TimeoutError as error:
-            raise self._unavailable(f"{step}: NATS at {self.url} gave no answer in time") from error
+            raise self._unavailable(f"{step}: NATS at {self.url} gave no answer in time", Unanswered) from error
         except ConnectionError as error:
             self._check()
             what = f"{step}: the connection to NATS at {self.url} was lost before an answer came"
@@ -113,6 +122,14 @@ class Connection:
         if message.headers and message.headers.get("Status") == NO_RESPONDERS:
             raise self._unavailable(f"{step}: nobody answers on NATS at {self.url}", NoResponders)
         return message
+
+    async def look_up(self, subject: str, payload: bytes = b"", *, step: str = "") -> Msg:
+        """Send a request that changes nothing, again if no answer comes. Raises as `request` does."""
+        *attempts, last = _LOOK_UP_SECONDS
+        for seconds in attempts:
+            with suppress(Unanswered):
+                return await self.request(subject, payload, step=step, timeout=timedelta(seconds=seconds))
+        return await self.request(subject, payload, step=step, timeout=timedelta(seconds=last))
 
     async def publish_all(self, messages: Sequence[Message], step: str = "publishing") -> None:
         """Send messages in order without waiting for an answer. Raises Unavailable while disconnected."""
@@ -389,7 +406,7 @@ async def require_jetstream(connection: Connection) -> None:
         "in its configuration, or enable it for the account"
     )
     try:
-        answer = await connection.request("$JS.API.INFO")
+        answer = await connection.look_up("$JS.API.INFO")
     except NoResponders as error:
         raise ConfigurationError(missing) from error
     if re.search(rb'"err_code":\s*(10039|10076)\b', answer.data):  # not enabled for the account, not enabled at all

@@ -5,6 +5,7 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
+from nats.aio.msg import Msg
 
 from levelog.errors import ConfigurationError, LevelogError, Unavailable
 from levelog_log.transport.connection import REQUEST_TIMEOUT, Connection
@@ -78,10 +79,19 @@ class State(Struct, frozen=True):
     last_seq: int = 0
 
 
+class Group(Struct, frozen=True):
+    """The servers that keep a stream together."""
+
+    leader: str = ""
+    """Empty: whoever answers knows of none, and answers from its own store."""
+
+
 class StreamAnswer(Struct, frozen=True):
     """Answer to creating a stream and to asking about one."""
 
     error: ErrorAnswer | None = None
+    cluster: Group | None = None
+    """None: the server is on its own."""
     config: StreamConfig = StreamConfig(name="")
     created: str = ""
     state: State = State()
@@ -185,12 +195,29 @@ async def ask(
 
     Raises Unavailable if there is no answer, LevelogError if it cannot be read.
     """
-    payload = b"" if request is None else msgspec.json.encode(request)
-    message = await connection.request(f"$JS.API.{subject}", payload, step=f"JetStream {subject}", timeout=timeout)
+    reply = await connection.request(f"$JS.API.{subject}", _encoded(request), step=_step(subject), timeout=timeout)
+    return _decoded(connection, subject, reply, answer)
+
+
+async def look_up(connection: Connection, subject: str, request: Struct | None, answer: type[A]) -> A:
+    """The same for a request that changes nothing: it is sent again if no answer comes."""
+    reply = await connection.look_up(f"$JS.API.{subject}", _encoded(request), step=_step(subject))
+    return _decoded(connection, subject, reply, answer)
+
+
+def _step(subject: str) -> str:
+    return f"JetStream {subject}"
+
+
+def _encoded(request: Struct | None) -> bytes:
+    return b"" if request is None else msgspec.json.encode(request)
+
+
+def _decoded(connection: Connection, subject: str, reply: Msg, answer: type[A]) -> A:
     try:
-        return msgspec.json.decode(message.data, type=answer)
+        return msgspec.json.decode(reply.data, type=answer)
     except msgspec.DecodeError as error:
-        raise LevelogError(f"JetStream {subject}: NATS at {connection.url} answered what cannot be read") from error
+        raise LevelogError(f"{_step(subject)}: NATS at {connection.url} answered what cannot be read") from error
 
 
 def refusal(step: str, error: ErrorAnswer) -> LevelogError:

@@ -129,6 +129,21 @@ async def test_a_request_under_way_ends_when_the_connection_breaks(nats_server: 
             await connection.request("silence", timeout=timedelta(minutes=5))
 
 
+async def test_a_look_up_that_an_election_loses_is_asked_again(nats_server: NatsServer) -> None:
+    async with await connect(nats_server.url) as answering, await connect(nats_server.url) as connection:
+        asked: list[bytes] = []
+
+        async def answer_the_second(message: Msg) -> None:
+            asked.append(message.data)
+            if len(asked) == 2:
+                await message.respond(b"yes")
+
+        await answering.subscribe("asked", answer_the_second)
+        await answering.client.flush()
+        assert (await connection.look_up("asked", b"there?")).data == b"yes"
+        assert asked == [b"there?", b"there?"]
+
+
 async def test_who_fails_on_a_message_gets_the_next_one_and_it_is_logged(
     nats_server: NatsServer, caplog: pytest.LogCaptureFixture
 ) -> None:
