@@ -30,7 +30,6 @@ from levelog_log.transport.jetstream import (
     ConsumerConfig,
     ConsumerRequest,
     PullRequest,
-    State,
     ask,
     refusal,
 )
@@ -88,7 +87,7 @@ class Reader:
         self.on_arrival: Callable[[], None] = lambda: None
         """Called when `next_batch` returns or raises without waiting."""
         is_filtered = partitions is not None or bool(subjects)
-        self._trail = Trail(stream.name, Sequence(start - 1), is_filtered=is_filtered, newest=newest)
+        self._trail = Trail(stream, Sequence(start - 1), newest=newest, is_filtered=is_filtered)
         self._checked_at = time.monotonic()
         self._seen_to = self._trail.read_to
         self._server_pending: int | None = None
@@ -248,19 +247,8 @@ class Reader:
                 self._break(f"nothing was heard for {silent:.0f} s")
         self._attend.clear()
 
-    async def _check_whole(self) -> State:
-        """Compare the log with what was read before, while no record arrives."""
-        trail = self._trail
-        state = await self.stream.state()
-        read_to = max(self._seen_to, trail.read_to)
-        trail.check(state.first_seq, state.last_seq, read_to=read_to, is_reading=False)
-        if trail.newest > 0 and trail.newest >= state.first_seq:  # else it has expired
-            found = await self.stream.record_at(trail.newest)
-            trail.check_newest(found.record_id if found is not None else None)
-        return state
-
     async def _create_consumer(self) -> None:
-        state = await self._check_whole()
+        state = await self._trail.check_whole(max(self._seen_to, self._trail.read_to))
         connection = self.stream.connection
         self._inbox = connection.client.new_inbox()
         self._received = 0

@@ -6,12 +6,13 @@ from typing import Final
 
 from msgspec import Struct
 
-from levelog.errors import ConfigurationError, IdentityMismatch, Unavailable
+from levelog.errors import ConfigurationError, IdentityMismatch, LevelogError, Unavailable
 from levelog.secrets.redaction import difference
 from levelog.wire.envelope import ENVELOPE_VERSION, can_read
 from levelog.wire.objects import Cluster, Partition, Sequence
 from levelog.wire.records import LoggedRecord
 from levelog.wire.subjects import DEFAULT_PARTITIONS, partition_in, stream_name, stream_subjects
+from levelog_log.doubts import Doubts
 from levelog_log.messages import logged_record, timestamp_nanoseconds
 from levelog_log.transport.connection import Connection, NoResponders
 from levelog_log.transport.jetstream import (
@@ -25,6 +26,7 @@ from levelog_log.transport.jetstream import (
     StreamListRequest,
     StreamNames,
     ask,
+    look_up,
     refusal,
 )
 from levelog_log.transport.wire import parse_header_lines
@@ -61,6 +63,8 @@ class LogStream:
         """How long a record is kept; zero for ever. As of the start, or of the last `verify`."""
         replicas = answer.config.num_replicas
         self.replicas = replicas if isinstance(replicas, int) else 1
+        self.doubts = Doubts(self.replicas)
+        """Losses that the log shows and that do not count yet."""
 
     def require_redaction(self, digest: str) -> None:
         """Raises ConfigurationError if the log was begun with another redaction, so that values would not compare.
@@ -93,13 +97,20 @@ class LogStream:
     async def _answer(self) -> StreamAnswer:
         answer = await _info(self.connection, self.name)
         if answer is None:
-            raise IdentityMismatch(f"stream {self.name} is gone from NATS at {self.connection.url}")
+            raise self._gone()
         if answer.created != self.identity.created:
-            raise IdentityMismatch(
+            error = IdentityMismatch(
                 f"stream {self.name} on NATS at {self.connection.url} was made anew at {answer.created}; "
                 f"the one in use was made at {self.identity.created}"
             )
+            raise self.doubts.loss("gone", 0, error)
+        self.doubts.dispel("gone")
         return answer
+
+    def _gone(self) -> LevelogError:
+        return self.doubts.loss(
+            "gone", 0, IdentityMismatch(f"stream {self.name} is gone from NATS at {self.connection.url}")
+        )
 
     async def last_sequence(self) -> Sequence:
         """Sequence of the last record, 0 in an empty stream; raises as `state` does."""
@@ -139,11 +150,11 @@ class LogStream:
 
     async def _fetch(self, request: MessageRequest) -> LoggedRecord | None:
         subject = f"STREAM.MSG.GET.{self.name}"
-        answer = await ask(self.connection, subject, request, MessageAnswer)
+        answer = await look_up(self.connection, subject, request, MessageAnswer)
         if answer.error is not None and answer.error.err_code == NO_MESSAGE:
             return None
         if answer.error is not None and answer.error.err_code == NO_STREAM:
-            raise IdentityMismatch(f"stream {self.name} is gone from NATS at {self.connection.url}")
+            raise self._gone()
         if answer.error is not None or answer.message is None:
             raise (
                 refusal(f"JetStream {subject}", answer.error) if answer.error else Unavailable(f"{subject}: no message")
@@ -234,7 +245,7 @@ async def clusters(connection: Connection) -> list[Cluster]:
     prefix = stream_name(Cluster(""))
     total, offset = 1, 0
     while offset < total:
-        answer = await ask(connection, "STREAM.NAMES", StreamListRequest(offset=offset), StreamNames)
+        answer = await look_up(connection, "STREAM.NAMES", StreamListRequest(offset=offset), StreamNames)
         if answer.error is not None:
             raise refusal("listing streams", answer.error)
         names = answer.streams or []
@@ -290,10 +301,14 @@ def _age(config: StreamConfig) -> timedelta:
 
 async def _info(connection: Connection, name: str) -> StreamAnswer | None:
     try:
-        answer = await ask(connection, f"STREAM.INFO.{name}", None, StreamAnswer)
+        answer = await look_up(connection, f"STREAM.INFO.{name}", None, StreamAnswer)
     except NoResponders as error:
         raise Unavailable(f"stream {name}: JetStream does not answer on NATS at {connection.url}") from error
     if answer.error is None:
+        if answer.cluster is not None and not answer.cluster.leader:
+            raise Unavailable(
+                f"stream {name} has no leader on NATS at {connection.url}: its servers are electing one, or away"
+            )
         return answer
     if answer.error.err_code == NO_STREAM:
         return None

@@ -4,12 +4,16 @@ import logging
 
 from levelog.errors import HistoryLost
 from levelog.wire.objects import Sequence
+from levelog_log.stream import LogStream
+from levelog_log.transport.jetstream import State
 
 log = logging.getLogger(__name__)
 
 
 class Trail:
-    """How far a log was read, and the newest record known of it. Checks raise HistoryLost.
+    """How far a log was read, and the newest record known of it.
+
+    Checks raise HistoryLost, and HistoryInDoubt while the log may be another one.
 
     A log restored from a backup can have grown past everything that was read: only the id of the newest record shows
     that it is another one. Records that expire before they are read leave a hole. Without a filter each jump of the
@@ -17,12 +21,14 @@ class Trail:
     that begins after what had been read at the check before. So it has to keep more than is written between two checks.
     """
 
-    def __init__(self, name: str, read_to: Sequence, *, is_filtered: bool, newest: tuple[Sequence, str]) -> None:
+    def __init__(
+        self, stream: LogStream, read_to: Sequence, *, newest: tuple[Sequence, str], is_filtered: bool = False
+    ) -> None:
         self.read_to = read_to
         """Sequence of the last record that came, or the one before the start."""
         self.newest, self._newest_id = newest
         self.is_filtered = is_filtered
-        self._name = name
+        self._stream, self._name, self._doubts = stream, stream.name, stream.doubts
         self._known = newest[0]
         self._checked_to = read_to
         self._jump: tuple[Sequence, Sequence] | None = None
@@ -63,9 +69,11 @@ class Trail:
         """
         known = max(read_to, self._known)
         if last < known:
-            raise HistoryLost(
+            error = HistoryLost(
                 f"stream {self._name} ends at {last}, before {known}, which was read from it: it was rolled back"
             )
+            raise self._doubts.loss("ends before", known, error)
+        self._doubts.dispel("ends before", last)
         if is_reading and not self.is_filtered:
             return  # each jump is looked at
         since = self._checked_to if self.is_filtered else self.read_to
@@ -76,10 +84,20 @@ class Trail:
             )
         self._checked_to = max(self._checked_to, read_to)
 
-    def check_newest(self, record_id: str | None) -> None:
-        """Compare the id of the record that the log holds at `newest`; None: it holds none there."""
-        if record_id != self._newest_id:
-            raise HistoryLost(
+    async def check_whole(self, read_to: Sequence) -> State:
+        """Compare with the log as it is now, the id of the newest record included, while no record arrives."""
+        state = await self._stream.state()
+        self.check(state.first_seq, state.last_seq, read_to=read_to, is_reading=False)
+        if self.newest > 0 and self.newest >= state.first_seq:  # else it has expired
+            await self._check_newest()
+        return state
+
+    async def _check_newest(self) -> None:
+        found = await self._stream.record_at(self.newest)
+        if found is None or found.record_id != self._newest_id:
+            error = HistoryLost(
                 f"record {self.newest} of stream {self._name} is another one than was read: the log was rolled back "
                 "and written again"
             )
+            raise self._doubts.loss("other record", self.newest, error)
+        self._doubts.dispel("other record", self.newest)

@@ -15,9 +15,11 @@ from sqlalchemy import Table
 
 from levelog.absence import level_of
 from levelog.counting import counted
-from levelog.errors import Unavailable
+from levelog.errors import HistoryInDoubt, HistoryLost, Unavailable
 from levelog.wire.objects import Sequence
+from levelog_log.doubts import LOST_QUORUM
 from levelog_log.stream import LogStream
+from levelog_log.trail import Trail
 from levelog_store.connect.database import Database
 from levelog_store.decide.inputreads import read_last_record
 from levelog_store.fold.deletions import PAGE as ROWS
@@ -36,10 +38,26 @@ async def verify(database: Database, scope: Scope, stream: LogStream) -> Scope:
     A recreated stream has another creation time; one that was rolled back ends before the checkpoint, or has another
     record there. Levels keep their round numbers, so that no idempotency key is used twice.
     """
-    reason = await _mismatch(database, scope, stream)
-    if not reason:
+    created = stream.identity.created
+    if scope.stream_created != created:
+        reason = f"the stream was made at {created}, the tables come from one made at {scope.stream_created}"
+        return await _reset(database, scope, created, reason)
+    async with database.reading() as connection:
+        sequence, record_id = await read_last_record(connection, scope)
+    if sequence == 0:
         return scope
-    return await _reset(database, scope, stream.identity.created, reason)
+    folded_to = Sequence(sequence)
+    trail = Trail(stream, folded_to, newest=(folded_to, record_id))
+    while True:
+        try:
+            await trail.check_whole(folded_to)
+        except HistoryInDoubt as doubt:
+            log.warning("waits: %s", doubt)
+            await asyncio.sleep(LOST_QUORUM.total_seconds() / 5)
+        except HistoryLost as lost:
+            return await _reset(database, scope, created, str(lost))
+        else:
+            return scope
 
 
 async def start_over(database: Database, scope: Scope, epochs: Mapping[int, int], *, reason: str) -> Scope:
@@ -56,26 +74,6 @@ async def start_over(database: Database, scope: Scope, epochs: Mapping[int, int]
 async def _reset(database: Database, scope: Scope, stream_created: str, reason: str) -> Scope:
     log.warning("the tables are folded again from the beginning of the log: %s", reason)
     return await reset_scope(database, scope, stream_created=stream_created, reason=reason)
-
-
-async def _mismatch(database: Database, scope: Scope, stream: LogStream) -> str:
-    if scope.stream_created != stream.identity.created:
-        return (
-            f"the stream was made at {stream.identity.created}, the tables come from one made at {scope.stream_created}"
-        )
-    async with database.reading() as connection:
-        sequence, record_id = await read_last_record(connection, scope)
-    if sequence == 0:
-        return ""
-    state = await stream.state()
-    if state.last_seq < sequence:
-        return f"the log ends at {state.last_seq}, but was folded up to {sequence}: it was rolled back"
-    if sequence < state.first_seq:
-        return f"the log begins at {state.first_seq}, but was folded only up to {sequence}: records in between expired"
-    found = await stream.record_at(Sequence(sequence))
-    if found is None or found.record_id != record_id:
-        return f"record {sequence} is another one than was folded: the log was rolled back and written again"
-    return ""
 
 
 PARTITION: Final = 0

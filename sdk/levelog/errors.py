@@ -5,6 +5,7 @@
     │   ├── OperatorError        fix the operator file: a handler, a type, a name
     │   └── MigrationRequired    run `levelog migrate`
     ├── Unavailable              a server does not answer; retried with backoff
+    │   ├── HistoryInDoubt       the log seems to have lost history; asked again until that is sure
     │   └── CommitsLost          a database forgot what it had committed; begin again from what it holds
     ├── IdentityMismatch         a stream, database or cluster is not the one expected; give up before writing
     │   └── HistoryLost          the log lacks what was not read yet, or was rolled back; fold what is left anew
@@ -45,6 +46,10 @@ class Unavailable(LevelogError):
 
 class CommitsLost(Unavailable):
     """A database has lost commits of this process; the state in memory is ahead of it and is dropped."""
+
+
+class HistoryInDoubt(Unavailable):
+    """The log seems to have lost what was read, as it also does to a server that is cut off; asked again."""
 
 
 class IdentityMismatch(LevelogError):

@@ -18,6 +18,7 @@ from levelog.wire.records import (
     SyncStarted,
 )
 from levelog.wire.subjects import partition_of
+from levelog_log.doubts import Doubts
 from rigs.machine.cluster import GROUP, Cluster, Happening, recorded
 
 PARTITIONS: Final = 2
@@ -31,11 +32,12 @@ class Last(Struct, frozen=True):
 
 
 class Log:
-    """Records in order; what processors ask of a LogStream: `cluster`, `last_record`, `last_sequence`."""
+    """Records in order; what processors ask of a LogStream."""
 
-    cluster = CLUSTER
+    cluster, name = CLUSTER, "log"
 
     def __init__(self) -> None:
+        self.doubts = Doubts(replicas=1)
         self.records: list[LoggedRecord] = []
         """All that ever were."""
         self.first = 1

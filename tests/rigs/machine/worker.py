@@ -118,7 +118,9 @@ class Worker:
         await self._engine.hold(self.epochs)
         self.position = min(self._engine.folded_to.values(), default=0)
         is_filtered = len(self.epochs) < PARTITIONS
-        self._trail = Trail("log", ReadTo(self.position), is_filtered=is_filtered, newest=self._engine.newest)
+        self._trail = Trail(
+            cast("LogStream", self._log), ReadTo(self.position), newest=self._engine.newest, is_filtered=is_filtered
+        )
         self._horizon = Horizon(cast("Reader", self), lambda: 0.0)
         await self.begin_anew()
 

@@ -1,0 +1,96 @@
+"""Three real nats-servers that keep streams together, joined through proxies, so that one can be cut off."""
+
+import asyncio
+from contextlib import AsyncExitStack
+from typing import Final, Self
+
+import msgspec
+
+from levelog.errors import Unavailable
+from levelog_log.transport.connection import Connection, connect
+from levelog_log.transport.jetstream import StreamAnswer, look_up
+from rigs.nats import NatsServer
+from rigs.ports import free_port
+from rigs.tcpproxy import TcpProxy
+from rigs.waiting import until
+
+NAMES: Final = ("a", "b", "c")
+SECONDS: Final = 60.0
+"""An election takes up to 10 s; the rest is for machines that run everything at once."""
+
+
+class NatsCluster:
+    """A cluster of three; each pair of servers is joined by a proxy of its own.
+
+    Servers advertise a port at which nothing listens, so that routes go through the proxies alone. Clients are told of
+    no other servers: each connection stays at the server that it was made to.
+    """
+
+    def __init__(self) -> None:
+        self.servers: dict[str, NatsServer] = {}
+        self._routes: dict[tuple[str, str], TcpProxy] = {}
+        self._stack = AsyncExitStack()
+
+    async def __aenter__(self) -> Self:
+        try:
+            ports = {name: free_port() for name in NAMES}
+            for dialing, dialed in zip(NAMES, (*NAMES[1:], NAMES[0]), strict=True):  # each pair is joined once
+                proxy = self._routes[dialing, dialed] = await self._stack.enter_async_context(TcpProxy(ports[dialed]))
+                self.servers[dialing] = NatsServer(settings=_settings(dialing, ports[dialing], proxy.port))
+                self._stack.callback(self.servers[dialing].stop)
+            await asyncio.gather(*(server.start() for server in self.servers.values()))
+            await until(self._is_formed, "a cluster that makes streams of three replicas", seconds=SECONDS)
+        except BaseException:
+            await self._stack.aclose()
+            raise
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._stack.aclose()
+
+    async def _is_formed(self) -> bool:
+        try:
+            async with await connect(self.servers["a"].url) as connection:
+                reply = await connection.look_up("$JS.API.INFO")
+        except Unavailable:
+            return False
+        return "error" not in msgspec.json.decode(reply.data, type=dict[str, msgspec.Raw])
+
+    def isolate(self, name: str) -> None:
+        """Stop what this server and the others send each other; connections stay open, and clients reach it."""
+        for pair, proxy in self._routes.items():
+            if name in pair:
+                proxy.pause()
+
+    def heal(self) -> None:
+        """Let all servers hear each other again, from new connections on."""
+        for proxy in self._routes.values():
+            proxy.cut("reset")
+            proxy.resume()
+
+    async def leader(self, stream: str, asked: str = "a") -> str:
+        """Name of the server that leads a stream, as one of them says; waits for an election."""
+        found = ""
+
+        async def is_elected() -> bool:
+            nonlocal found
+            async with await connect(self.servers[asked].url) as connection:
+                found = await leader_of(connection, stream)
+            return bool(found)
+
+        await until(is_elected, f"a leader of {stream}", seconds=SECONDS)
+        return found
+
+
+def _settings(name: str, port: int, route_port: int) -> str:
+    return (
+        f"server_name: {name}\n"
+        f"cluster {{ name: test, listen: 127.0.0.1:{port}, routes: [nats://127.0.0.1:{route_port}], pool_size: -1,\n"
+        f'  no_advertise: true, cluster_advertise: "127.0.0.1:{free_port()}", connect_retries: 2 }}\n'
+    )
+
+
+async def leader_of(connection: Connection, stream: str) -> str:
+    """Who leads a stream, as the server of a connection says; empty: nobody, as far as it knows."""
+    answer = await look_up(connection, f"STREAM.INFO.{stream}", None, StreamAnswer)
+    return answer.cluster.leader if answer.cluster is not None else ""
