@@ -95,6 +95,10 @@ class Settings(Struct, frozen=True, kw_only=True):
         _option("RESOURCE:PATH, annotation:NAME or env:NAME, !env:NAME; several with commas between.", metavar="RULE"),
     ] = []
     redaction: Annotated[OnOff, _option("on or off; off records secret values as they are; default: on")] = OnOff.ON
+    log_replicas: Annotated[
+        int,
+        _option("Servers of NATS that keep the log; default: all, up to three.", metavar="NUMBER", least=0, most=5),
+    ] = 0
     threads: Annotated[
         int, _option("Threads for reconcile functions that are not async; default: 32", metavar="NUMBER")
     ] = 32

@@ -1,23 +1,27 @@
 """The stream that is one cluster's log: settings, identity, and look-ups of single records."""
 
+import logging
 from collections.abc import AsyncGenerator
 from datetime import datetime, timedelta
 from typing import Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from levelog.errors import ConfigurationError, IdentityMismatch, LevelogError, Unavailable
 from levelog.secrets.redaction import difference
 from levelog.wire.envelope import ENVELOPE_VERSION, can_read
 from levelog.wire.objects import Cluster, Partition, Sequence
 from levelog.wire.records import LoggedRecord
-from levelog.wire.subjects import DEFAULT_PARTITIONS, partition_in, stream_name, stream_subjects
+from levelog.wire.subjects import DEFAULT_PARTITIONS, lease_stream, partition_in, stream_name, stream_subjects
 from levelog_log.doubts import Doubts
 from levelog_log.messages import logged_record, timestamp_nanoseconds
+from levelog_log.replicas import MOST, TOO_FEW, raise_replicas
 from levelog_log.transport.connection import Connection, NoResponders
 from levelog_log.transport.jetstream import (
     NO_MESSAGE,
     NO_STREAM,
+    Group,
     MessageAnswer,
     MessageRequest,
     State,
@@ -25,11 +29,12 @@ from levelog_log.transport.jetstream import (
     StreamConfig,
     StreamListRequest,
     StreamNames,
-    ask,
-    look_up,
+    ask_again,
     refusal,
 )
 from levelog_log.transport.wire import parse_header_lines
+
+log = logging.getLogger(__name__)
 
 DEFAULT_MAX_AGE: Final = timedelta(days=7)
 _CLUSTER: Final = "levelog-cluster"
@@ -62,8 +67,12 @@ class LogStream:
         self.max_age = _age(answer.config)
         """How long a record is kept; zero for ever. As of the start, or of the last `verify`."""
         replicas = answer.config.num_replicas
-        self.replicas = replicas if isinstance(replicas, int) else 1
-        self.doubts = Doubts(self.replicas)
+        self.keep_on(replicas if isinstance(replicas, int) else 1)
+
+    def keep_on(self, replicas: int) -> None:
+        """Note how many servers keep the stream."""
+        self.replicas = replicas
+        self.doubts = Doubts(replicas)
         """Losses that the log shows and that do not count yet."""
 
     def require_redaction(self, digest: str) -> None:
@@ -83,6 +92,11 @@ class LogStream:
         Raises IdentityMismatch if the stream is gone or another one than this was opened on; Unavailable.
         """
         return (await self._answer()).state
+
+    async def group(self) -> Group | None:
+        """The servers that keep it, as its leader sees them; None for a server on its own. Raises as `state` does."""
+        group = (await self._answer()).cluster
+        return group if group is not None and group.name else None
 
     async def verify(self) -> State:
         """The same, after a check that the settings are those that levelog needs. Raises ConfigurationError too."""
@@ -150,7 +164,7 @@ class LogStream:
 
     async def _fetch(self, request: MessageRequest) -> LoggedRecord | None:
         subject = f"STREAM.MSG.GET.{self.name}"
-        answer = await look_up(self.connection, subject, request, MessageAnswer)
+        answer = await ask_again(self.connection, subject, request, MessageAnswer)
         if answer.error is not None and answer.error.err_code == NO_MESSAGE:
             return None
         if answer.error is not None and answer.error.err_code == NO_STREAM:
@@ -182,8 +196,9 @@ async def ensure_stream(
     """Create the stream of a cluster, or verify the existing one.
 
     `redaction` is stored in a new stream: the digest of rules and key, for `LogStream.require_redaction`. None means
-    the existing value, or the default: 16 partitions, 7 days, 1 replica. Raises ConfigurationError, naming the setting,
-    if the existing stream differs; Unavailable.
+    the existing value, or the default: 16 partitions, 7 days. The number of replicas, of the stream of leases too, is
+    raised as `raise_replicas` does. Raises ConfigurationError, naming the setting, if the existing stream differs;
+    Unavailable.
     """
     found = await _info(connection, stream_name(cluster))
     if found is None:
@@ -194,7 +209,7 @@ async def ensure_stream(
             retention="limits",
             storage="file",
             discard="old",
-            num_replicas=1 if replicas is None else replicas,
+            num_replicas=replicas or MOST,
             max_age=_nanoseconds(DEFAULT_MAX_AGE if max_age is None else max_age),
             allow_atomic=True,
             allow_direct=True,
@@ -207,7 +222,9 @@ async def ensure_stream(
                 **({_REDACTION: redaction} if redaction else {}),
             },
         )
-        found = await ask(connection, f"STREAM.CREATE.{wanted.name}", wanted, StreamAnswer)
+        found = await _create(connection, wanted)
+        if replicas is None and found.error is not None and found.error.err_code in TOO_FEW:
+            found = await _create(connection, replace(wanted, num_replicas=1))
         if found.error is not None:
             raise refusal(f"creating stream {wanted.name}", found.error)
     differences = _differences(found.config, cluster)
@@ -215,9 +232,18 @@ async def ensure_stream(
         differences.append(f"{found.config.metadata.get(_PARTITIONS)} partitions instead of {partitions}")
     if max_age is not None and found.config.max_age != _nanoseconds(max_age):
         differences.append(f"max_age of {found.config.max_age} ns instead of {_nanoseconds(max_age)}")
-    if replicas is not None and found.config.num_replicas != replicas:
-        differences.append(f"{found.config.num_replicas} replicas instead of {replicas}")
-    return _verified(connection, cluster, found, differences)
+    stream = _verified(connection, cluster, found, differences)
+    stream.keep_on(await raise_replicas(connection, stream.name, replicas))
+    if stream.replicas > 1:
+        try:
+            await raise_replicas(connection, lease_stream(cluster), stream.replicas)
+        except Unavailable as error:  # it may have no leader now, and who needs a lease waits for one
+            log.warning("%s", error)
+    return stream
+
+
+async def _create(connection: Connection, wanted: StreamConfig) -> StreamAnswer:
+    return await ask_again(connection, f"STREAM.CREATE.{wanted.name}", wanted, StreamAnswer)
 
 
 async def open_stream(connection: Connection, cluster: Cluster) -> LogStream:
@@ -245,7 +271,7 @@ async def clusters(connection: Connection) -> list[Cluster]:
     prefix = stream_name(Cluster(""))
     total, offset = 1, 0
     while offset < total:
-        answer = await look_up(connection, "STREAM.NAMES", StreamListRequest(offset=offset), StreamNames)
+        answer = await ask_again(connection, "STREAM.NAMES", StreamListRequest(offset=offset), StreamNames)
         if answer.error is not None:
             raise refusal("listing streams", answer.error)
         names = answer.streams or []
@@ -301,7 +327,7 @@ def _age(config: StreamConfig) -> timedelta:
 
 async def _info(connection: Connection, name: str) -> StreamAnswer | None:
     try:
-        answer = await look_up(connection, f"STREAM.INFO.{name}", None, StreamAnswer)
+        answer = await ask_again(connection, f"STREAM.INFO.{name}", None, StreamAnswer)
     except NoResponders as error:
         raise Unavailable(f"stream {name}: JetStream does not answer on NATS at {connection.url}") from error
     if answer.error is None:

@@ -10,14 +10,16 @@ import pytest_asyncio
 import yaml
 
 from levelog.wire.objects import Cluster
-from levelog_log.stream import ensure_stream
+from levelog_log.stream import ensure_stream, open_stream
 from levelog_log.transport.connection import connect
 from levelog_sandbox import Denial, Sandbox
 from rigs.controlplane import ControlPlane
 from rigs.kopfrivals import DEFINITION
 from rigs.levelog import WEBS_FILE, Levelog, define, define_webs
 from rigs.nats import NatsServer
+from rigs.natscluster import NAMES, NatsCluster
 from rigs.ports import free_port
+from rigs.waiting import until
 
 
 @pytest_asyncio.fixture
@@ -216,6 +218,30 @@ async def test_a_processor_is_asked_for_no_cluster_and_its_log_is_the_one_on_nat
     found = await examine(without, *arguments, is_well=True)
     [said] = lines(found, "log")
     assert said.startswith("note   log          there are logs of several clusters, one, two, and which is meant")
+
+
+async def test_servers_of_nats_that_keep_the_log_and_those_that_are_away_are_named(tmp_path: Path) -> None:
+    async with NatsCluster() as cluster:
+        await cluster.joined()
+        async with await connect(cluster.servers["a"].url) as connection:
+            name = (await ensure_stream(connection, Cluster("one"))).name
+        leader = await cluster.leader(name)
+        follower, other = (each for each in NAMES if each != leader)
+        arguments = (WEBS_FILE, "--role", "process", "--nats-url", cluster.servers[other].url)
+        found = await examine(Levelog(tmp_path), *arguments, is_well=True)
+        assert f"ok     log          kept by 3 servers of NATS cluster test; {leader} leads" in found
+
+        cluster.servers[follower].kill()
+        async with await connect(cluster.servers[leader].url) as connection:
+            stream = await open_stream(connection, Cluster("one"))
+
+            async def is_missed() -> bool:
+                group = await stream.group()
+                return group is not None and any(peer.active > 6e9 for peer in group.replicas)
+
+            await until(is_missed, "a leader that misses a follower", seconds=60)
+        found = await examine(Levelog(tmp_path), *arguments, is_well=False)
+        assert f"{leader} leads; {follower} was last heard of " in found
 
 
 async def test_at_a_real_api_server_the_user_and_each_missing_verb_are_named(

@@ -8,7 +8,7 @@ import msgspec
 
 from levelog.errors import Unavailable
 from levelog_log.transport.connection import Connection, connect
-from levelog_log.transport.jetstream import StreamAnswer, look_up
+from levelog_log.transport.jetstream import StreamAnswer, StreamConfig, ask, ask_again
 from rigs.nats import NatsServer
 from rigs.ports import free_port
 from rigs.tcpproxy import TcpProxy
@@ -51,10 +51,22 @@ class NatsCluster:
     async def _is_formed(self) -> bool:
         try:
             async with await connect(self.servers["a"].url) as connection:
-                reply = await connection.look_up("$JS.API.INFO")
+                reply = await connection.request_again("$JS.API.INFO")
         except Unavailable:
             return False
         return "error" not in msgspec.json.decode(reply.data, type=dict[str, msgspec.Raw])
+
+    async def joined(self) -> None:
+        """Wait until a stream can be kept by all three."""
+        async with await connect(self.servers["a"].url) as connection:
+
+            async def is_placed() -> bool:
+                probe = StreamConfig(name="probe", subjects=("probe",), storage="memory", num_replicas=3)
+                answer = await ask(connection, "STREAM.CREATE.probe", probe, StreamAnswer)
+                return answer.error is None
+
+            await until(is_placed, "a place for three replicas", seconds=SECONDS)
+            await connection.request("$JS.API.STREAM.DELETE.probe")
 
     def isolate(self, name: str) -> None:
         """Stop what this server and the others send each other; connections stay open, and clients reach it."""
@@ -92,5 +104,5 @@ def _settings(name: str, port: int, route_port: int) -> str:
 
 async def leader_of(connection: Connection, stream: str) -> str:
     """Who leads a stream, as the server of a connection says; empty: nobody, as far as it knows."""
-    answer = await look_up(connection, f"STREAM.INFO.{stream}", None, StreamAnswer)
+    answer = await ask_again(connection, f"STREAM.INFO.{stream}", None, StreamAnswer)
     return answer.cluster.leader if answer.cluster is not None else ""

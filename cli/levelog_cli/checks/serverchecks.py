@@ -1,6 +1,7 @@
 """Checks of NATS and the database: whether each answers, fits levelog, and keeps its data."""
 
 from collections.abc import AsyncIterator
+from datetime import timedelta
 from typing import Final
 
 from levelog.errors import LevelogError
@@ -17,12 +18,15 @@ from levelog_cli.wiring.ingesting import INGEST
 from levelog_log.leadership import holder_of
 from levelog_log.stream import LogStream, clusters, open_stream
 from levelog_log.transport.connection import SMALL_PAYLOAD_BYTES, Connection
+from levelog_log.transport.jetstream import Group
 from levelog_migrations import check, head
 from levelog_store.connect.database import Database
 from levelog_store.look.contact import read_unreadable
 from levelog_store.owners.scopes import find_scopes
 
 _NATS, _LOG = "nats", "log"
+_SILENT: Final = timedelta(seconds=5)
+"""After it a server of NATS counts as away; it misses four heartbeats then."""
 _ATOMIC_SINCE: Final = (2, 12)  # atomic batches: https://github.com/nats-io/nats-architecture-and-design, ADR-50
 
 
@@ -104,6 +108,8 @@ async def _stream(
         f"{stream.name} holds {state.messages} records, {state.bytes} bytes, in {stream.partitions} partitions, "
         f"each for {stream.max_age.days} days",
     )
+    if (group := await stream.group()) is not None:
+        yield _kept(group)
     yield _redaction(settings, stream)
     if application is None:
         return
@@ -115,6 +121,21 @@ async def _stream(
         elif agreement.replaces:
             mend = "nothing: the next ingest lists it anew, what reads it is blocked until then, history stays"
             yield Finding.note(_LOG, agreement.replaces, mend)
+
+
+def _kept(group: Group) -> Finding:
+    """Whether enough servers of NATS keep the log, and are up to date."""
+    text = f"kept by {len(group.replicas) + 1} servers of NATS cluster {group.name}; {group.leader} leads"
+    behind = [
+        f"{peer.name} was last heard of {peer.active / 1e9:.0f} s ago, and lacks {peer.lag} records"
+        for peer in group.replicas
+        if peer.active > _SILENT.total_seconds() * 1e9
+    ]
+    if behind:
+        return Finding.wrong(_LOG, f"{text}; {', '.join(behind)}", "look at that server of NATS")
+    if not group.replicas:
+        return Finding.note(_LOG, text, "with three, it survives the loss of one: start ingest with --log-replicas 3")
+    return Finding.ok(_LOG, text)
 
 
 def _redaction(settings: Settings, stream: LogStream) -> Finding:

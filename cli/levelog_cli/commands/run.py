@@ -47,13 +47,13 @@ class RunCommand(TyperCommand):
         return super().parse_args(ctx, args)
 
 
-@taking(*_SHARED, *_CLUSTER, "namespace", "data_dir", *_REDACTION, *_PROCESSING, *_WRITES, "listen")
+@taking(*_SHARED, *_CLUSTER, "namespace", "data_dir", "log_replicas", *_REDACTION, *_PROCESSING, *_WRITES, "listen")
 def run(settings: Settings, files: Files, *, reload: Reload = False) -> None:
     """Run operators: watch, decide and write, in one process. NATS and SQL are embedded unless URLs are given."""
     _start(settings, files, ("ingest", "process", "actuate"), reload=reload)
 
 
-@taking(*NATS, "application", "cluster", *_CLUSTER, "namespace", *_REDACTION, "listen")
+@taking(*NATS, "application", "cluster", *_CLUSTER, "namespace", "log_replicas", *_REDACTION, "listen")
 def ingest(settings: Settings, files: Files, *, reload: Reload = False) -> None:
     """Watch what the operators read, and record it in the log."""
     _start(settings, files, ("ingest",), reload=reload)

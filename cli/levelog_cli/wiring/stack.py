@@ -181,7 +181,12 @@ class _Process(Struct, kw_only=True):
 
     async def _log(self) -> LogStream:
         if self.cluster is not None and Role.INGEST in self.roles:
-            stream = await ensure_stream(self.connection, self.cluster, redaction=self.redactor.digest)
+            stream = await ensure_stream(
+                self.connection,
+                self.cluster,
+                replicas=self.settings.log_replicas or None,
+                redaction=self.redactor.digest,
+            )
         else:
             stream = await await_log(self.connection, self.settings, self.cluster)
         stream.require_redaction(self.redactor.digest)

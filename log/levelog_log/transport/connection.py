@@ -6,7 +6,6 @@ import re
 import ssl
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import suppress
 from datetime import timedelta
 from typing import Any, Final, NoReturn, Self
 
@@ -32,8 +31,9 @@ _PERMISSION: Final = re.compile(r'permissions violation for (publish|subscriptio
 _REMEMBERED: Final = 100  # subjects that were used last, to name the one that is refused as it was written
 
 
-_LOOK_UP_SECONDS: Final = 1.0, 2.0, 7.0
-"""How long each attempt of a look-up may take: what meets an election is lost, and an election takes 1 to 5 s."""
+_AGAIN: Final = timedelta(seconds=1)
+_ELECTION_SECONDS: Final = 15.0
+"""What is asked while servers elect a leader is lost; that takes up to 10 s after one was killed."""
 
 
 class NoResponders(Unavailable):
@@ -123,13 +123,28 @@ class Connection:
             raise self._unavailable(f"{step}: nobody answers on NATS at {self.url}", NoResponders)
         return message
 
-    async def look_up(self, subject: str, payload: bytes = b"", *, step: str = "") -> Msg:
-        """Send a request that changes nothing, again if no answer comes. Raises as `request` does."""
-        *attempts, last = _LOOK_UP_SECONDS
-        for seconds in attempts:
-            with suppress(Unanswered):
-                return await self.request(subject, payload, step=step, timeout=timedelta(seconds=seconds))
-        return await self.request(subject, payload, step=step, timeout=timedelta(seconds=last))
+    async def request_again(self, subject: str, payload: bytes = b"", *, step: str = "") -> Msg:
+        """Send a request that does no more when it is made twice, each second until there is an answer to one.
+
+        Raises as `request` does.
+        """
+        loop = asyncio.get_running_loop()
+        end = loop.time() + _ELECTION_SECONDS
+        asked: set[asyncio.Task[Msg]] = set()
+        answered: set[asyncio.Task[Msg]] = set()
+        try:
+            while not answered:
+                left = timedelta(seconds=end - loop.time())
+                if left > _AGAIN or not asked:
+                    asked.add(asyncio.create_task(self.request(subject, payload, step=step, timeout=left)))
+                answered, _ = await asyncio.wait(
+                    asked, timeout=_AGAIN.total_seconds(), return_when=asyncio.FIRST_COMPLETED
+                )
+            return await answered.pop()
+        finally:
+            for task in asked:
+                task.cancel()
+            await asyncio.gather(*asked, return_exceptions=True)
 
     async def publish_all(self, messages: Sequence[Message], step: str = "publishing") -> None:
         """Send messages in order without waiting for an answer. Raises Unavailable while disconnected."""
@@ -406,7 +421,7 @@ async def require_jetstream(connection: Connection) -> None:
         "in its configuration, or enable it for the account"
     )
     try:
-        answer = await connection.look_up("$JS.API.INFO")
+        answer = await connection.request_again("$JS.API.INFO")
     except NoResponders as error:
         raise ConfigurationError(missing) from error
     if re.search(rb'"err_code":\s*(10039|10076)\b', answer.data):  # not enabled for the account, not enabled at all

@@ -79,11 +79,25 @@ class State(Struct, frozen=True):
     last_seq: int = 0
 
 
+class Peer(Struct, frozen=True):
+    """A server that keeps a stream and does not lead it."""
+
+    name: str = ""
+    active: int = 0
+    """Nanoseconds since the leader heard of it; a follower answers every second."""
+    lag: int = 0
+    """Records that it has still to store."""
+
+
 class Group(Struct, frozen=True):
     """The servers that keep a stream together."""
 
+    name: str = ""
+    """Of the cluster; empty: the server is on its own."""
     leader: str = ""
     """Empty: whoever answers knows of none, and answers from its own store."""
+    replicas: tuple[Peer, ...] = ()
+    """All but the leader."""
 
 
 class StreamAnswer(Struct, frozen=True):
@@ -91,7 +105,6 @@ class StreamAnswer(Struct, frozen=True):
 
     error: ErrorAnswer | None = None
     cluster: Group | None = None
-    """None: the server is on its own."""
     config: StreamConfig = StreamConfig(name="")
     created: str = ""
     state: State = State()
@@ -199,9 +212,9 @@ async def ask(
     return _decoded(connection, subject, reply, answer)
 
 
-async def look_up(connection: Connection, subject: str, request: Struct | None, answer: type[A]) -> A:
-    """The same for a request that changes nothing: it is sent again if no answer comes."""
-    reply = await connection.look_up(f"$JS.API.{subject}", _encoded(request), step=_step(subject))
+async def ask_again(connection: Connection, subject: str, request: Struct | None, answer: type[A]) -> A:
+    """The same for a request that does no more when it is made twice: it is sent again if no answer comes."""
+    reply = await connection.request_again(f"$JS.API.{subject}", _encoded(request), step=_step(subject))
     return _decoded(connection, subject, reply, answer)
 
 

@@ -129,7 +129,7 @@ async def test_a_request_under_way_ends_when_the_connection_breaks(nats_server: 
             await connection.request("silence", timeout=timedelta(minutes=5))
 
 
-async def test_a_look_up_that_an_election_loses_is_asked_again(nats_server: NatsServer) -> None:
+async def test_a_request_that_an_election_loses_is_asked_again(nats_server: NatsServer) -> None:
     async with await connect(nats_server.url) as answering, await connect(nats_server.url) as connection:
         asked: list[bytes] = []
 
@@ -140,7 +140,7 @@ async def test_a_look_up_that_an_election_loses_is_asked_again(nats_server: Nats
 
         await answering.subscribe("asked", answer_the_second)
         await answering.client.flush()
-        assert (await connection.look_up("asked", b"there?")).data == b"yes"
+        assert (await connection.request_again("asked", b"there?")).data == b"yes"
         assert asked == [b"there?", b"there?"]
 
 

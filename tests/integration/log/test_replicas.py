@@ -1,0 +1,41 @@
+"""The log and the leases are kept by three servers of a cluster, also if fewer have kept them before."""
+
+import msgspec
+import pytest
+
+from levelog.errors import ConfigurationError
+from levelog.wire.objects import Application, Cluster
+from levelog.wire.subjects import lease_stream
+from levelog_log.leadership import Lease
+from levelog_log.stream import LogStream, ensure_stream
+from levelog_log.transport.connection import connect
+from levelog_log.transport.jetstream import StreamAnswer, ask_again
+from rigs.logs import new_log
+from rigs.nats import NatsServer
+from rigs.natscluster import NatsCluster
+
+
+async def kept_by(stream: LogStream, name: str) -> int:
+    answer = await ask_again(stream.connection, f"STREAM.INFO.{name}", None, StreamAnswer)
+    found = msgspec.to_builtins(answer.config)["num_replicas"]
+    assert isinstance(found, int)
+    return found
+
+
+async def test_a_cluster_keeps_log_and_leases_on_three_servers_from_the_next_start_on() -> None:
+    async with NatsCluster() as cluster, await connect(cluster.servers["a"].url) as connection:
+        stream = await ensure_stream(connection, Cluster("test"), replicas=1)
+        await Lease(stream, Application("webs"), "ingest", holder="me").take()
+        leases = lease_stream(stream.cluster)
+        assert (await kept_by(stream, stream.name), await kept_by(stream, leases)) == (1, 1)
+        await cluster.joined()
+        stream = await ensure_stream(connection, Cluster("test"))
+        assert (stream.replicas, await kept_by(stream, stream.name), await kept_by(stream, leases)) == (3, 3, 3)
+        assert (await ensure_stream(connection, Cluster("test"), replicas=1)).replicas == 3, "never lowered"
+
+
+async def test_a_server_on_its_own_keeps_the_log_alone_and_says_if_more_are_asked_for(nats_server: NatsServer) -> None:
+    async with new_log(nats_server) as stream:
+        assert stream.replicas == await kept_by(stream, stream.name) == 1
+        with pytest.raises(ConfigurationError, match=r"on 3 servers of NATS: .* not supported in non-clustered mode"):
+            await ensure_stream(stream.connection, stream.cluster, replicas=3)
