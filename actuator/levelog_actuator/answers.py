@@ -12,8 +12,8 @@ from typing import Final, Generic, ParamSpec
 from msgspec import Struct
 
 from levelog.wire.objects import ObjectKey
-from levelog_actuator.requests import Order, Precondition
-from levelog_actuator.sightings import Sighting, holds, wanted_controller
+from levelog_actuator.requests import ABSENT, Order, Precondition
+from levelog_actuator.sightings import Sighting, holds
 from levelog_kube.failures import FailureCause
 
 P = ParamSpec("P")
@@ -90,13 +90,20 @@ class Case(Struct, frozen=True, kw_only=True):
 
     @property
     def is_foreign(self) -> bool:
-        """It is controlled by another owner than the manifest names; an apply that names none shares any object."""
-        if self.seen is None:
+        """It is not the parent's to make or to delete; an apply that names no owner shares any object."""
+        order, seen = self.order, self.seen
+        if seen is None or not (order.makes_object or order.verb == "delete"):
             return False
-        wanted = wanted_controller(self.order)
-        if self.order.verb == "create":
-            return self.seen.controller != wanted
-        return bool(wanted) and self.seen.controller not in {"", wanted}
+        if order.options.adopt and not seen.controller:
+            return False
+        if not order.controller:
+            return order.verb == "create" and bool(seen.controller)
+        return seen.controller != order.controller or not order.is_in_reach
+
+    @property
+    def is_taken(self) -> bool:
+        """It was there already when an apply was to make it."""
+        return self.status == 409 and self.required.version == ABSENT
 
     @property
     def holds(self) -> bool:
@@ -129,12 +136,6 @@ def names_object(key: ObjectKey, reply: Reply) -> bool:
 
 
 ANSWER_RULES: Final[tuple[Rule[[Order, Reply]], ...]] = (
-    Rule(
-        "200 to an apply of a target that the decision did not see",
-        lambda order, reply: reply.status == 200 and order.verb == "apply" and order.makes_object,
-        Judgement.LOOK,
-        "it existed already: the answer shows who controls it",
-    ),
     Rule("2xx", lambda _, reply: 200 <= reply.status < 300, Judgement.WRITTEN, "done"),
     Rule(
         "404 that names the target, to a patch of a status",
@@ -249,22 +250,16 @@ SIGHT_RULES: Final[tuple[Rule[[Case]], ...]] = (
         "no status subresource: declare `subresources: {status: {}}` in the CRD",
     ),
     Rule(
-        "an object that the intent makes, controlled by another owner",
-        lambda case: case.order.makes_object and case.is_foreign,
+        "an object that the intent makes or deletes, and that the parent does not control",
+        lambda case: case.is_foreign,
         Judgement.FAILED,
-        "the name is taken",
+        "it is somebody else's",
     ),
     Rule(
         "create: an object with the same owner",
         lambda case: case.order.verb == "create" and not case.is_doubtful,
         Judgement.UNCHANGED,
         "it exists, and is left alone afterwards",
-    ),
-    Rule(
-        "apply, answered 200: an object with the same owner or none",
-        lambda case: case.status == 200,
-        Judgement.WRITTEN,
-        "it existed already, and holds the fields now",
     ),
     Rule(
         "delete: an object that is being deleted",
@@ -307,6 +302,12 @@ SIGHT_RULES: Final[tuple[Rule[[Case]], ...]] = (
         lambda case: case.refusal is None,
         Judgement.SEND,
         "for what was found and nothing else",
+    ),
+    Rule(
+        "after 409, apply that was to make it: an object of the parent's",
+        lambda case: case.is_taken,
+        Judgement.SEND,
+        "for this incarnation; with `adopt=True`, also if nobody controls it",
     ),
     Rule(
         "after 409 or 422, patch of a status: another version than was required",

@@ -19,6 +19,8 @@ from levelog_store.actuate.claims import ClaimedIntent
 MERGE_PATCH: Final = "application/merge-patch+json"
 _JSON_PATCH: Final = "application/json-patch+json"
 _APPLY_PATCH: Final = "application/apply-patch+yaml"  # JSON is YAML
+ABSENT: Final = 1
+"""A resourceVersion that no object has, as etcd begins with it: an apply with it makes an object, or is a conflict."""
 _CHANGES: Final = ("add", "replace", "remove")
 """Operations of a JSON patch that change one path alone."""
 
@@ -94,8 +96,24 @@ class Order(Struct, frozen=True, kw_only=True):
         return self.verb == "patch" and self.options.patch_type == "json"
 
     @property
+    def controller(self) -> str:
+        """Uid of the owner that has to control the target: for an apply, a create, as the manifest says; empty: any."""
+        if self.verb in ("apply", "create"):
+            owners = (self.body.get("metadata") or {}).get("ownerReferences") or ()
+            return next((str(owner.get("uid", "")) for owner in owners if owner.get("controller")), "")
+        is_own = self.intent.target == self.intent.parent
+        return self.intent.parent_uid if self.verb == "delete" and self.options.owned and not is_own else ""
+
+    @property
+    def is_in_reach(self) -> bool:
+        """The parent can own the target: owners do not reach into another namespace."""
+        return ObjectKey.parse(self.intent.parent).namespace in ("", self.target.namespace)
+
+    @property
     def first_guard(self) -> "Precondition":
-        """The guard for what the decision saw."""
+        """The guard for what the decision saw; an apply that gives an object an owner makes one, or does nothing."""
+        if self.verb == "apply" and self.makes_object and self.controller:
+            return Precondition(version=ABSENT)
         return Precondition(uid=self.intent.target_uid, version=self.intent.target_version if self.is_versioned else 0)
 
 

@@ -18,7 +18,7 @@ from levelog_actuator.events import write_event
 from levelog_actuator.limits import ActuatorSettings, try_later
 from levelog_actuator.requests import Order, Precondition, Request, path_of, write_request
 from levelog_actuator.results import Ended, Later, Result
-from levelog_actuator.sightings import Sighting, wanted_controller
+from levelog_actuator.sightings import Sighting
 from levelog_kube.client import KubeClient
 from levelog_kube.discovery import cluster_uid
 from levelog_kube.failures import ApiError, NoAnswer, Unreachable, Withheld
@@ -107,7 +107,7 @@ class Sender(Struct, eq=False):
         intent = order.intent
         guard = self._guard(order)
         refusal: Reply | None = None
-        must_look = intent.is_doubtful or _was_not_seen(order) or _may_be_taken(order)
+        must_look = intent.is_doubtful or _was_not_seen(order)
         for _ in range(MOST_SENT):
             if must_look:
                 step = await self._look_and_judge(order, guard, refusal)
@@ -149,7 +149,7 @@ class Sender(Struct, eq=False):
 
     async def _look_and_judge(self, order: Order, guard: Precondition, refusal: Reply | None) -> Result | Precondition:
         """The guard to send the intent with, or what became of it."""
-        seen = await self._look(order, refusal)
+        seen = await self._look(order)
         if isinstance(seen, Reply):
             return self._blind(order, seen)
         required = Precondition() if refusal is None else guard
@@ -224,13 +224,11 @@ class Sender(Struct, eq=False):
 
     async def look(self, order: Order) -> Sighting | None:
         """The target as it is now; None if it is not there, or cannot be read."""
-        seen = await self._look(order, None)
+        seen = await self._look(order)
         return None if isinstance(seen, Reply) else seen
 
-    async def _look(self, order: Order, refusal: Reply | None) -> Sighting | Reply | None:
-        """The current target, or why it cannot be read; after a successful write, its answer shows it already."""
-        if refusal is not None and refusal.status == 200:
-            return Sighting.read(refusal.body)
+    async def _look(self, order: Order) -> Sighting | Reply | None:
+        """The current target, or why it cannot be read."""
         reply = await self.read(order.target, order.intent.api_version)
         if reply.status == 404:
             return None
@@ -267,15 +265,6 @@ def _was_not_seen(order: Order) -> bool:
     return not order.makes_object and not is_complete
 
 
-def _may_be_taken(order: Order) -> bool:
-    """The apply creates an owned object, and another parent of the same operator may own one of that name.
-
-    The field manager is the same, so the server would change that object. Writes to one target run one after the other,
-    so reading it first is enough.
-    """
-    return order.verb == "apply" and order.makes_object and bool(wanted_controller(order))
-
-
 def _guard_for(case: Case) -> Precondition:
     order, seen = case.order, case.seen
     if seen is None:
@@ -300,10 +289,18 @@ def _refusal_text(order: Order, reply: Reply) -> str:
     return f"{_step(order)}: {status}: {reply.message}"
 
 
+_MENDS: Final = {
+    "apply": ", not by the parent: adopt=True takes over what nobody controls",
+    "create": "",
+    "delete": ", not by the parent: owned=False deletes it all the same",
+}
+
+
 def _explain(case: Case, why: str) -> str:
     step = _step(case.order)
-    if case.order.makes_object and case.is_foreign and case.seen is not None:
-        return f"{step}: it exists already and is controlled by {case.seen.controller_name or 'nobody'}"
+    if case.is_foreign and case.seen is not None:
+        holder = case.seen.controller_name or "nobody"
+        return f"{step}: it exists and is controlled by {holder}{_MENDS[case.order.verb]}"
     if case.status == 404:
         return f"{step}: {why}"
     if case.refusal is not None:

@@ -44,11 +44,6 @@ class Sighting(Struct, frozen=True, kw_only=True):
         )
 
 
-def wanted_controller(order: Order) -> str:
-    """Uid of the controlling owner that a manifest names; empty: none."""
-    return str(_controller(order.body.get("metadata") or {}).get("uid", ""))
-
-
 def _controller(metadata: Mapping[str, Any]) -> Mapping[str, Any]:
     owners = metadata.get("ownerReferences") or ()
     return next((owner for owner in owners if owner.get("controller")), {})

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 from msgspec import field
 
-from levelog import Index, Intent, LabelledResource, Level, Manifest, Operator, Resource, Struct, apply, delete
+from levelog import Index, Intent, LabelledResource, Level, Manifest, Operator, Owner, Resource, Struct, apply, delete
 
 op = Operator("guardrails")
 
@@ -56,10 +56,10 @@ def policies(policy: Policy) -> Iterator[tuple[str, str]]:
 
 
 @op.index
-def limits(quota: Quota) -> Iterator[tuple[str, dict[str, str]]]:
-    """What a quota limits, by the uid of the namespace that owns it: quotas of others have no such owner."""
-    if owner := quota.metadata.controller:
-        yield owner.uid, quota.spec.hard
+def limits(quota: Quota) -> Iterator[tuple[Owner, dict[str, str]]]:
+    """What a quota limits, by the namespace that owns it: quotas of others have no such owner."""
+    if owner := quota.metadata.controlled_by(Namespace):
+        yield owner, quota.spec.hard
 
 
 @op.view
@@ -71,10 +71,10 @@ def findings(namespace: BareNamespace, guards: Index[str, str], policies: Index[
 
 
 @op.view
-def quotas(namespace: Namespace, limits: Index[str, dict[str, str]]) -> Level[dict[str, str] | None]:
+def quotas(namespace: Namespace, limits: Index[Owner, dict[str, str]]) -> Level[dict[str, str] | None]:
     """Limits of our own quota: as the label asks, and as they are. None means that there is no such quota."""
     wanted = SIZES.get(namespace.metadata.labels.get(SIZE, ""))
-    return Level(desired=wanted, actual=next(iter(limits[namespace.metadata.uid]), None))
+    return Level(desired=wanted, actual=next(iter(limits[namespace.as_owner]), None))
 
 
 @op.reconcile(quotas, writes={Quota: ["apply", "delete"]})

@@ -15,7 +15,7 @@ from levelog.errors import LevelogError, Unavailable
 from levelog.indices import Contact, LiveIndex
 from levelog_log.hints import Hints, Topic
 from levelog_processors.decide.lookups import key_from
-from levelog_processors.fold.entries import canonical_key
+from levelog_processors.fold.entries import lookup_key
 from levelog_processors.program import Program
 from levelog_processors.waiting import SAFETY_SWEEP
 from levelog_store.connect.database import Database
@@ -134,7 +134,8 @@ class _Live(LiveIndex[Any, Any]):
             return await read_contact(connection, self._live.scope, self._resource)
 
     def _place(self, key: Any) -> IndexKey:
-        return self._name, canonical_key(key)
+        key_type, _ = self._live.program.indices[self._name].handler.types
+        return self._name, lookup_key(self._name, key_type, key)
 
 
 class _Changes:

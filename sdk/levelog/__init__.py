@@ -13,7 +13,7 @@ from levelog.resources import (
     External,
     LabelledResource,
     Manifest,
-    OwnerReference,
+    Owner,
     Resource,
     Struct,
 )
@@ -39,7 +39,7 @@ __all__ = [
     "Objects",
     "Operator",
     "OperatorError",
-    "OwnerReference",
+    "Owner",
     "Resource",
     "Retry",
     "Struct",

@@ -32,7 +32,10 @@ class IntentOptions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     if_unchanged: bool = False
     """Refuse if the target's resourceVersion is no longer the one that the decision saw."""
     owned: bool = True
-    """apply, create: make the parent the controlling owner, unless the manifest names owners itself."""
+    """apply, create: make the parent the controlling owner, unless the manifest names owners itself. delete: refuse
+    what the parent does not control."""
+    adopt: bool = False
+    """apply: take over an object that exists and that nobody controls."""
     remembered: bool = False
     """apply: the receipt records what the server made of the manifest. Set for children."""
     as_field: bool = False
@@ -137,13 +140,17 @@ def _refuse_identity(verb: Verb, kind: str, metadata: Any) -> None:
         )
 
 
-def apply(manifest: Manifest, *, force: bool = False, owned: bool = True, if_unchanged: bool = False) -> Intent:
+def apply(
+    manifest: Manifest, *, force: bool = False, owned: bool = True, adopt: bool = False, if_unchanged: bool = False
+) -> Intent:
     """Server-side apply of a manifest; all applies of an operator use one field manager.
 
     The server removes fields that the last apply set and this one leaves out. The parent becomes the controlling owner,
-    unless the manifest has ownerReferences or `owned` is False.
+    unless the manifest has ownerReferences or `owned` is False. An object that exists and is not the parent's is
+    refused; `adopt=True` takes it over if nobody controls it.
     """
-    return _from_manifest("apply", manifest, IntentOptions(force=force, owned=owned, if_unchanged=if_unchanged))
+    options = IntentOptions(force=force, owned=owned, adopt=adopt, if_unchanged=if_unchanged)
+    return _from_manifest("apply", manifest, options)
 
 
 def create(manifest: Manifest, *, owned: bool = True) -> Intent:
@@ -194,10 +201,14 @@ def delete(
     *,
     namespace: str = "",
     propagation: Propagation = "Background",
+    owned: bool = True,
     if_unchanged: bool = False,
 ) -> Intent:
-    """Delete an object, given itself or as class and name; only the uid that the decision saw is deleted."""
-    options = IntentOptions(propagation=propagation, if_unchanged=if_unchanged)
+    """Delete an object, given itself or as class and name; only the uid that the decision saw is deleted.
+
+    Anything but the parent itself and what it controls is refused, unless `owned` is False.
+    """
+    options = IntentOptions(propagation=propagation, owned=owned, if_unchanged=if_unchanged)
     if not isinstance(target, type):
         metadata = _require_object("delete", target)
         return Intent(

@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, ClassVar, Final, Literal, TypeAlias, TypeVar, dataclass_transform, get_args
+from typing import Any, ClassVar, Final, Literal, NamedTuple, TypeAlias, TypeVar, dataclass_transform, get_args
 
 import msgspec
 
@@ -50,6 +50,20 @@ class Struct(msgspec.Struct, frozen=True, rename="camel"):
     cel_rules: ClassVar[tuple[CEL, ...]] = ()
 
 
+class Owner(NamedTuple):
+    """Who controls an object, as the key of an index: `images: Index[Owner, str]`, `images[web.as_owner]`.
+
+    Whoever may create an object may name any uid as its owner. As for Kubernetes, an owner in another namespace than
+    the object is not there: its namespace is part of the key.
+    """
+
+    group: str
+    kind: str
+    namespace: str
+    """Empty for a kind without namespaces: it may own objects in all of them."""
+    uid: Uid
+
+
 class OwnerReference(Struct, omit_defaults=True):
     """An entry of metadata.ownerReferences."""
 
@@ -72,10 +86,13 @@ class Metadata(Struct):
     """Wakes nothing: it never changes while the uid is the same."""
     deletion_timestamp: datetime | None = None
 
-    @property
-    def controller(self) -> OwnerReference | None:
-        """The owner that manages the object, if it has one."""
-        return next((owner for owner in self.owner_references if owner.controller), None)
+    def controlled_by(self, cls: "type[ResourceBase]") -> Owner | None:
+        """The owner that manages the object, if it is of this class; in an index function, the key to yield under."""
+        resource = cls.resource_type
+        for each in self.owner_references:
+            if each.controller and (each.api_version.rpartition("/")[0], each.kind) == (resource.group, resource.kind):
+                return resource.owner(self.namespace, each.uid)
+        return None
 
 
 class LabelledMetadata(Metadata):
@@ -109,6 +126,10 @@ class ResourceType(msgspec.Struct, frozen=True, kw_only=True):
     def api_version(self) -> str:
         """`apps/v1`, or `v1` for the core group."""
         return f"{self.group}/{self.version}" if self.group else self.version
+
+    def owner(self, namespace: str, uid: str) -> Owner:
+        """An object as the owner of others; the namespace is dropped for cluster-scoped resources."""
+        return Owner(self.group, self.kind, "" if self.scope == "Cluster" else namespace, Uid(uid))
 
     def key(self, namespace: str, name: str) -> ObjectKey:
         """Key of one object; the namespace is dropped for cluster-scoped resources."""
@@ -203,6 +224,12 @@ class ResourceBase(Struct, metaclass=ResourceMeta):
 
     resource_type: ClassVar[ResourceType]
     definition: ClassVar[Definition]
+
+    @property
+    def as_owner(self) -> Owner:
+        """This object as the owner of others: the key under which an index has what `controlled_by` gave."""
+        metadata: Metadata = getattr(self, "metadata")  # noqa: B009 - each variant declares one of its own
+        return self.resource_type.owner(metadata.namespace, metadata.uid)
 
 
 class Resource(ResourceBase):

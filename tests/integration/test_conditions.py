@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import field
 
-from levelog import GiveUp, Index, Intent, Level, Operator, Resource, Struct, apply
+from levelog import GiveUp, Index, Intent, Level, Operator, Owner, Resource, Struct, apply
 from levelog.conditions import MOST_MESSAGE, Condition
 from levelog.daemons import Daemon
 from levelog.levels import Levels
@@ -39,14 +39,14 @@ def made(*, conditions: bool = True, events: bool = True) -> Operator:
     op = Operator("webs")
 
     @op.index
-    def names(pod: Pod) -> Iterator[tuple[str, str]]:
-        if owner := pod.metadata.controller:
-            yield owner.uid, pod.metadata.name
+    def names(pod: Pod) -> Iterator[tuple[Owner, str]]:
+        if owner := pod.metadata.controlled_by(Web):
+            yield owner, pod.metadata.name
 
     @op.view
-    def pods(web: Web, names: Index[str, str]) -> Level[set[str]]:
+    def pods(web: Web, names: Index[Owner, str]) -> Level[set[str]]:
         wanted = {f"{web.metadata.name}-{n}" for n in range(web.spec.replicas)}
-        return Level(desired=wanted, actual=set(names[web.metadata.uid]))
+        return Level(desired=wanted, actual=set(names[web.as_owner]))
 
     @op.reconcile(pods)
     def converge(web: Web, level: Level[set[str]]) -> Iterator[Intent]:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from levelog import Call, GiveUp, Index, Intent, Level, Operator, Resource, Struct, apply, call
+from levelog import Call, GiveUp, Index, Intent, Level, Operator, Owner, Resource, Struct, apply, call
 from levelog.testing import Simulation
 from levelog_actuator.limits import ActuatorSettings
 from levelog_kube.client import KubeClient
@@ -29,14 +29,14 @@ class ConfigMap(Resource, version="v1", plural="configmaps"):
 
 
 @OP.index
-def maps(each: ConfigMap) -> Iterator[tuple[str, str]]:
-    if owner := each.metadata.controller:
-        yield owner.uid, each.metadata.name
+def maps(each: ConfigMap) -> Iterator[tuple[Owner, str]]:
+    if owner := each.metadata.controlled_by(Web):
+        yield owner, each.metadata.name
 
 
 @OP.view
-def made(web: Web, maps: Index[str, str]) -> Level[list[str]]:
-    return Level(desired=[web.metadata.name], actual=list(maps[web.metadata.uid]))
+def made(web: Web, maps: Index[Owner, str]) -> Level[list[str]]:
+    return Level(desired=[web.metadata.name], actual=list(maps[web.as_owner]))
 
 
 @OP.reconcile(made)
@@ -265,16 +265,16 @@ def test_tries_are_counted_since_a_function_last_succeeded(part: str, *, is_need
     op, faults = Operator("webs"), set[str]()
 
     @op.index
-    def maps(each: ConfigMap) -> Iterator[tuple[str, str]]:
-        if owner := each.metadata.controller:
-            yield owner.uid, each.metadata.name
+    def maps(each: ConfigMap) -> Iterator[tuple[Owner, str]]:
+        if owner := each.metadata.controlled_by(Web):
+            yield owner, each.metadata.name
 
     @op.view
-    def made(web: Web, maps: Index[str, str]) -> Level[list[str]]:
+    def made(web: Web, maps: Index[Owner, str]) -> Level[list[str]]:
         if "view" in faults:
             raise MemoryError(web.spec["team"])
         is_wanted = is_needed or web.spec["team"] != "b"
-        return Level(desired=[web.metadata.name] if is_wanted else [], actual=list(maps[web.metadata.uid]))
+        return Level(desired=[web.metadata.name] if is_wanted else [], actual=list(maps[web.as_owner]))
 
     @op.reconcile(made)
     def make(web: Web) -> Iterator[Intent]:

@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from levelog import Index, Intent, Level, Operator, Resource, Struct, apply, delete
+from levelog import Index, Intent, Level, Operator, Owner, Resource, Struct, apply, delete
 from levelog.handlers.indexers import OnError
 from levelog.wire.records import ObjectSeen
 from levelog_store.tables import decisions, levels
@@ -38,14 +38,14 @@ def operator(errors: OnError = "block") -> Operator:
     op = Operator("webs")
 
     @op.index(errors=errors)
-    def images(pod: Pod) -> Iterator[tuple[str, str]]:
-        if owner := pod.metadata.controller:
-            yield owner.uid, f"{pod.metadata.name}={pod.spec.containers[0].image}"
+    def images(pod: Pod) -> Iterator[tuple[Owner, str]]:
+        if owner := pod.metadata.controlled_by(Web):
+            yield owner, f"{pod.metadata.name}={pod.spec.containers[0].image}"
 
     @op.view
-    def pods(web: Web, images: Index[str, str]) -> Level[set[str]]:
+    def pods(web: Web, images: Index[Owner, str]) -> Level[set[str]]:
         name = web.metadata.name
-        return Level({f"{name}-{n}=a" for n in range(web.spec.replicas)}, set(images[web.metadata.uid]))
+        return Level({f"{name}-{n}=a" for n in range(web.spec.replicas)}, set(images[web.as_owner]))
 
     @op.reconcile(pods)
     def converge(web: Web, level: Level[set[str]]) -> Iterator[Intent]:

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from levelog import Index, Intent, Level, Operator, Resource, Struct, apply
+from levelog import Index, Intent, Level, Operator, Owner, Resource, Struct, apply
 from levelog.wire.objects import ObjectKey
 from levelog.wire.records import ObjectSeen, SyncFinished, SyncStarted
 from levelog_history.revisions import Revision, Revisions
@@ -45,12 +45,12 @@ def operator(web_class: Any) -> Operator:
     op = Operator("webs")
 
     @op.index
-    def pods(pod: Pod) -> Iterator[tuple[str, str]]:
-        if owner := pod.metadata.controller:
-            yield owner.uid, pod.metadata.name
+    def pods(pod: Pod) -> Iterator[tuple[Owner, str]]:
+        if owner := pod.metadata.controlled_by(web_class):
+            yield owner, pod.metadata.name
 
-    def number(web: Any, pods: Index[str, str]) -> Level[int]:
-        return Level(web.spec.count if isinstance(web, OldWeb) else web.spec.replicas, len(pods[web.metadata.uid]))
+    def number(web: Any, pods: Index[Owner, str]) -> Level[int]:
+        return Level(web.spec.count if isinstance(web, OldWeb) else web.spec.replicas, len(pods[web.as_owner]))
 
     def fill(web: Any, level: Level[int]) -> Iterator[Intent]:
         yield apply({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": f"{web.metadata.name}-{level.actual}"}})

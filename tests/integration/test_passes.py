@@ -12,7 +12,7 @@ from hypothesis import Phase, example, given, settings
 from hypothesis import strategies as st
 from sqlalchemy import select
 
-from levelog import Index, Intent, Level, Operator, Resource, Struct, apply, patch_status
+from levelog import Index, Intent, Level, Operator, Owner, Resource, Struct, apply, patch_status
 from levelog.errors import Unavailable
 from levelog.levels import Levels
 from levelog.wire.objects import Application, Cluster
@@ -63,15 +63,16 @@ def operator() -> Operator:
     op = Operator("webs")
 
     @op.index
-    def pods_by_web(pod: Pod) -> dict[str, str]:
+    def pods_by_web(pod: Pod) -> dict[Owner, str]:
         if pod.metadata.name == "slow":
             sum(range(LONG))
-        return {owner.uid: pod.metadata.name for owner in pod.metadata.owner_references if owner.controller}
+        owner = pod.metadata.controlled_by(Web)
+        return {owner: pod.metadata.name} if owner else {}
 
     @op.view
-    def pods(web: Web, pods_by_web: Index[str, str]) -> Level[list[str]]:
+    def pods(web: Web, pods_by_web: Index[Owner, str]) -> Level[list[str]]:
         names = [f"{web.metadata.name}-{number}" for number in range(web.spec.replicas)]
-        return Level(names, sorted(pods_by_web[web.metadata.uid]))
+        return Level(names, sorted(pods_by_web[web.as_owner]))
 
     @op.reconcile(pods, writes={Pod: ["apply"]})
     def start(web: Web, level: Level[list[str]]) -> Iterator[Intent]:

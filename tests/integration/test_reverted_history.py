@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from sqlalchemy import update
 
-from levelog import Index, Level, Operator, Resource
+from levelog import Index, Level, Operator, Owner, Resource
 from levelog.wire.objects import Version
 from levelog.wire.records import HistoryReverted
 from levelog_store.tables import intents, levels, objects
@@ -26,13 +26,13 @@ def operator() -> Operator:
     op = Operator("webs")
 
     @op.index
-    def pods(pod: Pod) -> Iterator[tuple[str, str]]:
-        if owner := pod.metadata.controller:
-            yield owner.uid, pod.metadata.name
+    def pods(pod: Pod) -> Iterator[tuple[Owner, str]]:
+        if owner := pod.metadata.controlled_by(Web):
+            yield owner, pod.metadata.name
 
     @op.view
-    def names(web: Web, pods: Index[str, str]) -> Level[list[str]]:
-        return Level(["a", "b"], sorted(pods[web.metadata.uid]))
+    def names(web: Web, pods: Index[Owner, str]) -> Level[list[str]]:
+        return Level(["a", "b"], sorted(pods[web.as_owner]))
 
     @op.view
     def alone(web: Web) -> Level[int]:

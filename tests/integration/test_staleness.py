@@ -1,7 +1,7 @@
 from collections.abc import Iterator
 from datetime import timedelta
 
-from levelog import Index, Level, Operator, Resource
+from levelog import Index, Level, Operator, Owner, Resource
 from levelog.wire.objects import Version
 from levelog.wire.records import BookmarkNoted, GapNoted
 from levelog_store.tables import key_versions, levels, syncs, wakeups
@@ -23,17 +23,17 @@ def operator() -> Operator:
     op = Operator("webs")
 
     @op.index
-    def pods(pod: Pod) -> Iterator[tuple[str, str]]:
-        if owner := pod.metadata.controller:
-            yield owner.uid, pod.metadata.name
+    def pods(pod: Pod) -> Iterator[tuple[Owner, str]]:
+        if owner := pod.metadata.controlled_by(Web):
+            yield owner, pod.metadata.name
 
     @op.view
-    def freshness(web: Web, pods: Index[str, str]) -> Level[bool]:
+    def freshness(web: Web, pods: Index[Owner, str]) -> Level[bool]:
         return Level(False, pods.is_stale)
 
     @op.view
-    def others(web: Web, pods: Index[str, str]) -> Level[int]:
-        return Level(0, len(pods[web.metadata.uid]))
+    def others(web: Web, pods: Index[Owner, str]) -> Level[int]:
+        return Level(0, len(pods[web.as_owner]))
 
     return op
 

@@ -7,7 +7,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from levelog import Index, Intent, Level, Operator, Resource, apply
+from levelog import Index, Intent, Level, Operator, Owner, Resource, apply
 from levelog.wire.objects import GroupResource
 from levelog.wire.records import TargetSighted
 from levelog_actuator import Actuator, ActuatorSettings
@@ -41,13 +41,13 @@ def operator() -> Operator:
     op = Operator("webs")
 
     @op.index
-    def owned(config: ConfigMap) -> Iterator[tuple[str, str]]:
-        if owner := config.metadata.controller:
-            yield owner.uid, config.metadata.name
+    def owned(config: ConfigMap) -> Iterator[tuple[Owner, str]]:
+        if owner := config.metadata.controlled_by(ConfigMap):
+            yield owner, config.metadata.name
 
     @op.view(labels={"role": "parent"})
-    def child(parent: ConfigMap, owned: Index[str, str]) -> Level[list[str]]:
-        return Level(desired=[f"{parent.metadata.name}-child"], actual=sorted(owned[parent.metadata.uid]))
+    def child(parent: ConfigMap, owned: Index[Owner, str]) -> Level[list[str]]:
+        return Level(desired=[f"{parent.metadata.name}-child"], actual=sorted(owned[parent.as_owner]))
 
     @op.reconcile(child, writes={ConfigMap: ["apply"]})
     def make(_parent: ConfigMap, level: Level[list[str]]) -> Iterator[Intent]:

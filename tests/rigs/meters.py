@@ -15,6 +15,7 @@ from levelog import (
     Level,
     Manifest,
     Operator,
+    Owner,
     Resource,
     Struct,
     apply,
@@ -52,18 +53,18 @@ class ConfigMap(Resource, version="v1", plural="configmaps"):
 
 
 @op.index
-def made(config: ConfigMap) -> Iterator[tuple[str, str]]:
-    """Names of ConfigMaps by the uid of the Meter that owns them."""
-    if owner := config.metadata.controller:
-        yield owner.uid, config.metadata.name
+def made(config: ConfigMap) -> Iterator[tuple[Owner, str]]:
+    """Names of ConfigMaps by the Meter that owns them."""
+    if owner := config.metadata.controlled_by(Meter):
+        yield owner, config.metadata.name
 
 
 @op.view
-def shown(meter: Meter, made: Index[str, str]) -> Level[list[str]]:
+def shown(meter: Meter, made: Index[Owner, str]) -> Level[list[str]]:
     """What is shown: a number, or the name of a ConfigMap."""
     name, spec = meter.metadata.name, meter.spec
     if spec.verb in {"apply", "create"}:
-        return Level(desired=[f"{name}-{spec.wanted}"], actual=sorted(made[meter.metadata.uid]))
+        return Level(desired=[f"{name}-{spec.wanted}"], actual=sorted(made[meter.as_owner]))
     actual = {"status": meter.status.shown, "merge": spec.shown, "append": spec.entries[-1] if spec.entries else 0}
     return Level(desired=[str(spec.wanted)], actual=[str(actual[spec.verb])])
 

@@ -11,7 +11,7 @@ FIRST: Final = """
 from collections import Counter
 from collections.abc import Iterator
 
-from levelog import Index, Intent, Level, Operator, Resource, Struct, apply
+from levelog import Index, Intent, Level, Operator, Owner, Resource, Struct, apply
 
 CALLS: Counter[str] = Counter()
 op = Operator("webs")
@@ -33,24 +33,24 @@ class Pod(Resource, version="v1", plural="pods"):
     spec: PodSpec
 
 @op.index
-def images(pod: Pod) -> Iterator[tuple[str, str]]:
+def images(pod: Pod) -> Iterator[tuple[Owner, str]]:
     CALLS["images"] += 1
-    if owner := pod.metadata.controller:
-        yield owner.uid, pod.spec.containers[0].image
+    if owner := pod.metadata.controlled_by(Web):
+        yield owner, pod.spec.containers[0].image
 
 @op.index
-def names(pod: Pod) -> Iterator[tuple[str, str]]:
+def names(pod: Pod) -> Iterator[tuple[Owner, str]]:
     CALLS["names"] += 1
-    if owner := pod.metadata.controller:
-        yield owner.uid, pod.metadata.name
+    if owner := pod.metadata.controlled_by(Web):
+        yield owner, pod.metadata.name
 
 @op.view
-def pictures(web: Web, images: Index[str, str]) -> Level[list[str]]:
-    return Level(desired=[web.spec.image] * web.spec.replicas, actual=sorted(images[web.metadata.uid]))
+def pictures(web: Web, images: Index[Owner, str]) -> Level[list[str]]:
+    return Level(desired=[web.spec.image] * web.spec.replicas, actual=sorted(images[web.as_owner]))
 
 @op.view
-def counted(web: Web, names: Index[str, str]) -> Level[int]:
-    return Level(desired=web.spec.replicas, actual=len(names[web.metadata.uid]))
+def counted(web: Web, names: Index[Owner, str]) -> Level[int]:
+    return Level(desired=web.spec.replicas, actual=len(names[web.as_owner]))
 
 @op.reconcile(counted)
 def fill(web: Web, level: Level[int]) -> Iterator[Intent]:

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Mapping
 from datetime import datetime
-from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -10,12 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from levelog import Index, Intent, Manifest, Operator, OperatorError, Resource, Struct, apply
+from levelog import Index, Intent, Manifest, Operator, OperatorError, Owner, Resource, Struct, apply
 from levelog.errors import ChildRefused
 from levelog.handlers.children import REDACTOR, ChildIndex, ChildrenView
 from levelog.handlers.owned import ChildKind, ChildrenLevel, OwnedChild, WantedChild, level_of
 from levelog.resources import Metadata, ResourceBase
 from levelog.secrets.redaction import Redactor
+from levelog.wire.objects import Uid
 from levelog.wire.projection import fields_of
 from levelog_processors.program import Program
 from levelog_processors.sqlviews import sql_views
@@ -74,7 +74,7 @@ def level(result: Any, *, parent: type[ResourceBase] = Web, of: Any = (ConfigMap
     namespace = "default" if parent.resource_type.scope == "Namespaced" else ""
     metadata = Metadata(name="shop", uid="u", namespace=namespace)  # type: ignore[arg-type]
     indices = {parameter.name: Nothing() for parameter in view.indices}
-    return view.level(SimpleNamespace(metadata=metadata), result, indices, Redactor(b"0123456789abcdef"))
+    return view.level(parent(metadata=metadata), result, indices, Redactor(b"0123456789abcdef"))
 
 
 def test_one_manifest_several_or_none_are_returned_or_yielded() -> None:
@@ -380,5 +380,5 @@ def test_an_object_is_indexed_whole_only_for_a_parent_that_controls_it() -> None
         metadata = {"name": "a", "namespace": "b", "uid": "c", "ownerReferences": [reference | owner]}
         return [key for key, _ in index.entries(msgspec.json.encode({"metadata": metadata, "status": {}}))]
 
-    assert keys() == keys(apiVersion="example.com/v1beta1") == [("b", "a"), "u"]
+    assert keys() == keys(apiVersion="example.com/v1beta1") == [("b", "a"), Owner("example.com", "Web", "b", Uid("u"))]
     assert keys(controller=False) == keys(kind="Cron") == keys(apiVersion="other/v1") == [("b", "a")]

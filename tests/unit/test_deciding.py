@@ -109,7 +109,7 @@ def test_leaving_out_a_field_that_was_applied_before_is_sent() -> None:
 
 
 def test_invariant_11_an_intent_carries_the_incarnation_that_was_seen() -> None:
-    there = pod("shop-0", 5, uid="second")
+    there = pod("shop-0", 5, uid="second", owner="uid-shop")
     [row] = rows([delete(module.Pod, "shop-0")], held(there))
     assert (row.target_uid, row.target_version) == ("second", 5)
     assert rows([module.apply(manifest())])[0].target_uid == ""

@@ -28,9 +28,9 @@ op = Operator("webs")
 
 @op.index(expires=HOUR)
 def recent(pod: Pod) -> Iterator[tuple[str, str]]:
-    if pod.metadata.controller is None:
+    if not pod.metadata.owner_references:
         raise ValueError("no owner")
-    yield pod.metadata.controller.uid, pod.metadata.name
+    yield pod.metadata.owner_references[0].uid, pod.metadata.name
 
 
 @op.index

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from datetime import UTC, datetime
-from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -87,15 +86,17 @@ def test_only_the_parent_of_a_child_that_is_too_large_has_to_wait() -> None:
     owner = {"apiVersion": "example.com/v1", "kind": "Web", "name": "shop", "uid": "uid-shop", "controller": True}
     large = only_metadata(body(metadata={"ownerReferences": [owner]}, data={"x": "y" * 1000}), "a limit")
     found = dict(ChildIndex(Web, ConfigMap).entries(large))
-    assert found.keys() == {("default", "large"), "uid-shop"}
+    metadata = Metadata(name="shop", uid="uid-shop", namespace="default")  # type: ignore[arg-type]
+    parent = Web(metadata=metadata)
+    assert found.keys() == {("default", "large"), parent.as_owner}
     view = op.views["stack"]
     assert isinstance(view, ChildrenView)
     nothing = dict.fromkeys([parameter.name for parameter in view.indices], _Lookup({}))
     children = next(name for name in nothing if "children/" in name)
-    metadata = Metadata(name="shop", uid="uid-shop", namespace="default")  # type: ignore[arg-type]
-    parent = SimpleNamespace(metadata=metadata)
     with pytest.raises(ObjectTooLarge, match=SAYS):
-        view.level(parent, None, {**nothing, children: _Lookup({"uid-shop": (found["uid-shop"],)})}, Redactor())
+        view.level(
+            parent, None, {**nothing, children: _Lookup({parent.as_owner: (found[parent.as_owner],)})}, Redactor()
+        )
     assert not view.level(parent, None, nothing, Redactor()).drift
 
 

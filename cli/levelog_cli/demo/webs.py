@@ -5,7 +5,7 @@ Run it with `levelog run examples/webs/webs.py` after `kubectl apply -f examples
 
 from collections.abc import Iterator
 
-from levelog import Index, Intent, Level, Manifest, Operator, Resource, Struct, apply, delete
+from levelog import Index, Intent, Level, Manifest, Operator, Owner, Resource, Struct, apply, delete
 
 op = Operator("webs")
 
@@ -32,17 +32,17 @@ class Pod(Resource, version="v1", plural="pods"):
 
 
 @op.index(labels={"app": "web"})
-def images(pod: Pod) -> Iterator[tuple[str, tuple[str, str]]]:
-    """Name and image of each pod, by the uid of the Web that owns it."""
-    if owner := pod.metadata.controller:
-        yield owner.uid, (pod.metadata.name, pod.spec.containers[0].image)
+def images(pod: Pod) -> Iterator[tuple[Owner, tuple[str, str]]]:
+    """Name and image of each pod, by the Web that owns it."""
+    if owner := pod.metadata.controlled_by(Web):
+        yield owner, (pod.metadata.name, pod.spec.containers[0].image)
 
 
 @op.view
-def pods(web: Web, images: Index[str, tuple[str, str]]) -> Level[dict[str, str]]:
+def pods(web: Web, images: Index[Owner, tuple[str, str]]) -> Level[dict[str, str]]:
     """Image of each pod, by its name: as the Web wants it, and as it is."""
     wanted = {f"{web.metadata.name}-{n}": web.spec.image for n in range(web.spec.replicas)}
-    return Level(desired=wanted, actual=dict(images[web.metadata.uid]))
+    return Level(desired=wanted, actual=dict(images[web.as_owner]))
 
 
 @op.reconcile(pods, writes={Pod: ["apply", "delete"]})

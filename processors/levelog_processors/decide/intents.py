@@ -4,12 +4,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from levelog.calls.faults import fault_reason
 from levelog.errors import OperatorError
 from levelog.intents import Intent, IntentOptions
-from levelog.resources import ResourceType
+from levelog.resources import OwnerReference, ResourceType
 from levelog.secrets.redaction import Redactor, with_encoded_data
 from levelog.wire.canonical import canonical, digest
 from levelog.wire.objects import ObjectKey
@@ -139,6 +140,8 @@ def intent_rows(
             raise OperatorError(f"view {view.name} asks twice to {intent.verb} {name} in one round")
         seen.add((intent.verb, name))
         content = _content(view, parent, intent, resource, key)
+        if (shown_target := targets.get(name)) is not None:
+            _refuse_stranger(view, parent, intent, shown_target, content)
         try:
             clear = canonical(content)
         except (TypeError, ValueError) as error:
@@ -147,9 +150,9 @@ def intent_rows(
         shown = redactor.redact_content(key, content).content
         body = clear if shown is content else canonical(shown)
         to = Outward(target=key, api_version=resource.api_version, kind=resource.kind, body=body)
-        target, is_shown = targets.get(name), is_watched(key)
-        is_done = _holds_already(intent, body, target, last_applied.get(name), watched=is_shown)
-        row = _row(stem, number, ordinal, intent, to, target, is_watched=is_shown, is_done=is_done)
+        is_shown = is_watched(key)
+        is_done = _holds_already(intent, body, shown_target, last_applied.get(name), watched=is_shown)
+        row = _row(stem, number, ordinal, intent, to, shown_target, is_watched=is_shown, is_done=is_done)
         rows.append(row if shown is content else replace(row, sealed=redactor.seal(clear, row.key)))
     return rows
 
@@ -203,6 +206,45 @@ def _content(view: BoundView, parent: StoredObject, intent: Intent, resource: Re
     if intent.options.owned and not is_own and in_reach and "ownerReferences" not in metadata:
         metadata["ownerReferences"] = [owner_reference(view, parent)]
     return manifest | {"apiVersion": resource.api_version, "kind": resource.kind, "metadata": metadata}
+
+
+class _Owned(Struct):
+    class Metadata(Struct):
+        owner_references: list[OwnerReference] = field(name="ownerReferences", default_factory=list)
+
+    metadata: Metadata
+
+
+_owned = msgspec.json.Decoder(_Owned)
+
+
+def _refuse_stranger(view: BoundView, parent: StoredObject, intent: Intent, target: StoredObject, content: Any) -> None:
+    """Raises OperatorError for a target that the log shows, and that is not the parent's to take over or to delete."""
+    is_apply = intent.verb == "apply" and not intent.options.remembered and _names_controller(content)
+    is_delete = intent.verb == "delete" and intent.options.owned and target.object != parent.object
+    if not is_apply and not is_delete:
+        return
+    resource = view.handler.resource
+    references = _owned.decode(target.body).metadata.owner_references
+    owner = next((each for each in references if each.controller), None)
+    if owner is None and intent.options.adopt:
+        return
+    if owner is None:
+        holder, mend = "nobody", "adopt=True takes it over"
+    elif resource.owner(target.namespace, owner.uid) == resource.owner(parent.namespace, parent.uid):
+        return
+    else:
+        holder, mend = f"{owner.kind}/{owner.name}", "choose another name"
+    if is_delete:
+        mend = "owned=False deletes it all the same"
+    raise OperatorError(
+        f"{intent.verb} of {target.object}: it exists and is controlled by {holder}, not by {parent.object}: {mend}"
+    )
+
+
+def _names_controller(manifest: Any) -> bool:
+    owners = manifest["metadata"].get("ownerReferences") or ()
+    return any(isinstance(owner, Mapping) and owner.get("controller") for owner in owners)
 
 
 def owner_reference(view: BoundView, parent: StoredObject) -> dict[str, Any]:

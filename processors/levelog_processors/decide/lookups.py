@@ -17,7 +17,7 @@ from levelog.resources import ResourceBase
 from levelog.wire.canonical import digest
 from levelog_processors.decide.standings import decoded, timeless
 from levelog_processors.fence.calls import Fence
-from levelog_processors.fold.entries import canonical_key
+from levelog_processors.fold.entries import canonical_key, lookup_key
 from levelog_processors.fold.lists import CONTACT, contact_key
 from levelog_processors.program import BoundView
 from levelog_store.rows import ERRORS, WHOLE_INDEX, Bucket, IndexKey, WholeIndex, is_of_levels, levels_place
@@ -291,21 +291,25 @@ def _version_bytes(version: int) -> bytes:
 class IndexReader(Index[Any, Any]):
     """An index as one evaluation sees it."""
 
-    def __init__(self, name: str, value_type: Any, reads: Reads, resource: str) -> None:
+    def __init__(self, name: str, types: tuple[Any, Any], reads: Reads, resource: str) -> None:
         self._name = name
+        self._key_type, value_type = types
         self._resource = resource
         self._reads = reads
         self._decoder = msgspec.json.Decoder(value_type)
 
     def __getitem__(self, key: Any) -> Collection[Any]:
-        return tuple(self._decoder.decode(value) for value in self._reads.bucket(self._name, canonical_key(key)))
+        return tuple(self._decoder.decode(value) for value in self._bucket(key))
 
     def get(self, key: Any, default: Any = None) -> Any:
         """Values under the key, or the default where there are none."""
         return self[key] or default
 
     def __contains__(self, key: object) -> bool:
-        return bool(self._reads.bucket(self._name, canonical_key(key)))
+        return bool(self._bucket(key))
+
+    def _bucket(self, key: object) -> tuple[bytes, ...]:
+        return self._reads.bucket(self._name, lookup_key(self._name, self._key_type, key))
 
     def __iter__(self) -> Iterator[Any]:
         return (key_from(text) for text in sorted(self._reads.whole(self._name).buckets))

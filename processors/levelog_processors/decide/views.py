@@ -105,7 +105,10 @@ class Evaluation:
             for parameter in handler.indices:
                 name = view.indices[parameter.name]
                 arguments[parameter.name] = IndexReader(
-                    name, parameter.value_type, self.reads, str(parameter.index.resource.group_resource)
+                    name,
+                    (parameter.key_type, parameter.value_type),
+                    self.reads,
+                    str(parameter.index.resource.group_resource),
                 )
             lookups = ObjectLookups(view, facts.parent.body, self.reads.bucket, self._namespaces)
             arguments |= handler.given.arguments(

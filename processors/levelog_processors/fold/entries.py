@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from levelog.calls.faults import Interruption, described, tell_fault
 from levelog.handlers.views import VIEW_TIME
+from levelog.resources import Owner
 from levelog.wire.canonical import canonical
 from levelog.wire.records import LoggedRecord, ReceiptNoted, TargetSighted, Unreadable
 from levelog_processors.fence.calls import Fence
@@ -27,6 +28,16 @@ def canonical_key(key: object) -> str:
     if len(text) > MAX_KEY_BYTES:
         raise ValueError(f"key of {len(text)} bytes; {MAX_KEY_BYTES} are allowed: {text[:60].decode()}…")
     return text.decode()
+
+
+def lookup_key(index: str, key_type: object, key: object) -> str:
+    """The same of a key that an index of such keys is asked for.
+
+    Raises TypeError for anything but an owner where keys are owners: a uid alone finds nothing, for ever.
+    """
+    if key_type is Owner and not isinstance(key, Owner):
+        raise TypeError(f"index {index} is by Owner: look up an object's as_owner, not {key!r}")
+    return canonical_key(key)
 
 
 def _require_scalars(key: object) -> None:

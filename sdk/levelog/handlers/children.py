@@ -17,7 +17,7 @@ from levelog.handlers.signatures import holds_intents, parameters, shown, type_h
 from levelog.handlers.views import IndexParameter, ReconcileHandler, ViewHandler, Writes
 from levelog.intents import Intent
 from levelog.levels import Level
-from levelog.resources import Metadata, ResourceBase, ResourceType, refuse_external
+from levelog.resources import Metadata, Owner, ResourceBase, ResourceType, refuse_external
 from levelog.secrets.redaction import Redactor, with_encoded_data
 from levelog.wire.canonical import canonical, digest
 from levelog.wire.projection import Applied, fields_of
@@ -26,7 +26,7 @@ from levelog.wire.records import refuse_remains
 REDACTOR: Final = f"{MARK}redactor"
 """Name under which the view is given the redactor, as manifests are compared with what is recorded of objects."""
 
-_CODE: Final = "children 2"
+_CODE: Final = "children 3"
 """Stands for this module in fingerprints: raised when the same manifests lead to other levels or other intents."""
 
 
@@ -60,7 +60,7 @@ class _Named(Struct, kw_only=True, omit_defaults=True):
 
 
 class ChildIndex(ImplicitIndex):
-    """Objects of one resource: who controls them, under their names; whole under the uid of a parent that does."""
+    """Objects of one resource: who controls them, under their names; whole under the parent that does."""
 
     def __init__(self, parent: type[ResourceBase], cls: type[ResourceBase]) -> None:
         super().__init__(index_name(parent, cls), cls, lambda _: (), code=_CODE)
@@ -77,7 +77,7 @@ class ChildIndex(ImplicitIndex):
         named = _Named(uid=metadata["uid"], controller=controller, is_deleting="deletionTimestamp" in metadata)
         entries: list[tuple[Any, Any]] = [((metadata.get("namespace", ""), metadata["name"]), named)]
         if controller is not None and controller.is_of(self._parent):
-            entries.append((controller.uid, as_stored(found)))
+            entries.append((self._parent.owner(metadata.get("namespace", ""), controller.uid), as_stored(found)))
         return entries
 
 
@@ -133,7 +133,7 @@ class ChildrenView(ViewHandler):
         owned = [
             owned_child(kind, body, remembered, is_beside_parent=self._is_namespaced)
             for kind in self.kinds
-            for body in indices[MARK + index_name(self.parent, kind.cls)][metadata.uid]
+            for body in indices[MARK + index_name(self.parent, kind.cls)][parent.as_owner]
         ]
         for each in owned:
             refuse_remains(each.body)
@@ -152,7 +152,7 @@ class ChildrenView(ViewHandler):
     ) -> tuple[dict[tuple[str, str], Sequence[bytes]], bytes]:
         """What a level with these wanted fields sees of what it read: the rest of the contents, and of children.
 
-        `contents` are values by index and canonical key; those under text are children, or what was applied of them.
+        `contents` are values by index and canonical key; those under owners are children.
         """
         kinds = {MARK + index_name(self.parent, kind.cls): kind for kind in self.kinds}
         rest: dict[tuple[str, str], Sequence[bytes]] = {}
@@ -162,7 +162,7 @@ class ChildrenView(ViewHandler):
             name = index.partition("/")[2]
             if name == MARK + applied_name(self.name) and key.startswith('"'):
                 remembered |= _by_uid((msgspec.json.decode(value) for value in held), parent_uid)
-            elif name in kinds and key.startswith('"'):
+            elif name in kinds and key.startswith("[") and len(msgspec.json.decode(key)) == len(Owner._fields):
                 values += [(kinds[name], msgspec.json.decode(value)) for value in held]
             else:
                 rest[index, key] = held

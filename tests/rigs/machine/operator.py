@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Callable, Collection, Iterable, Itera
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, Protocol
 
-from levelog import Index, Intent, Level, Manifest, Objects, Operator, Resource, Struct, apply, delete
+from levelog import Index, Intent, Level, Manifest, Objects, Operator, Owner, Resource, Struct, apply, delete
 from levelog.levels import Levels, Standing
 from levelog.resources import LabelledResource
 
@@ -80,7 +80,7 @@ def color_of(configs: PlainIndex, name: str) -> str:
 def parts_level(web: Web, owned: PlainIndex, configs: PlainIndex) -> Level[dict[str, str]]:
     color = color_of(configs, web.spec.config)
     desired = {f"{web.metadata.name}-{n}": color for n in range(web.spec.size)}
-    return Level(desired, dict(owned[web.metadata.uid]))
+    return Level(desired, dict(owned[web.as_owner]))
 
 
 def members_level(web: Web, by_team: PlainIndex) -> Level[dict[str, int]]:
@@ -107,7 +107,7 @@ def state_level(_: Part, levels: Levels) -> Level[dict[str, str]]:
 
 
 def kin_level(part: Part, levels: Levels) -> Level[dict[str, str]]:
-    owner = part.metadata.controller
+    owner = next((each for each in part.metadata.owner_references if each.controller), None)
     return Level({}, shown(levels.of(Web, owner.name)) if owner else {})
 
 
@@ -125,9 +125,9 @@ def shown(levels: Mapping[str, Standing]) -> dict[str, str]:
     return {name: f"{each.status}; {each.reason}; {sorted(each.drift.items())}" for name, each in levels.items()}
 
 
-def owned_entries(part: Part) -> Iterator[tuple[str, tuple[str, str]]]:
-    if owner := part.metadata.controller:
-        yield owner.uid, (part.metadata.name, part.spec.color)
+def owned_entries(part: Part) -> Iterator[tuple[Owner, tuple[str, str]]]:
+    if owner := part.metadata.controlled_by(Web):
+        yield owner, (part.metadata.name, part.spec.color)
 
 
 def by_team_entries(part: LabelledPart) -> Iterator[tuple[str, str]]:
@@ -165,7 +165,7 @@ def make_operator(heard: Heard) -> Operator:
     op = Operator("machine")
 
     @op.index(labels={"app": "web"})
-    def owned(part: Part) -> Iterable[tuple[str, tuple[str, str]]]:
+    def owned(part: Part) -> Iterable[tuple[Owner, tuple[str, str]]]:
         return owned_entries(part)
 
     @op.index
@@ -177,7 +177,7 @@ def make_operator(heard: Heard) -> Operator:
         return configs_entries(config)
 
     @op.view
-    def parts(web: Web, owned: Index[str, tuple[str, str]], configs: Index[str, str]) -> Level[dict[str, str]]:
+    def parts(web: Web, owned: Index[Owner, tuple[str, str]], configs: Index[str, str]) -> Level[dict[str, str]]:
         heard("parts", web)
         return parts_level(web, owned, configs)
 

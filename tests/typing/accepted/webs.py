@@ -20,7 +20,7 @@ from levelog import (
     Objects,
     Operator,
     OperatorError,
-    OwnerReference,
+    Owner,
     Resource,
     Struct,
     apply,
@@ -76,11 +76,11 @@ class Account(Resource, version="v1", plural="serviceaccounts", kind="ServiceAcc
 
 
 @op.index
-def owned(pod: Pod) -> Iterator[tuple[str, str]]:
-    owner = pod.metadata.controller
-    assert_type(owner, OwnerReference | None)
+def owned(pod: Pod) -> Iterator[tuple[Owner, str]]:
+    owner = pod.metadata.controlled_by(Web)
+    assert_type(owner, Owner | None)
     if owner is not None:
-        yield owner.uid, pod.metadata.name
+        yield owner, pod.metadata.name
 
 
 @op.index(labels={"app": "web", "canary": ABSENT, "zone": lambda zone: zone == "a"}, annotations={"note": PRESENT})
@@ -94,10 +94,10 @@ def zones(node: Node) -> list[tuple[str, int]] | None:
 
 
 @op.view
-def pods(web: Web, owned: Index[str, str], phases: Index[str, tuple[str, str]]) -> Level[dict[str, str]]:
-    names = owned[web.metadata.uid]
+def pods(web: Web, owned: Index[Owner, str], phases: Index[str, tuple[str, str]]) -> Level[dict[str, str]]:
+    names = owned[web.as_owner]
     assert_type(names, Collection[str])
-    assert_type(owned.get("absent"), Collection[str] | None)
+    assert_type(owned.get(web.as_owner), Collection[str] | None)
     actual = {name: phase for name in names for phase, _ in phases[name]}
     assert_type(actual, dict[str, str])
     return Level({f"{web.metadata.name}-{n}": "Running" for n in range(web.spec.replicas)}, actual)
@@ -112,7 +112,7 @@ def quotas(web: Web, objects: Objects, now: datetime, settings: Settings, logger
 
 
 @op.view(of=Web, when=lambda web: not web.get("spec", {}).get("paused"))
-def plain(web: Mapping[str, Any], owned: Index[str, str]) -> Level[int]:
+def plain(web: Mapping[str, Any], owned: Index[Owner, str]) -> Level[int]:
     return Level(desired=web["spec"]["replicas"], actual=0 if owned.is_stale else len(owned[web["metadata"]["uid"]]))
 
 

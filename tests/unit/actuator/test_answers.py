@@ -37,11 +37,6 @@ def test_a_write_that_was_accepted_is_written(verb: str, status: int) -> None:
     assert rule_for_answer(order(verb), reply(status)).verdict is Judgement.WRITTEN
 
 
-def test_an_apply_that_found_an_object_which_nobody_saw_is_looked_into() -> None:
-    assert rule_for_answer(unseen("apply"), reply(200)).verdict is Judgement.LOOK
-    assert rule_for_answer(unseen("apply"), reply(201)).verdict is Judgement.WRITTEN
-
-
 @pytest.mark.parametrize("verb", ["patch", "delete"])
 def test_a_target_that_is_not_found_is_gone(verb: str) -> None:
     assert rule_for_answer(order(verb), reply(404, reason="NotFound", message=SAME_NAME)).verdict is Judgement.GONE
@@ -151,11 +146,23 @@ def test_create_accepts_what_has_the_same_owner_and_nothing_else() -> None:
     assert judge(unseen("create"), sighting(), **DOUBT) is Judgement.WRITTEN
 
 
-def test_apply_that_went_through_is_written_unless_another_owner_has_the_object() -> None:
-    assert judge(unseen("apply"), sighting(), **ACCEPTED) is Judgement.WRITTEN
-    assert judge(unseen("apply"), sighting(controller="uid-else"), **ACCEPTED) is Judgement.FAILED
-    shared = unseen("apply", body={"metadata": {"name": "a"}})
-    assert judge(shared, sighting(controller="uid-else"), **ACCEPTED) is Judgement.WRITTEN
+def test_invariant_19_an_apply_that_was_to_make_an_object_takes_over_none() -> None:
+    def judged(controller: str, **options: Any) -> Judgement:
+        of = unseen("apply", options=options)
+        return judge(of, sighting(controller=controller), refusal=reply(409), required=of.first_guard)
+
+    assert judged(PARENT_UID) is Judgement.SEND
+    assert judged("uid-else") is judged("uid-else", adopt=True) is judged("") is Judgement.FAILED
+    assert judged("", adopt=True) is Judgement.SEND
+
+
+def test_invariant_19_a_deletion_of_what_the_decision_did_not_see_is_of_what_the_parent_controls() -> None:
+    def judged(controller: str, **options: Any) -> Judgement:
+        return judge(unseen("delete", options=options), sighting(controller=controller))
+
+    assert judged(PARENT_UID) is Judgement.SEND
+    assert judged("uid-else") is judged("") is Judgement.FAILED
+    assert judged("", owned=False) is Judgement.SEND
 
 
 def test_in_doubt_what_holds_the_fields_is_written() -> None:

@@ -28,8 +28,10 @@ def test_apply_carries_the_uid_of_the_object_that_was_seen() -> None:
     assert body(order("apply")) == {**BODIES["apply"], "metadata": metadata}
 
 
-def test_apply_of_an_object_that_was_not_seen_carries_no_uid() -> None:
-    assert body(unseen("apply")) == BODIES["apply"]
+def test_apply_of_an_object_that_was_not_seen_makes_it_or_does_nothing() -> None:
+    assert body(unseen("apply"))["metadata"] == {**BODIES["apply"]["metadata"], "resourceVersion": "1"}
+    shared = {**BODIES["apply"], "metadata": {"name": "a"}}
+    assert body(unseen("apply", body=shared)) == shared, "it gets no owner, and may be anybody's"
 
 
 def test_apply_is_forced_only_on_request() -> None:

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from levelog.wire.projection import merge
-from levelog_actuator.sightings import holds, wanted_controller
+from levelog_actuator.sightings import holds
 from rigs.orders import PARENT_UID, manifest, order, sighting
 
 json_values = st.recursive(
@@ -185,7 +185,7 @@ def test_values_that_the_operator_did_not_apply_are_not_its_own(metadata: Any) -
 
 
 def test_the_controller_of_a_manifest_is_the_owner_that_says_so() -> None:
-    assert wanted_controller(order("apply")) == PARENT_UID
+    assert order("apply").controller == PARENT_UID
     shared = manifest()
     shared["metadata"]["ownerReferences"][0]["controller"] = False
-    assert wanted_controller(order("apply", body=shared)) == ""
+    assert order("apply", body=shared).controller == ""
