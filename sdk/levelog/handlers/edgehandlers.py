@@ -3,11 +3,12 @@
 import inspect
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final, Literal, Protocol, TypeAlias
 
 import msgspec
 from msgspec import UNSET, Struct
 
+from levelog.calls.mappings import plain
 from levelog.edges import (
     Diff,
     Edge,
@@ -57,7 +58,7 @@ OF_EDGES: Final = (Given.KEY, Given.RETRY, Given.STARTED, Given.LOGGER, Given.SE
 OF_CALLS: Final = (Given.KEY, Given.RETRY, Given.STARTED)
 """What each call gives anew; parameters of the effects that call handlers."""
 
-_CODE: Final = "edges 5"
+_CODE: Final = "edges 6"
 """Stands for this module in fingerprints: raised when the same objects lead to other calls."""
 _TOLD: Final[Mapping[str, str]] = {"reason": "str", "diff": "Diff", "old": "", "new": ""}
 """What the edge says, by the parameter that asks for it, and how that is annotated; empty: as the object."""
@@ -261,6 +262,32 @@ class EdgeHandler:
         return None if old is None else self.taken(old)
 
 
+class Keeping(Protocol):
+    """What keeps its objects until something has ended: an edge handler, or a daemon."""
+
+    name: str
+    options: EdgeOptions
+    reader: ObjectReader
+
+    def taken(self, content: Any) -> Any:
+        """An object as the function takes it. Raises msgspec.ValidationError for one that this code cannot read."""
+        ...
+
+
+def is_wanted(handler: Keeping, found: Mapping[str, Any]) -> bool:
+    """Tell whether a handler's filters include an object, so that its deletion is handled."""
+    selector, metadata = handler.options.selector, found["metadata"]
+    labels, annotations = metadata.get("labels") or {}, metadata.get("annotations") or {}
+    if selector.looks_at_metadata and not selector.matches(labels, annotations):
+        return False
+    if selector.when is None:
+        return True
+    try:
+        return bool(selector.when(found if handler.reader.is_plain else handler.taken(plain(found))))
+    except msgspec.ValidationError:  # it cannot be handled either, and its level says so
+        return False
+
+
 def edge_effect(handler: EdgeHandler, lender: Lender, yielding: Yields | None = None) -> EffectHandler:
     """The effect that calls the function. What it raises is tried again, and given up for what is newer."""
     function = handler.function
@@ -360,18 +387,18 @@ def _is_writing(handler: EdgeHandler, uid: str, calls: Sequence[Call[Edge, Any]]
 
 
 def end_view(handler: EdgeHandler, inspect_view: Callable[[Callable[..., Any]], ViewHandler]) -> ViewHandler:
-    """The view of deleted objects that the handler knows: whether it has handled their end."""
+    """The view of deleted objects that the handler knows, and that its filters took as they were last."""
     index = handler.handled_name
 
     def view(parent: Any, **read: Any) -> Level[Any]:
         calls: list[Call[Edge, Any]] = list(read[index][parent["metadata"]["uid"]])
-        is_handled = any(each.name == END for each in calls)
-        return Level(desired="deleted", actual="deleted" if is_handled or not calls else "known")
+        is_open = bool(calls) and not any(each.name == END for each in calls) and is_wanted(handler, parent)
+        return Level(desired="deleted", actual="known" if is_open else "deleted")
 
     annotations: dict[str, Any] = {"parent": Mapping[str, Any], index: called(handler)}
     made = inspect_view(declared(view, f"{handler.name}_deleted", annotations, Level[Any]))
     made.is_of_deleted = made.is_made = True
-    made.fingerprint = digest(_CODE, handler.name, "deleted")
+    made.fingerprint = digest(_CODE, handler.name, "deleted", handler.reader.fingerprint)
     return made
 
 
@@ -385,7 +412,7 @@ def edge_writer(handler: EdgeHandler, view: ViewHandler, effect: EffectHandler, 
         found = handler.handed(parent)
         if is_end or level.desired == END:
             edge = Edge(reason="delete", object=found, is_held=not is_end, carried=handler.carried(level))
-            return [call(effect.function, edge, name=END)]
+            return [call(effect.function, msgspec.structs.replace(edge, is_noted=not handler.fits(edge)), name=END)]
         reason = handler.beginning(found) if level.actual is None else "update"
         edge = Edge(reason=reason, object=found, diff=handler.diff(level), carried=handler.carried(level))
         noted = msgspec.structs.replace(edge, is_noted=True)

@@ -12,6 +12,7 @@ from levelog.handlers.edgehandlers import (
     END,
     EdgeHandler,
     EdgeOptions,
+    Keeping,
     called,
     edge_effect,
     edge_view,
@@ -21,7 +22,6 @@ from levelog.handlers.edgehandlers import (
 from levelog.handlers.finalizing import (
     VIEW,
     FinalizingIndex,
-    Keeping,
     finalizer_of,
     finalizer_view,
     finalizer_writer,

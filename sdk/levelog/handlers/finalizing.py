@@ -2,13 +2,10 @@
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
-import msgspec
-
-from levelog.calls.mappings import plain
 from levelog.errors import OperatorError
-from levelog.handlers.edgehandlers import EdgeHandler, EdgeOptions, Phase, called
+from levelog.handlers.edgehandlers import EdgeHandler, Keeping, Phase, called, is_wanted
 from levelog.handlers.fingerprints import value_fingerprint
 from levelog.handlers.indexers import MARK, IndexHandler
 from levelog.handlers.injection import Lender
@@ -43,32 +40,6 @@ def finalizer_of(operator: str) -> str:
             "up to 63 letters, digits, -, _ and ., and a letter or digit at both ends"
         )
     return PREFIX + operator
-
-
-class Keeping(Protocol):
-    """What keeps its objects until something has ended: an edge handler, or a daemon."""
-
-    name: str
-    options: EdgeOptions
-    reader: ObjectReader
-
-    def taken(self, content: Any) -> Any:
-        """An object as the function takes it. Raises msgspec.ValidationError for one that this code cannot read."""
-        ...
-
-
-def is_wanted(handler: Keeping, found: Mapping[str, Any]) -> bool:
-    """Tell whether a handler's filters include an object, so that its deletion has to wait."""
-    selector, metadata = handler.options.selector, found["metadata"]
-    labels, annotations = metadata.get("labels") or {}, metadata.get("annotations") or {}
-    if selector.looks_at_metadata and not selector.matches(labels, annotations):
-        return False
-    if selector.when is None:
-        return True
-    try:
-        return bool(selector.when(found if handler.reader.is_plain else handler.taken(plain(found))))
-    except msgspec.ValidationError:  # it cannot be handled either, and its level says so
-        return False
 
 
 def finalizing_name(resource: GroupResource) -> str:

@@ -193,9 +193,8 @@ class On(Hooks):
         """Call the function after an object is gone, with its last state; this needs no finalizer.
 
         It is called for an object that went while nothing ran, too. It is called only for objects that levelog knew:
-        the same function handled them in `create` or `update`, or levelog noted them when it first saw them. The
-        filters decide which objects it knows; the deletion of a known object is handled whatever its last labels were.
-        The options are those of `create`.
+        the same function handled them in `create` or `update`, or levelog noted them when it first saw them; and only
+        if the filters took the object as it was last. The options are those of `create`.
 
         With `finalizer=True` it is called before that: the object is being deleted, and stays until the function has
         returned or given up. All edge handlers of the class wait until the finalizer is on the object.

@@ -1,0 +1,84 @@
+"""A deletion is handled only if the filters took the object as it was last, with a finalizer and without."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from levelog import AnnotatedResource, Operator, Struct
+from levelog.testing import Simulation
+from rigs.kopffiles import kopf_run
+
+
+class ShopSpec(Struct):
+    keep: bool = False
+
+
+class Shop(AnnotatedResource, group="example.com", version="v1", plural="shops"):
+    spec: ShopSpec = ShopSpec()
+
+
+FILTERS: dict[str, dict[str, Any]] = {
+    "labels": {"labels": {"keep": "no"}},
+    "annotations": {"annotations": {"keep": "no"}},
+    "when": {"when": lambda shop: not shop.spec.keep},
+}
+
+
+STORIES = {"no": True, "yes": False, "no-yes": False, "no-yes-no": True, "yes-no": True}
+"""What `keep` is, one after the other, until the object is deleted; and whether its deletion is handled."""
+
+
+def shop(name: str, keep: str) -> dict[str, Any]:
+    metadata = {"name": name, "namespace": "default", "labels": {"keep": keep}, "annotations": {"keep": keep}}
+    return {"apiVersion": "example.com/v1", "kind": "Shop", "metadata": metadata, "spec": {"keep": keep == "yes"}}
+
+
+@pytest.mark.parametrize("filters", FILTERS)
+@pytest.mark.parametrize("finalizer", [True, False])
+def test_a_handler_of_deletions_is_called_if_the_last_state_fits(filters: str, *, finalizer: bool) -> None:
+    op, told = Operator("shops"), set[str]()
+
+    @op.on.delete(finalizer=finalizer, **FILTERS[filters])
+    def gone(shop: Shop) -> None:
+        told.add(shop.metadata.name)
+
+    with Simulation(op) as simulation:
+        simulation.call_through(gone)
+        for step in range(3):
+            for story in STORIES:
+                simulation.apply(shop(story, [*story.split("-"), *story.split("-")[-1:] * 2][step]))
+            simulation.run()
+        for story in STORIES:
+            simulation.delete(Shop, story)
+        simulation.run()
+        assert told == {story for story, is_handled in STORIES.items() if is_handled}
+        assert simulation.objects(Shop) == [], "no finalizer holds them"
+
+
+KOPF = {
+    "labels": 'labels={"keep": "no"}',
+    "annotations": 'annotations={"keep": "no"}',
+    "when": "when=lambda spec, **_: not spec['keep']",
+    "when of the call": "when=lambda spec, reason, **_: not spec['keep']",
+    "field": 'field="spec.keep", value=False',
+}
+
+
+@pytest.mark.parametrize("filters", KOPF)
+@pytest.mark.parametrize("optional", [True, False])
+@pytest.mark.parametrize("story", ["no-yes", "no-yes-no"])
+def test_a_handler_of_deletions_in_a_kopf_file_is_called_if_the_last_state_fits(
+    tmp_path: Path, filters: str, story: str, *, optional: bool
+) -> None:
+    source = f"""
+    @kopf.on.delete("example.com", "v1", "shops", optional={optional}, {KOPF[filters]})
+    def gone(name, **_):
+        told.append(name)
+    """
+    with kopf_run(tmp_path, source) as kopf:
+        for keep in story.split("-"):
+            marks = {"keep": keep}
+            kopf.apply(metadata={"labels": marks, "annotations": marks}, keep=keep == "yes")
+        assert kopf.delete() == (["a"] if STORIES[story] else [])
+        assert kopf.simulation.objects(Shop) == [], "no finalizer holds it"
