@@ -11,6 +11,7 @@ from levelog.errors import RecordError
 from levelog.handlers.sources import SourceHandler
 from levelog.resources import External, Gone, Traced, external_key
 from levelog.secrets.redaction import Redactor
+from levelog.wire.canonical import refuse_unwritable
 from levelog.wire.objects import ObjectKey, Uid
 
 
@@ -61,6 +62,7 @@ class Encoder:
         metadata = {"name": key.name, **({"namespace": key.namespace} if key.namespace else {}), "uid": uid_of(key)}
         try:
             head = msgspec.json.encode({"metadata": metadata})
+            refuse_unwritable(record)
             fields = msgspec.json.encode(record, order="deterministic")  # sets, and mappings in any order, compare
             body = head[:-1] + b"," + fields[1:]
             self._decoder.decode(body)

@@ -27,7 +27,7 @@ from levelog.handlers.injection import shown
 from levelog.handlers.signatures import FOR_KOPF, parameters, require_function, type_hints
 from levelog.resources import External, ResourceBase, ResourceType, Struct
 from levelog.selectors import Selector
-from levelog.wire.canonical import canonical, digest
+from levelog.wire.canonical import canonical, canonical_json, digest
 from levelog.wire.records import refuse_left_out
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -121,7 +121,7 @@ class ObjectReader:
             return None
         if self.is_plain:
             return digest_of(found, ALWAYS if looked_at is None else decode(looked_at))
-        return digest(canonical(found))
+        return digest(canonical_json(found))
 
 
 def _without_conditions(found: Any) -> Any:

@@ -1,7 +1,9 @@
 """One JSON encoding for everything that is compared, hashed or stored."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import fields, is_dataclass
 from hashlib import sha256
+from math import isfinite
 from typing import Any, Final
 
 import msgspec
@@ -18,11 +20,44 @@ def _plain(value: Any) -> Any:
 _encoder = msgspec.json.Encoder(order="sorted", enc_hook=_plain)
 
 
-canonical: Final[Callable[[Any], bytes]] = _encoder.encode
-"""Encodes to JSON with sorted keys and no white space; equal values give equal bytes.
+canonical_json: Final[Callable[[Any], bytes]] = _encoder.encode
+"""As `canonical`, of what was decoded from JSON: it looks for no numbers that JSON lacks."""
 
-Raises TypeError for a value that has no JSON form.
-"""
+
+def canonical(value: Any) -> bytes:
+    """Encode to JSON with sorted keys and no white space; equal values give equal bytes.
+
+    Raises TypeError for a value that has no JSON form, ValueError for NaN and infinities.
+    """
+    found = _encoder.encode(value)
+    if b"null" in found:
+        refuse_unwritable(value)
+    return found
+
+
+def refuse_unwritable(value: Any) -> None:
+    """Raises ValueError for NaN and infinities, which msgspec writes as null: in a patch, that deletes a field."""
+    match value:
+        case RecordedMapping() | RecordedSequence():  # of JSON
+            return
+        case float():
+            if not isfinite(value):
+                raise ValueError(f"{value} has no JSON form")
+        case Mapping():
+            for key in value:
+                refuse_unwritable(key)
+                refuse_unwritable(value[key])
+        case list() | tuple() | set() | frozenset():
+            for each in value:  # pyright: ignore[reportUnknownVariableType]
+                refuse_unwritable(each)
+        case msgspec.Struct():
+            for name in value.__struct_fields__:
+                refuse_unwritable(getattr(value, name))
+        case _ if is_dataclass(value):
+            for part in fields(value):
+                refuse_unwritable(getattr(value, part.name))
+        case _:
+            return
 
 
 def storable(text: str) -> str:
