@@ -37,27 +37,24 @@ def canonical(value: Any) -> bytes:
 
 def refuse_unwritable(value: Any) -> None:
     """Raises ValueError for NaN and infinities, which msgspec writes as null: in a patch, that deletes a field."""
-    match value:
-        case RecordedMapping() | RecordedSequence():  # of JSON
-            return
-        case float():
-            if not isfinite(value):
-                raise ValueError(f"{value} has no JSON form")
-        case Mapping():
-            for key in value:
-                refuse_unwritable(key)
-                refuse_unwritable(value[key])
-        case list() | tuple() | set() | frozenset():
-            for each in value:  # pyright: ignore[reportUnknownVariableType]
-                refuse_unwritable(each)
-        case msgspec.Struct():
-            for name in value.__struct_fields__:
-                refuse_unwritable(getattr(value, name))
-        case _ if is_dataclass(value):
-            for part in fields(value):
-                refuse_unwritable(getattr(value, part.name))
-        case _:
-            return
+    if value is None or isinstance(value, str | int | RecordedMapping | RecordedSequence):  # the last two are of JSON
+        return
+    if isinstance(value, float):
+        if not isfinite(value):
+            raise ValueError(f"{value} has no JSON form")
+    elif isinstance(value, dict | Mapping):
+        for key, part in value.items():  # pyright: ignore[reportUnknownVariableType]
+            refuse_unwritable(key)
+            refuse_unwritable(part)
+    elif isinstance(value, list | tuple | set | frozenset):
+        for part in value:  # pyright: ignore[reportUnknownVariableType]
+            refuse_unwritable(part)
+    elif isinstance(value, msgspec.Struct):
+        for name in value.__struct_fields__:
+            refuse_unwritable(getattr(value, name))
+    elif is_dataclass(value):
+        for each in fields(value):
+            refuse_unwritable(getattr(value, each.name))
 
 
 def storable(text: str) -> str:
