@@ -35,14 +35,19 @@ def canonical(value: Any) -> bytes:
     return found
 
 
+_WRITABLE: Final = frozenset({type(None), bool, int, str, bytes, RecordedMapping, RecordedSequence})
+"""The last two hold what was decoded from JSON."""
+
+
 def refuse_unwritable(value: Any) -> None:
     """Raises ValueError for NaN and infinities, which msgspec writes as null: in a patch, that deletes a field."""
-    if value is None or isinstance(value, str | int | RecordedMapping | RecordedSequence):  # the last two are of JSON
+    kind = type(value)
+    if kind in _WRITABLE:
         return
     if isinstance(value, float):
         if not isfinite(value):
             raise ValueError(f"{value} has no JSON form")
-    elif isinstance(value, dict | Mapping):
+    elif kind is dict or isinstance(value, Mapping):
         for key, part in value.items():  # pyright: ignore[reportUnknownVariableType]
             refuse_unwritable(key)
             refuse_unwritable(part)
