@@ -24,6 +24,7 @@ from levelog_store.connect.database import Database
 from levelog_store.decide.inputreads import read_last_record
 from levelog_store.fold.deletions import PAGE as ROWS
 from levelog_store.fold.deletions import forget_handled
+from levelog_store.fold.levelwrites import wake_stuck
 from levelog_store.owners.leases import guard
 from levelog_store.owners.scopes import reset_scope
 from levelog_store.owners.upkeep import PRUNED, Place, analyze_grown, delete_old, find_old
@@ -106,6 +107,7 @@ class Pruner(Struct, frozen=True):
         first = (await self.stream.state()).first_seq
         deleted = Counter[str]()
         await self._forget_handled()
+        await self._wake_stuck()
         for table in PRUNED if first > 1 else ():
             deleted[table.name] = await self._prune(table, first)
         if total := deleted.total():
@@ -121,6 +123,13 @@ class Pruner(Struct, frozen=True):
             count += more
         if count:
             log.info("forgot %s: nothing is left to be handled", counted(count, "deleted object"))
+
+    async def _wake_stuck(self) -> None:
+        async with self.database.transaction() as connection:
+            await guard(connection, self.scope, {PARTITION: self.epoch})
+            count = await wake_stuck(connection, self.scope)
+        if count:
+            log.error("%s settled for ever, with no write under way: decided on again", counted(count, "level"))
 
     async def _prune(self, table: Table, first: int) -> int:
         """Go through a table once; the search for rows to delete takes no locks."""

@@ -5,7 +5,7 @@ import logging
 from datetime import timedelta
 
 import pytest
-from sqlalchemy import select, text
+from sqlalchemy import delete, select, text
 
 from levelog_processors.upkeep import PARTITION, Pruner
 from levelog_store.connect.database import Database
@@ -44,6 +44,24 @@ async def write(stack: Processing, version: int) -> None:
         await prune_all(stack)
         await stack.folded(await stack.tell(there if row["verb"] == "apply" else deleted(there, version)))
         await prune_all(stack)
+
+
+async def test_invariant_21_a_level_whose_writes_were_lost_decides_again(
+    nats_server: NatsServer, database_url: str
+) -> None:
+    async with Processing(nats_server.url, database_url) as stack:
+        stack.start()
+        await stack.folded(await stack.listed(web("shop", 1, replicas=1), version=1))
+        async with stack.database.transaction() as connection:
+            await connection.execute(delete(intents))
+        assert (await stack.level("shop"))["status"] == "settling"
+        [epoch] = [row["epoch"] for row in await stack.rows(leases) if row["partition"] == PARTITION]
+        await Pruner(stack.database, stack.scope, stack.stream, epoch).prune()
+
+        async def is_written() -> bool:
+            return [row["round"] for row in await stack.rows(intents)] == [2]
+
+        await until(is_written, "a second round", seconds=60)
 
 
 async def test_invariants_4_and_7_nothing_that_is_needed_is_pruned(nats_server: NatsServer, database_url: str) -> None:

@@ -65,7 +65,7 @@ def _is_retriable(line: LevelLine) -> bool:
         return line.status == "failed"
     if line.evaluated_at is None:
         return False
-    return bool(line.put_off) if line.status == "settling" else line.status in RETRIABLE
+    return not line.writes or bool(line.put_off) if line.status == "settling" else line.status in RETRIABLE
 
 
 async def _tell(settings: Settings, scopes: list[Scope]) -> None:

@@ -21,12 +21,21 @@ def digest_with(reads: str, standings: Mapping[str, Standing]) -> str:
     return digest(reads, canonical({v: s.identity for v, s in standings.items()})) if standings else reads
 
 
-def level_before(wake: PendingWake, parent: StoredObject, row: LevelRow | None) -> LevelRow:
-    """The level as it is decided on: one that was never evaluated, if there is none of this incarnation."""
+def level_before(wake: PendingWake, parent: StoredObject, row: LevelRow | None, last_round: int = 0) -> LevelRow:
+    """The level as it is decided on: one that was never evaluated, if there is none of this incarnation.
+
+    Its rounds go on after the last one of which there are intents: of a parent that had left the view's filters, or
+    was not in the log for a while.
+    """
     if row is not None and row.parent_uid == parent.uid:
         return row
     return LevelRow(
-        view=wake.view, parent=wake.parent, partition=wake.partition, parent_uid=parent.uid, status="blocked"
+        view=wake.view,
+        parent=wake.parent,
+        partition=wake.partition,
+        parent_uid=parent.uid,
+        status="blocked",
+        round=last_round,
     )
 
 

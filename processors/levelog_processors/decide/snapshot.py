@@ -65,7 +65,9 @@ async def read_facts(
 
     `folded_to`: the checkpoints, where they are known; None: they are read. `inputs` that are known are not, either.
     """
-    await inputs.read(connection, scope, [(wake.view, wake.parent) for wake in wakes])
+    named = [(wake.view, wake.parent) for wake in wakes]
+    await inputs.read(connection, scope, named)
+    rounds = await stored.read_last_rounds(connection, scope, [each for each in named if each not in inputs.levels])
     checkpoints = folded_to or await stored.read_checkpoints(connection, scope)
     folded = tuple([checkpoints[partition] for partition in sorted(checkpoints)])
     found: list[Facts] = []
@@ -75,7 +77,7 @@ async def read_facts(
         identity = parent_inputs(view, parent.body, held.looked_at if held else None) if parent else None
         if parent is None or identity is None:
             continue
-        row = level_before(wake, parent, held)
+        row = level_before(wake, parent, held, rounds.get((*level, parent.uid), 0))
         read = inputs.dependencies.get(level, {}) if program.reads_elsewhere(view) else {}
         facts = Facts(
             wake=wake,

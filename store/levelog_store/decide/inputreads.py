@@ -336,9 +336,9 @@ def _open_intents(dialect: Dialect) -> Select[Any]:
     """Outer joins, so that SQLite looks up one after the other as they stand here; see `of_pairs`."""
     wanted, table, held, level = pairs(dialect), intents.c, objects.c, levels.c
     is_level = and_(level.scope == OF_SCOPE, level.view == wanted.c.first, level.parent == wanted.c.second)
-    is_of_level = and_(table.scope == OF_SCOPE, table.view == level.view, table.parent == level.parent)
+    is_of_level = and_(table.scope == OF_SCOPE, table.view == wanted.c.first, table.parent == wanted.c.second)
     is_open = and_(
-        table.parent_uid == level.parent_uid,
+        or_(level.parent_uid.is_(None), table.parent_uid == level.parent_uid),
         table.state != "superseded",
         table.verb != "event",
         or_(table.round == level.round, table.state.in_(UNSETTLED)),
@@ -364,6 +364,27 @@ def _open_intents(dialect: Dialect) -> Select[Any]:
             .outerjoin(tombstones, and_(tombstones.c.scope == OF_SCOPE, tombstones.c.object == table.target))
         )
         .where(func.coalesce(table.scope, -1) == OF_SCOPE)
+    )
+
+
+async def read_last_rounds(
+    connection: AsyncConnection, scope: Scope, of: Sequence[ViewParent]
+) -> dict[tuple[str, str, str], int]:
+    """The last round of which the table has intents, by view, parent and the parent's uid."""
+    if not of:
+        return {}
+    rows = await run(connection, scope, _last_rounds, pairs=of)
+    return {(view, parent, uid): last for view, parent, uid, last in rows if uid is not None}
+
+
+@built_once
+def _last_rounds(dialect: Dialect) -> Select[Any]:
+    wanted, table = pairs(dialect), intents.c
+    is_of_level = and_(table.scope == OF_SCOPE, table.view == wanted.c.first, table.parent == wanted.c.second)
+    return (
+        select(wanted.c.first, wanted.c.second, table.parent_uid, func.max(table.round))
+        .select_from(wanted.outerjoin(intents, is_of_level))
+        .group_by(wanted.c.first, wanted.c.second, table.parent_uid)
     )
 
 

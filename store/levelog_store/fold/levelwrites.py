@@ -47,7 +47,7 @@ from levelog_store.dialects import (
 )
 from levelog_store.fold.calls import forget_calls
 from levelog_store.fold.changes import FoldedReceipt, Wake, appended, noted
-from levelog_store.rows import Scope, ViewParent
+from levelog_store.rows import UNSETTLED, Scope, ViewParent
 from levelog_store.tables import dependencies, index_entries, intents, levels, objects, wakeups
 
 
@@ -193,6 +193,22 @@ async def retry_levels(database: Database, scope: Scope, of: Collection[ViewPare
     for each in named:
         async with database.transaction(durable=each is named[-1]) as connection:
             await connection.execute(wake, each)
+
+
+async def wake_stuck(connection: AsyncConnection, scope: Scope) -> int:
+    """Ask for the levels that settle although none of their writes is under way; returns how many there are.
+
+    No rule leads there. Rows that were lost or changed by other hands do, and nothing else would wake the level.
+    """
+    level, intent, wake = levels.c, intents.c, wakeups.c
+
+    def of_level(table: Any) -> tuple[ColumnElement[bool], ...]:
+        return table.scope == level.scope, table.view == level.view, table.parent == level.parent
+
+    is_under_way, is_woken = there_is(*of_level(intent), intent.state.in_(UNSETTLED)), there_is(*of_level(wake))
+    is_stuck = level.scope == scope.number, level.status == "settling", ~is_under_way, ~is_woken
+    due_at = literal(ASKED_FOR, wake.due_at.type)
+    return (await connection.execute(wake_stored(connection.dialect, *is_stuck, due_at=due_at))).rowcount
 
 
 @built_once

@@ -11,7 +11,7 @@ from levelog_store.connect.database import Database
 from levelog_store.decide.inputreads import read_wakes
 from levelog_store.deliver.positions import CallHold, lock_due_times, release_holds, retry_holds, write_holds
 from levelog_store.fold.changes import Wake
-from levelog_store.fold.levelwrites import retry_levels, write_wakes
+from levelog_store.fold.levelwrites import retry_levels, wake_stuck, write_wakes
 from levelog_store.tables import call_holds, intents, levels, wakeups
 from rigs.intents import NOON, decide, intent, intents_by_key
 from rigs.leasing import SCOPE
@@ -113,6 +113,22 @@ async def test_who_tries_levels_again_leaves_writes_that_are_being_changed(share
             await retry(shared, PARENT)
         left = await intents_by_key(shared)
         assert [left[row["key"]]["due_at"] < FAR for row in rows] == [True, False, True]
+
+
+async def test_invariant_21_a_level_that_settles_without_a_write_under_way_is_woken(database: Database) -> None:
+    stuck, *others = (f"webs.example.com/default/{name}" for name in ("stuck", "writing", "woken", "failed"))
+    for parent in (stuck, *others[:2]):
+        await level(database, parent, "settling")
+    await level(database, others[2], "failed")
+    settled = {"parent": stuck, "parent_uid": "u"}
+    await decide(database, intent("pods/default/a", state="settled", **settled))
+    await decide(database, intent("pods/default/b", parent=others[0], parent_uid="u", state="written"))
+    async with database.transaction() as connection:
+        await write_wakes(connection, SCOPE, {(VIEW, others[1]): Wake(3, (9,))})
+        assert await wake_stuck(connection, SCOPE) == 1
+        woken = (await connection.execute(select(wakeups.c.parent).where(wakeups.c.due_at.is_not(None)))).scalars()
+        assert woken.all() == [stuck]
+        assert await wake_stuck(connection, SCOPE) == 0
 
 
 def hold(name: str) -> CallHold:
