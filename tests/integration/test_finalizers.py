@@ -105,6 +105,20 @@ def test_a_finalizer_is_on_before_anything_is_done_and_off_once_the_end_is_handl
         assert not simulation.objects(Web)
 
 
+def test_invariant_21_the_write_that_ends_an_object_ends_too() -> None:
+    handlers = Handlers()
+    with handlers.simulation as simulation:
+        simulation.call_through(*handlers.functions)
+        for name in ("shop", "mall"):
+            simulation.apply(web(name))
+        simulation.run()
+        simulation.delete(Web, "shop")
+        simulation.delete(Web, "mall")
+        simulation.run()
+        assert not simulation.objects(Web)
+        assert {each.state for each in simulation.intents} == {"settled"}
+
+
 def test_a_handler_that_is_tried_again_is_given_the_newest_state_of_the_object() -> None:
     op, seen, plainly = Operator("webs"), list[str](), list[str]()
 

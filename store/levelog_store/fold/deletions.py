@@ -47,13 +47,16 @@ async def keep_deleted(connection: AsyncConnection, scope: Scope, deletions: Seq
 
 
 async def forget_handled(connection: AsyncConnection, scope: Scope) -> int:
-    """Delete rows of deleted objects with nothing left to handle; returns how many, up to PAGE.
+    """Delete rows of deleted objects with nothing left to handle, or that was given up; returns how many, up to PAGE.
 
     The caller holds the lease of a partition (`leases.guard`) in the same transaction.
     """
     table, mine = objects.c, objects.c.scope == scope.number
     level, wake, intent = levels.c, wakeups.c, intents.c
-    is_open = exists().where(level.scope == table.scope, level.parent == table.object, level.status != "in_sync")
+    has_given_up = and_(level.status == "failed", level.recheck_at.is_(None))
+    is_open = exists().where(
+        level.scope == table.scope, level.parent == table.object, level.status != "in_sync", ~has_given_up
+    )
     is_woken = exists().where(wake.scope == table.scope, wake.parent == table.object)
     is_unheard = and_(intent.state == WRITTEN, intent.is_folded.is_(False))
     is_under_way = exists().where(  # what a call did is known once its receipt is folded

@@ -68,6 +68,12 @@ async def write_receipts(
     await _raise_rounds(connection, scope, later)
 
 
+_HAS_PARENT: Final = there_is(
+    objects.c.scope == intents.c.scope, objects.c.object == intents.c.parent, objects.c.uid == intents.c.parent_uid
+)
+"""Nobody waits for what was written for a parent that is gone, such as the end of its own finalizer."""
+
+
 @built_once
 def _end_intents(dialect: Dialect) -> Update:
     """End the row `of_key`, but not by a receipt of an earlier claim than the one that holds or ended it.
@@ -76,7 +82,8 @@ def _end_intents(dialect: Dialect) -> Update:
     """
     table = intents.c
     final = or_(*(table.state == state for state in ("settled", "satisfied", "failed")))  # no IN for many rows at once
-    to_state, is_first = bindparam("new_state", type_=Text), table.receipt.is_(None)
+    told_state, is_first = bindparam("new_state", type_=Text), table.receipt.is_(None)
+    to_state = case((and_(told_state == "written", ~_HAS_PARENT), "settled"), else_=told_state)
     made, is_owners = bindparam("new_attempts", type_=Integer), table.owner == bindparam("by")
     is_of_claim = or_(table.state != "claimed", table.owner == "", and_(is_owners, table.attempts == made))
     is_latest = or_(table.state != "written", table.attempts <= made)
@@ -245,11 +252,14 @@ async def forget_orphans(
 
 
 async def supersede(connection: AsyncConnection, scope: Scope, of: Collection[ViewParent]) -> None:
-    """Withdraw the unclaimed intents of levels."""
+    """Withdraw the unclaimed intents of levels, and settle what was written for parents that are gone."""
+    table = intents.c
+    is_left = and_(table.state == "written", table.is_folded, ~_HAS_PARENT)
+    ended = case((table.state == "pending", "superseded"), (table.error != "", "failed"), else_="settled")
     await connection.execute(
         update(intents)
-        .where(row_of(intents, "view", "parent"), intents.c.state == "pending")
-        .values(state="superseded"),
+        .where(row_of(intents, "view", "parent"), or_(table.state == "pending", is_left))
+        .values(state=ended),
         _named(scope, of),
     )
 

@@ -36,10 +36,30 @@ def folded(key: str, *, parent_uid: str = "u", number: int = 1, target: str = "p
     return FoldedReceipt(record=record, sequence=40)
 
 
+async def keep_parent(database: Database) -> None:
+    """Have the parent of all the intents be there."""
+    parent = StoredObject(
+        object="webs.example.com/default/shop",
+        partition=3,
+        resource="webs.example.com",
+        namespace="default",
+        name="shop",
+        uid="uid-shop",
+        version=1,
+        sequence=1,
+        is_deleting=False,
+        recorded_at=NOON,
+        body=b"{}",
+    )
+    async with database.transaction() as connection:
+        await upsert(connection, objects, [{"scope": SCOPE.number, **asdict(parent)}])
+
+
 async def test_receipts_of_one_batch_are_noted_at_their_intents_and_final_states_stay(database: Database) -> None:
     states = ("claimed", "written", "settled", "satisfied", "failed", "superseded")
     claim: dict[str, Any] = {"owner": "one", "attempts": 1}
     keys = await decide(database, *(intent(f"pods/default/{state}", state=state, **claim) for state in states))
+    await keep_parent(database)
     async with database.transaction() as connection:
         await write_changes(connection, SCOPE, Changes(receipts=[folded(key) for key in keys]))
     held = await intents_by_key(database)
@@ -65,6 +85,7 @@ async def test_a_receipt_ends_an_intent_under_its_own_claim_only(database: Datab
         intent("pods/default/again", state="claimed", owner="one", attempts=2),
         intent("pods/default/told", state="written", owner="two", attempts=2, result_version=9),
     )
+    await keep_parent(database)
     async with database.transaction() as connection:
         receipts = [folded(key) for key in keys]
         await write_changes(connection, SCOPE, Changes(receipts=receipts))
@@ -74,25 +95,19 @@ async def test_a_receipt_ends_an_intent_under_its_own_claim_only(database: Datab
     assert held[told]["result_version"] == 9
 
 
+async def test_invariant_21_what_was_written_for_a_parent_that_is_gone_is_settled(database: Database) -> None:
+    (key,) = await decide(database, intent("pods/default/a", state="claimed", owner="one", attempts=1))
+    async with database.transaction() as connection:
+        await write_changes(connection, SCOPE, Changes(receipts=[folded(key)]))
+    assert (await intents_by_key(database))[key]["state"] == "settled"
+
+
 async def test_a_receipt_of_a_claim_that_others_took_over_raises_the_round_all_the_same(database: Database) -> None:
     """What it tells of took place under its key, which no later round may use again."""
     taken = intent("pods/default/a", state="claimed", owner="two", attempts=2)
-    parent = StoredObject(
-        object=taken["parent"],
-        partition=3,
-        resource="webs.example.com",
-        namespace="default",
-        name="shop",
-        uid=taken["parent_uid"],
-        version=1,
-        sequence=1,
-        is_deleting=False,
-        recorded_at=NOON,
-        body=b"{}",
-    )
     (key,) = await decide(database, taken)
+    await keep_parent(database)
     async with database.transaction() as connection:
-        await upsert(connection, objects, [{"scope": SCOPE.number, **asdict(parent)}])
         late = folded(key, parent_uid=taken["parent_uid"], number=5)
         await write_changes(connection, SCOPE, Changes(receipts=[late]))
     async with database.reading() as connection:

@@ -11,8 +11,9 @@ from levelog_store.connect.database import Database
 from levelog_store.decide.inputreads import read_wakes
 from levelog_store.deliver.positions import CallHold, lock_due_times, release_holds, retry_holds, write_holds
 from levelog_store.fold.changes import Wake
+from levelog_store.fold.deletions import forget_handled
 from levelog_store.fold.levelwrites import retry_levels, wake_stuck, write_wakes
-from levelog_store.tables import call_holds, intents, levels, wakeups
+from levelog_store.tables import call_holds, intents, levels, objects, wakeups
 from rigs.intents import NOON, decide, intent, intents_by_key
 from rigs.leasing import SCOPE
 from rigs.locks import until_one_waits
@@ -129,6 +130,21 @@ async def test_invariant_21_a_level_that_settles_without_a_write_under_way_is_wo
         woken = (await connection.execute(select(wakeups.c.parent).where(wakeups.c.due_at.is_not(None)))).scalars()
         assert woken.all() == [stuck]
         assert await wake_stuck(connection, SCOPE) == 0
+
+
+async def test_what_a_handler_of_a_deletion_gave_up_is_forgotten(database: Database) -> None:
+    ended = [f"webs.example.com:deleted/default/{name}:u" for name in ("given-up", "tried-again")]
+    values = {"scope": 1, "partition": 3, "resource": "webs.example.com:deleted", "namespace": "default", "uid": "u"}
+    values |= {"version": 1, "sequence": 1, "is_deleting": False, "body": b"{}"}
+    for parent in ended:
+        await level(database, parent, "failed")
+    async with database.transaction() as connection:
+        for parent in ended:
+            await connection.execute(insert(objects).values(object=parent, name=parent.rpartition("/")[2], **values))
+        await connection.execute(update(levels).where(levels.c.parent == ended[1]).values(recheck_at=FAR))
+        assert await forget_handled(connection, SCOPE) == 1
+        assert (await connection.execute(select(objects.c.object))).scalars().all() == ended[1:]
+        assert (await connection.execute(select(levels.c.parent))).scalars().all() == ended[1:]
 
 
 def hold(name: str) -> CallHold:
