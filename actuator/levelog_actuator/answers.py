@@ -92,13 +92,14 @@ class Case(Struct, frozen=True, kw_only=True):
     def is_foreign(self) -> bool:
         """It is not the parent's to make or to delete; an apply that names no owner shares any object."""
         order, seen = self.order, self.seen
-        if seen is None or not (order.makes_object or order.verb == "delete"):
+        is_seen = bool(order.intent.target_uid)  # by the decision, which has looked whose it is
+        if seen is None or is_seen or order.verb not in ("apply", "create", "delete"):
             return False
         if order.options.adopt and not seen.controller:
             return False
         if not order.controller:
             return order.verb == "create" and bool(seen.controller)
-        return seen.controller != order.controller or not order.is_in_reach
+        return seen.controller != order.controller or (order.verb == "delete" and not order.is_in_reach)
 
     @property
     def is_taken(self) -> bool:

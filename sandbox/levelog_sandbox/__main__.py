@@ -88,7 +88,7 @@ async def serve(given: argparse.Namespace) -> None:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop.set)
-    sandbox = Sandbox(host=given.host, port=given.port, pods_run=given.pods_run)
+    sandbox = Sandbox(host=given.host, port=given.port, pods_run=given.pods_run, names=given.name)
     with Journal(given.journal, sandbox.store) if given.journal is not None else nullcontext():
         await create_from_files(sandbox, given.create)
         async with sandbox:
@@ -109,6 +109,9 @@ def parser() -> argparse.ArgumentParser:
     )
     made.add_argument("--port", type=int, default=8001, help="0 takes a free one; the address is printed")
     made.add_argument("--kubeconfig", type=Path, help="write a kubeconfig for the sandbox here")
+    made.add_argument(
+        "--name", action="append", default=[], help="a name with dots under which it is reached too; may be repeated"
+    )
     made.add_argument("--pods-run", action="store_true", help="pods are Running as soon as they are created")
     made.add_argument(
         "--create",

@@ -17,7 +17,7 @@ What a client sees of the rest is held to a real kube-apiserver by the suite in 
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -42,6 +42,7 @@ class Sandbox:
     """An API server, up while the context is open.
 
     `port` 0 takes a free one. `history` is the number of changes kept for each kind. `pods_run` makes pods Running.
+    Requests of pages in a browser are refused, and those for a name with a dot that is neither `host` nor in `names`.
     `collects_garbage` deletes dependents of absent owners and empties namespaces. `denials` are refused with 403.
     `refuses` is asked before each write over HTTP, with verb, resource, namespace and name, and returns the status code
     to answer instead of carrying it out, or 0.
@@ -60,6 +61,7 @@ class Sandbox:
         denials: Sequence[Denial] = (),
         clock: Clock | None = None,
         refuses: Refuses | None = None,
+        names: Collection[str] = (),
     ) -> None:
         self._host, self._port = host, port
         self._collects_garbage = collects_garbage
@@ -70,7 +72,7 @@ class Sandbox:
             denials=denials,
             clock=clock,
         )
-        self._server = Server(self._cluster, bookmark_seconds=bookmark_seconds, refuses=refuses)
+        self._server = Server(self._cluster, bookmark_seconds=bookmark_seconds, refuses=refuses, names=(host, *names))
         self._runner: web.AppRunner | None = None
         self._collector: asyncio.Task[None] | None = None
         self.user = User(self._cluster, "user")

@@ -18,9 +18,9 @@ from rigs.webs import NOON, pod, web
 STALLED = 1e-9
 """A rate at which a processor computes the first object and no other."""
 
-UPPER = ("yield owner.uid, pod.spec.containers[0].image", "yield owner.uid, pod.spec.containers[0].image.upper()")
-BY_NAME = ("yield owner.uid, pod.spec.containers[0].image", "yield owner.name, pod.spec.containers[0].image")
-REVERSED = ("actual=sorted(images[web.metadata.uid])", "actual=sorted(images[web.metadata.uid], reverse=True)")
+UPPER = ("yield owner, pod.spec.containers[0].image", "yield owner, pod.spec.containers[0].image.upper()")
+BY_KIND = ("yield owner, pod.spec.containers[0].image", "yield owner._replace(uid='w'), pod.spec.containers[0].image")
+REVERSED = ("actual=sorted(images[web.as_owner])", "actual=sorted(images[web.as_owner], reverse=True)")
 
 
 @pytest.fixture
@@ -168,10 +168,11 @@ async def test_another_change_in_the_middle_leaves_an_unfinished_index_where_it_
 
 async def test_keys_that_the_older_code_gave_are_gone(case: Case, versions: Versions) -> None:
     last = await case.begin(versions.load())
-    async with case.running(versions.load(BY_NAME)) as stack:
+    async with case.running(versions.load(BY_KIND)) as stack:
         stack.start()
         await stack.folded(last)
-        assert {row["key"] for row in await stack.rows(index_entries) if row["index"] == "webs/images"} == {'"w"'}
+        keys = {row["key"] for row in await stack.rows(index_entries) if row["index"] == "webs/images"}
+        assert keys == {'["example.com","Web","default","w"]'}
 
 
 async def test_entries_computed_anew_expire_when_those_of_the_record_would(case: Case, versions: Versions) -> None:
@@ -232,7 +233,8 @@ async def test_a_changed_class_is_a_changed_index(case: Case, versions: Versions
     last = await case.begin(versions.load())
     field = ("    replicas: int = 1\n", "    replicas: int = 1\n    paused: bool = False\n")
     async with case.running(versions.load(field)) as stack:
-        assert {row["name"] for row in await stack.rows(backfills)} == {"webs/pictures", "webs/counted"}
+        of_class = {"webs/pictures", "webs/counted", "webs/images", "webs/names"}  # the indices look for its objects
+        assert {row["name"] for row in await stack.rows(backfills)} == of_class
         processor = stack.start()
         await stack.folded(last)
         assert processor.calls.functions == {"webs/pictures": 3, "webs/counted": 3}

@@ -27,9 +27,9 @@ from rigs.webs import deleted, logged, pod
 
 VERSIONS: Final = (
     (),
-    (("yield owner.uid, pod.spec.containers[0].image", "yield owner.name, pod.metadata.name"),),
+    (("yield owner, pod.spec.containers[0].image", "yield owner._replace(uid=pod.metadata.name), pod.metadata.name"),),
     (("@op.index\ndef images", '@op.index(labels={"app": "web"})\ndef images'),),
-    (("yield owner.uid, pod.metadata.name", "yield owner.uid, pod.metadata.name.upper()"),),
+    (("yield owner, pod.metadata.name", "yield owner, pod.metadata.name.upper()"),),
 )
 
 _operators: dict[int, Operator] = {}

@@ -32,6 +32,7 @@ def develop(settings: Settings, files: Sequence[Path], *, objects: Sequence[Path
     set_up_logs(settings.log_format, settings.log_level)
     preload()
     kubeconfig = folder.absolute() / "kubeconfig"
+    _have_one_cluster(kubeconfig)
     own = replace(settings, data_dir=folder, kubeconfig=str(kubeconfig), context="")
     family = Family()
 
@@ -57,6 +58,13 @@ def develop(settings: Settings, files: Sequence[Path], *, objects: Sequence[Path
             kept.look()
             family.rest(cluster, *reloader.waited_for, *kept.waited_for)
             _require(cluster, family)
+
+
+def _have_one_cluster(kubeconfig: Path) -> None:
+    """Let whatever the operator's own code asks for a cluster find this one, and no other of the user's."""
+    os.environ["KUBECONFIG"] = str(kubeconfig)
+    for name in ("KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT"):
+        os.environ.pop(name, None)
 
 
 def _start_cluster(settings: Settings, family: Family, folder: Path, kubeconfig: Path, port: int) -> tuple[Child, str]:

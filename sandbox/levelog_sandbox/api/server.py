@@ -1,6 +1,6 @@
 """The HTTP server of a cluster: routes, runs, logs and answers each request; errors become `Status` objects."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, Final
 
 import msgspec
@@ -20,6 +20,7 @@ from levelog_sandbox.api.exchange import (
     warned,
     write_options,
 )
+from levelog_sandbox.api.origins import refuse_pages
 from levelog_sandbox.api.reviews import reviewed
 from levelog_sandbox.api.streaming import stream
 from levelog_sandbox.api.targets import RequestTarget, review, target, verb_of
@@ -51,8 +52,16 @@ _REASONS: Final = {
 class Server:
     """Answers requests from a cluster."""
 
-    def __init__(self, cluster: Cluster, *, bookmark_seconds: float, refuses: Refuses | None = None) -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        *,
+        bookmark_seconds: float,
+        refuses: Refuses | None = None,
+        names: Collection[str] = (),
+    ) -> None:
         self._cluster = cluster
+        self._names = names
         self._refuses = refuses
         self._bookmark_seconds = bookmark_seconds
 
@@ -66,6 +75,7 @@ class Server:
         """Answer one request, whatever it is."""
         exchange = Exchange(self._cluster, request)
         try:
+            refuse_pages(request.headers, self._names)
             response = await self._answer(exchange)
         except refusals.StatusError as refused:
             response = json_response(refused.status, refused.code)

@@ -238,12 +238,13 @@ async def test_a_target_that_nobody_saw_is_looked_at_first(acting: Acting) -> No
             for wanted in (
                 acting.intent("patch", target=f"{configs}/a", body={"data": {"k": "2"}}, **names),
                 acting.intent("patch_status", target=f"{webs}/w", body={"status": {"a": 1}}, **names),
-                acting.intent("delete", target=f"{configs}/a", **names),
+                acting.intent("delete", target=f"{configs}/a", **names),  # nobody controls it
+                acting.intent("delete", target=f"{configs}/a", options={"owned": False}, **names),
                 acting.intent("delete", target=f"{configs}/a", **names),
                 acting.intent("patch", target=f"{configs}/a", body={"data": {"k": "3"}}, **names),
             )
         ]
-    assert outcomes == ["written", "written", "written", "gone", "gone"]
+    assert outcomes == ["written", "written", "failed", "written", "gone", "gone"]
     assert (await acting.get(WEBS, "w"))["status"] == {"a": 1}
 
 

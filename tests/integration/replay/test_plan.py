@@ -53,8 +53,8 @@ MORE = ("desired=web.spec.replicas", "desired=web.spec.replicas + 1")
 FIRST_FREE = ('"name": f"{web.metadata.name}-{number}"', '"name": f"{web.metadata.name}-new-{number}"')
 CHANGES: dict[str, tuple[tuple[str, str], ...]] = {
     "nothing": (),
-    "an index": (("yield owner.uid, pod.spec.containers[0].image", "yield owner.uid, 'b'"),),
-    "an index that raises": (("yield owner.uid, pod.metadata.name", "yield owner.uid, pod.metadata.name[9:][0]"),),
+    "an index": (("yield owner, pod.spec.containers[0].image", "yield owner, 'b'"),),
+    "an index that raises": (("yield owner, pod.metadata.name", "yield owner, pod.metadata.name[9:][0]"),),
     "a view": (MORE,),
     "a view that raises": (
         ("desired=web.spec.replicas, ", "desired=web.spec.replicas + 0 // (web.spec.replicas - 2), "),

@@ -76,7 +76,10 @@ async def test_a_break_at_a_record_stops_in_the_decision_that_it_asked_for_and_n
         f"reconcile function webs/converge, for {SHOP}",
     ]
     assert f"because of record {recorded.scaled}\n" in ended.stdout
-    assert '  read      webs/images["uid-shop"]' in ended.stdout.partition("reconcile function")[0]
+    assert (
+        '  read      webs/images[["example.com","Web","default","uid-shop"]]'
+        in ended.stdout.partition("reconcile function")[0]
+    )
     assert "  drift     missing shop-2, shop-3\n" in ended.stdout
     assert "(Pdb) 4\n" in ended.stdout
     assert "(Pdb) ['shop-0', 'shop-1', 'shop-2', 'shop-3']\n" in ended.stdout
@@ -112,7 +115,9 @@ async def test_a_bundle_is_stopped_in_without_its_servers(recorded: Recorded, de
 
 
 async def test_steps_stay_in_the_users_code_where_a_read_has_to_be_fetched(debugging: Debugging) -> None:
-    file = debugging.file("other.py", "dict(images[web.metadata.uid])", "dict(images['another'])")
+    file = debugging.file(
+        "other.py", "dict(images[web.as_owner])", "dict(images[web.as_owner._replace(uid='another')])"
+    )
     ended = await debugging.types("n; s; s; c; c", file, "--break", SHOP, "--to", "20")
     asked = ended.stdout.split("view webs/pods")[1]
     assert "--Return--" in asked
