@@ -47,7 +47,7 @@ def converge(web: Web, level: Level[dict[str, str]]) -> Iterator[Intent]:
     for name in sorted(level.drift.missing):
         yield apply(pod_manifest(web, name))
     for name in sorted(level.drift.extra | level.drift.changed):
-        yield delete(Pod, name)
+        yield delete(Pod, name, owned=False)
 
 
 def pod_manifest(web: Web, name: str) -> Manifest:
