@@ -88,13 +88,10 @@ def write_options(exchange: Exchange, subresource: str = "") -> Options:
 
 async def body_of(exchange: Exchange) -> bytes:
     """The request's body. Raises `StatusError` 415 for a type that is not read, 413 for one that is too large."""
-    request, has_type = exchange.request, "Content-Type" in exchange.request.headers
-    if request.method != "PATCH" and has_type and request.content_type not in BODY_TYPES:
+    request = exchange.request
+    if request.method != "PATCH" and "Content-Type" in request.headers and request.content_type not in BODY_TYPES:
         raise refusals.unsupported_media_type(SERVED, _NO_PROTOBUF)
-    raw = await request.read()
-    if raw and not has_type:  # a page may send such a body to any server, without asking first
-        raise refusals.unsupported_media_type(SERVED, "a body needs a Content-Type, application/json")
-    return raw
+    return await request.read()
 
 
 def decoded(raw: bytes, *, is_yaml: bool = False) -> Any:

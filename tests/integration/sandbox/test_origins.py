@@ -38,10 +38,10 @@ async def test_a_page_of_a_browser_reads_and_writes_nothing(headers: dict[str, s
         assert not [each for each in sandbox.user.list("namespaces") if each["metadata"]["name"] == "a"]
 
 
-@pytest.mark.parametrize("content", [None, "text/plain", "application/x-www-form-urlencoded", "multipart/form-data"])
-async def test_a_body_that_a_page_may_send_unasked_is_not_read(content: str | None) -> None:
+@pytest.mark.parametrize("content", ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data"])
+async def test_a_body_that_a_page_may_send_unasked_is_not_read(content: str) -> None:
     async with Sandbox() as sandbox:
-        assert await ask(sandbox, {} if content is None else {"Content-Type": content}, NAMESPACE) == 415
+        assert await ask(sandbox, {"Content-Type": content}, NAMESPACE) == 415
         assert await ask(sandbox, JSON, NAMESPACE) == 201
 
 
