@@ -3,8 +3,8 @@ from collections.abc import Collection
 from datetime import timedelta
 from typing import Any
 
-from levelog import LiveIndex
-from levelog.wire.objects import Version
+from levelog import LiveIndex, Owner
+from levelog.wire.objects import Uid, Version
 from levelog.wire.records import BookmarkNoted
 from levelog_processors.live import LiveIndices
 from rigs.nats import NatsServer
@@ -13,9 +13,14 @@ from rigs.waiting import until
 from rigs.webs import NOON, PODS, lists_done, pod, web
 
 Picture = tuple[str, str]
-Images = LiveIndex[str, Picture]
+Images = LiveIndex[Owner, Picture]
 NEVER = timedelta(hours=1)
 DEADLINE = 60
+
+
+def of(uid: str) -> Owner:
+    """The key of what a Web controls."""
+    return Owner("example.com", "Web", "default", Uid(uid))
 
 
 def live_indices(stack: Processing, sweep: timedelta = NEVER) -> LiveIndices:
@@ -42,10 +47,10 @@ async def test_values_are_those_of_now_and_then_those_of_each_change(
     async with Processing(nats_server.url, database_url) as stack, live_indices(stack) as live:
         stack.on_keys = live.tell
         await stack.folded(await _started(stack, pod("shop-0", 2, owner="uid-shop")))
-        assert await images(live).get("uid-shop") == (("shop-0", "a"),)
-        assert await images(live).get("uid-nobody") == ()
+        assert await images(live).get(of("uid-shop")) == (("shop-0", "a"),)
+        assert await images(live).get(of("uid-nobody")) == ()
         async with asyncio.timeout(DEADLINE):
-            changes = images(live).changes("uid-shop")
+            changes = images(live).changes(of("uid-shop"))
             assert await anext(changes) == (("shop-0", "a"),)
             await stack.tell(pod("other-0", 3, owner="uid-other"), pod("shop-0", 4, owner="uid-shop", image="b"))
             assert await anext(changes) == (("shop-0", "b"),)
@@ -57,13 +62,16 @@ async def test_the_whole_of_an_index_is_read_again_only_after_a_change(
     async with Processing(nats_server.url, database_url) as stack, live_indices(stack) as live:
         await stack.folded(await _started(stack, pod("shop-0", 2, owner="uid-shop")))
         found = await images(live).everything()
-        assert found == {"uid-shop": (("shop-0", "a"),)}
+        assert found == {of("uid-shop"): (("shop-0", "a"),)}
         assert await images(live).everything() is found
-        assert await live.index("webs/images", Any).everything() == {"uid-shop": (["shop-0", "a"],)}
+        assert await live.index("webs/images", Any).everything() == {of("uid-shop"): (["shop-0", "a"],)}
         await stack.folded(
             await stack.tell(pod("other-0", 3, owner="uid-other"), pod("shop-0", 4, owner="uid-shop", image="b"))
         )
-        assert await images(live).everything() == {"uid-shop": (("shop-0", "b"),), "uid-other": (("other-0", "a"),)}
+        assert await images(live).everything() == {
+            of("uid-shop"): (("shop-0", "b"),),
+            of("uid-other"): (("other-0", "a"),),
+        }
 
 
 async def test_a_condition_that_a_fold_of_this_process_fulfils_is_seen_without_hint_or_sweep(
@@ -78,7 +86,7 @@ async def test_a_condition_that_a_fold_of_this_process_fulfils_is_seen_without_h
             seen.append(values)
             return len(values) == 2
 
-        waiting = asyncio.create_task(images(live).until("uid-shop", has_two))
+        waiting = asyncio.create_task(images(live).until(of("uid-shop"), has_two))
         await is_waiting(live, 1)
         await stack.folded(await stack.tell(pod("shop-0", 3, owner="uid-shop")))
         await stack.folded(await stack.tell(pod("shop-1", 4, owner="uid-shop")))
@@ -94,7 +102,7 @@ async def test_what_another_processor_folds_is_told_by_its_hint(nats_server: Nat
         await stack.start_more("two")
         await stack.folded(await stack.listed(web("shop", 1), version=2))
         waiting = [
-            asyncio.create_task(images(live).until(f"uid-{n}", lambda values: len(values) == 1)) for n in range(8)
+            asyncio.create_task(images(live).until(of(f"uid-{n}"), lambda values: len(values) == 1)) for n in range(8)
         ]
         await is_waiting(live, 8)
         await stack.tell(*[pod(f"pod-{n}", 10 + n, owner=f"uid-{n}") for n in range(8)])
@@ -108,7 +116,7 @@ async def test_a_change_whose_hint_was_lost_is_found_by_the_sweep(nats_server: N
         live_indices(stack, timedelta(milliseconds=50)) as live,
     ):
         await stack.folded(await _started(stack))
-        waiting = asyncio.create_task(images(live).until("uid-shop", bool))
+        waiting = asyncio.create_task(images(live).until(of("uid-shop"), bool))
         await is_waiting(live, 1)
         await stack.tell(pod("shop-0", 3, owner="uid-shop"))
         async with asyncio.timeout(DEADLINE):
@@ -120,9 +128,9 @@ async def test_an_iteration_that_is_cancelled_or_left_leaves_nothing_behind(
 ) -> None:
     async with Processing(nats_server.url, database_url) as stack, live_indices(stack) as live:
         await stack.folded(await _started(stack))
-        tasks = [asyncio.create_task(images(live).until("uid-shop", bool)) for _ in range(3)]
+        tasks = [asyncio.create_task(images(live).until(of("uid-shop"), bool)) for _ in range(3)]
         await is_waiting(live, 3)
-        async for _ in images(live).changes("uid-shop"):
+        async for _ in images(live).changes(of("uid-shop")):
             break
         for task in tasks:
             task.cancel()
