@@ -51,14 +51,19 @@ async def verify(database: Database, scope: Scope, stream: LogStream) -> Scope:
     trail = Trail(stream, folded_to, newest=(folded_to, record_id))
     while True:
         try:
-            await trail.check_whole(folded_to)
+            state = await trail.check_whole(folded_to)
         except HistoryInDoubt as doubt:
             log.warning("waits: %s", doubt)
             await asyncio.sleep(LOST_QUORUM.total_seconds() / 5)
         except HistoryLost as lost:
             return await _reset(database, scope, created, str(lost))
         else:
-            return scope
+            if state.first_seq <= folded_to:
+                return scope
+            expired = (
+                f"the log begins at {state.first_seq}, and was folded only up to {folded_to}: what was between expired"
+            )
+            return await _reset(database, scope, created, expired)
 
 
 async def start_over(database: Database, scope: Scope, epochs: Mapping[int, int], *, reason: str) -> Scope:

@@ -96,8 +96,9 @@ async def test_the_roles_that_are_printed_suffice_and_no_right_of_them_is_unused
         await pods_are("shop-0")
         await deployment.stop()
     # Lists come by watches where the server can do that; else they are asked for. A server-side apply of what is not
-    # there is logged as a patch, and needs the right to create it nevertheless.
-    spare = {"ingest": {("list", "pods"), ("list", "webs")}, "actuate": {("create", "pods")}}
+    # there is logged as a patch, and needs the right to create it nevertheless. A target is read where an answer leaves
+    # a doubt.
+    spare = {"ingest": {("list", "pods"), ("list", "webs")}, "actuate": {("create", "pods"), ("get", "pods")}}
     for process, unseen in spare.items():
         account = f"levelog-webs-{process}"
         requests = await cluster.audit.requests(user=f"system:serviceaccount:default:{account}")

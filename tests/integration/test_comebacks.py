@@ -43,11 +43,12 @@ def operator_of_views(filters: dict[str, Any]) -> Operator:
         if owner := config.metadata.controlled_by(Note):
             yield owner, (config.data or {}).get("text", "")
 
-    @op.view(**filters)
+    view: Any = op.view(**filters)
+
     def published(note: Note, texts: Index[Owner, str]) -> Level[str | None]:
         return Level(desired=note.spec.text, actual=next(iter(texts[note.as_owner]), None))
 
-    @op.reconcile(published, writes={ConfigMap: ["apply"]})
+    @op.reconcile(view(published), writes={ConfigMap: ["apply"]})
     def publish(note: Note) -> Iterator[Intent]:
         yield apply(manifest(note))
 

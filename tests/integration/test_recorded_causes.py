@@ -35,7 +35,7 @@ async def test_a_decision_names_all_records_that_led_to_it(nats_server: NatsServ
         assert (list(first.causes.sequences), list(second.causes.sequences)) == (webs, pods)
         assert (second.status, second.round, second.is_called) == ("settling", 1, True)
         assert [(read.index, read.key, read.version) for read in second.reads if read.version > 0] == [
-            ("webs/images", '"uid-shop"', pods[-1])
+            ("webs/images", '["example.com","Web","default","uid-shop"]', pods[-1])
         ]
 
 

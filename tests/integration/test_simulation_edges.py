@@ -68,7 +68,7 @@ def write(lease: Lease) -> Iterator[Intent]:
     yield apply(
         {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": lease.metadata.name}, "data": {"a": "b"}}
     )
-    yield delete(ConfigMap, "old")
+    yield delete(ConfigMap, "old", owned=False)
 
 
 def config(name: str, **data: str) -> dict[str, Any]:

@@ -161,7 +161,7 @@ def test_an_async_handler_may_call_effects_and_leave_events() -> None:
     async def bill(web: Web) -> AsyncIterator[Intent]:
         yield call(pay, web.spec.image)
         yield event("Billed", f"{web.spec.image} was billed")
-        yield delete(ConfigMap, "unpaid")
+        yield delete(ConfigMap, "unpaid", owned=False)
 
     @op.effect
     def pay(image: str) -> None:

@@ -84,7 +84,7 @@ def to_write(program: Program, namespaces: Sequence[str]) -> list[NeededPermissi
         if not handler.is_sweeping
         for write in handler.writes or ()
         for verb in write.verbs
-        for need in _for(write.resource, verb, namespaces, of=name)
+        for need in _for(write.resource, verb, namespaces, of=f"{name}, anywhere" if write.is_anywhere else name)
     ]
 
 

@@ -108,10 +108,17 @@ def target_type(view: BoundView, intent: Intent) -> ResourceType:
 
 
 def require_target(view: BoundView, parent: StoredObject, intent: Intent) -> None:
-    """Raises OperatorError for an intent without a place to go, or one that its function does not say it yields."""
-    target_key(view, parent, intent)
-    if view.reconcile is not None and intent.verb != "call":
-        view.reconcile.refuse_undeclared(intent, target_type(view, intent))
+    """Raises OperatorError for an intent without a place to go, or one that its function does not say it yields.
+
+    A parent with a namespace writes there alone, unless the function says otherwise.
+    """
+    target = target_key(view, parent, intent)
+    if view.reconcile is None or intent.verb == "call":
+        return
+    resource = target_type(view, intent)
+    view.reconcile.refuse_undeclared(intent, resource)
+    if parent.namespace and not is_outward(intent) and target.namespace != parent.namespace:
+        view.reconcile.refuse_elsewhere(intent, resource, parent.object, str(target))
 
 
 def target_key(view: BoundView, parent: StoredObject, intent: Intent) -> ObjectKey:

@@ -3,7 +3,7 @@
 import inspect
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import timedelta
-from typing import Any, Final, Self, TypeAlias, get_args, get_origin
+from typing import Any, Final, Literal, Self, TypeAlias, get_args, get_origin
 
 from msgspec import Struct
 
@@ -38,8 +38,13 @@ OF_VIEWS: Final = (Given.INDEX, Given.OBJECTS, Given.LEVELS, Given.NOW, Given.LO
 OF_RECONCILERS: Final = (Given.LEVEL, Given.NOW, Given.LOGGER, Given.SETTINGS)
 
 
-Writes: TypeAlias = Mapping[type[ResourceBase], Collection[Verb]]
-"""What `@op.reconcile` takes: `{Pod: ["apply", "delete"], Web: ["patch_status"]}`."""
+Anywhere: TypeAlias = Literal["anywhere"]
+"""Stands among verbs: a parent that has a namespace may write to objects outside of it, too."""
+
+Writes: TypeAlias = Mapping[type[ResourceBase], Collection[Verb | Anywhere]]
+"""What `@op.reconcile` takes: `{Pod: ["apply", "delete"], Node: ["patch", "anywhere"]}`."""
+
+_ANYWHERE: Final[Anywhere] = "anywhere"
 
 VERBS: Final[tuple[Verb, ...]] = tuple(verb for verb in get_args(Verb) if verb != "call")
 """A call writes no object. An event is named by the class of the objects that it is about."""
@@ -50,6 +55,8 @@ class WrittenClass(Struct, frozen=True):
 
     cls: type[ResourceBase]
     verbs: tuple[Verb, ...]
+    is_anywhere: bool = False
+    """Also outside of the parent's namespace."""
 
     @property
     def resource(self) -> ResourceType:
@@ -57,7 +64,7 @@ class WrittenClass(Struct, frozen=True):
         return self.cls.resource_type
 
     def __str__(self) -> str:
-        return f"{self.cls.__name__}: {_listed(self.verbs)}"
+        return f"{self.cls.__name__}: {_listed([*self.verbs, *([_ANYWHERE] if self.is_anywhere else [])])}"
 
 
 class IndexParameter(Struct, frozen=True):
@@ -217,7 +224,7 @@ class ReconcileHandler:
         self.timeout = timeout
         self.is_async = inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function)
         """Whether it runs in the event loop; else it runs in a thread."""
-        declared = canonical([[write.resource, write.verbs] for write in writes or ()])
+        declared = canonical([[write.resource, write.verbs, write.is_anywhere] for write in writes or ()])
         self.fingerprint = digest(fingerprint(function), reader.fingerprint, given.fingerprint, declared)
 
     @classmethod
@@ -250,6 +257,16 @@ class ReconcileHandler:
         """Raises OperatorError for an intent that is not among those which the function says it yields."""
         if self.writes is not None:
             refuse_undeclared(self.name, self.view.name, self.writes, intent.verb, resource, intent.name)
+
+    def refuse_elsewhere(self, intent: Intent, resource: ResourceType, parent: str, target: str) -> None:
+        """Raises OperatorError for a target outside of its parent's namespace, unless the function says so."""
+        held = [each for each in self.writes or () if each.resource.group_resource == resource.group_resource]
+        if not any(each.is_anywhere for each in held):
+            raise OperatorError(
+                f"{intent.verb} of {target}: it is not in the namespace of {parent}, which writes there alone. If "
+                f"{self.name} is to write elsewhere, declare it: writes={{{resource.kind}: "
+                f"{_listed([*_verbs(held), intent.verb, _ANYWHERE])}}}"
+            )
 
 
 def _reconciled(function: Callable[..., Any], view: ViewHandler, parameter: str, hint: Any) -> ObjectReader:
@@ -313,9 +330,12 @@ def _write(what: str, cls: Any, verbs: Any) -> WrittenClass:
     if isinstance(verbs, str) or not isinstance(verbs, Collection) or not verbs:
         raise OperatorError(f'{what} gives {cls.__name__} {verbs!r}, which is not a list of verbs: ["apply", "delete"]')
     for verb in verbs:
-        if verb not in VERBS:
+        if verb not in (*VERBS, _ANYWHERE):
             raise OperatorError(f"{what} gives {cls.__name__} the verb {verb!r}; there are: {', '.join(VERBS)}")
-    return WrittenClass(cls, tuple(sorted(set(verbs))))
+    named = tuple(sorted({verb for verb in verbs if verb != _ANYWHERE}))
+    if not named:
+        raise OperatorError(f'{what} says of {cls.__name__} where, and not what: add a verb to "{_ANYWHERE}"')
+    return WrittenClass(cls, named, is_anywhere=_ANYWHERE in verbs)
 
 
 def _verbs(writes: Iterable[WrittenClass]) -> list[str]:

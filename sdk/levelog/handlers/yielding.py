@@ -94,7 +94,8 @@ class Yields:
                 f"it took place, but yielded {type(intent).__name__}, which is not an intent: apply(…), patch(…), "
                 "delete(…) and call(…) make one"
             )
-        options = msgspec.structs.replace(intent.options, owned=intent.options.owned and not is_end)
+        has_owner = intent.options.owned and not (is_end and intent.verb in ("apply", "create"))
+        options = msgspec.structs.replace(intent.options, owned=has_owner)
         values = {name: getattr(intent, name) for name in ("verb", "api_version", "kind", "namespace", "name", "body")}
         if intent.verb == "call":
             self._effect(intent)
