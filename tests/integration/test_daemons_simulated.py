@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from levelog import GiveUp, LevelogError, LiveIndex, Operator, Resource, Retry, Struct
+from levelog import GiveUp, LabelledResource, LevelogError, LiveIndex, Operator, Resource, Retry, Struct
 from levelog.daemons import Daemon
 from levelog.testing import Simulation
 
@@ -40,6 +40,33 @@ def web(name: str = "shop", /, **spec: Any) -> dict[str, Any]:
 def pod(name: str) -> dict[str, Any]:
     spec = {"containers": [{"name": "a", "image": "a"}]}
     return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "default"}, "spec": spec}
+
+
+class LabelledShop(LabelledResource, group="example.com", version="v1", plural="shops"):
+    pass
+
+
+def test_invariant_21_a_run_that_ends_as_its_object_leaves_the_filters_leaves_no_level() -> None:
+    op = Operator("shops")
+
+    @op.daemon(LabelledShop, labels={"on": "yes"})
+    async def follow(shop: LabelledShop, daemon: Daemon[LabelledShop, None]) -> None:
+        await daemon.stopped()
+
+    def shop(on: str) -> dict[str, Any]:
+        metadata = {"name": "a", "namespace": "default", "labels": {"on": on}}
+        return {"apiVersion": "example.com/v1", "kind": "LabelledShop", "metadata": metadata}
+
+    with Simulation(op) as simulation:
+        simulation.call_through(follow)
+        simulation.apply(shop("yes"))
+        simulation.run()
+        assert simulation.level("follow", "default", "a").status == "settling"
+        simulation.apply(shop("no"))
+        simulation.advance(timedelta(minutes=5))
+        assert [each.state for each in simulation.intents] == ["settled"]
+        with pytest.raises(KeyError):
+            simulation.level("follow", "default", "a")
 
 
 def test_a_daemon_sleeps_in_the_time_of_the_simulation_and_keeps_its_state() -> None:

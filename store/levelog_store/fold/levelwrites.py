@@ -72,6 +72,10 @@ _HAS_PARENT: Final = there_is(
     objects.c.scope == intents.c.scope, objects.c.object == intents.c.parent, objects.c.uid == intents.c.parent_uid
 )
 """Nobody waits for what was written for a parent that is gone, such as the end of its own finalizer."""
+_HAS_LEVEL: Final = there_is(
+    levels.c.scope == intents.c.scope, levels.c.view == intents.c.view, levels.c.parent == intents.c.parent
+)
+"""Nor for a call, which its receipt settles, if the filters exclude the parent."""
 
 
 @built_once
@@ -83,7 +87,8 @@ def _end_intents(dialect: Dialect) -> Update:
     table = intents.c
     final = or_(*(table.state == state for state in ("settled", "satisfied", "failed")))  # no IN for many rows at once
     told_state, is_first = bindparam("new_state", type_=Text), table.receipt.is_(None)
-    to_state = case((and_(told_state == "written", ~_HAS_PARENT), "settled"), else_=told_state)
+    is_left = or_(~_HAS_PARENT, and_(table.verb == "call", ~_HAS_LEVEL))
+    to_state = case((and_(told_state == "written", is_left), "settled"), else_=told_state)
     made, is_owners = bindparam("new_attempts", type_=Integer), table.owner == bindparam("by")
     is_of_claim = or_(table.state != "claimed", table.owner == "", and_(is_owners, table.attempts == made))
     is_latest = or_(table.state != "written", table.attempts <= made)
@@ -120,7 +125,10 @@ async def write_sightings(connection: AsyncConnection, scope: Scope, sightings: 
 
 
 async def _raise_rounds(connection: AsyncConnection, scope: Scope, receipts: Sequence[FoldedReceipt]) -> None:
-    """Rounds never fall below a receipt's, also where the level itself is still to be rebuilt from the log."""
+    """Rounds never fall below a receipt's, also where the level itself is still to be rebuilt from the log.
+
+    A level is made only where its intents are lost, too: else they tell the round once it is decided on, if it is.
+    """
     newest = {each.level: each for each in sorted(receipts, key=lambda each: each.record.round)}
     await write(
         connection,
@@ -131,6 +139,7 @@ async def _raise_rounds(connection: AsyncConnection, scope: Scope, receipts: Seq
                 "of_view": view,
                 "of_parent": parent,
                 "of_uid": each.record.parent_uid,
+                "of_key": each.record.key,
                 "to": each.record.round,
                 "at": each.sequence,
             }
@@ -165,7 +174,10 @@ def _raise_levels(dialect: Dialect) -> postgresql.Insert | sqlite.Insert:
     view, to, at = bindparam("of_view", type_=Text), bindparam("to", type_=Integer), bindparam("at", type_=BigInteger)
     values = unevaluated(view, reason, to, at)
     is_parent = held.object == bindparam("of_parent"), held.uid == bindparam("of_uid")
-    source = select(*values.values()).where(held.scope == OF_SCOPE, *is_parent)
+    level, intent = levels.c, intents.c
+    has_level = there_is(level.scope == OF_SCOPE, level.view == view, level.parent == held.object)
+    has_intent = there_is(intent.scope == OF_SCOPE, intent.key == bindparam("of_key"))
+    source = select(*values.values()).where(held.scope == OF_SCOPE, *is_parent, or_(has_level, ~has_intent))
     statement = insert_for(dialect, levels).from_select(list(values), source)
     return statement.on_conflict_do_update(
         index_elements=list(levels.primary_key),

@@ -3,7 +3,7 @@
 from typing import Any
 
 from msgspec.structs import asdict
-from sqlalchemy import select
+from sqlalchemy import delete, select
 
 from levelog.wire.objects import ObjectKey, Uid
 from levelog.wire.records import ReceiptNoted
@@ -100,6 +100,18 @@ async def test_invariant_21_what_was_written_for_a_parent_that_is_gone_is_settle
     async with database.transaction() as connection:
         await write_changes(connection, SCOPE, Changes(receipts=[folded(key)]))
     assert (await intents_by_key(database))[key]["state"] == "settled"
+
+
+async def test_a_receipt_makes_a_level_only_where_its_intent_is_lost(database: Database) -> None:
+    """Else the level is one that the view's filters exclude, or it is woken and made by its decision."""
+    (known,) = await decide(database, intent("pods/default/a", state="claimed", owner="one", attempts=1))
+    await keep_parent(database)
+    for key, made in ((known, []), ("of a row that is lost", [5])):
+        async with database.transaction() as connection:
+            await connection.execute(delete(levels))
+            told = folded(key, parent_uid="uid-shop", number=5)
+            await write_changes(connection, SCOPE, Changes(receipts=[told]))
+            assert (await connection.execute(select(levels.c.round))).scalars().all() == made
 
 
 async def test_a_receipt_of_a_claim_that_others_took_over_raises_the_round_all_the_same(database: Database) -> None:
