@@ -41,6 +41,8 @@ DO $$
 BEGIN
   IF to_regclass('public.intents') IS NOT NULL THEN
     REVOKE INSERT, UPDATE, DELETE ON alembic_version FROM levelog_processor;
+    -- What was decided stays as it was: it is pruned as the log is, and never changed.
+    REVOKE UPDATE ON decisions FROM levelog_processor;
     -- The actuator claims intents and stores receipts; what is to be written, and where, it cannot change.
     GRANT SELECT ON alembic_version, scopes, intents TO levelog_actuator;
     GRANT SELECT (scope, view, parent, parent_uid, status, reason, drift, since) ON levels TO levelog_actuator;

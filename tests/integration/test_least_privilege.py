@@ -369,7 +369,7 @@ async def test_no_role_may_do_what_is_anothers(migrated: str) -> None:
         "DELETE FROM checkpoints",
     )
     refused = {
-        "levelog_processor": (*ddl, "DELETE FROM alembic_version"),
+        "levelog_processor": (*ddl, "DELETE FROM alembic_version", "UPDATE decisions SET status = ''"),
         "levelog_actuator": (
             *(*ddl, *writes, "SELECT * FROM objects", "SELECT * FROM levels", "DELETE FROM intents"),
             *("UPDATE intents SET body = '{}'", "UPDATE intents SET target = ''", "INSERT INTO intents DEFAULT VALUES"),
