@@ -335,7 +335,14 @@ async def connect(
     Raises ConfigurationError if no cluster is configured, the configuration cannot be read, or the credentials are
     refused; Unavailable, naming the server, if it does not answer.
     """
-    client = KubeClient(kubeconfig, context, await load_configuration(kubeconfig, context))
+    configuration = await load_configuration(kubeconfig, context)
+    client = KubeClient(kubeconfig, context, configuration)
+    if client.server.startswith("https:") and not configuration.verify_ssl:
+        log.warning(
+            "the certificate of the API server at %s is not checked (insecure-skip-tls-verify): whoever stands between "
+            "can take the credentials",
+            client.server,
+        )
     try:
         await client.request("GET", "/version", timeout=timeout)
     except ApiError as error:

@@ -11,12 +11,14 @@ from pathlib import Path
 
 import nats
 import pytest
+from sqlalchemy import text
 
 from levelog.errors import ConfigurationError, Unavailable
 from levelog_cli.servers import data_dir
 from levelog_cli.servers.data_dir import DataDir
 from levelog_cli.servers.embedded import EmbeddedNats
 from levelog_log.transport.connection import connect
+from levelog_store.connect.database import Database
 from rigs.ports import is_listening
 from rigs.processes import Process
 from rigs.waiting import until
@@ -83,6 +85,28 @@ async def test_only_who_reads_the_token_in_the_directory_may_connect(tmp_path: P
                 assert stat.S_IMODE(secret.stat().st_mode) == 0o600, secret
             assert stat.S_IMODE(data.path.stat().st_mode) == 0o700
         assert data.running_nats_url() == ""
+
+
+async def test_a_directory_with_wide_rights_gets_narrow_files(tmp_path: Path) -> None:
+    data = DataDir(tmp_path / "data")
+    before = os.umask(0)
+    try:
+        data.path.mkdir()
+        data.nats.mkdir()
+        (data.path / "levelog.db").touch(mode=0o666)
+        (data.path / "levelog.db-wal").touch(mode=0o666)
+        with data.claim() as lock:
+            async with EmbeddedNats(data, lock), await Database.open(data.database_url) as database:
+                async with database.transaction() as connection:
+                    await connection.execute(text("CREATE TABLE t (x int)"))
+                found = {each.name: stat.S_IMODE(each.stat().st_mode) for each in data.path.iterdir()}
+        fresh = tmp_path / "fresh.db"
+        async with await Database.open(f"sqlite:///{fresh}"):
+            assert stat.S_IMODE(fresh.stat().st_mode) == 0o600
+    finally:
+        os.umask(before)
+    assert {name: mode for name, mode in found.items() if mode & 0o077 and name != ".gitignore"} == {}
+    assert {"levelog.db", "levelog.db-wal", "nats"} <= found.keys()
 
 
 async def test_what_it_acknowledged_is_there_after_both_were_killed(tmp_path: Path) -> None:

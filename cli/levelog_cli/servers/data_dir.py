@@ -52,11 +52,23 @@ class DataDir:
             raise ConfigurationError(f"data directory {self.shown} cannot be written: {error.strerror}") from error
         try:
             self._take(lock, instead)
+            self._narrow()
             os.ftruncate(lock, 0)
             os.pwrite(lock, f"{os.getpid()}\n".encode(), 0)
             yield lock
         finally:
             os.close(lock)
+
+    def _narrow(self) -> None:
+        """Let nobody else read what is kept, also in a directory that was there before, with wider rights.
+
+        Whoever may not enter a folder reads no file in it.
+        """
+        for file in self.path.iterdir():
+            if file.is_dir():
+                file.chmod(0o700)
+            elif file.name.startswith(self.database.name):
+                file.chmod(0o600)
 
     @property
     def known_redaction_key(self) -> Path | None:

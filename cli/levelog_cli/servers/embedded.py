@@ -111,6 +111,7 @@ class EmbeddedNats:
             stale.unlink()
         reading, self._lifeline = os.pipe()
         try:
+            self._log.touch(mode=0o600)
             with self._log.open("wb") as log:
                 self._process = await asyncio.create_subprocess_exec(
                     *("/bin/sh", "-c", _GUARD, "guard", program, "--config", self._write_configuration()),

@@ -112,6 +112,7 @@ class Database:
         else:
             if not (read_only or beside):
                 lock = FileLock.take(location.path)
+                location.path.touch(mode=0o600)  # SQLite gives its other files the same rights
             elif not location.path.exists():
                 raise ConfigurationError(f"there is no database file {location.path}")
             if not (read_only or is_scratch):

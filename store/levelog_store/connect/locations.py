@@ -95,7 +95,7 @@ class FileLock:
         """Take the lock of a database file at once, or raise ConfigurationError."""
         path = database.with_name(f"{database.name}.lock")
         try:
-            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError as error:
             raise ConfigurationError(f"the database {database} cannot be opened: {error.strerror}: {path}") from error
         try:
