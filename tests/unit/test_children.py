@@ -72,9 +72,9 @@ def level(result: Any, *, parent: type[ResourceBase] = Web, of: Any = (ConfigMap
     view = op.views["stack"]
     assert isinstance(view, ChildrenView)
     namespace = "default" if parent.resource_type.scope == "Namespaced" else ""
-    metadata = Metadata(name="shop", uid="u", namespace=namespace)  # type: ignore[arg-type]
+    body = {"metadata": {"name": "shop", "uid": "u", "namespace": namespace}}
     indices = {parameter.name: Nothing() for parameter in view.indices}
-    return view.level(parent(metadata=metadata), result, indices, Redactor(b"0123456789abcdef"))
+    return view.level(msgspec.convert(body, parent), result, indices, Redactor(b"0123456789abcdef"))
 
 
 def test_one_manifest_several_or_none_are_returned_or_yielded() -> None:

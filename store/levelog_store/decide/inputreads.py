@@ -378,7 +378,7 @@ async def read_last_rounds(
 
 
 @built_once
-def _last_rounds(dialect: Dialect) -> Select[Any]:
+def _last_rounds(dialect: Dialect) -> Select[Any, Any, Any, Any]:
     wanted, table = pairs(dialect), intents.c
     is_of_level = and_(table.scope == OF_SCOPE, table.view == wanted.c.first, table.parent == wanted.c.second)
     return (
