@@ -26,7 +26,7 @@ class Pod(Resource, version="v1", plural="pods"):
 
 
 class ConfigMap(Resource, version="v1", plural="configmaps"):
-    pass
+    data: dict[str, str] | None = None
 
 
 def pod_manifest(name: str) -> dict[str, Any]:
@@ -183,6 +183,39 @@ def test_invariant_19_an_object_that_nobody_controls_is_adopted_only_if_the_code
             assert level.status == "failed"
             assert "configmaps/victim/shop: it exists and is controlled by nobody, not by" in level.reason
             assert "adopt=True" in level.reason
+
+
+def test_an_owner_that_a_manifest_names_is_the_one_that_counts() -> None:
+    op, tenants = Operator("webs"), list[str]()
+
+    @op.index
+    def held(config: ConfigMap) -> Iterator[tuple[str, dict[str, str]]]:
+        yield config.metadata.name, config.data or {}
+
+    @op.view
+    def config(web: Web, held: Index[str, dict[str, str]]) -> Level[list[dict[str, str]]]:
+        return Level(desired=[{"replicas": str(web.spec.replicas)}], actual=list(held["shared"]))
+
+    @op.reconcile(config, writes={ConfigMap: ["apply"]})
+    def write(web: Web) -> Iterator[Intent]:
+        owner = {"apiVersion": "example.com/v1", "kind": "Tenant", "name": "one", "uid": tenants[0], "controller": True}
+        metadata = {"name": "shared", "ownerReferences": [owner]}
+        data = {"replicas": str(web.spec.replicas)}
+        yield apply({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data})
+
+    @op.view
+    def known(tenant: Tenant) -> Level[bool]:
+        return Level(desired=True, actual=True)
+
+    with Simulation(op) as simulation:
+        tenant = {"apiVersion": "example.com/v1", "kind": "Tenant", "metadata": {"name": "one"}}
+        tenants.append(str(simulation.apply(tenant)["metadata"]["uid"]))
+        for replicas in (1, 2):
+            shop(simulation, replicas)
+            simulation.run()
+            [shared] = [each for each in simulation.objects(ConfigMap) if each["metadata"]["name"] == "shared"]
+            assert shared["data"] == {"replicas": str(replicas)}
+            assert simulation.level("config", "victim", "shop").status == "in_sync"
 
 
 def test_objects_in_every_namespace_may_belong_to_one_without_a_namespace() -> None:

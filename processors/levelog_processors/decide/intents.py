@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from levelog.calls.faults import fault_reason
 from levelog.errors import OperatorError
 from levelog.intents import Intent, IntentOptions
-from levelog.resources import OwnerReference, ResourceType
+from levelog.resources import ResourceType
 from levelog.secrets.redaction import Redactor, with_encoded_data
 from levelog.wire.canonical import canonical, digest
 from levelog.wire.objects import ObjectKey
@@ -141,7 +141,7 @@ def intent_rows(
         seen.add((intent.verb, name))
         content = _content(view, parent, intent, resource, key)
         if (shown_target := targets.get(name)) is not None:
-            _refuse_stranger(view, parent, intent, shown_target, content)
+            _refuse_stranger(parent, intent, shown_target, content)
         try:
             clear = canonical(content)
         except (TypeError, ValueError) as error:
@@ -208,9 +208,18 @@ def _content(view: BoundView, parent: StoredObject, intent: Intent, resource: Re
     return manifest | {"apiVersion": resource.api_version, "kind": resource.kind, "metadata": metadata}
 
 
+class _Reference(Struct):
+    """What counts of an owner reference."""
+
+    kind: str = ""
+    name: str = ""
+    uid: str = ""
+    controller: bool = False
+
+
 class _Owned(Struct):
     class Metadata(Struct):
-        owner_references: list[OwnerReference] = field(name="ownerReferences", default_factory=list)
+        owner_references: list[_Reference] = field(name="ownerReferences", default_factory=list)
 
     metadata: Metadata
 
@@ -218,33 +227,32 @@ class _Owned(Struct):
 _owned = msgspec.json.Decoder(_Owned)
 
 
-def _refuse_stranger(view: BoundView, parent: StoredObject, intent: Intent, target: StoredObject, content: Any) -> None:
+def _refuse_stranger(parent: StoredObject, intent: Intent, target: StoredObject, content: Any) -> None:
     """Raises OperatorError for a target that the log shows, and that is not the parent's to take over or to delete."""
-    is_apply = intent.verb == "apply" and not intent.options.remembered and _names_controller(content)
-    is_delete = intent.verb == "delete" and intent.options.owned and target.object != parent.object
-    if not is_apply and not is_delete:
-        return
-    resource = view.handler.resource
-    references = _owned.decode(target.body).metadata.owner_references
-    owner = next((each for each in references if each.controller), None)
-    if owner is None and intent.options.adopt:
-        return
-    if owner is None:
-        holder, mend = "nobody", "adopt=True takes it over"
-    elif resource.owner(target.namespace, owner.uid) == resource.owner(parent.namespace, parent.uid):
-        return
-    else:
-        holder, mend = f"{owner.kind}/{owner.name}", "choose another name"
-    if is_delete:
-        mend = "owned=False deletes it all the same"
-    raise OperatorError(
-        f"{intent.verb} of {target.object}: it exists and is controlled by {holder}, not by {parent.object}: {mend}"
-    )
+    owner, options = _controller(_owned.decode(target.body).metadata.owner_references), intent.options
+    match intent.verb:
+        case "apply" if not options.remembered and (wanted := _controller(_references(content))) is not None:
+            is_its = owner.uid == wanted.uid if owner is not None else options.adopt
+            mend = "adopt=True takes it over" if owner is None else "choose another name"
+        case "delete" if options.owned and target.object != parent.object:
+            is_in_reach = parent.namespace in ("", target.namespace)
+            is_its = owner is not None and owner.uid == parent.uid and is_in_reach
+            mend = "owned=False deletes it all the same"
+        case _:
+            return
+    if not is_its:
+        holder = f"{owner.kind}/{owner.name}" if owner is not None else "nobody"
+        raise OperatorError(
+            f"{intent.verb} of {target.object}: it exists and is controlled by {holder}, not by {parent.object}: {mend}"
+        )
 
 
-def _names_controller(manifest: Any) -> bool:
-    owners = manifest["metadata"].get("ownerReferences") or ()
-    return any(isinstance(owner, Mapping) and owner.get("controller") for owner in owners)
+def _references(manifest: Any) -> list[_Reference]:
+    return msgspec.convert(manifest["metadata"].get("ownerReferences") or [], list[_Reference])
+
+
+def _controller(references: Iterable[_Reference]) -> _Reference | None:
+    return next((each for each in references if each.controller), None)
 
 
 def owner_reference(view: BoundView, parent: StoredObject) -> dict[str, Any]:
