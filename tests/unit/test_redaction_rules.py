@@ -123,6 +123,9 @@ def test_content_without_anything_to_hide_is_passed_as_it_is() -> None:
 @pytest.mark.parametrize(
     ("rule", "why"),
     [
+        ("annotation:example.com/[a-m]*", "'[' has no meaning there; * stands for any part"),
+        ("env:API_KEY?", "'?' has no meaning there"),
+        ("!env:LOG_[AB]", "'[' has no meaning there"),
         ("webs", "it is RESOURCE:PATH"),
         ("webs.example.com:", "it is RESOURCE:PATH"),
         ("env:", "it is RESOURCE:PATH"),

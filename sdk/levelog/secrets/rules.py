@@ -28,6 +28,8 @@ _ANNOTATION: Final = "annotation:"
 _ENVIRONMENT: Final = "env:"
 _RESOURCE: Final = re.compile(r"[a-z][a-z0-9-]*(\.[a-z0-9-]+)*")
 _STEP: Final = re.compile(r"(?P<items>\[\])|\[\"(?P<quoted>[^\"]+)\"\]|(?P<name>[^.\[\]\"]+)|(?P<wrong>.)")
+_CLASS: Final = re.compile(r"[\[\]?]")
+"""What patterns of files have besides *; no name has it."""
 _SHAPE: Final = "it is RESOURCE:PATH (webs.example.com:spec.password), annotation:NAME or env:NAME"
 
 
@@ -108,6 +110,8 @@ def places(value: Any, path: Path) -> Iterator[tuple[Any, Any]]:
 def _with(named: Named, pattern: str, entry: str, *, is_plain: bool) -> Named:
     if not pattern:
         raise ConfigurationError(f"redaction rule {entry!r}: {_SHAPE}")
+    if wrong := _CLASS.search(pattern):
+        raise ConfigurationError(f"redaction rule {entry!r}: {wrong[0]!r} has no meaning there; * stands for any part")
     if is_plain:
         return Named(named.patterns, (*named.plain, pattern))
     return Named((*named.patterns, pattern), named.plain)
