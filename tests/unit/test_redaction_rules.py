@@ -38,11 +38,41 @@ def test_literal_values_of_variables_are_hashed_wherever_a_pod_template_is() -> 
     assert found["spec"]["containers"][0]["env"][1] == {"name": "EMPTY"}
 
 
-def test_a_variable_of_a_pod_has_the_hash_of_its_template() -> None:
-    template = {"metadata": {"name": "shop", "namespace": "other"}, "spec": {"template": pod("one")}}
-    there = variable(redactor().redact_manifest(WEBS, template)["spec"]["template"])
+def test_a_variable_of_a_pod_has_the_hash_of_its_template_and_not_that_of_another_namespace() -> None:
+    def hashed(namespace: str, value: str) -> Any:
+        template = {"metadata": {"name": "shop", "namespace": namespace}, "spec": {"template": pod(value)}}
+        return variable(redactor().redact_manifest(WEBS, template)["spec"]["template"])
+
+    there = hashed("default", "one")
     assert variable(redactor().redact_manifest(PODS, pod("one"))) == there
     assert variable(redactor().redact_manifest(PODS, pod("two"))) != there
+    assert hashed("other", "one") != there, "a guess in one namespace tells nothing of another"
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {"env": {"PASSWORD": "hunter2"}},
+        {"extraEnv": [{"name": "PASSWORD", "value": "hunter2"}]},
+        {"jobs": [{"env": {"PASSWORD": "hunter2", "nested": {"env": [{"name": "A", "value": "b"}]}}}]},
+        {"template": {"kind": "Secret", "metadata": {"name": "a"}, "stringData": {"password": "hunter2"}}},
+        {"objects": [{"kind": "Secret", "data": {"password": "aHVudGVyMg=="}}]},
+    ],
+    ids=str,
+)
+def test_variables_and_secrets_are_hashed_in_whatever_form_they_come(spec: dict[str, Any]) -> None:
+    web = {"metadata": {"name": "shop", "namespace": "default"}, "spec": spec}
+    body = redactor().redact_body(WEBS, msgspec.json.encode(web))
+    assert b"hunter2" not in body
+    assert b"aHVudGVyMg" not in body
+    assert b"hmac-sha256:" in body
+
+
+def test_a_number_of_a_variable_is_hashed_and_a_reference_to_a_secret_is_not() -> None:
+    pins = {"metadata": {"name": "a"}, "spec": {"env": [{"name": "PIN", "value": 1234}]}}
+    assert b"1234" not in redactor().redact_body(WEBS, msgspec.json.encode(pins))
+    refers = {"metadata": {"name": "a"}, "spec": {"source": {"kind": "Secret", "name": "db", "key": "data"}}}
+    assert msgspec.json.decode(redactor().redact_body(WEBS, msgspec.json.encode(refers))) == refers
 
 
 def test_variables_that_are_excepted_stay_as_they_are() -> None:

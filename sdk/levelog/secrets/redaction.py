@@ -16,7 +16,7 @@ import msgspec
 
 from levelog.errors import ConfigurationError
 from levelog.resources import Manifest
-from levelog.secrets.rules import Named, Path, Rules, places
+from levelog.secrets.rules import ENVIRONMENTS, Named, Path, Rules, places
 from levelog.secrets.scrubbing import scrub
 from levelog.wire.canonical import canonical, digest
 from levelog.wire.objects import GroupResource, ObjectKey
@@ -200,13 +200,16 @@ class _Pass:
         self._redactor = redactor
         self._resource, self._namespace, self._name = place
         self.found: set[str] = set()
+        self._top: Any = None
+        """The Secret that the object is, if it is one: others stand in it or in something else."""
 
     def replace(self, content: Any) -> bool:
         """Replace what the rules name; tells whether there was anything."""
         if not isinstance(content, dict):
             return False
-        rules = self._redactor.rules
-        has_replaced = self._resource == str(SECRETS) and self._replace_data(content)
+        rules, is_secret = self._redactor.rules, self._resource == str(SECRETS)
+        self._top = content if is_secret else None
+        has_replaced = is_secret and self._replace_data(content, None)
         has_replaced |= self._walk(content, rules.environment, rules.annotations)
         for path in rules.fields.get(self._resource, ()):
             has_replaced |= self._replace_path(content, path)
@@ -227,9 +230,11 @@ class _Pass:
                     break
         return has_replaced
 
-    def _replace_data(self, content: dict[str, Any]) -> bool:
+    def _replace_data(self, content: dict[str, Any], about: Any) -> bool:
+        """Replace the values of a Secret; `about` are the metadata of one that stands in another object."""
         has_replaced = False
-        place = (self._namespace, self._name)
+        named = about if isinstance(about, dict) else {}
+        place = (str(named.get("namespace") or self._namespace), str(named.get("name") or self._name))
         for field in ("data", "stringData"):
             values = content.get(field)
             if not isinstance(values, dict):
@@ -256,9 +261,13 @@ class _Pass:
                 if isinstance(item, dict | list):
                     has_replaced |= self._walk(item, environment, annotations)
             return has_replaced
+        if value is not self._top and value.get("kind") == "Secret":
+            has_replaced |= self._replace_data(value, value.get("metadata"))
         for name, below in value.items():
-            if name == "env" and isinstance(below, list):
+            if name.endswith(ENVIRONMENTS) and isinstance(below, list):
                 has_replaced |= self._replace_environment(below, environment)
+            elif name == "env" and isinstance(below, dict):
+                has_replaced |= self._replace_variables(below, environment)
             elif name == "annotations" and isinstance(below, dict):
                 has_replaced |= self._replace_annotations(below, annotations)
             elif isinstance(below, dict | list):
@@ -268,18 +277,28 @@ class _Pass:
     def _replace_environment(self, variables: list[Any], named: Named) -> bool:
         has_replaced = False
         for variable in variables:
-            if isinstance(variable, dict) and isinstance(text := variable.get("value"), str) and text:
-                name = str(variable.get("name", ""))
-                if name in named:
-                    variable["value"] = self._hashed("env", name, text)
-                    has_replaced = True
+            if isinstance(variable, dict):
+                has_replaced |= self._replace_variable(variable, "value", str(variable.get("name", "")), named)
+            elif isinstance(variable, list):
+                has_replaced |= self._walk(variable, named, self._redactor.rules.annotations)
         return has_replaced
+
+    def _replace_variables(self, variables: dict[str, Any], named: Named) -> bool:
+        has_replaced = [self._replace_variable(variables, name, name, named) for name in variables]
+        return self._walk(variables, named, self._redactor.rules.annotations) or any(has_replaced)
+
+    def _replace_variable(self, holder: dict[str, Any], key: str, name: str, named: Named) -> bool:
+        value = holder.get(key)
+        if isinstance(value, bool) or not isinstance(value, str | int | float) or value == "" or name not in named:
+            return False
+        holder[key] = self._hashed("env", self._namespace, name, str(value))
+        return True
 
     def _replace_annotations(self, values: dict[str, Any], named: Named) -> bool:
         has_replaced = False
         for name, text in values.items():
             if isinstance(text, str) and text and name in named:
-                values[name] = self._hashed("annotation", name, text)
+                values[name] = self._hashed("annotation", self._namespace, name, text)
                 has_replaced = True
         return has_replaced
 

@@ -28,6 +28,10 @@ _ANNOTATION: Final = "annotation:"
 _ENVIRONMENT: Final = "env:"
 _RESOURCE: Final = re.compile(r"[a-z][a-z0-9-]*(\.[a-z0-9-]+)*")
 _STEP: Final = re.compile(r"(?P<items>\[\])|\[\"(?P<quoted>[^\"]+)\"\]|(?P<name>[^.\[\]\"]+)|(?P<wrong>.)")
+ENVIRONMENTS: Final = ("env", "Env")
+"""How names of lists of variables end: `env`, `extraEnv`."""
+_WAY: Final = 2
+"""Raised when the same rules replace other values, or by other hashes."""
 _CLASS: Final = re.compile(r"[\[\]?]")
 """What patterns of files have besides *; no name has it."""
 _SHAPE: Final = "it is RESOURCE:PATH (webs.example.com:spec.password), annotation:NAME or env:NAME"
@@ -83,11 +87,11 @@ class Rules(Struct, frozen=True, kw_only=True):
         """Identity of the rules, whatever their order."""
         parts = [sorted(n) for each in (self.environment, self.annotations) for n in (each.patterns, each.plain)]
         paths = {resource: sorted(set(found)) for resource, found in self.fields.items()}
-        return digest(canonical([parts, paths]))
+        return digest(canonical([_WAY, parts, paths]))
 
     def may_concern(self, resource: str, body: bytes) -> bool:
         """Tell, without decoding, whether an object may hold something that is redacted."""
-        if resource in self.fields or b'"env"' in body:
+        if resource in self.fields or b'"Secret"' in body or any(f'{name}"'.encode() in body for name in ENVIRONMENTS):
             return True
         return any(map(body.__contains__, _literal_parts(self.annotations.patterns)))
 
