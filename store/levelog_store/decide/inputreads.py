@@ -335,10 +335,12 @@ _answered: Final = msgspec.json.Decoder(_Answered)
 def _open_intents(dialect: Dialect) -> Select[Any]:
     """Outer joins, so that SQLite looks up one after the other as they stand here; see `of_pairs`."""
     wanted, table, held, level = pairs(dialect), intents.c, objects.c, levels.c
+    parent = objects.alias()
+    is_parent = and_(parent.c.scope == OF_SCOPE, parent.c.object == wanted.c.second)
     is_level = and_(level.scope == OF_SCOPE, level.view == wanted.c.first, level.parent == wanted.c.second)
     is_of_level = and_(table.scope == OF_SCOPE, table.view == wanted.c.first, table.parent == wanted.c.second)
     is_open = and_(
-        or_(level.parent_uid.is_(None), table.parent_uid == level.parent_uid),
+        table.parent_uid == func.coalesce(level.parent_uid, parent.c.uid),
         table.state != "superseded",
         table.verb != "event",
         or_(table.round == level.round, table.state.in_(UNSETTLED)),
@@ -359,6 +361,7 @@ def _open_intents(dialect: Dialect) -> Select[Any]:
         )
         .select_from(
             wanted.outerjoin(levels, is_level)
+            .outerjoin(parent, is_parent)
             .outerjoin(intents, and_(is_of_level, is_open))
             .outerjoin(objects, and_(held.scope == OF_SCOPE, held.object == table.target))
             .outerjoin(tombstones, and_(tombstones.c.scope == OF_SCOPE, tombstones.c.object == table.target))

@@ -21,7 +21,7 @@ from rigs.ports import free_port
 @pytest_asyncio.fixture
 async def proxy() -> AsyncIterator[str]:
     """A server that answers for any host, as a proxy does."""
-    async with Sandbox() as sandbox:
+    async with Sandbox(names=["cluster.invalid"]) as sandbox:
         yield sandbox.url
 
 

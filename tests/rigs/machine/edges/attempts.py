@@ -5,7 +5,7 @@ later one, or never.
 """
 
 import asyncio
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
@@ -281,8 +281,8 @@ class SteppedCaller:
         await asyncio.gather(*(each.task for each in self.attempts), return_exceptions=True)
         await self._caller.functions.close()
 
-    def check_rest(self, bodies: Mapping[str, Any], uids: Collection[str]) -> None:
-        """Compare what was handled with all that there is, by uid, and all that ever was."""
+    def check_rest(self, bodies: Mapping[str, Any], last: Mapping[str, Any]) -> None:
+        """Compare what was handled with all that there is, and the last body of all that ever was, by uid."""
         handled = self.handled
         for handler, compared in COMPARED.items():
             for uid, body in bodies.items():
@@ -291,7 +291,7 @@ class SteppedCaller:
                     raise Broken(15, f"{handler} has not handled {uid} as {state}, but {handled.states.get(place)}")
             if "delete" not in compared.reasons:
                 continue
-            for place in [(handler, uid) for uid in uids if uid not in bodies]:
+            for place in [(handler, uid) for uid in last if uid not in bodies and compared.fits(last[uid])]:
                 is_over = place in handled.ended or handled.given_up.get(place) == END
                 if not is_over and (place in handled.known or place in handled.begun):
                     raise Broken(15, f"{handler} has not handled the end of {place[1]}, which it knew")

@@ -1,6 +1,5 @@
 """A small world with edge handlers: a cluster, a log, two processors, and actuators that call, stepped."""
 
-from collections.abc import Collection
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -157,7 +156,7 @@ class EdgeWorld:
                 break
         else:
             raise Broken(15, f"the world does not come to rest within {MOST_ROUNDS} rounds")
-        self.caller.check_rest(self._bodies(), self._uids())
+        self.caller.check_rest(self._bodies(), self._last_bodies())
 
     def check(self) -> None:
         """Raise what a call has found. Raises Broken."""
@@ -167,8 +166,8 @@ class EdgeWorld:
     def _bodies(self) -> dict[str, Any]:
         return {body["metadata"]["uid"]: body for body in self.cluster.objects.values()}
 
-    def _uids(self) -> Collection[str]:
-        return {happening.uid for happening in self.cluster.happenings}
+    def _last_bodies(self) -> dict[str, Any]:
+        return {happening.uid: msgspec.json.decode(happening.body) for happening in self.cluster.happenings}
 
     def advance(self, minutes: float) -> None:
         """Let time pass."""
