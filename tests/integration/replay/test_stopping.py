@@ -115,9 +115,9 @@ async def test_a_bundle_is_stopped_in_without_its_servers(recorded: Recorded, de
 
 
 async def test_steps_stay_in_the_users_code_where_a_read_has_to_be_fetched(debugging: Debugging) -> None:
-    file = debugging.file(
-        "other.py", "dict(images[web.as_owner])", "dict(images[web.as_owner._replace(uid='another')])"
-    )
+    file = debugging.file("other.py", "images[web.as_owner]", "images[ANOTHER]")
+    another = 'ANOTHER = levelog.Owner("example.com", "Web", "default", "another")'
+    file.write_text(f"import levelog\n{another}\n{file.read_text()}")
     ended = await debugging.types("n; s; s; c; c", file, "--break", SHOP, "--to", "20")
     asked = ended.stdout.split("view webs/pods")[1]
     assert "--Return--" in asked
