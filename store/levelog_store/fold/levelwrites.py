@@ -63,9 +63,9 @@ async def write_receipts(
         | {"by": each.record.process, "new_state": "settled" if each.is_shown else each.record.state}
         for each in sorted(receipts, key=lambda each: each.record.key)
     ]
-    await write(connection, _end_intents(connection.dialect), rows)
-    later = [each for each in receipts if each.has_view and (not each.is_at_round or each.level in gone)]
-    await _raise_rounds(connection, scope, later)
+    apart = [each for each in receipts if not each.is_at_round or each.level in gone]
+    await write(connection, _end_intents(connection.dialect, have_levels=not apart), rows)
+    await _raise_rounds(connection, scope, [each for each in apart if each.has_view])
 
 
 _HAS_PARENT: Final = there_is(
@@ -79,16 +79,18 @@ _HAS_LEVEL: Final = there_is(
 
 
 @built_once
-def _end_intents(dialect: Dialect) -> Update:
+def _end_intents(dialect: Dialect, *, have_levels: bool) -> Update:
     """End the row `of_key`, but not by a receipt of an earlier claim than the one that holds or ended it.
 
-    A row that was claimed and is no longer may be ended by any of its receipts.
+    A row that was claimed and is no longer may be ended by any of its receipts. Where all `have_levels`, no other table
+    is read, so that PostgreSQL can do it along with other changes.
     """
     table = intents.c
     final = or_(*(table.state == state for state in ("settled", "satisfied", "failed")))  # no IN for many rows at once
     told_state, is_first = bindparam("new_state", type_=Text), table.receipt.is_(None)
     is_left = or_(~_HAS_PARENT, and_(table.verb == "call", ~_HAS_LEVEL))
-    to_state = case((and_(told_state == "written", is_left), "settled"), else_=told_state)
+    left_state = case((and_(told_state == "written", is_left), "settled"), else_=told_state)
+    to_state = told_state if have_levels else left_state
     made, is_owners = bindparam("new_attempts", type_=Integer), table.owner == bindparam("by")
     is_of_claim = or_(table.state != "claimed", table.owner == "", and_(is_owners, table.attempts == made))
     is_latest = or_(table.state != "written", table.attempts <= made)
