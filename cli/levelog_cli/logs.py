@@ -3,6 +3,7 @@
 What a call gives as `extra` (object, sequence, view, …) is a field of the line.
 """
 
+import json
 import logging
 import sys
 import traceback
@@ -11,12 +12,15 @@ from typing import Any, Final, TextIO
 
 import msgspec
 
+from levelog_cli.printing.lines import escaped
 from levelog_cli.settings import LogFormat, LogLevel
 
 _STANDARD: Final = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 _LIBRARIES: Final = ("nats", "aiohttp", "asyncio", "alembic", "kubernetes_asyncio")
 _FLOODING: Final = ("sqlalchemy",)  # each statement and each of its parameters, below a warning
 _OPERATORS: Final = "levelog.operator."  # then OPERATOR.FUNCTION
+_BELOW: Final = "  "
+"""Begins each line of a traceback, so that no text in it passes for a log line."""
 _encoder = msgspec.json.Encoder(enc_hook=str)
 
 
@@ -71,7 +75,8 @@ class _TextFormatter(logging.Formatter):
             if value not in ("", [], None) and str(value) not in said
         )
         line = f"{at} {record.levelname.lower():<8} {_room(record.name):<10} {message:<40}  {named}".rstrip()
-        return f"{line}\n{_trace(record)}" if record.exc_info else line
+        trace = [_BELOW + each for each in _trace(record).splitlines()] if record.exc_info else ()
+        return "\n".join(map(escaped, (line, *trace)))
 
 
 class _JsonFormatter(logging.Formatter):
@@ -88,7 +93,10 @@ class _JsonFormatter(logging.Formatter):
         }
         if record.exc_info:
             fields["exception"] = _trace(record)
-        return _encoder.encode(fields).decode()
+        try:
+            return escaped(_encoder.encode(fields).decode())
+        except UnicodeEncodeError:  # half a character
+            return json.dumps(fields, default=str)
 
 
 def _extras(record: logging.LogRecord) -> dict[str, Any]:

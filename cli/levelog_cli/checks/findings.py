@@ -9,6 +9,7 @@ from msgspec import Struct
 from levelog.errors import LevelogError
 from levelog.wire.objects import Cluster
 from levelog_cli.printing.forms import is_coloured
+from levelog_cli.printing.lines import escaped, print_line
 from levelog_cli.printing.tables import folded, line_width
 
 
@@ -65,9 +66,9 @@ def print_finding(finding: Finding) -> None:
     width = line_width() - _INDENT
     text = " ".join(finding.text.split())
     first, *more = folded(text, width)
-    sys.stdout.write(f"{colour}{finding.found:<6}{reset} {finding.subject:<12} {first}\n")
+    sys.stdout.write(f"{colour}{finding.found:<6}{reset} {escaped(finding.subject):<12} {escaped(first)}\n")
     for line in more:
-        sys.stdout.write(f"{'':<{_INDENT}}{line}\n")
+        print_line(f"{'':<{_INDENT}}{line}")
     for number, line in enumerate(folded(finding.mend, width - 2)):
-        sys.stdout.write(f"{'':<{_INDENT - 1}} {' ' if number else '→'} {line}\n")
+        print_line(f"{'':<{_INDENT - 1}} {' ' if number else '→'} {line}")
     sys.stdout.flush()

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from levelog_cli.printing.lines import print_line
 from levelog_cli.running import FAILED, MISUSED, execute
 from levelog_cli.settings import NATS, Settings, taking
 
@@ -176,7 +177,7 @@ def export(
         written = await export_history(settings, file, start=start, end=end, objects=objects or [], selector=selector)
         schemas = f", schemas of {', '.join(written.schemas)}" if written.schemas else ""
         decisions, records = counted(written.decisions, "decision"), counted(written.records, "record")
-        sys.stdout.write(f"{file}: {decisions}, {records}{schemas}\n")
+        print_line(f"{file}: {decisions}, {records}{schemas}")
 
     is_there = file.exists()
     execute(settings, work)

@@ -1,6 +1,5 @@
 """The definitions that were there before, in the cluster or in a file, against those that the classes make."""
 
-import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ from levelog.wire.objects import GroupResource
 from levelog_cli.crds.breaking import breaks
 from levelog_cli.crds.definitions import KIND
 from levelog_cli.crds.schemas import Json
+from levelog_cli.printing.lines import print_line, print_lines
 from levelog_cli.servers.clusters import connect_cluster
 from levelog_cli.settings import Settings
 from levelog_kube.discovery import definition_of
@@ -54,9 +54,9 @@ async def compare(settings: Settings, made: Sequence[Json], file: Path | None) -
         broken = list(breaks(earlier[name], manifest)) if name in earlier else []
         lines += [f"{name} {line}" for line in broken]
         if not broken:
-            sys.stdout.write(f"{name}: {'breaks nothing' if name in earlier else 'is new'}\n")
+            print_line(f"{name}: {'breaks nothing' if name in earlier else 'is new'}")
     lines += [f"{name}: no class defines it any more" for name in earlier if name not in names]
-    sys.stdout.write("".join(f"{line}\n" for line in lines))
+    print_lines(lines)
     return not lines
 
 

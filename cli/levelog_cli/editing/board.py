@@ -9,6 +9,7 @@ from typing import Final
 
 from levelog.errors import LevelogError
 from levelog_cli.printing.forms import coloured, is_coloured
+from levelog_cli.printing.lines import escaped
 from levelog_cli.printing.rows import level_cells
 from levelog_cli.printing.tables import folded, table_lines
 from levelog_cli.servers.databases import open_to_read
@@ -127,6 +128,6 @@ def board_lines(levels: Levels, heading: str, notes: Sequence[str], width: int, 
     counted = f" · {quiet} of {len(levels)} in sync" if levels else ""
     headings = folded(f"{heading}{counted}" + (f", {left} more" if left else ""), width)
     for note in notes:
-        first, *rest = folded(note, width - len(_NOTE))
+        first, *rest = folded(escaped(note), width - len(_NOTE))
         headings += [_NOTE + first, *(" " * len(_NOTE) + line for line in rest)]
     return headings + table

@@ -20,6 +20,7 @@ from levelog_cli.editing.objects import ObjectFiles
 from levelog_cli.editing.reloader import Reloader
 from levelog_cli.editing.sandbox import serve_cluster
 from levelog_cli.logs import set_up_logs
+from levelog_cli.printing.lines import print_line
 from levelog_cli.running import FAILED, execute
 from levelog_cli.settings import LogFormat, Settings
 
@@ -48,7 +49,7 @@ def develop(settings: Settings, files: Sequence[Path], *, objects: Sequence[Path
             return
         variables = {"KUBECONFIG": kubeconfig, "LEVELOG_DATA_DIR": folder.absolute()}
         exported = " ".join(f"{name}={shlex.quote(str(value))}" for name, value in variables.items())
-        sys.stdout.write(f"cluster in memory: {url}\nin other terminals: export {exported}\n")
+        print_line(f"cluster in memory: {url}", f"in other terminals: export {exported}")
         sys.stdout.flush()
         reloader = Reloader(own, files, family, prepare=prepare, notes=notes)
         kept = ObjectFiles(own, objects, family, notes)

@@ -14,6 +14,7 @@ from levelog.errors import ConfigurationError, LevelogError
 from levelog_cli.editing.installing import Break
 from levelog_cli.editing.sources import loaded_files
 from levelog_cli.loading import LoadedApplication, load_application
+from levelog_cli.printing.lines import print_lines
 from levelog_cli.printing.planned import change_lines
 from levelog_cli.running import execute
 from levelog_cli.settings import Settings
@@ -78,4 +79,4 @@ async def _print_changes(settings: Settings, application: LoadedApplication) -> 
         if found.is_same:
             log.info("this changes no level and no write")
         else:
-            sys.stdout.writelines(f"{line}\n" for line in change_lines(found))
+            print_lines(change_lines(found))

@@ -6,12 +6,13 @@ that goes on.
 
 import os
 import sys
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
 import msgspec
 import typer
 
 from levelog.errors import ConfigurationError
+from levelog_cli.printing.lines import print_line, yaml_of
 
 Form = Literal["json", "yaml", "wide", "name"]
 PlainForm = Literal["json", "yaml"]
@@ -47,12 +48,9 @@ def print_plain(told: object, form: PlainForm = "json") -> None:
     """Print one line of JSON, or one document of YAML."""
     encoded = msgspec.json.encode(told)
     if form == "json":
-        sys.stdout.write(encoded.decode() + "\n")
-        return
-    import yaml  # noqa: PLC0415 - commands load this module for their options
-
-    plain: Any = msgspec.json.decode(encoded)
-    sys.stdout.write(yaml.safe_dump(plain, sort_keys=False, allow_unicode=True, explicit_start=True))
+        print_line(encoded.decode())
+    else:
+        sys.stdout.write(yaml_of(msgspec.json.decode(encoded), explicit_start=True))
 
 
 def coloured(status: str) -> str:

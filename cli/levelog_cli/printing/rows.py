@@ -11,6 +11,7 @@ from levelog.counting import counted
 from levelog.handlers.callnames import shown_write
 from levelog.wire.objects import CLUSTER_SCOPE
 from levelog_cli.printing.forms import coloured
+from levelog_cli.printing.lines import print_line, print_lines
 from levelog_cli.printing.tables import GrowingTable, is_narrow, print_table
 from levelog_history.differences import drift_text
 from levelog_history.levels import LevelsNow
@@ -42,7 +43,7 @@ def print_levels(
     rows = [level_cells(scope, each, headings) for scope, each in found]
     print_table(headings, rows, paints={headings.index(_STATUS): coloured})
     if is_narrow() and any(f"/{CLUSTER_SCOPE}/" in each.parent for _, each in found):
-        sys.stdout.write(f"\n{CLUSTER_SCOPE} stands for no namespace\n")
+        print_line("", f"{CLUSTER_SCOPE} stands for no namespace")
 
 
 class LevelRows:
@@ -86,7 +87,7 @@ def level_cells(scope: Scope, level: LevelLine | Decision, headings: Sequence[st
 
 def print_names(found: Sequence[tuple[Scope, LevelLine | Decision]]) -> None:
     """Print the name of each parent once, as the commands take it."""
-    sys.stdout.writelines(f"{parent}\n" for parent in dict.fromkeys(each.parent for _, each in found))
+    print_lines(dict.fromkeys(each.parent for _, each in found))
 
 
 def _drift(level: LevelLine | Decision) -> str:
@@ -95,7 +96,7 @@ def _drift(level: LevelLine | Decision) -> str:
 
 def print_blanks(levels: LevelsNow) -> None:
     """Print what the levels do not know of."""
-    sys.stdout.write(_unlisted(levels.unlisted) + _silent(levels.silent) + _skipped(levels.skipped))
+    print_line(*_unlisted(levels.unlisted), *_silent(levels.silent), *_skipped(levels.skipped))
 
 
 def print_age(levels: LevelsNow, now: datetime) -> None:
@@ -109,29 +110,29 @@ def print_age(levels: LevelsNow, now: datetime) -> None:
             sys.stderr.write(f"last contact{where}: {resource}, {at:%Y-%m-%d %H:%M:%S} UTC, {ago}\n")
 
 
-def _unlisted(resources: Sequence[str]) -> str:
+def _unlisted(resources: Sequence[str]) -> list[str]:
     """What there are no levels of since it was never listed."""
     names = ", ".join(dict.fromkeys(resources))
-    return f"\nnot listed yet: {names}; `levelog doctor FILE` says why\n" if resources else ""
+    return ["", f"not listed yet: {names}; `levelog doctor FILE` says why"] if resources else []
 
 
-def _silent(inputs: Sequence[tuple[str, str]]) -> str:
+def _silent(inputs: Sequence[tuple[str, str]]) -> list[str]:
     """What the levels do not hear of now, a line each."""
     if not inputs:
-        return ""
+        return []
     lines = [f"{resource}: {error}" for resource, error in inputs]
-    return "\n".join(["", "nothing is heard now of what follows; the levels go on with what was known:", *lines, ""])
+    return ["", "nothing is heard now of what follows; the levels go on with what was known:", *lines]
 
 
-def _skipped(records: Sequence[UnreadableRow]) -> str:
+def _skipped(records: Sequence[UnreadableRow]) -> list[str]:
     """What the levels do not know of, a line each."""
     if not records:
-        return ""
+        return []
     what = f"{counted(len(records), 'record')} cannot be read"
     lines = [f"{record.place}: {record.error}" for record in records[:_NAMED]]
     if len(records) > _NAMED:
         lines.append(f"and {len(records) - _NAMED} more")
-    return "\n".join(["", f"{what}; the levels do not know what is in there:", *lines, ""])
+    return ["", f"{what}; the levels do not know what is in there:", *lines]
 
 
 def print_writers(found: Sequence[ManagerWrites]) -> None:

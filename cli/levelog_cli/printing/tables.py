@@ -5,6 +5,8 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
+from levelog_cli.printing.lines import escaped
+
 Paint = Callable[[str], str]
 """Colours a text, or leaves it as it is; it looks as long as before."""
 
@@ -42,7 +44,8 @@ class GrowingTable:
 
     def add(self, rows: Sequence[Sequence[str]]) -> None:
         """Print rows, the first ones below the headings."""
-        printed = rows if self._widths else (self._columns, *rows)
+        cells = _escaped(rows)
+        printed = cells if self._widths else [self._columns, *cells]
         widths = self._widths or [0] * len(self._columns)
         self._widths = [
             max(width, *map(len, cells)) for width, cells in zip(widths, zip(*printed, strict=True), strict=True)
@@ -64,6 +67,7 @@ def table_lines(
     columns: Sequence[str], rows: Sequence[Sequence[str]], width: int, paints: Mapping[int, Paint] = _PLAIN
 ) -> list[str]:
     """The lines of a table of that many characters in a line."""
+    rows = _escaped(rows)
     if width >= UNLIMITED:
         widths = [max(map(len, column)) for column in zip(columns, *rows, strict=True)]
         return [_line(row, widths, paints) for row in (columns, *rows)]
@@ -74,6 +78,10 @@ def table_lines(
         lines += _folded_row(row, widths, paints)
         lines += [_INDENT + part for part in folded(remark, width - len(_INDENT))]
     return lines
+
+
+def _escaped(rows: Sequence[Sequence[str]]) -> list[list[str]]:
+    return [[escaped(cell) for cell in row] for row in rows]
 
 
 def folded(text: str, width: int) -> list[str]:

@@ -1,12 +1,12 @@
 """The database of a command: which one, whether it is fit for this code, and the SQL views in it."""
 
 import logging
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from levelog.errors import ConfigurationError
 from levelog_cli.loading import LoadedApplication, load_application
+from levelog_cli.printing.lines import print_line
 from levelog_cli.printing.progress import Bars
 from levelog_cli.servers.data_dir import DataDir
 from levelog_cli.settings import Settings
@@ -88,7 +88,7 @@ async def _migrate(settings: Settings, files: Sequence[Path]) -> None:
     application = load_application(settings, files) if files else None
     url = database_url(settings)
     await _upgrade(url, Bars.of(settings))
-    sys.stdout.write(f"the database is at revision {head()}\n")
+    print_line(f"the database is at revision {head()}")
     if application is None:
         return
     async with await Database.open(url) as database:
@@ -97,4 +97,4 @@ async def _migrate(settings: Settings, files: Sequence[Path]) -> None:
                 f"the user of database {database.name} may not make the SQL views of application {application.name}: "
                 f"give it the right to create schemas, or the schema {application.name}"
             )
-    sys.stdout.write(f"the SQL views of application {application.name} are made\n")
+    print_line(f"the SQL views of application {application.name} are made")

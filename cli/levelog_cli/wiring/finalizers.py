@@ -14,6 +14,7 @@ from levelog.resources import ResourceType
 from levelog.wire.objects import ObjectKey
 from levelog_actuator.requests import path_of
 from levelog_cli.loading import load_application
+from levelog_cli.printing.lines import escaped, print_line
 from levelog_cli.servers.clusters import connect_cluster
 from levelog_cli.settings import Settings
 from levelog_kube.client import KubeClient
@@ -48,13 +49,14 @@ async def remove_finalizers(settings: Settings, files: Sequence[Path], *, is_dry
                     if not is_dry:
                         await _patch(client, resource, key, manifest, held)
                     said = "would be removed" if is_dry else "removed"
-                    sys.stdout.write(f"{key}: {', '.join(held)} {said}\n")
+                    print_line(f"{key}: {', '.join(held)} {said}")
                 except LevelogError as error:
                     failed += 1
-                    sys.stderr.write(f"{key}: cannot remove {', '.join(held)}: {error}\n")
+                    said = f"{key}: cannot remove {', '.join(held)}: {error}"
+                    sys.stderr.write(f"{escaped(said)}\n")
     names = " or ".join(finalizers)
     done = f"{found} objects have {names}" if is_dry else f"{names} removed from {found - failed} of {found} objects"
-    sys.stdout.write(f"{done}\n")
+    print_line(done)
     return not failed
 
 

@@ -7,12 +7,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import yaml
 from msgspec import Struct
 
 from levelog.errors import ConfigurationError
 from levelog_cli.printing.explained import explained_lines, ignored_lines
 from levelog_cli.printing.forms import Form, PlainForm, print_plain
+from levelog_cli.printing.lines import print_line, print_lines, yaml_of
 from levelog_cli.printing.plain import (
     entry_plain,
     explained_plain,
@@ -63,7 +63,7 @@ async def show_why(settings: Settings, question: Question, *, is_full: bool, for
         looking = Looking(stream, database, await chosen_scopes(settings, database))
         for number, level in enumerate(await looking.levels(question)):
             if number and not form:
-                sys.stdout.write("\n")
+                print_line("")
             if question.is_suppressed:
                 ignored = await looking.ignored(level, question.moment() if question.since else None)
                 told = [ignored_plain(level, each) for each in ignored]
@@ -80,7 +80,7 @@ def _print(told: Sequence[dict[str, Any]], lines: Iterable[str], form: PlainForm
         for each in told:
             print_plain(each, form)
     else:
-        sys.stdout.writelines(f"{line}\n" for line in lines)
+        print_lines(lines)
 
 
 async def show_levels(settings: Settings, wanted: LevelFilter, form: Form | None) -> None:
@@ -100,7 +100,7 @@ async def show_levels(settings: Settings, wanted: LevelFilter, form: Form | None
         print_levels(levels.lines, has_several=len(scopes) > 1, is_wide=form == "wide")
     else:
         nothing = f"no level is {wanted.status}" if wanted.status else "no levels: no object of a view's resource yet"
-        sys.stdout.write(f"{nothing}\n")
+        print_line(nothing)
     print_blanks(levels)
     print_age(levels, datetime.now(UTC))
 
@@ -119,7 +119,7 @@ async def show_levels_at(settings: Settings, wanted: LevelFilter, *, at: str, fo
         print_levels(found, has_several=len(scopes) > 1, is_wide=form == "wide")
     else:
         what = f"no level was {wanted.status}" if wanted.status else "there were no levels"
-        sys.stdout.write(f"{what} at {moment}\n")
+        print_line(f"{what} at {moment}")
 
 
 async def show_writers(settings: Settings, objects: Sequence[str], *, since: str, form: PlainForm | None) -> None:
@@ -187,9 +187,9 @@ async def show_object(
         await refuse_beyond(source, moment)
         revision = await object_at(source, selected[0], moment)
     if form == "json":
-        sys.stdout.write(revision.body.decode() + "\n")
+        print_line(revision.body.decode())
     else:
-        sys.stdout.write(yaml.safe_dump(revision.manifest(), sort_keys=False, allow_unicode=True))
+        sys.stdout.write(yaml_of(revision.manifest()))
 
 
 @asynccontextmanager

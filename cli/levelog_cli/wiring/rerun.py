@@ -2,7 +2,7 @@
 
 import logging
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AsyncExitStack
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,6 +15,7 @@ from levelog_cli.loading import LoadedApplication, load_application
 from levelog_cli.printing.comparisons import as_json as told
 from levelog_cli.printing.comparisons import divergence_lines, lines, stop_lines
 from levelog_cli.printing.forms import PlainForm, print_plain
+from levelog_cli.printing.lines import escaped, print_lines
 from levelog_cli.printing.planned import plan_json, plan_lines
 from levelog_cli.printing.progress import Bars
 from levelog_cli.servers.backing import known_redactor
@@ -35,7 +36,7 @@ from levelog_replay.effects.chosen import find_broken_calls, find_calls
 from levelog_replay.planning import Planned, plan
 from levelog_replay.sources import LiveHistory, LogRecording, Selection, open_history, open_recording
 from levelog_replay.stops.breaks import find_breaks
-from levelog_replay.stops.stopping import Breaks, Stops
+from levelog_replay.stops.stopping import Breaks, Stop, Stops
 from levelog_replay.versions import Versions
 from levelog_store.connect.database import Database
 from levelog_store.fold.heldreads import read_syncs
@@ -65,12 +66,12 @@ async def replay_history(settings: Settings, choice: Choice, *, as_json: bool) -
             breaks = Breaks()
             if choice.breaks and isinstance(history, LiveHistory | Bundle):
                 breaks = await find_breaks(choice.breaks, programs, history, selection, called=broken.values())
-            stops = Stops(breaks, asks_of_errors=choice.is_pdb, tell=stop_lines, before_asking=bar.put_away)
+            stops = Stops(breaks, asks_of_errors=choice.is_pdb, tell=_stop_lines, before_asking=bar.put_away)
         names = ("then", "now") if len(applications) == 1 else (choice.file.name, Path(choice.against).name)
 
         def show(divergence: Divergence) -> None:
             bar.put_away()
-            sys.stdout.writelines(f"{line}\n" for line in divergence_lines(divergence, names))
+            print_lines(divergence_lines(divergence, names))
             sys.stdout.flush()
 
         versions = Versions(
@@ -98,7 +99,7 @@ async def replay_history(settings: Settings, choice: Choice, *, as_json: bool) -
     if as_json:
         print_plain(told(report))
     else:
-        sys.stdout.writelines(f"{line}\n" for line in lines(report))
+        print_lines(lines(report))
     return report.is_same
 
 
@@ -177,7 +178,7 @@ async def plan_changes(
     if form is not None:
         print_plain(plan_json(found), form)
     else:
-        sys.stdout.writelines(f"{line}\n" for line in plan_lines(found))
+        print_lines(plan_lines(found))
     return found.is_same
 
 
@@ -238,3 +239,7 @@ async def export_history(
                 schemas=schemas,
                 chosen=described(objects, labels=selector, start=start, end=end),
             )
+
+
+def _stop_lines(stop: Stop) -> Iterator[str]:
+    return map(escaped, stop_lines(stop))

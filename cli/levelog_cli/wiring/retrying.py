@@ -4,6 +4,7 @@ import sys
 
 from levelog.errors import ConfigurationError, Unavailable
 from levelog.wire.objects import Application, Cluster
+from levelog_cli.printing.lines import print_line
 from levelog_cli.servers.data_dir import DataDir
 from levelog_cli.servers.databases import open_beside
 from levelog_cli.servers.nats import connect_nats
@@ -47,7 +48,7 @@ async def retry_selected(settings: Settings, names: list[str], *, view: str, all
     told = {(scope.cluster, scope.application): scope for scope, _ in chosen}
     await _tell(settings, list(told.values()))
     for _, line in chosen:
-        sys.stdout.write(f"{line.view} of {line.parent} was {line.status}, and is tried again\n")
+        print_line(f"{line.view} of {line.parent} was {line.status}, and is tried again")
 
 
 def _retriable(found: list[tuple[Scope, LevelLine]], name: str) -> list[tuple[Scope, LevelLine]]:
