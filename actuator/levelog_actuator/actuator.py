@@ -13,6 +13,7 @@ from functools import partial
 
 from levelog.effects import EffectHandler
 from levelog.errors import IdentityMismatch, LevelogError
+from levelog.handlers.views import ReconcileHandler
 from levelog.indices import GiveIndex
 from levelog.secrets.redaction import Redactor
 from levelog_actuator.awaited import AwaitedLevels
@@ -63,13 +64,16 @@ class Actuator:
         settings: ActuatorSettings | None = None,
         redactor: Redactor | None = None,
         effects: Mapping[str, EffectHandler] | None = None,
+        writers: Mapping[str, ReconcileHandler] | None = None,
         index: GiveIndex | None = None,
         clock: Callable[[], float] = elapsed,
     ) -> None:
         """`redactor`: that of what is recorded; none: one without a key, which opens nothing that is encrypted.
 
-        `effects` are those of all operators of the application, by `operator/effect`; `index` gives the live indices
-        of their daemons, which do not run without it. `clock` tells seconds, by which claims and presence are counted.
+        `effects` are those of all operators of the application, by `operator/effect`; `writers` their reconcile
+        functions by `operator/view`, which say what may be sent (none: whatever is asked for); `index` gives the live
+        indices of their daemons, which do not run without it. `clock` tells seconds, by which claims and presence are
+        counted.
         """
         self._database = database
         self._scope = scope
@@ -78,7 +82,7 @@ class Actuator:
         self.lease = self._settings.lease
         self.owner = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"
         self._redactor = redactor or Redactor()
-        self._sender = Sender(client, self._settings, self._redactor)
+        self._sender = Sender(client, self._settings, self._redactor, writers=writers)
         writer = MessageWriter(scope.cluster, scope.partitions, "actuator")
         self._relay = Relay(database, scope, self.owner, publisher, writer, self._settings)
         self._lookout = Lookout(database, scope, self.owner, self._sender, publisher, writer, self._settings)

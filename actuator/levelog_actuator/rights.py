@@ -1,11 +1,13 @@
-"""The API verbs that an actuator needs for each verb of an intent."""
+"""What an actuator may do: the verbs of the API that each verb of an intent needs, and what the code declares."""
 
 from collections.abc import Mapping
 from typing import Final
 
 from msgspec import Struct
 
+from levelog.handlers.views import ReconcileHandler
 from levelog.intents import Verb
+from levelog.wire.objects import ObjectKey
 
 
 class Right(Struct, frozen=True):
@@ -30,3 +32,20 @@ RIGHTS: Final[Mapping[Verb, tuple[Right, ...]]] = {
 
 TO_BLOCK_OWNERS: Final = Right("update", "finalizers")
 """Needed on the owner of an applied or created object if OwnerReferencesPermissionEnforcement is on."""
+
+
+def undeclared(function: ReconcileHandler | None, verb: Verb, target: ObjectKey, parent: ObjectKey) -> str:
+    """Why the function that is loaded yields no such write, whatever the tables say; empty: it may.
+
+    Processors hold each intent against the same before: other code decided this one, or other hands wrote it.
+    """
+    if function is None:
+        return "the code of this process has no reconcile function for its view"
+    of = target.group_resource
+    declared = [each for each in function.writes or () if verb == "event" or each.resource.group_resource == of]
+    if function.writes is not None and not any(verb in each.verbs for each in declared):
+        return f"writes= of {function.name} does not name it in the code of this process"
+    is_elsewhere = verb != "event" and parent.namespace not in ("", target.namespace)
+    if is_elsewhere and not any(each.is_anywhere for each in declared):
+        return f"it is not in the namespace of {parent}, where {function.name} writes alone"
+    return ""

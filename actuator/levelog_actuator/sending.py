@@ -9,6 +9,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from levelog.errors import ConfigurationError, IdentityMismatch
+from levelog.handlers.views import ReconcileHandler
 from levelog.secrets.redaction import Redactor
 from levelog.wire.objects import Cluster, ObjectKey
 from levelog.wire.projection import Applied, applied
@@ -18,6 +19,7 @@ from levelog_actuator.events import write_event
 from levelog_actuator.limits import ActuatorSettings, try_later
 from levelog_actuator.requests import Order, Precondition, Request, path_of, write_request
 from levelog_actuator.results import Ended, Later, Result
+from levelog_actuator.rights import undeclared
 from levelog_actuator.sightings import Sighting
 from levelog_kube.client import KubeClient
 from levelog_kube.discovery import cluster_uid
@@ -70,6 +72,8 @@ class Sender(Struct, eq=False):
     """That of what is recorded; by default one without a key, which opens nothing that is encrypted."""
     is_dry: bool = False
     """All writes are server-side dry runs."""
+    writers: Mapping[str, ReconcileHandler] | None = None
+    """By view: the functions that are loaded. Nothing is sent that they do not declare; None: whatever is asked for."""
     made: dict[ObjectKey, Precondition] = {}
     """What the newest writes made of their targets."""
 
@@ -93,8 +97,11 @@ class Sender(Struct, eq=False):
         try:
             order = Order.read(intent, self.redactor)
         except ConfigurationError as error:  # the next round seals it anew
-            what = f"{intent.verb} {intent.target}: not sent: {error}"
-            return Ended(intent=intent, outcome="conflict", uid=intent.target_uid, error=what)
+            return _refused(intent, str(error))
+        if self.writers is not None:
+            function, parent = self.writers.get(intent.view), ObjectKey.parse(intent.parent)
+            if why := undeclared(function, order.verb, order.target, parent):
+                return _refused(intent, why)
         if order.verb == "event":
             result = await write_event(order, self._ask, self.settings)
         else:
@@ -256,6 +263,12 @@ class Sender(Struct, eq=False):
 
 def _answered(result: Result, reply: Reply | None) -> Result:
     return replace(result, answer=reply.status) if isinstance(result, Ended) and reply is not None else result
+
+
+def _refused(intent: ClaimedIntent, why: str) -> Ended:
+    """Nothing is sent; the level is decided again."""
+    what = f"{intent.verb} {intent.target}: not sent: {why}"
+    return Ended(intent=intent, outcome="conflict", uid=intent.target_uid, error=what)
 
 
 def _was_not_seen(order: Order) -> bool:

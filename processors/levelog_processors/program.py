@@ -108,6 +108,8 @@ class Program:
                 f"operator {names}: defines no index, no view and no handler, so there is nothing to run"
             )
         ends = [view for view in self.views.values() if view.handler.is_of_deleted]
+        self.writers: Final = {name: view.reconcile for name, view in self.views.items() if view.reconcile is not None}
+        """The reconcile functions, by view."""
         self._indices_of = _grouped(self.indices.values(), lambda index: str(index.handler.resource.group_resource))
         self._views_of = _grouped(self.views.values(), lambda view: view.parents)
         self._views_of_deleted = _grouped(ends, lambda view: str(view.handler.resource.group_resource))

@@ -1,7 +1,7 @@
 """An actuator on a real API, log and database, fed with intents instead of decisions."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import timedelta
 from pathlib import Path
@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 from msgspec.structs import replace
 
 from levelog.effects import EffectHandler
+from levelog.handlers.views import ReconcileHandler
 from levelog.operator import Operator
 from levelog.wire.objects import Application, Cluster
 from levelog.wire.objects import Sequence as LogSequence
@@ -83,6 +84,8 @@ class Acting:
         self._running: asyncio.Task[None] | None = None
         self.clock: Callable[[], float] = elapsed
         """By which actuators that are made from now on count their claims and their presence."""
+        self.writers: Mapping[str, ReconcileHandler] | None = None
+        """Reconcile functions that such actuators have; none: they send whatever is asked for."""
         self.postponed = 0
         """Attempts after which an intent was given back, to be claimed again."""
         self._stack = AsyncExitStack()
@@ -132,6 +135,7 @@ class Acting:
             self.hints,
             settings=settings,
             effects=effects_of(effects),
+            writers=self.writers,
             clock=self.clock,
         )
 

@@ -137,6 +137,7 @@ class Processing:
             self.hints,
             settings=settings,
             effects=self.program.effects,
+            writers=self.program.writers,
         )
         self._tasks["actuator"] = asyncio.create_task(actuator.run(), name="actuator")
 

@@ -79,7 +79,16 @@ async def together(
         types = [each.resource_type for each in watched]
         resources = [WatchedResource(resource=each.group_resource, version=each.version) for each in types]
         publisher = BatchPublisher(stream)
-        actuator = Actuator(database, scope, client, publisher, hints, settings=settings, effects=program.effects)
+        actuator = Actuator(
+            database,
+            scope,
+            client,
+            publisher,
+            hints,
+            settings=settings,
+            effects=program.effects,
+            writers=program.writers,
+        )
         runs = [
             Ingest(client, stream, resources, Redactor()).run(),
             Processor(database, scope, program, stream, hints, owner="one", claimant=actuator).run(),

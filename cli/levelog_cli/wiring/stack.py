@@ -291,6 +291,7 @@ class _Process(Struct, kw_only=True):
             settings=limits,
             redactor=self.redactor,
             effects=self.application.program.effects,
+            writers=self.application.program.writers,
             index=live.index if live is not None else None,
         )
         self.monitor.actuator(actuator)

@@ -1,0 +1,81 @@
+"""An actuator sends nothing that the code which it has loaded does not declare, whoever wrote the intent."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from levelog import Intent, Level, Operator, Resource, apply
+from levelog_processors.program import Program
+from rigs.acting import Acting
+
+
+class Web(Resource, group="example.com", version="v1", plural="webs"):
+    pass
+
+
+class ConfigMap(Resource, version="v1", plural="configmaps"):
+    pass
+
+
+def program(writes: Any) -> Program:
+    op = Operator("webs")
+
+    @op.view
+    def pods(web: Web) -> Level[bool]:
+        return Level(desired=True, actual=False)
+
+    @op.reconcile(pods, writes=writes)
+    def write(web: Web) -> Iterator[Intent]:
+        yield apply({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}})
+
+    return Program([op])
+
+
+def config(acting: Acting, verb: str = "apply", **columns: Any) -> Any:
+    """An intent of a Web in the namespace for a ConfigMap in it, unless columns say otherwise."""
+    namespace = columns.pop("namespace", acting.namespace)
+    columns.setdefault("parent", f"webs.example.com/{acting.namespace}/shop")
+    body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a", "namespace": namespace}}
+    return acting.intent(verb, body=body, target=f"configmaps/{namespace}/a", **columns)
+
+
+APPLIED = {ConfigMap: ["apply"]}
+REFUSED: dict[str, tuple[Any, dict[str, Any], str]] = {
+    "another verb": (APPLIED, {"verb": "create"}, "writes= of write does not name it"),
+    "another resource": ({Web: ["apply"]}, {}, "writes= of write does not name it"),
+    "another namespace": (APPLIED, {"namespace": "default"}, "where write writes alone"),
+    "another namespace, nothing declared": (None, {"namespace": "default"}, "where write writes alone"),
+    "an event": (APPLIED, {"verb": "event"}, "writes= of write does not name it"),
+    "a view that is not there": (APPLIED, {"view": "webs/other"}, "no reconcile function"),
+}
+
+
+@pytest.mark.parametrize("what", REFUSED)
+async def test_invariant_19_an_intent_that_the_code_does_not_declare_is_not_sent(acting: Acting, what: str) -> None:
+    declared, columns, why = REFUSED[what]
+    acting.writers = program(declared).writers
+    wanted = config(acting, **columns)
+    async with acting.running():
+        (receipt,) = await acting.carried_out(wanted)
+    assert receipt.outcome == "conflict", "the level is decided again, by the code that is there"
+    assert "not sent: " in receipt.error
+    assert why in receipt.error
+    assert acting.sent() == []
+
+
+SENT: dict[str, tuple[Any, dict[str, Any]]] = {
+    "as declared": (APPLIED, {}),
+    "nothing declared": (None, {}),
+    "anywhere": ({ConfigMap: ["apply", "anywhere"]}, {"namespace": "default"}),
+    "a parent without a namespace": (APPLIED, {"parent": "tenants.example.com/_/shop"}),
+}
+
+
+@pytest.mark.parametrize("what", SENT)
+async def test_an_intent_that_the_code_declares_is_sent(acting: Acting, what: str) -> None:
+    declared, columns = SENT[what]
+    acting.writers = program(declared).writers
+    async with acting.running():
+        (receipt,) = await acting.carried_out(config(acting, **columns))
+    assert receipt.outcome in ("written", "unchanged"), receipt.error
