@@ -404,7 +404,8 @@ async def test_a_record_that_expires_between_a_call_that_hung_and_a_restart_is_a
 
         async def is_read() -> bool:
             async with stack.database.reading() as connection:
-                return min((await read_checkpoints(connection, stack.scope)).values()) >= last
+                folded = (await read_checkpoints(connection, stack.scope)).values()
+            return min(folded) >= last and all(row["position"] >= last for row in await stack.rows(call_positions))
 
         await until(is_read, "all partitions read")
         await stack.stop()
