@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 
 from levelog.errors import ConfigurationError
-from levelog.secrets.redaction import Redactor
+from levelog.secrets.redaction import NO_KEY, Redactor
 from levelog_history.differences import differences, drift_text
 from levelog_processors.program import Program
 from levelog_replay.bundles.reading import open_bundle, refuse_other
@@ -28,7 +28,8 @@ async def check(path: Path, program: Program, *, application: str, is_updated: b
     """Make the decisions of a bundle again; returns what came out otherwise, nothing if all is as recorded.
 
     With `is_updated` the bundle is rewritten where anything did: with what is decided now, without what is decided no
-    more or cannot be decided again. Raises ConfigurationError for bundles that are damaged, or of other operators.
+    more or cannot be decided again. Raises ConfigurationError for bundles that are damaged, or of other operators, and
+    if secret values are written and there is no key of the log.
     """
     bundle = open_bundle(path)
     refuse_other(bundle, application, program.watched)
@@ -43,6 +44,8 @@ async def check(path: Path, program: Program, *, application: str, is_updated: b
             past = judged.past
             if comparison.take_recorded(judged, program.fingerprint) is not None or judged.conclusion is None:
                 conclusions[past.identity] = judged.conclusion
+    if redactor.has_lacked_key:
+        raise ConfigurationError(f"bundle {path} cannot be compared, as functions write secret values: {NO_KEY}")
     if not comparison.views:
         raise ConfigurationError(f"bundle {path} holds no decisions")
     if not conclusions:

@@ -59,6 +59,8 @@ class Redactor:
         self._key = key
         self.rules = rules or Rules()
         self.is_off = is_off
+        self.has_lacked_key = False
+        """Something had to be replaced and could not: what follows from it is no answer."""
         self._known: OrderedDict[str, None] = OrderedDict()
 
     @property
@@ -154,6 +156,7 @@ class Redactor:
 
     def _require_key(self) -> bytes:
         if self._key is None:
+            self.has_lacked_key = True
             raise ConfigurationError(NO_KEY)
         return self._key
 

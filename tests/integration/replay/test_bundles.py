@@ -2,9 +2,10 @@
 
 import difflib
 import json
+import os
 import shutil
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -236,13 +237,15 @@ def test_it_decides_as_recorded(decides_as_recorded):
 """
 
 
-async def golden(exported: Exported, operators: str, *options: str, test: str = GOLDEN) -> tuple[int, str]:
+async def golden(
+    exported: Exported, operators: str, *options: str, test: str = GOLDEN, env: Mapping[str, str] = os.environ
+) -> tuple[int, str]:
     folder = exported.file.parent
     (folder / "operators.py").write_text(operators)
     (folder / "test_golden.py").write_text(test)
     settings = ("asyncio_mode = auto", "asyncio_default_fixture_loop_scope = function", "filterwarnings = error")
     (folder / "pytest.ini").write_text("\n".join(("[pytest]", "addopts = --strict-markers", *settings)))
-    ran = await python("-B", "-m", "pytest", "-q", "test_golden.py", *options, folder=folder)
+    ran = await python("-B", "-m", "pytest", "-q", "test_golden.py", *options, folder=folder, env=env)
     return ran.status, ran.stdout + ran.stderr
 
 
@@ -266,6 +269,23 @@ async def test_a_golden_test_finds_a_planted_bug_and_its_recording_is_rewritten_
     assert len(diff) <= 6
     status, said = await golden(exported, GREEDY)
     assert status == 0, said
+
+
+async def test_a_golden_test_of_secret_values_needs_the_key_of_the_log(exported: Exported, tmp_path: Path) -> None:
+    exported = exported.copied(tmp_path)
+    before = exported.lines()
+    image, variables = '"image": web.spec.image', '"env": [{"name": "PASSWORD", "value": "shop-secret"}]'
+    secret = WEBS_FILE.read_text().replace(image, f"{image}, {variables}")
+    for options in ((), ("--levelog-update",)):
+        status, said = await golden(exported, secret, *options)
+        assert (status, exported.lines()) == (1, before), said
+        assert "set LEVELOG_REDACTION_KEY_FILE" in said
+    key = tmp_path / "redaction.key"
+    key.write_text("0123456789abcdef")
+    env = {**os.environ, "LEVELOG_REDACTION_KEY_FILE": str(key)}
+    status, said = await golden(exported, secret, env=env)
+    assert status == 1
+    assert "do not come out as recorded" in said
 
 
 @pytest.mark.long
