@@ -1,8 +1,12 @@
 """What a call of a Kopf handler has asked for before it raised: it is written, and the next call goes on from it."""
 
+import importlib
+import importlib.util
 import logging
+import sys
 from datetime import timedelta
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -313,3 +317,58 @@ def test_errors_of_calls_that_left_something_are_logged(tmp_path: Path, caplog: 
         kopf.simulation.advance(timedelta(minutes=2))
     assert "ValueError: very wrong" in caplog.text
     assert "made gives up: no use" in caplog.text
+
+
+@pytest.fixture
+def installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Kopf itself where it is installed, else a module whose errors are made as Kopf 1.45 makes them."""
+    if importlib.util.find_spec("kopf"):
+        monkeypatch.setitem(sys.modules, "kopf", importlib.import_module("kopf"))
+        return
+    module = ModuleType("kopf")
+
+    class TemporaryError(Exception):
+        def __init__(self, message: str | None = None, delay: float | None = 60) -> None:
+            super().__init__(message)
+            self.delay = delay
+
+    vars(module).update(TemporaryError=TemporaryError, PermanentError=type("PermanentError", (Exception,), {}))
+    monkeypatch.setitem(sys.modules, "kopf", module)
+
+
+@pytest.mark.usefixtures("installed")
+@pytest.mark.parametrize("place", ["handler", "inner"])
+def test_an_error_of_an_installed_kopf_is_what_it_is_there(tmp_path: Path, place: str) -> None:
+    called = "pass" if place == "inner" else "work(spec, retry)"
+    inner = """
+        @kopf.subhandler(id="inner")
+        def inner(spec, retry, **_):
+            work(spec, retry)
+    """
+    source = f"""
+    import sys
+
+    installed = sys.modules["kopf"]
+
+    def work(spec, retry):
+        told.append((spec["size"], retry))
+        if spec["size"] == 1:
+            raise installed.PermanentError("no use")
+        if retry == 0:
+            raise installed.TemporaryError("not yet", delay=10)
+
+    @kopf.on.create("example.com", "v1", "shops", backoff=3000)
+    @kopf.on.update("example.com", "v1", "shops", backoff=3000)
+    def made(spec, retry, **_):
+        {called}
+        {inner if place == "inner" else ""}
+    """
+    with kopf_run(tmp_path, source) as kopf:
+        assert kopf.apply(size=1) == [(1, 0)]
+        kopf.simulation.advance(timedelta(hours=2))
+        assert kopf.told() == []
+        assert kopf.apply(size=2) == [(2, 0)]
+        kopf.simulation.advance(timedelta(seconds=9))
+        assert kopf.told() == []
+        kopf.simulation.advance(timedelta(seconds=3))
+        assert kopf.told() == [(2, 1)]

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import msgspec
 
-from levelog.compat.kopf.failures import ErrorsMode, HandlerRetriesError, PermanentError, TryLimits
+from levelog.compat.kopf.failures import ErrorsMode, HandlerRetriesError, PermanentError, TryLimits, meant
 from levelog.compat.kopf.given.events import posted
 from levelog.compat.kopf.given.hierarchies import at_hand
 from levelog.compat.kopf.given.keywords import Patch, call_keywords, is_merged, object_keywords
@@ -187,7 +187,7 @@ class Attempts:
 
     def _failed(self, error: Exception, call: "_Attempt") -> dict[str, Any] | None:
         """The result of a call that raised and left something, None where errors are ignored, or what is raised."""
-        limits = self.limits
+        limits, error = self.limits, meant(error)
         is_odd = not isinstance(error, Retry | GiveUp)
         if is_odd and limits.errors is ErrorsMode.IGNORED:
             self.logger.error("%s failed, which is ignored", self.id, exc_info=error)

@@ -1,8 +1,9 @@
 """Errors of Kopf handlers: which are retried, how often and for how long."""
 
+import sys
 from datetime import timedelta
 from enum import Enum
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import msgspec
 
@@ -21,6 +22,20 @@ class TemporaryError(Retry):
 
 class PermanentError(GiveUp):
     """Raised by a handler that is not to be called again for this state of the object."""
+
+
+def meant(error: Exception) -> Exception:
+    """The error, or what it is here if it is one of an installed Kopf, which modules that nobody has changed raise."""
+    kopf: Any = sys.modules.get("kopf")
+    made: Exception | None = None
+    if isinstance(error, getattr(kopf, "TemporaryError", ())):
+        made = TemporaryError(str(error), getattr(error, "delay", None))
+    elif isinstance(error, getattr(kopf, "PermanentError", ())):
+        made = PermanentError(str(error))
+    if made is None or isinstance(error, Retry | GiveUp):
+        return error
+    made.__cause__ = error
+    return made
 
 
 class HandlerTimeoutError(PermanentError):

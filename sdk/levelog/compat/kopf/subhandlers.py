@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Final, NoReturn
 
 import msgspec
 
-from levelog.compat.kopf.failures import ErrorsMode, TryLimits
+from levelog.compat.kopf.failures import ErrorsMode, TryLimits, meant
 from levelog.compat.kopf.filters import Filters
 from levelog.compat.kopf.given.keywords import Patch, call_keywords
 from levelog.effects import GiveUp, Retry
@@ -114,7 +114,7 @@ class Calls:
         held.patch, held.is_over = patch.merged(self._body), True
 
     def _failed(self, handler: InnerHandler, held: InnerProgress, error: Exception) -> None:
-        logger, limits = self._kwargs["logger"], handler.limits
+        logger, limits, error = self._kwargs["logger"], handler.limits, meant(error)
         if isinstance(error, InnerPending):
             held.wait, held.error = error.delay or timedelta(0), str(error)
             return

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from levelog.compat.kopf.failures import ErrorsMode, HandlerRetriesError, HandlerTimeoutError, TryLimits
+from levelog.compat.kopf.failures import ErrorsMode, HandlerRetriesError, HandlerTimeoutError, TryLimits, meant
 from levelog.effects import GiveUp, Retry
 
 
@@ -27,14 +27,15 @@ class HookAttempt:
         limits, logger = self._limits, self.kwargs["logger"]
         try:
             yield
-        except Exception as error:
+        except Exception as raised:
+            error = meant(raised)
             is_odd = not isinstance(error, Retry | GiveUp)
             if is_odd and limits.errors is ErrorsMode.IGNORED:
                 self.is_over = True
                 logger.exception("failed, which is ignored")
                 return
             if isinstance(error, GiveUp) or (is_odd and limits.errors is not ErrorsMode.TEMPORARY):
-                raise
+                raise error from error.__cause__
             if limits.retries is not None and self.kwargs["retry"] + 1 >= limits.retries:
                 raise HandlerRetriesError(f"has exceeded {limits.retries} retries: {error}") from error
             delay = error.delay if isinstance(error, Retry) else self._backoff

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from levelog.calls.mappings import plain
 from levelog.compat.kopf.attempts import Attempts
+from levelog.compat.kopf.failures import meant
 from levelog.compat.kopf.given.keywords import Patch
 from levelog.compat.kopf.given.memos import forget_memo
 from levelog.compat.kopf.kinds.changing import LONGEST
@@ -70,7 +71,7 @@ class WatchingHandler(RecordHandler):
         attempts = self.attempts
 
         def failed(error: Exception) -> None:
-            is_odd = not isinstance(error, Retry | GiveUp)
+            is_odd = not isinstance(meant(error), Retry | GiveUp)
             logger.error("%s failed, which is ignored: %s", attempts.id, error, exc_info=error if is_odd else None)
 
         def ended(event: Mapping[str, Any], result: Any) -> None:
