@@ -3,7 +3,9 @@
 import os
 import socket
 import sys
+import urllib.request
 from collections.abc import AsyncIterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Final
 
@@ -12,7 +14,8 @@ import pytest
 import pytest_asyncio
 import yaml
 
-from levelog_cli.monitoring.listening import ListenAddress, listening
+from levelog_cli.monitoring import listening as listening_module
+from levelog_cli.monitoring.listening import MOST_CLIENTS, ListenAddress, WebPage, listening
 from levelog_sandbox import Sandbox
 from levelog_store.owners.leases import DURATION
 from rigs.levelog import WEBS, WEBS_FILE, Levelog, define_webs
@@ -228,3 +231,14 @@ def test_all_addresses_are_those_of_both_protocols(text: str, reached: str) -> N
         pytest.skip("this machine has no IPv6")
     with listening(ListenAddress.parse(text), {}) as found, socket.create_connection((reached, found.port), 10):
         pass
+
+
+def test_clients_that_say_nothing_take_no_place_from_a_probe(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(listening_module, "CLIENT_SECONDS", 60.0)
+    pages = {"/healthz": lambda _: WebPage(b"ok")}
+    with listening(ListenAddress.parse("127.0.0.1:0"), pages) as found, ExitStack() as stack:
+        place = "127.0.0.1", found.port
+        silent = [stack.enter_context(socket.create_connection(place, 10)) for _ in range(2 * MOST_CLIENTS)]
+        with urllib.request.urlopen(f"http://127.0.0.1:{found.port}/healthz", timeout=10) as answer:
+            assert answer.read() == b"ok"
+        assert {each.recv(1) for each in silent[:MOST_CLIENTS]} == {b""}, "the oldest are cut off"

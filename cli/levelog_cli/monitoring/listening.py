@@ -3,8 +3,9 @@
 import logging
 import socket
 import threading
+from collections import OrderedDict
 from collections.abc import Callable, Generator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler
 from socketserver import ThreadingTCPServer
@@ -19,7 +20,9 @@ from levelog_cli.settings import flag
 log = logging.getLogger(__name__)
 
 CLIENT_SECONDS: Final = 5.0
-"""So long a client may take to ask."""
+"""So long a client may be silent while it asks."""
+MOST_CLIENTS: Final = 64
+"""At a time; for one more, who has been connected the longest is cut off, so that probes are answered all the same."""
 
 
 class ListenAddress(Struct, frozen=True):
@@ -95,11 +98,27 @@ def listening(address: ListenAddress, pages: WebPages) -> Generator[ListenAddres
 def _server(address: ListenAddress, handler: type[BaseHTTPRequestHandler]) -> ThreadingTCPServer:
     # A pod has an IPv4 address, an IPv6 address or both.
     is_dual = not address.host and socket.has_dualstack_ipv6()
+    connected, lock = OrderedDict[socket.socket, None](), threading.Lock()
 
     class Server(ThreadingTCPServer):  # http.server's own looks up its name, which may take long
         allow_reuse_address = True
         address_family = socket.AF_INET6 if is_dual or ":" in address.host else socket.AF_INET
         daemon_threads = True
+        request_queue_size = MOST_CLIENTS
+
+        def process_request(self, request: Any, client_address: Any) -> None:
+            with lock:
+                if len(connected) >= MOST_CLIENTS:
+                    oldest, _ = connected.popitem(last=False)
+                    with suppress(OSError):  # it has gone by itself
+                        oldest.shutdown(socket.SHUT_RDWR)
+                connected[request] = None
+            super().process_request(request, client_address)
+
+        def shutdown_request(self, request: Any) -> None:
+            with lock:
+                connected.pop(request, None)
+            super().shutdown_request(request)
 
         def server_bind(self) -> None:
             if is_dual:
