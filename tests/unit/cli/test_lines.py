@@ -32,7 +32,10 @@ def test_escaped_json_says_the_same() -> None:
 
 
 @pytest.mark.parametrize("form", ["json", "yaml", "line", "table", "growing", "finding"])
-def test_every_form_of_printing_escapes(form: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_form_of_printing_escapes(
+    form: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "1000")  # no cell is folded
     text = f"a{ACTING}b".replace("\ud800", "")
     match form:
         case "json" | "yaml":
