@@ -5,7 +5,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from levelog.handlers.views import ReconcileHandler
+from levelog.handlers.views import ReconcileHandler, writes_of
 from levelog.intents import Verb
 from levelog.wire.objects import ObjectKey
 
@@ -41,8 +41,8 @@ def undeclared(function: ReconcileHandler | None, verb: Verb, target: ObjectKey,
     """
     if function is None:
         return "the code of this process has no reconcile function for its view"
-    of = target.group_resource
-    declared = [each for each in function.writes or () if verb == "event" or each.resource.group_resource == of]
+    writes = function.writes or ()
+    declared = writes if verb == "event" else writes_of(writes, target.group_resource)
     if function.writes is not None and not any(verb in each.verbs for each in declared):
         return f"writes= of {function.name} does not name it in the code of this process"
     is_elsewhere = verb != "event" and parent.namespace not in ("", target.namespace)

@@ -27,6 +27,7 @@ from levelog.levels import Level
 from levelog.resources import ResourceBase, ResourceType, refuse_external
 from levelog.selectors import Selector
 from levelog.wire.canonical import canonical, digest
+from levelog.wire.objects import GroupResource
 
 RECONCILE_TIME: Final = timedelta(seconds=30)
 """Default time limit of a reconcile function."""
@@ -260,7 +261,7 @@ class ReconcileHandler:
 
     def refuse_elsewhere(self, intent: Intent, resource: ResourceType, parent: str, target: str) -> None:
         """Raises OperatorError for a target outside of its parent's namespace, unless the function says so."""
-        held = [each for each in self.writes or () if each.resource.group_resource == resource.group_resource]
+        held = writes_of(self.writes or (), resource.group_resource)
         if not any(each.is_anywhere for each in held):
             raise OperatorError(
                 f"{intent.verb} of {target}: it is not in the namespace of {parent}, which writes there alone. If "
@@ -308,11 +309,16 @@ def inspect_writes(function: str, given: Writes) -> tuple[WrittenClass, ...]:
     return tuple(_write(what, cls, verbs) for cls, verbs in given.items())
 
 
+def writes_of(writes: Sequence[WrittenClass], resource: GroupResource) -> list[WrittenClass]:
+    """What is declared of one resource."""
+    return [each for each in writes if each.resource.group_resource == resource]
+
+
 def refuse_undeclared(
     function: str, view: str, writes: Sequence[WrittenClass], verb: Verb, resource: ResourceType, name: str
 ) -> None:
     """Raises OperatorError, with the declaration that is missing, unless `writes` allow the verb for the resource."""
-    held = [write for write in writes if write.resource.group_resource == resource.group_resource]
+    held = writes_of(writes, resource.group_resource)
     if any(verb in write.verbs for write in held):
         return
     shown = [f"{held[0].cls.__name__ if held else resource.kind}: {_listed([*_verbs(held), verb])}"]
