@@ -12,7 +12,7 @@ import msgspec
 import typer
 
 from levelog.errors import ConfigurationError
-from levelog_cli.printing.lines import print_line, yaml_of
+from levelog_cli.printing.lines import print_line, print_yaml
 
 Form = Literal["json", "yaml", "wide", "name"]
 PlainForm = Literal["json", "yaml"]
@@ -50,7 +50,7 @@ def print_plain(told: object, form: PlainForm = "json") -> None:
     if form == "json":
         print_line(encoded.decode())
     else:
-        sys.stdout.write(yaml_of(msgspec.json.decode(encoded), explicit_start=True))
+        print_yaml(msgspec.json.decode(encoded), explicit_start=True)
 
 
 def coloured(status: str) -> str:

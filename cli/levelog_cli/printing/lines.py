@@ -34,11 +34,11 @@ def _escape(found: re.Match[str]) -> str:
     return _SHORT.get(found[0]) or "".join(f"\\u{units[at : at + 4]}" for at in range(0, len(units), 4))
 
 
-def yaml_of(plain: Any, *, explicit_start: bool = False) -> str:
-    """A document of YAML. Everything but ASCII is escaped in it if anything acts on a terminal."""
+def print_yaml(plain: Any, *, explicit_start: bool = False) -> None:
+    """Print a document of YAML. Everything but ASCII is escaped in it if anything acts on a terminal."""
     import yaml  # noqa: PLC0415 - commands load this module for their options
 
     text = yaml.safe_dump(plain, sort_keys=False, allow_unicode=True, explicit_start=explicit_start)
     if any(_ACTING.search(line) for line in text.split("\n")):
-        return yaml.safe_dump(plain, sort_keys=False, explicit_start=explicit_start)
-    return text
+        text = yaml.safe_dump(plain, sort_keys=False, explicit_start=explicit_start)
+    sys.stdout.write(text)

@@ -12,7 +12,7 @@ from msgspec import Struct
 from levelog.errors import ConfigurationError
 from levelog_cli.printing.explained import explained_lines, ignored_lines
 from levelog_cli.printing.forms import Form, PlainForm, print_plain
-from levelog_cli.printing.lines import print_line, print_lines, yaml_of
+from levelog_cli.printing.lines import print_line, print_lines, print_yaml
 from levelog_cli.printing.plain import (
     entry_plain,
     explained_plain,
@@ -189,7 +189,7 @@ async def show_object(
     if form == "json":
         print_line(revision.body.decode())
     else:
-        sys.stdout.write(yaml_of(revision.manifest()))
+        print_yaml(revision.manifest())
 
 
 @asynccontextmanager

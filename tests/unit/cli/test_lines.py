@@ -75,7 +75,7 @@ def test_a_log_line_holds_what_it_is_given(log_format: LogFormat, capsys: pytest
 
 def test_nothing_is_printed_past_the_edge() -> None:
     """What is told of objects goes through `printing/`; the others print what levelog or its user wrote."""
-    own = {"checks/findings.py", "commands/demo.py", "commands/setup.py", "main.py", "wiring/lookback.py"}
+    own = {"checks/findings.py", "commands/demo.py", "commands/setup.py", "main.py"}
     root = Path(levelog_cli.__file__).parent
     found = set[str]()
     for path in root.rglob("*.py"):
