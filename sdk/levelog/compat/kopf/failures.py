@@ -26,13 +26,15 @@ class PermanentError(GiveUp):
 
 def meant(error: Exception) -> Exception:
     """The error, or what it is here if it is one of an installed Kopf, which modules that nobody has changed raise."""
+    if isinstance(error, Retry | GiveUp):
+        return error
     kopf: Any = sys.modules.get("kopf")
-    made: Exception | None = None
+    made: Exception
     if isinstance(error, getattr(kopf, "TemporaryError", ())):
         made = TemporaryError(str(error), getattr(error, "delay", None))
     elif isinstance(error, getattr(kopf, "PermanentError", ())):
         made = PermanentError(str(error))
-    if made is None or isinstance(error, Retry | GiveUp):
+    else:
         return error
     made.__cause__ = error
     return made
