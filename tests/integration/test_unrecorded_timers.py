@@ -241,6 +241,23 @@ async def test_a_clock_that_is_set_back_holds_no_call_up(nats_server: NatsServer
         assert called.of("b") == seconds(60, 120, 180)
 
 
+async def test_a_held_call_that_is_tried_again_just_as_the_next_one_is_due_is_not_made_twice(
+    nats_server: NatsServer, database_url: str
+) -> None:
+    called = Called(backoff=MINUTE)
+    async with ticking(nats_server, database_url, called) as rig:
+        await rig.tell(made("a"))
+        called.failing["a"] = ValueError("busy")
+        await rig.step()
+        called.failing.clear()
+        rig.now = NOON + 59 * SECOND
+        await rig.timers.round()
+        rig.now = NOON + MINUTE  # as it may be by the time of the next line
+        await rig.timers.step()
+        await rig.pass_to(120)
+        assert called.of("a") == seconds(0, 60, 120)
+
+
 @pytest.mark.parametrize("is_async", [False, True])
 async def test_invariant_17_a_function_that_goes_on_while_leases_change_is_not_called_beside_itself(
     nats_server: NatsServer, database_url: str, monkeypatch: pytest.MonkeyPatch, is_async: bool

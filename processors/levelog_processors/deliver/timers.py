@@ -193,9 +193,10 @@ class Timers(HeldCalls[UnrecordedTimer]):
     async def _go_on(self, chain: Chain[UnrecordedTimer]) -> None:
         row = (await self._read({chain.object})).get(chain.object)
         handler, now = chain.handler, microseconds(self._clock())
-        if row is None or row.is_deleting or (first := handler.first(created_of(row.body))) > now:
+        to = max(self._called_to, min(chain.position, now))  # what is due later, a round takes
+        if row is None or row.is_deleting or (first := handler.first(created_of(row.body))) > to:
             return
-        if (due := handler.newest(first, now)) != chain.position:
+        if (due := handler.newest(first, to)) != chain.position:
             chain.position, chain.attempts = due, 0
         await self._run(chain, row)
 
