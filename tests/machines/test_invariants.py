@@ -1,4 +1,4 @@
-"""Invariants 3 to 11 hold whatever happens, in any order: see rigs/machine."""
+"""Invariants 3 to 11 and 19 hold whatever happens, in any order: see rigs/machine."""
 
 import pytest
 
@@ -9,14 +9,14 @@ pytestmark = pytest.mark.timeout(900)  # seconds of work, however busy the machi
 
 
 @pytest.mark.parametrize("examples", [5, pytest.param(20, marks=pytest.mark.long)])
-def test_invariant_3_tables_are_the_fold_of_their_records_and_4_to_11_hold_on_sqlite(
+def test_invariant_3_tables_are_the_fold_of_their_records_and_19_nothing_foreign_is_written_and_4_to_11_hold_on_sqlite(
     sqlite_laboratory: Laboratory, examples: int
 ) -> None:
     run_machine(sqlite_laboratory, examples)
 
 
 @pytest.mark.parametrize("examples", [2, pytest.param(10, marks=pytest.mark.long)])
-def test_invariant_4_levels_are_those_of_a_recomputation_and_3_to_11_hold_on_postgresql(
+def test_invariant_4_levels_are_the_recomputed_ones_and_19_nothing_foreign_is_written_and_3_to_11_hold_on_postgresql(
     postgresql_laboratory: Laboratory, examples: int
 ) -> None:
     run_machine(postgresql_laboratory, examples)

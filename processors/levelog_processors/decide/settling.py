@@ -23,7 +23,7 @@ def is_settled(intent: OpenIntent) -> bool:
     A folded receipt is enough for a write that failed, for one that changed nothing if the API gave no version, and for
     a target that is not watched. Otherwise the target's row must have that incarnation at or past the version in the
     API's answer, or its deletion. This holds after a conflict too, so that the next round sees the state that caused
-    it.
+    it, and for a delete that found nothing: an earlier request of it may have taken effect.
 
     No record shows a target that came and went while nobody watched. Its intent settles once a sighting in the log says
     that the API does not have it, if the tables do not have it either.
@@ -39,10 +39,11 @@ def is_settled(intent: OpenIntent) -> bool:
             if not intent.is_folded:
                 return False
     is_shown_by_log = intent.outcome == "written" or (intent.outcome in _SEEN and intent.result_version > 0)
-    if not is_shown_by_log or not intent.is_watched:
+    is_deleted = intent.verb == "delete" and intent.outcome in ("written", "unchanged", "gone")
+    if not (is_shown_by_log or is_deleted) or not intent.is_watched:
         return True
     is_buried = intent.buried_version is not None and intent.held_uid is None
-    if intent.verb == "delete" and intent.outcome != "conflict":
+    if is_deleted:
         return is_buried or intent.held_uid != intent.result_uid or bool(intent.held_is_deleting)
     if intent.held_uid is None or intent.held_version is None:
         is_past = is_buried and (intent.buried_version or 0) >= intent.result_version

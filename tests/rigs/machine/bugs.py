@@ -8,7 +8,9 @@ from unittest.mock import patch
 
 import msgspec
 
+from levelog.resources import Owner, ResourceType
 from levelog.wire.canonical import digest
+from levelog.wire.objects import Uid
 from levelog.wire.records import HistoryReverted, LoggedRecord
 from levelog_ingest.feed import Feed
 from levelog_kube.failures import NoAnswer
@@ -25,13 +27,14 @@ from levelog_processors.fold.lists import Mark, note_mark
 from levelog_processors.fold.rules import Fold
 from levelog_processors.program import BoundView
 from levelog_processors.waiting import Horizon
-from levelog_store.decide import decisionwrites
+from levelog_store.decide import decisionwrites, inputreads
 from levelog_store.decide.decisions import Decided, OpenIntent, PendingWake
 from levelog_store.fold import changewrites, levelwrites
 from levelog_store.fold.changes import Changes
 from levelog_store.owners import leases
 from levelog_store.rows import Bucket, Entry, IndexKey, Input, Scope, SyncRow, ViewParent, is_of_levels, levels_place
 from levelog_store.unions import read_rows
+from rigs.machine.cluster import NAMESPACE
 from rigs.machine.seam import SeamedDatabase
 from rigs.machine.world import Laboratory
 
@@ -175,6 +178,32 @@ def key_without_round(_: Laboratory) -> Generator[None]:
         return digest(*parts[:4], *parts[5:])
 
     with _replaced((intents, "digest"), by=without_round):
+        yield
+
+
+def rounds_begin_anew(_: Laboratory) -> Generator[None]:
+    """A level that was forgotten begins with the first round, whatever its intents are."""
+
+    async def none(*_: Any) -> dict[tuple[str, str, str], int]:
+        return {}
+
+    with _replaced((inputreads, "read_last_rounds"), by=none):
+        yield
+
+
+def owners_have_no_namespace(_: Laboratory) -> Generator[None]:
+    """An object counts as the child of whatever uid it names."""
+
+    def owner(self: ResourceType, _: str, uid: Uid) -> Owner:
+        return Owner(self.group, self.kind, NAMESPACE, uid)
+
+    with _replaced((ResourceType, "owner"), by=owner):
+        yield
+
+
+def strangers_are_adopted(_: Laboratory) -> Generator[None]:
+    """An apply takes over what is there."""
+    with _replaced((intents, "_refuse_stranger"), by=lambda *_: None):
         yield
 
 

@@ -227,8 +227,9 @@ def _check_intents(tables: Tables, reference: Reference, effects: Effects) -> No
         level = (row["view"], row["parent"], row["parent_uid"])
         if row["state"] == "pending" and waiting.setdefault(level, row["round"]) != row["round"]:
             raise Broken(8, f"intents of two rounds of {row['parent']} wait to be sent")
-        parent = reference.objects.get(ObjectKey.parse(row["parent"]))
-        if row["state"] == "pending" and (parent is None or parent.uid != row["parent_uid"]):
+        parent = ObjectKey.parse(row["parent"])
+        is_parent = reference.has_level(row["view"].rpartition("/")[2], parent)
+        if row["state"] == "pending" and not (is_parent and reference.objects[parent].uid == row["parent_uid"]):
             raise Broken(11, f"{row['verb']} {row['target']} is wanted by {row['parent_uid']}, which is gone")
 
 

@@ -1,7 +1,8 @@
 """A cluster in memory: objects with versions, uids, labels and owners, and the API that an actuator writes to.
 
-It knows one group, one namespace and what levelog sends: GET, apply, DELETE. What it does not imitate: field managers
-beside levelog's own, admission, quotas, and the garbage collector, whose work is a step of its own.
+It knows one group, two namespaces and what levelog sends: GET, apply, DELETE. What it does not imitate: field managers
+beside levelog's own, admission, quotas, and the garbage collector, whose work is a step of its own. An object of the
+other namespace is named `other/NAME`.
 """
 
 from collections.abc import Callable, Mapping
@@ -38,7 +39,13 @@ class Happening(Struct, frozen=True):
 
 
 def key_of(resource: str, name: str) -> ObjectKey:
-    return ObjectKey(group=GROUP, resource=resource, namespace=NAMESPACE, name=name)
+    namespace, _, name = name.rpartition("/")
+    return ObjectKey(group=GROUP, resource=resource, namespace=namespace or NAMESPACE, name=name)
+
+
+def name_of(key: ObjectKey) -> str:
+    """The name that `key_of` takes."""
+    return key.name if key.namespace == NAMESPACE else f"{key.namespace}/{key.name}"
 
 
 class Cluster:
@@ -59,10 +66,10 @@ class Cluster:
 
     def create(self, resource: str, name: str, content: Body) -> None:
         """Make an object; `content` has spec and parts of the metadata."""
-        metadata = {"name": name, "namespace": NAMESPACE, "uid": f"{name}.{self.revision + 1}"}
-        metadata |= content.get("metadata") or {}
+        key = key_of(resource, name)
+        metadata = {"name": key.name, "namespace": key.namespace, **(content.get("metadata") or {})}
         metadata["uid"] = f"{name}.{self.revision + 1}{'*' * self.restores}"
-        self._store(key_of(resource, name), {**content, "metadata": metadata})
+        self._store(key, {**content, "metadata": metadata})
 
     def change(self, resource: str, name: str, edit: Callable[[Body], None]) -> bool:
         """Edit an object; tells whether it is another one now. One without finalizers that is being deleted goes."""
@@ -88,12 +95,16 @@ class Cluster:
 
     def orphans(self) -> list[str]:
         """Parts whose controlling owner does not exist."""
-        uids = {body["metadata"]["uid"] for body in self.objects.values()}
+        uids = {(key.namespace, body["metadata"]["uid"]) for key, body in self.objects.items()}
         return [
-            key.name
+            name_of(key)
             for key, body in sorted(self.objects.items())
-            if key.resource == PARTS and (owner := controller_of(body)) and owner not in uids
+            if key.resource == PARTS and (owner := controller_of(body)) and (key.namespace, owner) not in uids
         ]
+
+    def before(self, happening: Happening) -> list[Happening]:
+        """What had happened to an object."""
+        return [each for each in self.happenings if each.uid == happening.uid and each.revision < happening.revision]
 
     def _store(self, key: ObjectKey, body: Body) -> None:
         self.revision += 1
@@ -149,7 +160,8 @@ class Api:
         may_send: Callable[[], bool] = lambda: True,
     ) -> Answer:
         """Answer like kube-apiserver; signature and errors are those of KubeClient.request."""
-        key = key_of(*path.rsplit("/", 2)[-2:])
+        namespace, resource, name = path.rsplit("/", 3)[-3:]
+        key = key_of(resource, f"{namespace}/{name}")
         if method == "GET":
             return self._found(method, path, key)
         if not may_send():
@@ -181,31 +193,34 @@ class Api:
 
     def _delete(self, path: str, key: ObjectKey, options: Mapping[str, Any]) -> Answer:
         self._found("DELETE", path, key)
-        uid = self._cluster.uid(key.resource, key.name)
+        uid = self._cluster.uid(key.resource, name_of(key))
         if (options.get("preconditions") or {}).get("uid", uid) != uid:
             raise ApiError("DELETE", path, 409, reason="Conflict", message="the UID in the precondition does not match")
-        self._cluster.delete(key.resource, key.name)
+        self._cluster.delete(key.resource, name_of(key))
         if key in self._cluster.objects:
             return self._found("DELETE", path, key)
         return _answer(200, {"metadata": {}, "details": {"uid": uid}})
 
     def _apply(self, path: str, key: ObjectKey, manifest: Body) -> Answer:
         metadata: Body = dict(manifest["metadata"])
-        wanted_uid = metadata.pop("uid", "")
-        uid = self._cluster.uid(key.resource, key.name)
+        wanted_uid, version = metadata.pop("uid", ""), metadata.pop("resourceVersion", "")
+        name = name_of(key)
+        uid = self._cluster.uid(key.resource, name)
         if wanted_uid and wanted_uid != uid:
             raise ApiError("PATCH", path, 409, reason="Conflict", message="uid mismatch")
+        if uid and version not in ("", self._cluster.objects[key]["metadata"]["resourceVersion"]):
+            raise ApiError("PATCH", path, 409, reason="Conflict", message="the object has been modified")
         applied = {"spec": manifest["spec"], "metadata": metadata}
         managed = {
             "managedFields": [{"manager": "levelog-machine", "operation": "Apply", "fieldsV1": _fields(applied)}]
         }
         if not uid:
-            self._cluster.create(key.resource, key.name, {**applied, "metadata": metadata | managed})
+            self._cluster.create(key.resource, name, {**applied, "metadata": metadata | managed})
             return _answer(201, self._cluster.objects[key])
         owner = controller_of(self._cluster.objects[key])
         if owner and controller_of(manifest) not in ("", owner):
             raise ApiError("PATCH", path, 422, reason="Invalid", message="only one reference can be the controller")
-        self._cluster.change(key.resource, key.name, lambda body: _merge(body, applied, managed))
+        self._cluster.change(key.resource, name, lambda body: _merge(body, applied, managed))
         return _answer(200, self._cluster.objects[key])
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from datetime import datetime
+from itertools import count
 from typing import Final
 
 from msgspec import Struct
@@ -39,7 +40,8 @@ class Log:
     def __init__(self) -> None:
         self.doubts = Doubts(replicas=1)
         self.records: list[LoggedRecord] = []
-        """All that ever were."""
+        """All that ever were, and have not been lost."""
+        self._serial = count(1)
         self.first = 1
         """Sequence of the oldest that has not expired."""
 
@@ -50,7 +52,7 @@ class Log:
             LoggedRecord(
                 sequence=Sequence(sequence),
                 partition=Partition(partition),
-                record_id=f"r{sequence}",
+                record_id=f"r{next(self._serial)}",
                 record=record,
             )
         )
@@ -67,6 +69,12 @@ class Log:
     def expire(self) -> None:
         """Let all records expire."""
         self.first = len(self.records) + 1
+
+    def restore(self, lost: int) -> int:
+        """Lose the newest records, as one that is copied back does; returns the sequence of the last that is left."""
+        left = max(self.first, len(self.records) - lost)
+        del self.records[left:]
+        return left
 
     def end(self, partition: int, *, up_to: int) -> int:
         """Sequence of a partition's last record up to a position; 0: none."""

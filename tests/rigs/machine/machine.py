@@ -81,10 +81,10 @@ RACK_CHANGES: Final[dict[str, Edit]] = {
 COLORS: Final = ("red", "blue", "@c1", "!")
 
 
-def _own(cluster: Cluster, web: str) -> Edit:
+def _own(cluster: Cluster, web: str, kind: str = "Web") -> Edit:
     owner = {
         "apiVersion": "example.com/v1",
-        "kind": "Web",
+        "kind": kind,
         "name": web,
         "uid": cluster.uid(WEBS, web),
         "controller": True,
@@ -191,6 +191,35 @@ class LevelsMachine(RuleBasedStateMachine):
             self._edit(PARTS, name, _own(self.world.cluster, change.removeprefix("owner=")))
         else:
             self._edit(PARTS, name, PART_CHANGES[change])
+        self._follow(PARTS, then)
+
+    @_step(
+        rule,
+        name=_webs,
+        changes=st.lists(st.sampled_from(("size=0", "size=1", "size=2", "config=c1")), max_size=2),
+        is_resumed=st.sampled_from((True, True, False)),
+        then=_then,
+    )
+    def pause(self, name: str, changes: list[str], is_resumed: bool, then: str) -> None:
+        """A Web leaves the filter of a view that writes, changes, and comes back."""
+        self._edit(WEBS, name, _label("paused", "yes"))
+        self._follow(WEBS, then)
+        for change in changes:
+            self._edit(WEBS, name, WEB_CHANGES[change])
+        if is_resumed:
+            self._edit(WEBS, name, _label("paused", ""))
+        self._follow(WEBS, then)
+
+    @_step(
+        rule,
+        name=st.sampled_from(("other/w0-0", "other/w0-1", "w0-1", "w1-0")),
+        web=_webs,
+        owner=st.sampled_from(("Web", "Rack")),
+        then=_then,
+    )
+    def forge(self, name: str, web: str, owner: str, then: str) -> None:
+        """Somebody gives a part the uid of a Web as its controller's, from another namespace or as another kind."""
+        self._edit(PARTS, name, _own(self.world.cluster, web, owner))
         self._follow(PARTS, then)
 
     @_step(rule, name=_configs, change=st.sampled_from(("delete", *COLORS)), then=_then)
@@ -311,12 +340,12 @@ class LevelsMachine(RuleBasedStateMachine):
         name=_webs,
         changes=st.lists(st.sampled_from(("delete", *sorted(WEB_CHANGES))), max_size=3),
         then=_then,
-        is_lost=st.sampled_from((False, False, False, True)),
+        lost=st.sampled_from(("", "", "", "", "all", "1", "20")),
     )
-    def outlive(self, name: str, changes: list[str], then: str, is_lost: bool) -> None:
-        """Several changes, and with `is_lost` all records expire, among them these, which no processor has read.
+    def outlive(self, name: str, changes: list[str], then: str, lost: str) -> None:
+        """Several changes; `all` records expire, among them these, which no processor has read, or the newest are lost.
 
-        Rarely, as the tables begin anew after it.
+        They are if NATS is restored from a copy. Rarely, as the tables begin anew after it.
         """
         for change in changes:
             if change == "delete":
@@ -324,8 +353,10 @@ class LevelsMachine(RuleBasedStateMachine):
             else:
                 self._edit(WEBS, name, WEB_CHANGES[change])
         self.world.ingest.watch(WEBS)
-        if is_lost:
+        if lost == "all":
             self.world.expire_records()
+        elif lost:
+            self._run(self.world.restore_log(int(lost)))
         if then != "watch":
             self._run(self._followed(then))
 
@@ -409,19 +440,25 @@ class LevelsMachine(RuleBasedStateMachine):
     @_step(
         rule,
         disturbance=st.sampled_from(("", "", "", "", "lost", "lost", "dropped", "unreachable", "busy", "refused")),
-        end=st.sampled_from(("relay", "process", "", "crash")),
+        end=st.sampled_from(("relay", "process", "ahead", "", "crash")),
     )
     def send(self, disturbance: str, end: str) -> None:
-        """An actuator carries out one intent; its receipt gets into the log at once, later, or it is killed before."""
+        """An actuator carries out one intent; its receipt gets into the log at once, later, or it is killed before.
+
+        `process`: all is decided on then; `ahead`: a minute later, before the watches show what it wrote.
+        """
         self._run(self._send(disturbance, end))
 
     async def _send(self, disturbance: str, end: str) -> None:
         await self.world.sender.send(disturbance, is_killed=end == "crash")
-        if end in ("relay", "process"):
+        if end in ("relay", "process", "ahead"):
             await self.world.sender.relay()
         if end == "process":
             for resource in KINDS:
                 self.world.ingest.watch(resource)
+        elif end == "ahead":
+            self.world.advance(1)
+        if end in ("process", "ahead"):
             await self.world.process()
 
     @_step(rule, step=st.sampled_from(("claim", "relay")))

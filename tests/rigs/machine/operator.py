@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Callable, Collection, Iterable, Itera
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, Protocol
 
-from levelog import Index, Intent, Level, Manifest, Objects, Operator, Owner, Resource, Struct, apply, delete
+from levelog import ABSENT, Index, Intent, Level, Manifest, Objects, Operator, Owner, Resource, Struct, apply, delete
 from levelog.levels import Levels, Standing
 from levelog.resources import LabelledResource
 
@@ -176,7 +176,7 @@ def make_operator(heard: Heard) -> Operator:
     def configs(config: Config) -> Iterable[tuple[str, str]]:
         return configs_entries(config)
 
-    @op.view
+    @op.view(labels={"paused": ABSENT})
     def parts(web: Web, owned: Index[Owner, tuple[str, str]], configs: Index[str, str]) -> Level[dict[str, str]]:
         heard("parts", web)
         return parts_level(web, owned, configs)

@@ -15,11 +15,12 @@ import msgspec
 from msgspec import Struct
 
 from levelog.levels import Level, Levels, Standing
+from levelog.resources import Owner
 from levelog.wire.objects import ObjectKey
 from levelog.wire.records import LoggedRecord, ObjectDeleted, ObjectSeen, SyncFinished, SyncStarted
 from levelog.wire.subjects import partition_of
 from rigs.machine import operator as user
-from rigs.machine.cluster import CONFIGS, NAMESPACE, PARTS, RACKS, WEBS, key_of
+from rigs.machine.cluster import CONFIGS, GROUP, PARTS, RACKS, WEBS
 from rigs.machine.log import PARTITIONS
 from rigs.machine.tables import Row
 
@@ -73,8 +74,8 @@ class View(Struct, frozen=True):
     looks_up: bool = False
     """It looks up configs by their names."""
     takes_now: bool = False
-    label: tuple[str, str] | None = None
-    """That the parent has to have."""
+    label: tuple[str, str | None] | None = None
+    """What a label of the parent has to be; None: it must not be there."""
     is_reconciled: bool = False
     reads_levels: bool = False
     """It is given levels, and its own are shown to nobody."""
@@ -91,7 +92,15 @@ class View(Struct, frozen=True):
 ALL: Final = (WEBS, PARTS, CONFIGS)
 
 VIEWS: Final = {
-    "parts": View(WEBS, user.Web, (PARTS, CONFIGS), user.parts_level, indices=("owned", "configs"), is_reconciled=True),
+    "parts": View(
+        WEBS,
+        user.Web,
+        (PARTS, CONFIGS),
+        user.parts_level,
+        indices=("owned", "configs"),
+        label=("paused", None),
+        is_reconciled=True,
+    ),
     "members": View(WEBS, user.Web, (PARTS,), user.members_level, indices=("by_team",)),
     "lateness": View(WEBS, user.Web, (), user.lateness_level, takes_now=True),
     "paint": View(PARTS, user.LabelledPart, (CONFIGS,), user.paint_level, looks_up=True, label=("app", "web")),
@@ -140,14 +149,15 @@ class _Noting(Mapping[Any, Collection[Any]]):
 
 
 class _Lookups:
-    """Objects by class and name, in a plain dictionary that notes what is looked up."""
+    """Objects of a namespace by class and name, in a plain dictionary that notes what is looked up."""
 
-    def __init__(self, content: Mapping[Any, tuple[Any, ...]], reads: list[Any]) -> None:
+    def __init__(self, namespace: str, content: Mapping[Any, tuple[Any, ...]], reads: list[Any]) -> None:
+        self._namespace = namespace
         self._content = content
         self._reads = reads
 
     def get(self, resource: type[user.Config], name: str) -> user.Config | None:
-        found = next(iter(self._content.get((NAMESPACE, name), ())), None)
+        found = next(iter(self._content.get((self._namespace, name), ())), None)
         self._reads.append((LOOKUPS, name, found))
         return None if found is None else msgspec.convert(found, resource)
 
@@ -198,7 +208,15 @@ class Reference:
 
     def parents(self, view: str) -> list[ObjectKey]:
         """Objects that have a level of the view."""
-        return [key for key in sorted(self.objects) if self._is_parent(VIEWS[view], key)]
+        return [key for key in sorted(self.objects) if self.has_level(view, key)]
+
+    def has_level(self, view: str, key: ObjectKey) -> bool:
+        """Tell whether the object is one that the view has a level of."""
+        of = VIEWS[view]
+        if key.resource != of.resource or key not in self.objects:
+            return False
+        labels = self.objects[key].metadata.get("labels") or {}
+        return of.label is None or labels.get(of.label[0]) == of.label[1]
 
     def outcome(self, view: str, parent: ObjectKey, now: datetime, levels: LevelRows) -> Outcome:
         """What the view says of the parent, where the levels that it may read stand as in `levels`."""
@@ -262,12 +280,6 @@ class Reference:
             if errors:
                 self._left_out[key] = errors
 
-    def _is_parent(self, view: View, key: ObjectKey) -> bool:
-        if key.resource != view.resource:
-            return False
-        labels = self.objects[key].metadata.get("labels") or {}
-        return view.label is None or labels.get(view.label[0]) == view.label[1]
-
     def _evaluate(self, view: View, key: ObjectKey, now: datetime, levels: LevelRows) -> tuple[Outcome, Look]:
         shown = self.objects[key]
         parent = msgspec.json.decode(shown.body, type=view.parent)
@@ -279,7 +291,7 @@ class Reference:
             _Noting(name, self._content(name), self._index_changes[name], reads) for name in view.indices
         ]
         if view.looks_up:
-            arguments.append(_Lookups(self._content(LOOKUPS), reads))
+            arguments.append(_Lookups(key.namespace, self._content(LOOKUPS), reads))
         if view.takes_now:
             arguments.append(now)
         if view.reads_levels:
@@ -296,16 +308,16 @@ class Reference:
         standings: dict[str, Standing] = {}
         shown = self.objects.get(parent)
         views = sorted(name for name, view in VIEWS.items() if view.is_shown_of(parent)) if shown is not None else []
-        for name in (each for each in views if self._is_parent(VIEWS[each], parent)):
+        for name in (each for each in views if self.has_level(each, parent)):
             row = rows.get((name, parent))
             if row is None or shown is None or row["parent_uid"] != shown.uid:
                 standings[name] = Standing(status="blocked", reason="not evaluated yet")
             else:
-                standings[name] = _standing(row, has_children=VIEWS[name].is_of_children)
+                standings[name] = _standing(row, parent, has_children=VIEWS[name].is_of_children)
         reads.append((LEVELS, parent, tuple((name, *each.identity) for name, each in standings.items())))
 
         def named(resource: Any, name: str, _: str | None) -> str:
-            return str(resource.resource_type.key(NAMESPACE, name))
+            return str(resource.resource_type.key(parent.namespace, name))
 
         return Levels(standings, find=lambda name: self._levels(ObjectKey.parse(name), rows, reads), named=named)
 
@@ -318,10 +330,11 @@ class Reference:
         return {key: tuple(values) for key, values in found.items()}
 
 
-def _standing(row: Row, *, has_children: bool) -> Standing:
+def _standing(row: Row, parent: ObjectKey, *, has_children: bool) -> Standing:
     drift = {part: tuple(keys) for part, keys in msgspec.json.decode(row["drift"] or b"{}").items()}
     desired = msgspec.json.decode(row["desired"] or b"{}") if has_children else {}
-    children = tuple(sorted(str(key_of(WEBS, name.removeprefix("Web/"))) for name in desired))
+    names = [name.removeprefix("Web/") for name in desired]
+    children = tuple(sorted(str(msgspec.structs.replace(parent, resource=WEBS, name=name)) for name in names))
     return Standing(status=row["status"], reason=row["reason"], drift=drift, children=children)
 
 
@@ -331,13 +344,13 @@ def _entries_of(key: ObjectKey, shown: Shown, held: Entries) -> tuple[Entries, d
     if key.resource == PARTS:
         labels = shown.metadata.get("labels") or {}
         part = msgspec.json.decode(shown.body, type=user.Part)
-        functions["owned"] = lambda: user.owned_entries(part) if labels.get("app") == "web" else ()
+        functions["owned"] = lambda: _owned(key, shown, part) if labels.get("app") == "web" else ()
         labelled = msgspec.json.decode(shown.body, type=user.LabelledPart)
         functions["by_team"] = lambda: user.by_team_entries(labelled)
     elif key.resource == CONFIGS:
         config = msgspec.json.decode(shown.body, type=user.Config)
         functions["configs"] = lambda: user.configs_entries(config)
-        functions[LOOKUPS] = lambda: [((NAMESPACE, key.name), msgspec.to_builtins(config))]
+        functions[LOOKUPS] = lambda: [((key.namespace, key.name), msgspec.to_builtins(config))]
     entries: Entries = {}
     errors: dict[str, str] = {}
     for index, function in functions.items():
@@ -354,6 +367,13 @@ def _entries_of(key: ObjectKey, shown: Shown, held: Entries) -> tuple[Entries, d
             entries[index, name, places[name]] = value
             places[name] += 1
     return entries, errors
+
+
+def _owned(key: ObjectKey, shown: Shown, part: user.Part) -> Iterator[tuple[Owner, tuple[str, str]]]:
+    """The part under the Web that controls it, which is one of the part's own namespace."""
+    for each in shown.metadata.get("ownerReferences", ()):
+        if each.get("controller") and (each["apiVersion"], each["kind"]) == (f"{GROUP}/v1", "Web"):
+            yield Owner(GROUP, "Web", key.namespace, each["uid"]), (key.name, part.spec.color)
 
 
 def _items(entries: Entries) -> set[tuple[tuple[str, Hashable, int], str]]:

@@ -6,6 +6,7 @@ from typing import cast
 
 import msgspec
 
+from levelog.wire.objects import ObjectKey
 from levelog.wire.records import ReceiptNoted
 from levelog_actuator.limits import ActuatorSettings
 from levelog_actuator.results import Ended, Later, Result
@@ -17,7 +18,7 @@ from levelog_store.connect.database import Database
 from levelog_store.decide.decisions import Sendable
 from levelog_store.rows import Scope
 from rigs.machine.checks import Broken
-from rigs.machine.cluster import Api, Cluster, Happening
+from rigs.machine.cluster import Api, Cluster, Happening, controller_of
 from rigs.machine.log import Log
 from rigs.machine.seam import SeamedDatabase
 
@@ -55,6 +56,7 @@ class SteppedSender:
     ) -> None:
         self._database = database
         self.scope = scope
+        self._cluster = cluster
         self._log = log
         self._clock = clock
         self.api = Api(cluster)
@@ -99,11 +101,22 @@ class SteppedSender:
             result = await self._sender.carry_out(intent, lambda: True)
         finally:
             self.api.disturbance = self.writing = ""
+        self._check_owner(intent)
         if is_killed:
             await self.crash()
         else:
             await self._keep(result)
         return True
+
+    def _check_owner(self, intent: ClaimedIntent) -> None:
+        """Compare what an intent changed with what its parent made, or controlled at any time."""
+        namespace = ObjectKey.parse(intent.parent).namespace
+        for effect in self.effects.get(intent.key, ()):
+            if effect.key.namespace != namespace:
+                raise Broken(19, f"{intent.verb} of {effect.key} for {intent.parent}, of another namespace")
+            earlier = [msgspec.json.decode(each.body) for each in self._cluster.before(effect)]
+            if earlier and not any(controller_of(body) == intent.parent_uid for body in earlier):
+                raise Broken(19, f"{intent.verb} of {effect.key}, which {intent.parent} never controlled")
 
     async def crash(self) -> None:
         """Forget everything; the next actuator begins."""

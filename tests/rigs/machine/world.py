@@ -21,7 +21,7 @@ from levelog_store.owners.scopes import open_scope
 from levelog_store.tables import leases, processors
 from rigs.lostcommits import keep, lose
 from rigs.machine.checks import Broken, Call, check_call, check_fold, check_settling, check_tables, is_unsettled
-from rigs.machine.cluster import KINDS, Cluster, key_of
+from rigs.machine.cluster import KINDS, Cluster
 from rigs.machine.log import CLUSTER, PARTITIONS, Ingest, Log
 from rigs.machine.operator import BEGIN, make_operator
 from rigs.machine.reference import Look, Reference
@@ -122,8 +122,8 @@ class World:
         self.now = BEGIN
         self.cluster = Cluster()
         self.log = Log()
-        self._begins_at = 1
-        """The first record that the tables come from."""
+        self._is_emptied = False
+        """The tables were, and come from the first record that was left then, or from lists that came later."""
         self.ingest = Ingest(self.cluster, self.log, BEGIN)
         self.reference = Reference()
         self.sender = SteppedSender(self._database, scope, self.cluster, self.log, self._clock)
@@ -200,6 +200,19 @@ class World:
             if self.ingest.is_watching(resource):
                 self.ingest.list(resource)
 
+    async def restore_log(self, lost: int) -> None:
+        """Let the log lose its newest records, and list again what is watched: tables that have more begin anew."""
+        left = self.log.restore(lost)
+        for resource in KINDS:
+            if self.ingest.is_watching(resource):
+                self.ingest.list(resource)
+        if max((await self.tables()).checkpoints.values(), default=0) > left:
+            await self._share()
+            worker = next(each for each in self.workers.values() if each.epochs)
+            await self._start_over(worker, f"the log ends at {left}")
+        for worker in self.workers.values():
+            await worker.begin_at_checkpoints()
+
     async def _start_over(self, worker: Worker, reason: str) -> None:
         """Empty the tables, and begin with what the log still holds, by processes of which each is a new one."""
         try:
@@ -211,7 +224,7 @@ class World:
         intents, effects = (await self.tables()).intents, self.sender.effects
         settled = [key for key, row in intents.items() if not is_unsettled(row, self.reference, effects)]
         self.reference = Reference(settled)
-        self._begins_at = self.log.first
+        self._is_emptied = True
         self._looks, self._calls = {}, {}
         begun = [name for name, old in self.workers.items() if old.epochs]
         for name, old in self.workers.items():
@@ -223,7 +236,7 @@ class World:
     @property
     def _is_begun_anew(self) -> bool:
         """Whether levels still wait for the lists that begin after the tables were emptied."""
-        return self._begins_at > 1 and not all(
+        return self._is_emptied and not all(
             self.reference.is_listed(resource) for resource in KINDS if self.ingest.is_watching(resource)
         )
 
@@ -343,7 +356,7 @@ class World:
         if self.before is None:
             raise RuntimeError("a function is called outside a cut")
         view = "parts" if function == "converge" else function
-        key = key_of(type(parent).resource_type.plural, parent.metadata.name)
+        key = type(parent).resource_type.key(parent.metadata.namespace, parent.metadata.name)
         look: Look = self.reference.look(view, key, self.now, self.before.levels)
         outcome = self.reference.outcome(view, key, self.now, self.before.levels)
         call = Call(view=view, parent=key, is_reconcile=function == "converge", look=look, outcome=outcome)
