@@ -78,6 +78,10 @@ class Settings(Struct, frozen=True, kw_only=True):
     nats_cert_file: Annotated[Path | None, _option("Client certificate to show to NATS.", metavar="FILE")] = None
     nats_key_file: Annotated[Path | None, _option("Private key of the client certificate.", metavar="FILE")] = None
     database_url: Annotated[str, _option("postgresql://USER:PASSWORD@HOST/DATABASE", metavar="URL")] = ""
+    shared_database: Annotated[
+        bool,
+        _option("Let a new application into a database that holds others, which trust it.", flag="--shared-database"),
+    ] = False
     application: Annotated[
         str, _option("Name of the application; default: that of the first operator.", metavar="NAME")
     ] = ""

@@ -11,6 +11,7 @@ import pytest
 import pytest_asyncio
 import yaml
 from sqlalchemy import insert
+from sqlalchemy.engine import make_url
 
 from levelog.errors import ConfigurationError
 from levelog.wire.objects import Application, Cluster
@@ -40,7 +41,7 @@ async def test_the_whole_way_works_with_the_rights_that_are_documented(
         await define_webs(sandbox)
         levelog = Levelog(tmp_path, sandbox.kubeconfig(tmp_path / "kubeconfig"))
         await grant_roles(url)
-        owner = {"LEVELOG_DATABASE_URL": as_role(url, "levelog_owner")}
+        owner = {"LEVELOG_DATABASE_URL": as_role(url, "owner")}
         migrated = await levelog.ends("migrate", WEBS_FILE, env=owner)
         assert migrated.stdout.endswith("the SQL views of application webs are made\n"), migrated
         await grant_roles(url)
@@ -51,7 +52,7 @@ async def test_the_whole_way_works_with_the_rights_that_are_documented(
                 return {
                     "LEVELOG_NATS_URL": server.url,
                     "LEVELOG_NATS_NKEY_FILE": str(seeds[role]),
-                    "LEVELOG_DATABASE_URL": as_role(url, f"levelog_{database}"),
+                    "LEVELOG_DATABASE_URL": as_role(url, database),
                     "LEVELOG_CLUSTER": cluster,
                 }
 
@@ -65,7 +66,7 @@ async def test_the_whole_way_works_with_the_rights_that_are_documented(
                 running.append(levelog.start("ingest", WEBS_FILE, env=settings("ingest", "reader")))
                 await running[3].says("stands by")
                 sandbox.user.create(yaml.safe_load((WEBS / "shop.yaml").read_text()))
-                levelog.env["LEVELOG_DATABASE_URL"] = as_role(url, "levelog_reader")
+                levelog.env["LEVELOG_DATABASE_URL"] = as_role(url, "reader")
                 await levelog.in_sync()
                 examined = await levelog.ends("doctor", WEBS_FILE, env=settings("doctor", "reader"))
                 wrong = [line for line in examined.stdout.splitlines() if line.startswith("wrong")]
@@ -79,7 +80,7 @@ async def test_the_whole_way_works_with_the_rights_that_are_documented(
             finally:
                 for process in running:
                     process.kill()
-        async with _Role(url, "levelog_reader") as reader:
+        async with _Role(url, "reader") as reader:
             assert await reader.fetchval("SELECT status FROM webs.pods") == "in_sync"
 
 
@@ -145,7 +146,7 @@ async def test_sources_effects_and_retries_work_with_the_rights_that_are_documen
         sandbox.user.create(yaml.safe_load((WEBS / "shop.yaml").read_text()))
         levelog = Levelog(tmp_path, sandbox.kubeconfig(tmp_path / "kubeconfig"))
         await grant_roles(url)
-        migrated = await levelog.ends("migrate", operator, env={"LEVELOG_DATABASE_URL": as_role(url, "levelog_owner")})
+        migrated = await levelog.ends("migrate", operator, env={"LEVELOG_DATABASE_URL": as_role(url, "owner")})
         assert migrated.status == 0, migrated
         await grant_roles(url)
         users, seeds = nats_users(tmp_path, cluster, "pages")
@@ -155,11 +156,11 @@ async def test_sources_effects_and_retries_work_with_the_rights_that_are_documen
                 return {
                     "LEVELOG_NATS_URL": server.url,
                     "LEVELOG_NATS_NKEY_FILE": str(seeds[role]),
-                    "LEVELOG_DATABASE_URL": as_role(url, f"levelog_{database}"),
+                    "LEVELOG_DATABASE_URL": as_role(url, database),
                     "LEVELOG_CLUSTER": cluster,
                 }
 
-            levelog.env["LEVELOG_DATABASE_URL"] = as_role(url, "levelog_reader")
+            levelog.env["LEVELOG_DATABASE_URL"] = as_role(url, "reader")
             running = [
                 levelog.start(role, operator, env=settings(role, database))
                 for role, database in (("ingest", "reader"), ("process", "processor"), ("actuate", "actuator"))
@@ -233,7 +234,7 @@ async def test_daemons_and_handlers_of_records_work_with_the_rights_that_are_doc
         sandbox.user.create(yaml.safe_load((WEBS / "shop.yaml").read_text()))
         levelog = Levelog(tmp_path, sandbox.kubeconfig(tmp_path / "kubeconfig"))
         await grant_roles(url)
-        migrated = await levelog.ends("migrate", operator, env={"LEVELOG_DATABASE_URL": as_role(url, "levelog_owner")})
+        migrated = await levelog.ends("migrate", operator, env={"LEVELOG_DATABASE_URL": as_role(url, "owner")})
         assert migrated.status == 0, migrated
         await grant_roles(url)
         users, seeds = nats_users(tmp_path, cluster, "follows")
@@ -245,7 +246,7 @@ async def test_daemons_and_handlers_of_records_work_with_the_rights_that_are_doc
                     env={
                         "LEVELOG_NATS_URL": server.url,
                         "LEVELOG_NATS_NKEY_FILE": str(seeds[role]),
-                        "LEVELOG_DATABASE_URL": as_role(url, f"levelog_{database}"),
+                        "LEVELOG_DATABASE_URL": as_role(url, database),
                         "LEVELOG_CLUSTER": cluster,
                     },
                 )
@@ -349,7 +350,7 @@ async def test_a_process_that_may_not_do_its_work_ends_with_a_sentence(tmp_path:
 async def migrated(private_postgres: PostgresServer) -> AsyncIterator[str]:
     async with private_postgres.database() as url:
         await grant_roles(url)
-        await upgrade(as_role(url, "levelog_owner"))
+        await upgrade(as_role(url, "owner"))
         await grant_roles(url)
         yield url
 
@@ -369,18 +370,18 @@ async def test_no_role_may_do_what_is_anothers(migrated: str) -> None:
         "DELETE FROM checkpoints",
     )
     refused = {
-        "levelog_processor": (*ddl, "DELETE FROM alembic_version", "UPDATE decisions SET status = ''"),
-        "levelog_actuator": (
+        "processor": (*ddl, "DELETE FROM alembic_version", "UPDATE decisions SET status = ''"),
+        "actuator": (
             *(*ddl, *writes, "SELECT * FROM objects", "SELECT * FROM levels", "DELETE FROM intents"),
             *("UPDATE intents SET body = '{}'", "UPDATE intents SET target = ''", "INSERT INTO intents DEFAULT VALUES"),
             *("UPDATE wakeups SET parent = ''", "DELETE FROM wakeups", "SELECT causes FROM wakeups"),
         ),
-        "levelog_retrier": (
+        "retrier": (
             *(*ddl, *writes, "UPDATE intents SET state = 'pending'", "UPDATE intents SET body = '{}'"),
             *("UPDATE wakeups SET parent = ''", "DELETE FROM wakeups", "SELECT * FROM index_entries"),
             *("UPDATE call_holds SET position = 0", "DELETE FROM call_holds"),
         ),
-        "levelog_reader": (*ddl, *writes, "UPDATE intents SET state = 'pending'", "SELECT * FROM intents FOR UPDATE"),
+        "reader": (*ddl, *writes, "UPDATE intents SET state = 'pending'", "SELECT * FROM intents FOR UPDATE"),
     }
     for role, statements in refused.items():
         async with _Role(migrated, role) as connection:
@@ -390,8 +391,19 @@ async def test_no_role_may_do_what_is_anothers(migrated: str) -> None:
                     await connection.execute(statement)
 
 
+async def test_no_role_gets_into_the_database_of_another_application(
+    migrated: str, private_postgres: PostgresServer
+) -> None:
+    async with private_postgres.database() as other:
+        await grant_roles(other)
+        for role in ("owner", "processor", "actuator", "retrier", "reader"):
+            strange = make_url(as_role(other, role)).set(database=make_url(migrated).database)
+            with pytest.raises(asyncpg.InsufficientPrivilegeError, match="permission denied for database"):
+                await asyncpg.connect(plain(strange.render_as_string(hide_password=False)), timeout=10)
+
+
 async def test_retry_may_tell_of_a_parent_that_it_is_not_evaluated_yet(migrated: str, tmp_path: Path) -> None:
-    async with await Database.open(as_role(migrated, "levelog_processor")) as database:
+    async with await Database.open(as_role(migrated, "processor")) as database:
         scope = await open_scope(
             database,
             cluster=UID,
@@ -404,7 +416,7 @@ async def test_retry_may_tell_of_a_parent_that_it_is_not_evaluated_yet(migrated:
         async with database.transaction() as connection:
             place = {"scope": scope.number, "view": "webs/pods", "parent": "webs.example.com/default/shop"}
             await connection.execute(insert(wakeups).values(**place, partition=0, cause=1, generation=1))
-    retrier = {"LEVELOG_DATABASE_URL": as_role(migrated, "levelog_retrier")}
+    retrier = {"LEVELOG_DATABASE_URL": as_role(migrated, "retrier")}
     said = await Levelog(tmp_path).refused("retry", "shop", status=2, env=retrier)
     assert said == ("there is nothing to try again: webs/pods of webs.example.com/default/shop is not evaluated yet")
 

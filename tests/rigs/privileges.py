@@ -34,8 +34,9 @@ async def grant_roles(url: str) -> None:
 
 
 def as_role(url: str, role: str) -> str:
-    """The URL for another user, without a password."""
-    return make_url(url).set(username=role, password=None).render_as_string(hide_password=False)
+    """The URL for one of the roles of its database, without a password."""
+    found = make_url(url)
+    return found.set(username=f"{found.database}_{role}", password=None).render_as_string(hide_password=False)
 
 
 def plain(url: str) -> str:

@@ -172,7 +172,15 @@ async def examine_database(settings: Settings) -> AsyncIterator[Finding]:
         await check(url)
         yield Finding.ok(_DATABASE, f"is at revision {head()}")
         async with await Database.open(url, read_only=True) as database, database.reading() as connection:
-            for scope in await find_scopes(connection):
+            scopes = await find_scopes(connection)
+            names = sorted({scope.application for scope in scopes})
+            if database.is_shared and len(names) > 1 and not settings.shared_database:
+                yield Finding.wrong(
+                    _DATABASE,
+                    f"holds applications {', '.join(names)}: who may write rows of one may write those of all",
+                    "a database for each, see deploy/roles.sql; or --shared-database, if they trust each other",
+                )
+            for scope in scopes:
                 yield Finding.ok(_DATABASE, f"holds application {scope.application} on cluster {scope.cluster}")
                 for record in await read_unreadable(connection, scope):
                     yield Finding.note(

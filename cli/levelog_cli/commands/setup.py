@@ -14,8 +14,8 @@ from levelog_cli.settings import NATS, LogLevel, Settings, taking
 
 
 @taking(
-    *(*NATS, "database_url", "application", "cluster", "kubeconfig", "context", "namespace", "data_dir"),
-    *("redaction_key_file", "redact", "redaction"),
+    *(*NATS, "database_url", "shared_database", "application", "cluster", "kubeconfig", "context", "namespace"),
+    *("data_dir", "redaction_key_file", "redact", "redaction"),
 )
 def doctor(
     settings: Settings,

@@ -92,7 +92,7 @@ _COMMENTS: Final = {
     "replicas": "Of ingest one works, and the others stand by; more than 16 of process are idle.",
     "resources": "Of the container of each process.",
     "nats": "The Secret with an address of NATS for each process, and the keys of these in it.",
-    "database": "The same for PostgreSQL.",
+    "database": "The same for PostgreSQL, with a database for this application alone.",
     "redaction": "At least 16 random bytes, the same for as long as the log is kept.",
     "logLevel": f"One of {', '.join(LogLevel)}.",
 }

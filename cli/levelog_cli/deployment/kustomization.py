@@ -65,7 +65,8 @@ def _readme(workloads: Workloads) -> str:
     return f"""# {workloads.name}
 
 Made by `levelog manifests`. Before the first time, apply the CustomResourceDefinitions of your classes
-(`levelog crd`), and make the Secret that the processes read their addresses from:
+(`levelog crd`), and make the Secret that the processes read their addresses from. The database in them is for this
+application alone:
 
 ```console
 openssl rand -hex 32 > {KEY_OF_REDACTION}

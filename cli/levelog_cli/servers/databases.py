@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from levelog.errors import ConfigurationError
+from levelog.wire.objects import Application
 from levelog_cli.loading import LoadedApplication, load_application
 from levelog_cli.printing.lines import print_line
 from levelog_cli.printing.progress import Bars
@@ -14,6 +15,7 @@ from levelog_migrations import check, head, upgrade
 from levelog_processors.sqlviews import sql_views
 from levelog_store.connect.database import Database
 from levelog_store.look.sqlviews import replace_views
+from levelog_store.owners.scopes import find_scopes
 
 
 def database_url(settings: Settings) -> str:
@@ -68,6 +70,24 @@ async def make_views(database: Database, application: LoadedApplication) -> None
             "the SQL views of application %s are not those of this code, and this user has no right to make them: "
             "run `levelog migrate FILE` as the owner of the tables",
             application.name,
+        )
+
+
+async def refuse_company(database: Database, application: Application) -> None:
+    """Refuse to bring a new application into a PostgreSQL database that holds others: each could use the rights of all.
+
+    One that is there already goes on, so that a newcomer stops nobody; the doctor tells of it. Raises
+    ConfigurationError.
+    """
+    if not database.is_shared:
+        return  # a file of one process, with the rights of its user
+    async with database.reading() as connection:
+        held = {scope.application for scope in await find_scopes(connection)}
+    if held and application not in held:
+        raise ConfigurationError(
+            f"database {database.name} holds application {', '.join(sorted(held))}, and who may write rows of one "
+            f"application may write those of all: give {application} a database of its own, or, if they trust each "
+            "other, --shared-database"
         )
 
 

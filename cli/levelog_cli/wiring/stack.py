@@ -298,10 +298,12 @@ class _Process(Struct, kw_only=True):
         return actuator
 
     async def _open_scope(self, stream: LogStream, database: "Database", hints: Hints) -> "Scope":
-        from levelog_cli.servers.databases import make_views
+        from levelog_cli.servers.databases import make_views, refuse_company
         from levelog_processors.upkeep import verify
         from levelog_store.owners.scopes import open_scope
 
+        if not self.settings.shared_database:
+            await refuse_company(database, self.application.name)
         scope = await open_scope(
             database,
             cluster=stream.cluster,

@@ -1,0 +1,78 @@
+"""A new application is not let into a database that holds others, unless somebody says that they trust each other."""
+
+from pathlib import Path
+
+from levelog.wire.objects import Application, Cluster
+from levelog_sandbox import Sandbox
+from levelog_store.connect.database import Database
+from levelog_store.owners.scopes import open_scope
+from rigs.levelog import WEBS_FILE, Levelog, define_webs
+
+
+async def with_pages(url: str) -> None:
+    """Make an application that is called pages."""
+    async with await Database.open(url) as database:
+        await open_scope(
+            database,
+            cluster=Cluster("other"),
+            application=Application("pages"),
+            partitions=1,
+            stream_created="2026-01-01T00:00:00Z",
+            fingerprint="",
+        )
+
+
+async def test_an_application_is_not_made_beside_another_unless_that_is_said(tmp_path: Path, postgres_url: str) -> None:
+    await with_pages(postgres_url)
+    async with Sandbox(pods_run=True) as sandbox:
+        await define_webs(sandbox)
+        levelog = Levelog(tmp_path, sandbox.kubeconfig(tmp_path / "kubeconfig"))
+        levelog.env["LEVELOG_DATABASE_URL"] = postgres_url
+        said = await levelog.refused("run", WEBS_FILE, status=2)
+        assert "holds application pages" in said
+        assert said.endswith("give webs a database of its own, or, if they trust each other, --shared-database")
+        examined = await levelog.ends("doctor", WEBS_FILE)
+        assert "holds applications" not in examined.stdout
+
+        for arguments in (("--shared-database",), ()):  # once it is there, it goes on
+            running = levelog.start("run", WEBS_FILE, *arguments)
+            try:
+                await running.says("owns 16 of 16 partitions")
+                assert await running.stops() == 0
+            finally:
+                running.kill()
+        examined = await levelog.ends("doctor", WEBS_FILE)
+        assert "holds applications pages, webs: who may write rows of one" in examined.stdout.replace(
+            "\n" + " " * 20, " "
+        )
+        examined = await levelog.ends("doctor", WEBS_FILE, "--shared-database")
+        assert "holds applications" not in examined.stdout
+
+
+async def test_a_database_with_one_application_takes_it_on_any_cluster(tmp_path: Path, postgres_url: str) -> None:
+    await with_pages(postgres_url)
+    async with Sandbox() as sandbox:
+        await define_webs(sandbox)
+        levelog = Levelog(tmp_path, sandbox.kubeconfig(tmp_path / "kubeconfig"))
+        levelog.env["LEVELOG_DATABASE_URL"] = postgres_url
+        running = levelog.start("run", WEBS_FILE, "--application", "pages")
+        try:
+            await running.says("owns 16 of 16 partitions")
+            assert await running.stops() == 0
+        finally:
+            running.kill()
+
+
+async def test_a_file_of_sqlite_takes_several(tmp_path: Path) -> None:
+    async with Sandbox() as sandbox:
+        await define_webs(sandbox)
+        levelog = Levelog(tmp_path, sandbox.kubeconfig(tmp_path / "kubeconfig"))
+        for name in ("pages", "webs"):
+            running = levelog.start("run", WEBS_FILE, "--application", name)
+            try:
+                await running.says("owns 16 of 16 partitions")
+                assert await running.stops() == 0
+            finally:
+                running.kill()
+        examined = await levelog.ends("doctor", WEBS_FILE)
+        assert "holds applications" not in examined.stdout
