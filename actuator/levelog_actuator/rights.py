@@ -1,13 +1,14 @@
 """What an actuator may do: the verbs of the API that each verb of an intent needs, and what the code declares."""
 
-from collections.abc import Mapping
-from typing import Final
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
 
 from msgspec import Struct
 
-from levelog.handlers.views import ReconcileHandler, writes_of
+from levelog.handlers.views import ReconcileHandler, WrittenClass, writes_of
 from levelog.intents import Verb
 from levelog.wire.objects import ObjectKey
+from levelog_actuator.requests import Order
 
 
 class Right(Struct, frozen=True):
@@ -34,7 +35,7 @@ TO_BLOCK_OWNERS: Final = Right("update", "finalizers")
 """Needed on the owner of an applied or created object if OwnerReferencesPermissionEnforcement is on."""
 
 
-def undeclared(function: ReconcileHandler | None, verb: Verb, target: ObjectKey, parent: ObjectKey) -> str:
+def undeclared(function: ReconcileHandler | None, order: Order, parent: ObjectKey) -> str:
     """Why the function that is loaded yields no such write, whatever the tables say; empty: it may.
 
     Processors hold each intent against the same before: other code decided this one, or other hands wrote it.
@@ -42,10 +43,21 @@ def undeclared(function: ReconcileHandler | None, verb: Verb, target: ObjectKey,
     if function is None:
         return "the code of this process has no reconcile function for its view"
     writes = function.writes or ()
-    declared = writes if verb == "event" else writes_of(writes, target.group_resource)
-    if function.writes is not None and not any(verb in each.verbs for each in declared):
+    is_event = order.verb == "event"
+    declared = _about(writes, order.body) if is_event else writes_of(writes, order.target.group_resource)
+    if function.writes is not None and not any(order.verb in each.verbs for each in declared):
         return f"writes= of {function.name} does not name it in the code of this process"
-    is_elsewhere = verb != "event" and parent.namespace not in ("", target.namespace)
+    is_elsewhere = not is_event and parent.namespace not in ("", order.target.namespace)
     if is_elsewhere and not any(each.is_anywhere for each in declared):
         return f"it is not in the namespace of {parent}, where {function.name} writes alone"
     return ""
+
+
+def _about(writes: Sequence[WrittenClass], event: Any) -> list[WrittenClass]:
+    """What is declared of the kind that an Event is about, in any version of its group."""
+    match event:
+        case {"regarding": {"apiVersion": str(version), "kind": str(kind)}}:
+            named = (version.rpartition("/")[0], kind)
+            return [each for each in writes if (each.resource.group, each.resource.kind) == named]
+        case _:
+            return []

@@ -100,7 +100,7 @@ class Sender(Struct, eq=False):
             return _refused(intent, str(error))
         if self.writers is not None:
             function, parent = self.writers.get(intent.view), ObjectKey.parse(intent.parent)
-            if why := undeclared(function, order.verb, order.target, parent):
+            if why := undeclared(function, order, parent):
                 return _refused(intent, why)
         if order.verb == "event":
             result = await write_event(order, self._ask, self.settings)

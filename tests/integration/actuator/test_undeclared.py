@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from levelog import Intent, Level, Operator, Resource, apply
+from levelog.wire.canonical import canonical
 from levelog_processors.program import Program
 from rigs.acting import Acting
 
@@ -40,13 +41,25 @@ def config(acting: Acting, verb: str = "apply", **columns: Any) -> Any:
     return acting.intent(verb, body=body, target=f"configmaps/{namespace}/a", **columns)
 
 
+def told(acting: Acting, api_version: str, kind: str) -> Any:
+    """An intent of a Web for an Event about an object of the kind."""
+    regarding = {"apiVersion": api_version, "kind": kind, "name": "shop", "namespace": acting.namespace}
+    return acting.intent(
+        "event",
+        body={"regarding": regarding, "type": "Normal", "reason": "Told", "action": "Told", "reportingController": "c"},
+        target=f"events.events.k8s.io/{acting.namespace}/shop.1",
+        api_version="events.k8s.io/v1",
+        kind="Event",
+        parent=f"webs.example.com/{acting.namespace}/shop",
+    )
+
+
 APPLIED = {ConfigMap: ["apply"]}
 REFUSED: dict[str, tuple[Any, dict[str, Any], str]] = {
     "another verb": (APPLIED, {"verb": "create"}, "writes= of write does not name it"),
     "another resource": ({Web: ["apply"]}, {}, "writes= of write does not name it"),
     "another namespace": (APPLIED, {"namespace": "default"}, "where write writes alone"),
     "another namespace, nothing declared": (None, {"namespace": "default"}, "where write writes alone"),
-    "an event": (APPLIED, {"verb": "event"}, "writes= of write does not name it"),
     "a view that is not there": (APPLIED, {"view": "webs/other"}, "no reconcile function"),
 }
 
@@ -62,6 +75,39 @@ async def test_invariant_19_an_intent_that_the_code_does_not_declare_is_not_sent
     assert "not sent: " in receipt.error
     assert why in receipt.error
     assert acting.sent() == []
+
+
+@pytest.mark.parametrize(
+    ("api_version", "kind"),
+    [("v1", "Pod"), ("v1", "ConfigMap"), ("v1", "Web"), ("other.com/v1", "Web"), ("example.com/v1", "Other")],
+)
+async def test_an_event_about_a_class_that_the_code_does_not_declare_it_of_is_not_sent(
+    acting: Acting, api_version: str, kind: str
+) -> None:
+    acting.writers = program({ConfigMap: ["apply"], Web: ["event"]}).writers
+    async with acting.running():
+        (receipt,) = await acting.carried_out(told(acting, api_version, kind))
+    assert receipt.outcome == "conflict"
+    assert "writes= of write does not name it" in receipt.error
+    assert acting.sent() == []
+
+
+@pytest.mark.parametrize("body", [{}, {"regarding": "shop"}])
+async def test_an_event_about_nothing_is_not_sent(acting: Acting, body: Any) -> None:
+    acting.writers = program({Web: ["event"]}).writers
+    async with acting.running():
+        (receipt,) = await acting.carried_out(told(acting, "example.com/v1", "Web") | {"body": canonical(body)})
+    assert receipt.outcome == "conflict"
+    assert acting.sent() == []
+
+
+@pytest.mark.parametrize("writes", [{Web: ["event"]}, None])
+@pytest.mark.parametrize("version", ["v1", "v2"])
+async def test_an_event_about_a_declared_class_is_sent(acting: Acting, writes: Any, version: str) -> None:
+    acting.writers = program(writes).writers
+    async with acting.running():
+        (receipt,) = await acting.carried_out(told(acting, f"example.com/{version}", "Web"))
+    assert receipt.outcome == "written", receipt.error
 
 
 SENT: dict[str, tuple[Any, dict[str, Any]]] = {
