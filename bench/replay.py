@@ -178,7 +178,7 @@ class _Decided:
 
     def __init__(self, recording: LogRecording, scratch: Scratch) -> None:
         self.origin, self.first, self.last = recording.origin, recording.first, recording.last
-        self.records = recording.records
+        self.records, self.redaction = recording.records, recording.redaction
         self._scratch = scratch
 
     def decisions(self) -> AsyncGenerator[Decision]:

@@ -63,7 +63,8 @@ class LogStream:
         self.name = stream_name(cluster)
         self.identity = StreamIdentity(name=self.name, created=answer.created)
         self.partitions = int(answer.config.metadata[_PARTITIONS])
-        self._redaction = answer.config.metadata.get(_REDACTION, "")
+        self.redaction = answer.config.metadata.get(_REDACTION, "")
+        """Digest of the key and the rules that it was begun with; empty if none is noted."""
         self.max_age = _age(answer.config)
         """How long a record is kept; zero for ever. As of the start, or of the last `verify`."""
         replicas = answer.config.num_replicas
@@ -80,7 +81,7 @@ class LogStream:
 
         A log in which none is noted is taken as it is.
         """
-        if how := difference(self._redaction, digest):
+        if how := difference(self.redaction, digest):
             raise ConfigurationError(
                 f"the log {self.name} was begun {how}: all processes need the same --redaction-key-file, --redact and "
                 "--redaction. To change them, stop all processes and remove the stream: the next ingest begins anew"

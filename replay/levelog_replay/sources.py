@@ -43,6 +43,11 @@ class Recording(Protocol):
 class History(Recording, Protocol):
     """Records with the decisions that were made on them."""
 
+    @property
+    def redaction(self) -> str:
+        """Digest of the key and the rules by which secret values were replaced; empty if none is noted."""
+        ...
+
     def decisions(self) -> AsyncGenerator[Decision]:
         """Every decision, in the order of the snapshots that they saw."""
         ...
@@ -61,6 +66,8 @@ class LogRecording:
         self.last = last
         self.read_to = first - 1
         """Sequence up to which somebody has read."""
+        self.redaction = stream.redaction
+        """Digest of the key and the rules by which secret values were replaced; empty if none is noted."""
         self.origin = Origin(
             cluster=stream.cluster,
             application=application,

@@ -26,6 +26,7 @@ from rigs.waiting import until
 _Started: TypeAlias = "Preloaded | subprocess.Popen[bytes]"
 WEBS = Path(__file__).parents[2] / "examples/webs"
 WEBS_FILE = WEBS / "webs.py"
+KEY = Path(__file__).with_name("redaction.key")
 
 
 async def define(sandbox: Sandbox, definition: dict[str, Any]) -> None:
@@ -66,7 +67,7 @@ class Levelog:
         foreign = ("LEVELOG_", "KUBE", "COLUMNS", "PYTEST_")
         self.env = {name: value for name, value in os.environ.items() if not name.startswith(foreign)}
         self.env["HOME"] = str(folder)
-        self.env["LEVELOG_REDACTION_KEY_FILE"] = str(Path(__file__).with_name("redaction.key"))
+        self.env["LEVELOG_REDACTION_KEY_FILE"] = str(KEY)
         if kubeconfig is not None:
             self.env["KUBECONFIG"] = str(kubeconfig)
 

@@ -56,8 +56,10 @@ class Processing:
         *,
         cluster: Cluster = CLUSTER,
         max_age: timedelta | None = None,
+        redaction: str = "",
     ) -> None:
-        """`max_age`: when records expire; None: not soon."""
+        """`max_age`: when records expire; None: not soon. `redaction`: the digest that the log notes."""
+        self._redaction = redaction
         self._cluster = cluster
         self._max_age = max_age
         self._nats_url = nats_url
@@ -76,7 +78,9 @@ class Processing:
     async def __aenter__(self) -> Self:
         async with AsyncExitStack() as stack:
             connection = await stack.enter_async_context(await connect(self._nats_url))
-            self.stream = await ensure_stream(connection, self._cluster, partitions=PARTITIONS, max_age=self._max_age)
+            self.stream = await ensure_stream(
+                connection, self._cluster, partitions=PARTITIONS, max_age=self._max_age, redaction=self._redaction
+            )
             self._appender = await stack.enter_async_context(Appender(BatchPublisher(self.stream)))
             self._writer = MessageWriter(self._cluster, PARTITIONS, source="test")
             await migrate(self._database_url)

@@ -55,6 +55,7 @@ async def replay_history(settings: Settings, choice: Choice, *, as_json: bool) -
     async with AsyncExitStack() as stack:
         redactor = known_redactor(settings)
         history, begins = await _opened(stack, settings, choice, applications)
+        redactor.refuse_history(f"bundle {choice.bundle}" if choice.bundle else "the log", history.redaction)
         selection = selection_of(choice, first.program, datetime.now(UTC))
         refuse_moments(history, begins, selection)
         bar = Bars()

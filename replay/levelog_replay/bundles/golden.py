@@ -28,11 +28,12 @@ async def check(path: Path, program: Program, *, application: str, is_updated: b
     """Make the decisions of a bundle again; returns what came out otherwise, nothing if all is as recorded.
 
     With `is_updated` the bundle is rewritten where anything did: with what is decided now, without what is decided no
-    more or cannot be decided again. Raises ConfigurationError for bundles that are damaged, or of other operators, and
-    if secret values are written and there is no key of the log.
+    more or cannot be decided again. Raises ConfigurationError for bundles that are damaged, or of other operators, for
+    a key that is not the log's, and if secret values are written and there is no key.
     """
     bundle = open_bundle(path)
     refuse_other(bundle, application, program.watched)
+    redactor.refuse_history(f"bundle {path}", bundle.redaction)
     comparison = Comparison()
     conclusions: dict[tuple[str, str, int], Conclusion | None] = {}
     async with AsyncExitStack() as stack:

@@ -49,6 +49,8 @@ class Heading(Struct, frozen=True, kw_only=True, tag="bundle", tag_field="line")
     """Up to here records are in it."""
     begins: Moment
     """From there on nothing is missing."""
+    redaction: str = ""
+    """Digest of the key and the rules by which secret values were replaced; empty in older bundles."""
 
     @property
     def origin(self) -> Origin:

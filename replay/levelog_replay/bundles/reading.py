@@ -72,6 +72,11 @@ class Bundle:
         return self.heading.begins
 
     @property
+    def redaction(self) -> str:
+        """Digest of the key and the rules by which secret values were replaced; empty if none is noted."""
+        return self.heading.redaction
+
+    @property
     def cluster(self) -> str:
         """Uid of the cluster."""
         return self.heading.cluster

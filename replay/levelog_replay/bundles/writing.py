@@ -107,6 +107,7 @@ async def export(
         first=history.first,
         last=max(last, selection.end.sequence if selection.end else 0),
         begins=begins,
+        redaction=history.redaction,
     )
     with _written(path) as writer:
         writer.write(heading)

@@ -129,6 +129,18 @@ class Redactor:
         """A text of somebody else's without these values, and without long ones that were redacted lately."""
         return text if self.is_off or not text else scrub(text, {*secrets, *self._known})
 
+    def refuse_history(self, what: str, begun: str) -> None:
+        """Raises ConfigurationError for a history, by its digest, in which other hashes stand for the same values.
+
+        Without a key there are none to compare: `has_lacked_key` tells afterwards whether one was needed.
+        """
+        how = "" if self._key is None and not self.is_off else difference(begun, self.digest)
+        if how:
+            raise ConfigurationError(
+                f"{what} was recorded {how}, so that its hashes cannot be compared: give --redaction-key-file, "
+                "--redact and --redaction (or their variables) as the processes had them, or no key"
+            )
+
     def refuse_hashes(self, what: str, content: bytes) -> None:
         """Raises ConfigurationError for JSON that is to be written and holds what was redacted when it was read."""
         if not self.is_off and _HASHED.search(content):

@@ -13,10 +13,11 @@ import pytest_asyncio
 import yaml
 
 from levelog.errors import ConfigurationError
+from levelog.secrets.redaction import Redactor
 from levelog.wire.objects import Cluster
 from levelog_replay.bundles.reading import open_bundle, refuse_other
 from levelog_sandbox import Sandbox
-from rigs.levelog import WEBS, WEBS_FILE, Levelog, define_webs, python
+from rigs.levelog import KEY, WEBS, WEBS_FILE, Levelog, define_webs, python
 from rigs.nats import NatsServer
 from rigs.processing import Processing
 from rigs.webs import pod, web
@@ -68,7 +69,9 @@ async def exported(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Ex
         env = {"LEVELOG_NATS_URL": nats.url, "LEVELOG_DATABASE_URL": url}
         await define_webs(sandbox)
         cluster = Cluster(sandbox.user.get("namespaces", "kube-system", namespace="")["metadata"]["uid"])
-        async with Processing(nats.url, url, cluster=cluster) as stack:
+        async with Processing(
+            nats.url, url, cluster=cluster, redaction=Redactor(KEY.read_bytes().strip()).digest
+        ) as stack:
             scaled = await decides(stack)
         folder = home / "elsewhere"
         folder.mkdir()
@@ -280,12 +283,39 @@ async def test_a_golden_test_of_secret_values_needs_the_key_of_the_log(exported:
         status, said = await golden(exported, secret, *options)
         assert (status, exported.lines()) == (1, before), said
         assert "set LEVELOG_REDACTION_KEY_FILE" in said
-    key = tmp_path / "redaction.key"
-    key.write_text("0123456789abcdef")
-    env = {**os.environ, "LEVELOG_REDACTION_KEY_FILE": str(key)}
+    env = {**os.environ, "LEVELOG_REDACTION_KEY_FILE": str(KEY)}
     status, said = await golden(exported, secret, env=env)
     assert status == 1
     assert "do not come out as recorded" in said
+
+
+async def test_a_key_that_is_not_the_logs_is_refused(exported: Exported, tmp_path: Path) -> None:
+    exported = exported.copied(tmp_path)
+    before = exported.lines()
+    key = tmp_path / "other.key"
+    key.write_text("0123456789abcdef")
+    wrong = {"LEVELOG_REDACTION_KEY_FILE": str(key)}
+    why = "was recorded with another redaction key, so that its hashes cannot be compared: give --redaction-key-file"
+    status, said = await golden(exported, GREEDY, "--levelog-update", env={**os.environ, **wrong})
+    assert (status, exported.lines()) == (1, before), said
+    assert f"shop.jsonl {why}" in said
+    bundle = ("--bundle", exported.file)
+    said = await exported.levelog.refused("replay", WEBS_FILE, *bundle, status=2, env=wrong)
+    assert said.startswith(f"bundle {exported.file} {why}")
+    for mode in ((), ("--mode", "log", "--against", exported.greedy)):
+        said = await exported.levelog.refused("replay", WEBS_FILE, *mode, status=2, env={**exported.env, **wrong})
+        assert said.startswith(f"the log {why}")
+    right = {"LEVELOG_REDACTION_KEY_FILE": str(KEY)}
+    said = await exported.levelog.refused("replay", WEBS_FILE, *bundle, "--redact", "env:A", status=2, env=right)
+    assert "was recorded with other rules of redaction, " in said
+    for settings in (right, {}):
+        assert (await exported.levelog.ends("replay", WEBS_FILE, *bundle, env=settings)).status == 0
+
+
+async def test_a_bundle_tells_nothing_of_its_key_but_a_digest(exported: Exported) -> None:
+    heading = json.loads(exported.lines()[0])
+    assert heading["redaction"] == Redactor(KEY.read_bytes().strip()).digest
+    assert KEY.read_text().strip() not in exported.file.read_text()
 
 
 @pytest.mark.long
