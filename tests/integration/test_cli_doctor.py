@@ -15,7 +15,7 @@ from levelog_log.transport.connection import connect
 from levelog_sandbox import Denial, Sandbox
 from rigs.controlplane import ControlPlane
 from rigs.kopfrivals import DEFINITION
-from rigs.levelog import WEBS_FILE, Levelog, define, define_webs
+from rigs.levelog import WEBS, WEBS_FILE, Levelog, define, define_webs
 from rigs.nats import NatsServer
 from rigs.natscluster import NAMES, NatsCluster
 from rigs.ports import free_port
@@ -196,6 +196,38 @@ async def test_beside_a_running_application_its_servers_are_examined(sandbox: Sa
         assert "holds application webs on cluster " in lines(found, "database")[-1]
         token = (levelog.data / "nats.url").read_text().partition("//")[2].partition("@")[0]
         assert token not in found
+    finally:
+        running.kill()
+
+
+async def test_fields_that_look_like_secrets_are_named_and_their_values_are_not(
+    sandbox: Sandbox, levelog: Levelog
+) -> None:
+    await define_webs(sandbox)
+    for name in ("one", "two"):
+        container = {
+            "name": "web",
+            "image": "web:1",
+            "args": ["--db-password=hunter2"],
+            "env": [
+                {"name": "PASSWORD", "value": "hunter2"},
+                {"name": "TOKEN", "valueFrom": {"secretKeyRef": {"name": "a", "key": "token"}}},
+            ],
+        }
+        about = {"name": name, "namespace": "default", "labels": {"app": "web"}}
+        sandbox.user.create({"apiVersion": "v1", "kind": "Pod", "metadata": about, "spec": {"containers": [container]}})
+    running = levelog.start("run", WEBS_FILE)
+    try:
+        await running.says("owns 16 of 16 partitions")
+        sandbox.user.create(yaml.safe_load((WEBS / "shop.yaml").read_text()))
+        await levelog.in_sync()
+        found = await examine(levelog, WEBS_FILE, is_well=True)
+        assert "hunter2" not in found
+        clear, looked = lines(found, "secrets")
+        said = "pods:spec.containers[].args[] looks like a secret and is in clear, in 2 of the objects → "
+        assert clear.startswith(f"note   secrets      {said}")
+        assert looked.startswith("ok     secrets      looked through ")
+        assert looked.endswith(" objects of application webs, at most 200 of a resource")
     finally:
         running.kill()
 

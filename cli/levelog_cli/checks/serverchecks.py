@@ -1,10 +1,14 @@
 """Checks of NATS and the database: whether each answers, fits levelog, and keeps its data."""
 
+from collections import Counter
 from collections.abc import AsyncIterator
 from datetime import timedelta
 from typing import Final
 
+from sqlalchemy.ext.asyncio import AsyncConnection
+
 from levelog.errors import LevelogError
+from levelog.secrets.suspects import suspects
 from levelog.wire.objects import Cluster
 from levelog_cli.checks.findings import Finding
 from levelog_cli.loading import LoadedApplication
@@ -21,12 +25,16 @@ from levelog_log.transport.connection import SMALL_PAYLOAD_BYTES, Connection
 from levelog_log.transport.jetstream import Group
 from levelog_migrations import check, head
 from levelog_store.connect.database import Database
-from levelog_store.look.contact import read_unreadable
+from levelog_store.look.contact import listed_resources, read_unreadable
+from levelog_store.look.recall import read_bodies
 from levelog_store.owners.scopes import find_scopes
+from levelog_store.rows import Scope
 
 _NATS, _LOG = "nats", "log"
 _SILENT: Final = timedelta(seconds=5)
 """After it a server of NATS counts as away; it misses four heartbeats then."""
+_MOST_OBJECTS: Final = 200
+"""Of a resource, that are looked through for secrets: objects of one have the same fields."""
 _ATOMIC_SINCE: Final = (2, 12)  # atomic batches: https://github.com/nats-io/nats-architecture-and-design, ADR-50
 
 
@@ -189,5 +197,30 @@ async def examine_database(settings: Settings) -> AsyncIterator[Finding]:
                         f"{record.error}",
                         "change the object, so that the API sends it anew",
                     )
+                for finding in await _secrets(connection, scope):
+                    yield finding
     except LevelogError as error:
         yield Finding.wrong(_DATABASE, error)
+
+
+async def _secrets(connection: AsyncConnection, scope: Scope) -> list[Finding]:
+    """Fields that look like secrets and are recorded in clear: where, and in how many objects; never their values."""
+    counts: Counter[str] = Counter()
+    looked_at = 0
+    for resource in await listed_resources(connection, scope):
+        bodies = await read_bodies(connection, scope, resource, _MOST_OBJECTS)
+        looked_at += len(bodies)
+        for body in bodies:
+            counts.update(suspects(resource, body))
+    found = [
+        Finding.note(
+            "secrets",
+            f"{place} looks like a secret and is in clear, in {count} of the objects",
+            "--redact with that rule, in a new log, if no value of it is to be recorded (docs/redaction.md)",
+        )
+        for place, count in sorted(counts.items())
+    ]
+    text = (
+        f"looked through {looked_at} objects of application {scope.application}, at most {_MOST_OBJECTS} of a resource"
+    )
+    return [*found, Finding.ok("secrets", text)]

@@ -146,6 +146,12 @@ async def read_object_names(connection: AsyncConnection, scope: Scope, resource:
     return sorted(known.scalars())
 
 
+async def read_bodies(connection: AsyncConnection, scope: Scope, resource: str, most: int) -> list[bytes]:
+    """Some objects of a resource, as they were recorded."""
+    of_resource = objects.c.scope == scope.number, objects.c.resource == resource
+    return list((await connection.execute(select(objects.c.body).where(*of_resource).limit(most))).scalars())
+
+
 async def read_resources(connection: AsyncConnection, scope: Scope) -> dict[str, bool]:
     """Resources that the code as it is reads, by name, and whether views decide on their objects."""
     query = select(handlers.c.resource, handlers.c.kind).where(handlers.c.scope == scope.number)
