@@ -6,7 +6,7 @@ JOBS ?= auto
 PIP := --quiet --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all lint bench reference lock clean
+.PHONY: help demo test test-all lint bench reference sbom lock clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -54,8 +54,18 @@ reference: $(VENV)/dev.done ## make docs/reference.md and the tables in the READ
 	$(BIN)/python docs/reference.py
 	$(BIN)/python docs/rooms.py
 
+$(VENV)-sbom/done: requirements/sbom.txt
+	$(PYTHON) -m venv $(VENV)-sbom
+	$(VENV)-sbom/bin/python -m pip install $(PIP) --require-hashes -r requirements/sbom.txt
+	@touch $@
+
+sbom: $(VENV)-sbom/done ## write what the image holds to dist/levelog.cdx.json, as CycloneDX
+	@mkdir -p dist
+	$(VENV)-sbom/bin/cyclonedx-py requirements --pyproject pyproject.toml --output-reproducible \
+		--output-file dist/levelog.cdx.json requirements/runtime.txt
+
 lock: ## compile the locked requirements again (needs uv)
 	requirements/compile
 
 clean: ## remove the virtual environment and caches
-	rm -rf $(VENV) $(VENV)-kopf .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(VENV)-kopf $(VENV)-sbom .mypy_cache .ruff_cache .hypothesis
