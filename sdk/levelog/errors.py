@@ -15,6 +15,7 @@
     ├── LeaseLost                another processor owns the partition; drop the work, nothing was committed
     ├── DaemonLost               another process may have the daemon's claim; end, nothing was stored
     ├── ObjectTooLarge           an object does not fit into the log; its readers wait until it is smaller
+    ├── TooManyEntries           an object has more entries than its index allows; those who read it wait, or go on
     └── RecordError              one record cannot be read; it is logged and skipped for its key alone
 
 Every message names the object and the step that failed, and is raised from its cause.
@@ -82,6 +83,10 @@ class HookFailed(LevelogError):
 
 class ObjectTooLarge(LevelogError):
     """An object is recorded by its metadata alone, so that nothing can be computed from it."""
+
+
+class TooManyEntries(LevelogError):
+    """An index function gives more entries for one object than the index allows."""
 
 
 class RecordError(LevelogError):

@@ -10,7 +10,14 @@ from levelog.errors import OperatorError
 from levelog.handlers.children import ChildrenView, inspect_children, reconciler_of, refuse_shared
 from levelog.handlers.edgehandlers import EdgeOptions
 from levelog.handlers.edgeregistry import EdgeRegistry
-from levelog.handlers.indexers import ImplicitIndex, IndexHandler, ObjectIndex, OnError, require_resources
+from levelog.handlers.indexers import (
+    MAX_ENTRIES,
+    ImplicitIndex,
+    IndexHandler,
+    ObjectIndex,
+    OnError,
+    require_resources,
+)
 from levelog.handlers.injection import Lender
 from levelog.handlers.listeners import RecordHandler
 from levelog.handlers.on import HandlerF, On
@@ -92,6 +99,7 @@ class Operator:
         when: Callable[[Any], object] | None = None,
         errors: OnError = "block",
         expires: timedelta | None = None,
+        max_entries: int = MAX_ENTRIES,
     ) -> Callable[[IndexF], IndexF]: ...
 
     def index(
@@ -104,6 +112,7 @@ class Operator:
         when: Callable[[Any], object] | None = None,
         errors: OnError = "block",
         expires: timedelta | None = None,
+        max_entries: int = MAX_ENTRIES,
     ) -> IndexF | Callable[[IndexF], IndexF]:
         """Register `(object) -> yields (key, value)`, or a function that returns a mapping.
 
@@ -116,11 +125,15 @@ class Operator:
 
         With `expires`, an object's entries are removed once the object has not changed for that long, by the time of
         the records; its next change restores them.
+
+        An object may have `max_entries` entries, at most 32,767; of more, none is stored, as if the function raised.
         """
 
         def register(function: IndexF) -> IndexF:
             selector = Selector.given(labels, annotations, when)
-            handler = IndexHandler.inspect(function, selector, self._lender, errors=errors, expires=expires, of=of)
+            handler = IndexHandler.inspect(
+                function, selector, self._lender, errors=errors, expires=expires, max_entries=max_entries, of=of
+            )
             self._claim(handler.name, function)
             self.indices[handler.name] = handler
             return function

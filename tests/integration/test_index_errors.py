@@ -34,13 +34,14 @@ class Pod(Resource, version="v1", plural="pods"):
     spec: PodSpec
 
 
-def operator(errors: OnError = "block") -> Operator:
+def operator(errors: OnError = "block", max_entries: int = 10) -> Operator:
     op = Operator("webs")
 
-    @op.index(errors=errors)
+    @op.index(errors=errors, max_entries=max_entries)
     def images(pod: Pod) -> Iterator[tuple[Owner, str]]:
-        if owner := pod.metadata.controlled_by(Web):
-            yield owner, f"{pod.metadata.name}={pod.spec.containers[0].image}"
+        for container in pod.spec.containers:
+            if owner := pod.metadata.controlled_by(Web):
+                yield owner, f"{pod.metadata.name}={container.image}"
 
     @op.view
     def pods(web: Web, images: Index[Owner, str]) -> Level[set[str]]:
@@ -84,6 +85,38 @@ async def test_an_object_that_an_index_leaves_out_by_error_is_not_taken_for_abse
         assert await shown(stack, "shop") == ("in_sync", b'["shop-0=a"]', 0)
         assert await stack.intents() == []
         assert [row["status"] for row in await stack.rows(decisions)] == ["blocked", "in_sync"]
+
+
+async def test_an_object_with_more_entries_than_its_index_allows_is_left_out_by_error(
+    nats_server: NatsServer, database_url: str
+) -> None:
+    op = operator(max_entries=2)
+
+    @op.index
+    def names(pod: Pod) -> Iterator[tuple[str, str]]:
+        yield pod.metadata.namespace, pod.metadata.name
+
+    @op.view
+    def others(web: Web, names: Index[str, str]) -> Level[int]:
+        return Level(0, len(names[web.metadata.namespace]))
+
+    one = pod("large", 2, owner="uid-other")
+    of_many = one.body.replace(b'"containers":[', b'"containers":[' + 99_999 * b'{"image":"b"},')
+    large = msgspec.structs.replace(one, body=of_many)
+    async with Processing(nats_server.url, database_url, [op]) as stack:
+        last = await stack.listed(web("shop", 1), large, version=2)
+        stack.start()
+        await stack.folded(last)
+        found = {row["view"]: (row["status"], row["reason"]) for row in await stack.rows(levels)}
+        assert found["webs/pods"] == (
+            "blocked",
+            "index webs/images leaves out pods/default/large: "
+            "100,000 entries of one object, where max_entries=2 of index images allows no more",
+        )
+        assert found["webs/others"][0] == "drifting"
+        assert await stack.intents() == []
+        await stack.folded(await stack.tell(pod("large", 3, owner="uid-other"), pod("shop-0", 4, owner="uid-shop")))
+        assert {row["view"]: row["status"] for row in await stack.rows(levels)}["webs/pods"] == "in_sync"
 
 
 async def test_a_blocked_level_stays_as_it_was_and_withdraws_nothing(

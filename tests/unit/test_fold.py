@@ -248,7 +248,8 @@ class Unspeakable(Exception):
         ([("k" * 1025, 1)], "ValueError: key of 1027 bytes"),
         ([("k", object())], "TypeError: Encoding objects of type object"),
         ([("k", "\ud800")], "UnicodeEncodeError"),
-        ([("k", 1)] * 32_769, "ValueError: more than 32767 entries"),
+        ([("k", 1)] * 10_002, "10,002 entries of one object, where max_entries=10000 of index poison allows no more"),
+        ({str(n): n for n in range(10_001)}, "10,001 entries of one object"),
         (["k"], "TypeError: index poison gave 'k'"),
         (RuntimeError("a\0b\ud800" + "x" * 5000), "RuntimeError: a\\0b\\ud800xxx"),
         (Unspeakable(), "Unspeakable: (its message cannot be read)"),
@@ -263,7 +264,7 @@ def test_invariant_14_whatever_an_index_gives_or_raises_is_a_message_that_can_be
     def poison(web: Web) -> Iterator[tuple[str, int]]:
         if isinstance(pairs, Exception):
             raise pairs
-        yield from pairs
+        yield from pairs.items() if isinstance(pairs, dict) else pairs
 
     name = "webs.example.com/default/w"
     [entry] = index_entries(Program([op]).indices["webs/poison"], web("w", 1).body, (), name, None)
@@ -271,6 +272,32 @@ def test_invariant_14_whatever_an_index_gives_or_raises_is_a_message_that_can_be
     assert entry.error.startswith(expected)
     assert len(entry.error.encode()) < 2000
     assert "\0" not in entry.error
+
+
+def test_an_index_takes_as_many_entries_of_one_object_as_it_says() -> None:
+    op = Operator("webs")
+
+    @op.index(max_entries=2)
+    def twice(web: Web) -> Iterator[tuple[str, int]]:
+        yield from [("k", 1), ("k", 2), ("other", 3)][: 1 + len(web.metadata.name)]
+
+    index = Program([op]).indices["webs/twice"]
+    few = index_entries(index, web("w", 1).body, (), "webs.example.com/default/w", None)
+    assert [(entry.key, entry.ordinal, entry.value) for entry in few] == [('"k"', 0, b"1"), ('"k"', 1, b"2")]
+    many = index_entries(index, web("many", 2).body, few, "webs.example.com/default/many", None)
+    assert [(entry.key, entry.value) for entry in many] == [('"k"', b"1"), ('"k"', b"2")]
+    assert {entry.error for entry in many} == {
+        "3 entries of one object, where max_entries=2 of index twice allows no more"
+    }
+
+
+@pytest.mark.parametrize("limit", [0, -1, 1.5, True, 32_768, "many"])
+def test_a_limit_of_entries_that_no_index_can_have_is_refused(limit: Any) -> None:
+    def names(web: Web) -> Iterator[tuple[str, int]]:
+        yield web.metadata.name, 1
+
+    with pytest.raises(OperatorError, match=r"index names: max_entries=.* is not a number from 1 to 32,767"):
+        Operator("webs").index(max_entries=limit)(names)
 
 
 def test_a_way_to_handle_errors_that_is_not_known_is_refused() -> None:

@@ -1,5 +1,6 @@
 """The entries of one object in one index: keys, values, and when they expire."""
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Any, Final
@@ -67,10 +68,6 @@ def unexpired(entries: Iterable[Entry], now: datetime | None) -> list[Entry]:
     return [entry for entry in entries if not is_expired(entry, now)]
 
 
-MAX_ENTRIES: Final = 32_767
-"""Entries of one object under one key; what the column that numbers them holds."""
-
-
 def index_entries(
     index: BoundIndex, body: bytes, held: Iterable[Entry], name: str, recorded_at: datetime | None = None
 ) -> list[Entry]:
@@ -84,13 +81,11 @@ def index_entries(
     expires_at = recorded_at + lifetime if recorded_at is not None and lifetime is not None else None
     try:
         entries: list[Entry] = []
-        ordinals: dict[str, int] = {}
+        ordinals = Counter[str]()
         for key, value in _called(index, body):
             text = canonical_key(key)
-            ordinal = ordinals.get(text, 0)
-            ordinals[text] = ordinal + 1
-            if ordinal == MAX_ENTRIES:
-                raise ValueError(f"more than {MAX_ENTRIES} entries under the key {text[:60]}")  # noqa: TRY301 - one handling
+            ordinal = ordinals[text]
+            ordinals[text] += 1
             entries.append(Entry(index.name, text, ordinal, canonical(value), "", expires_at))
     except Interruption:
         raise

@@ -1,13 +1,14 @@
 """Index functions, and the indices that levelog maintains by itself, whose names begin with `@`."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import timedelta
+from itertools import islice
 from typing import Any, ClassVar, Final, Literal, TypeAlias, get_args
 
 import msgspec
 from msgspec import Struct
 
-from levelog.errors import ObjectTooLarge, OperatorError
+from levelog.errors import ObjectTooLarge, OperatorError, TooManyEntries
 from levelog.handlers.fingerprints import class_fingerprint, fingerprint
 from levelog.handlers.injection import NOTHING, Given, Injections, Lender, injections
 from levelog.handlers.readers import ObjectReader, object_reader, require_resource
@@ -27,6 +28,12 @@ MARK: Final = "@"
 
 OnError: TypeAlias = Literal["block", "ignore"]
 """What becomes of the views that read an index while it leaves out an object because its function raised."""
+
+MAX_ENTRIES: Final = 10_000
+"""Entries of one object in an index that does not say how many it may have."""
+
+MOST_ENTRIES: Final = 32_767
+"""What an index may allow at the most: the column that numbers an object's entries under one key holds no more."""
 
 OF_INDICES: Final = (Given.LOGGER, Given.SETTINGS)
 """What an index function may take besides its object."""
@@ -49,6 +56,7 @@ class IndexHandler:
         code: str = "",
         errors: OnError = "block",
         expires: timedelta | None = None,
+        max_entries: int = MAX_ENTRIES,
     ) -> None:
         self.name = name or function.__name__
         self.function = function
@@ -60,10 +68,12 @@ class IndexHandler:
         self.errors: OnError = errors
         self.expires = expires
         """How long entries stay after the last change of their object; None: as long as that."""
+        self.max_entries = max_entries
+        """Of one object."""
         self.types: tuple[Any, Any] = pair_types(self.name, returns)
         """Types of key and value; Any where the annotation leaves them open."""
         self.fingerprint = digest(
-            code or fingerprint(function), reader.fingerprint, given.fingerprint, f"{errors} {expires}"
+            code or fingerprint(function), reader.fingerprint, given.fingerprint, f"{errors} {expires} {max_entries}"
         )
 
     @property
@@ -80,6 +90,7 @@ class IndexHandler:
         *,
         errors: OnError = "block",
         expires: timedelta | None = None,
+        max_entries: int = MAX_ENTRIES,
         of: type[ResourceBase] | None = None,
     ) -> "IndexHandler":
         """Check the signature and the options of an index function; with `of`, it takes plain objects.
@@ -90,18 +101,23 @@ class IndexHandler:
             raise OperatorError(f'index {function.__name__}: errors={errors!r} is neither "block" nor "ignore"')
         if expires is not None and (not isinstance(expires, timedelta) or expires <= timedelta(0)):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise OperatorError(f"index {function.__name__}: expires={expires!r} is not a timedelta above zero")
+        if type(max_entries) is not int or not 0 < max_entries <= MOST_ENTRIES:
+            raise OperatorError(
+                f"index {function.__name__}: max_entries={max_entries!r} is not a number from 1 to {MOST_ENTRIES:,}"
+            )
         refuse_coroutine(function, "index")
         hints = type_hints(function)
         first, *rest = parameters(function, "index", "object")
         reader = object_reader("index", function, first, hints.get(first), selector, of=of)
         refuse_circle(function, "index", hints, (Index, Objects, Level))
         given = injections(function, "index", rest, OF_INDICES, lender)
-        return cls(function, reader, hints.get("return"), given=given, errors=errors, expires=expires)
+        returns = hints.get("return")
+        return cls(function, reader, returns, given=given, errors=errors, expires=expires, max_entries=max_entries)
 
     def entries(self, body: bytes) -> list[tuple[Any, Any]]:
         """Keys and values that the function gives for an object; none if the filters leave it out.
 
-        Raises whatever the function raises, and TypeError for a result that is not pairs.
+        Raises whatever the function raises, TypeError for a result that is not pairs, and TooManyEntries.
         """
         found = self.reader.take(body)
         if found is None:
@@ -109,12 +125,17 @@ class IndexHandler:
         result = self.function(found, **self.given.arguments({}))
         if result is None:
             return []
-        pairs: Iterable[Any] = result.items() if isinstance(result, Mapping) else result
+        pairs: Iterator[Any] = iter(result.items() if isinstance(result, Mapping) else result)
         entries: list[tuple[Any, Any]] = []
-        for pair in pairs:
+        for pair in islice(pairs, self.max_entries):
             if not isinstance(pair, tuple) or len(pair) != 2:
                 raise TypeError(f"index {self.name} gave {pair!r}, which is not a pair of key and value")
             entries.append(pair)
+        if more := sum(1 for _ in pairs):
+            raise TooManyEntries(
+                f"{len(entries) + more:,} entries of one object, where max_entries={self.max_entries} of index "
+                f"{self.name} allows no more"
+            )
         return entries
 
 
