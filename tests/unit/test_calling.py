@@ -120,6 +120,15 @@ def a_none(web: Web) -> Any:
     yield None
 
 
+def never_ends(web: Web) -> Any:
+    while True:
+        yield INTENT
+
+
+async def too_many(web: Web) -> Any:
+    return [INTENT] * 10_001
+
+
 def leaves(web: Web) -> Any:
     raise SystemExit(3)
 
@@ -143,6 +152,8 @@ async def test_a_function_may_return_one_intent(caller: Caller) -> None:
         (returned_manifest, "returned a mapping: yield intents, and wrap a manifest in apply(…)"),
         (a_number, "returned an int: yield intents, or return a list of them"),
         (a_none, "yielded None, which is not an intent: "),
+        (never_ends, "asked for more than 10,000 writes in one round"),
+        (too_many, "asked for more than 10,000 writes in one round"),
         (leaves, "called sys.exit(3)"),
         (leaves_the_loop, "called sys.exit(3)"),
         (cancels_itself, "cancelled itself"),

@@ -1,6 +1,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -74,6 +75,16 @@ def plain_parts(web: Mapping[str, Any]) -> Level[Any]:
 @op.view
 def raises(web: Web, sizes: Index[str, int]) -> Level[int]:
     return Level(1, len(sizes["a"]) // len(sizes["nothing"]))
+
+
+@op.view
+def many_reads(web: Web, sizes: Index[str, int]) -> Level[int]:
+    return Level(0, sum(len(sizes[str(number)]) for number in range(web.spec.replicas)))
+
+
+@op.view
+def large(web: Web) -> Level[list[str]]:
+    return Level([], ["x" * 1022] * web.spec.replicas)
 
 
 @op.view
@@ -173,6 +184,23 @@ async def test_a_value_without_a_json_form_is_an_error_of_that_view() -> None:
     result = evaluation.result
     assert result.level is None
     assert "view webs/unserialisable: desired has no JSON form (Encoding objects of type object" in result.error
+
+
+@pytest.mark.parametrize(
+    ("name", "most", "said"),
+    [
+        ("many_reads", 9_999, "read more than 10,000 keys, the last of index webs/sizes: read the index as a whole"),
+        ("large", 8_184, "actual has 8,389,626 bytes as JSON; 8,388,608 are allowed"),
+    ],
+)
+async def test_a_view_that_takes_more_than_one_level_may_cost_has_failed(name: str, most: int, said: str) -> None:
+    known = {key(str(number)): Bucket(7) for number in range(10_001)}
+    errors: list[str] = []
+    for replicas in (most, most + 1):
+        evaluation = evaluation_of(view(name), web("w", 1, replicas=replicas).body, known)
+        await evaluate([evaluation], Buckets({}))
+        errors.append(evaluation.result.error)
+    assert errors == ["", f"view webs/{name}: {said}"]
 
 
 async def test_a_view_is_not_called_while_an_index_that_it_reads_leaves_out_an_object() -> None:

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterable, Awaitable, Callable, Iterable, Mapping, Sequence
 from datetime import timedelta
+from itertools import islice
 from time import monotonic
 from typing import Any, Final, TypeAlias
 
@@ -18,6 +19,9 @@ from levelog_processors.decide.rules import left_to_write, must_act
 from levelog_processors.decide.targets import require_target, target_key
 from levelog_store.rows import ViewParent
 
+MOST_WRITES: Final = 10_000
+"""Intents of one round; a generator is not asked for more."""
+
 
 class Caller(FunctionCaller):
     """Calls reconcile functions for levels, at most one at a time for each level."""
@@ -25,7 +29,8 @@ class Caller(FunctionCaller):
     async def call(self, level: ViewParent, handler: ReconcileHandler, arguments: Mapping[str, Any]) -> list[Intent]:
         """Call a function and return its intents.
 
-        Raises what the function raises, and HandlerFault if it exceeds its time limit or yields anything but intents.
+        Raises what the function raises, and HandlerFault if it exceeds its time limit, or yields anything but intents
+        or too many.
         """
         about(object=level[1], view=level[0])
 
@@ -41,9 +46,9 @@ async def _gathered(result: AsyncIterable[Any] | Awaitable[Any]) -> Any:
 
 
 def _in_full(result: Any) -> Any:
-    """Run a generator to its end, where its function runs."""
+    """Run a generator to its end, or until it has yielded too much, where its function runs."""
     is_generator = isinstance(result, Iterable) and not isinstance(result, Mapping | str | bytes | Intent)
-    return list(result) if is_generator else result
+    return list(islice(result, MOST_WRITES + 1)) if is_generator else result
 
 
 def _intents(result: Any) -> list[Intent]:
@@ -56,6 +61,8 @@ def _intents(result: Any) -> list[Intent]:
         raise HandlerFault("returned a mapping: yield intents, and wrap a manifest in apply(…)")
     if not isinstance(result, list):
         raise HandlerFault(f"returned {_kind(result)}: yield intents, or return a list of them")
+    if len(result) > MOST_WRITES:
+        raise HandlerFault(f"asked for more than {MOST_WRITES:,} writes in one round")
     for each in result:
         if isinstance(each, Intent):
             continue

@@ -8,6 +8,7 @@ import msgspec
 from greenlet import getcurrent
 from msgspec import Struct
 
+from levelog.calls.faults import HandlerFault
 from levelog.errors import OperatorError
 from levelog.handlers.children import ChildrenView
 from levelog.handlers.indexers import ObjectIndex, object_key
@@ -142,6 +143,9 @@ def sight(view: BoundView, parent_uid: str, desired: bytes | None) -> Sight | No
     return partial(view.handler.sight, desired or b"", parent_uid)
 
 
+MOST_KEYS: Final = 10_000
+"""Keys that one evaluation may read, each of which is a row that wakes the level; a whole index counts as a few."""
+
 MOST_HELD_BY_KEY: Final = 4_000
 
 MOST_HELD: Final = 16_000
@@ -179,12 +183,16 @@ class Reads:
         """Of the function that reads, which stands while levelog fetches."""
 
     def bucket(self, index: str, key: str) -> tuple[bytes, ...]:
-        """Values under a key; pauses the view if they have to be fetched."""
+        """Values under a key; pauses the view if they have to be fetched. Raises HandlerFault after too many keys."""
         place = (index, key)
         if place in self._contents:
             return self._contents[place]
         if whole := self._wholes.get(index):  # the whole index is read already, and covers the key
             return whole.buckets.get(key, ())
+        if len(self._contents) >= MOST_KEYS:
+            raise HandlerFault(
+                f"read more than {MOST_KEYS:,} keys, the last of index {index}: read the index as a whole"
+            )
         bucket = self._known.get(place)
         if bucket is None:
             bucket = self._pause(NeededKey(index, key))

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from datetime import UTC, datetime, timedelta
 from time import perf_counter
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 from greenlet import GreenletExit, greenlet
@@ -27,6 +27,9 @@ from levelog_processors.decide.facts import Facts, Seen, digest_with
 from levelog_processors.decide.lookups import Fetch, IndexReader, LevelLookups, NeededKey, ObjectLookups, Reads, sight
 from levelog_processors.fence.calls import Fence, filtered
 from levelog_store.rows import ERRORS, Bucket, IndexKey
+
+MOST_LEVEL_BYTES: Final = 8 * 2**20
+"""JSON of a level's desired value, and of its actual one."""
 
 
 class _EntryError(Struct, frozen=True):
@@ -156,12 +159,15 @@ def _level(result: object) -> Level[Any]:
 
 def _encoded(side: str, value: object) -> bytes:
     try:
-        return canonical(value)
+        encoded = canonical(value)
     except (TypeError, ValueError, msgspec.MsgspecError) as error:
         raise HandlerFault(
             f"{side} has no JSON form ({error}): "
             "levels are made of Structs, mappings, sets, lists, texts, numbers and times"
         ) from error
+    if len(encoded) > MOST_LEVEL_BYTES:
+        raise HandlerFault(f"{side} has {len(encoded):,} bytes as JSON; {MOST_LEVEL_BYTES:,} are allowed")
+    return encoded
 
 
 def _drift(level: Level[Any]) -> bytes | None:
