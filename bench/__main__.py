@@ -2,9 +2,9 @@
 
 WHAT is `edges` (stories of handlers, side by side with Kopf), `changes` (what a change takes, side by side with Go and
 Kopf), `sizes` (what the number of objects takes, likewise), `several` (several operators on one resource, likewise),
-`lasting` (timers and daemons), `first` (the first list, and a write for each object), `latency`, `noise` (calls for
-changes that nothing reads), `starts` (start with one index), `groups` (evaluations for one changed pod of many),
-`replay` (history read and decided again); by default all.
+`tenants` (what a namespace that never rests costs a quiet one), `lasting` (timers and daemons), `first` (the first
+list, and a write for each object), `latency`, `noise` (calls for changes that nothing reads), `starts` (start with one
+index), `groups` (evaluations for one changed pod of many), `replay` (history read and decided again); by default all.
 """
 
 import argparse
@@ -15,13 +15,26 @@ from pathlib import Path
 import uvloop
 from rich.console import Console
 
-from bench import changes, edges, first, groups, lasting, latency, noise, replay, several, sizes, starts
+from bench import changes, edges, first, groups, lasting, latency, noise, replay, several, sizes, starts, tenants
 from bench.installation import Installation
 from bench.kopfprocess import OPERATORS
 from bench.servers import Servers
 
 SIZES = (12_000, 100_000)
-PARTS = ("edges", "changes", "sizes", "several", "lasting", "first", "latency", "noise", "starts", "groups", "replay")
+PARTS = (
+    "edges",
+    "changes",
+    "sizes",
+    "several",
+    "tenants",
+    "lasting",
+    "first",
+    "latency",
+    "noise",
+    "starts",
+    "groups",
+    "replay",
+)
 
 
 async def main() -> None:
@@ -68,6 +81,8 @@ async def main() -> None:
         if "several" in what:
             await several.run(servers, console, min(arguments.objects, 1_000), arguments.peer)
             await servers.delete_webs()
+        if "tenants" in what:
+            await tenants.run(servers, console, arguments.objects, arguments.peer)
         if "lasting" in what:
             every = timedelta(seconds=arguments.every)
             timers, daemons = arguments.timers, arguments.timers // 5

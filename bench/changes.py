@@ -109,16 +109,25 @@ async def until_idle() -> None:
         spent = used().operator_seconds - before.operator_seconds
 
 
-async def load(servers: Servers, objects: int, changes: int, rate: int, first: int) -> Timed:
+async def load(
+    servers: Servers, objects: int, changes: int, rate: int, first: int, namespace: str = "default"
+) -> Timed:
     """Have a process change objects, one after the other; see bench/load.py."""
-    asked = (servers.control_plane.kubeconfig, objects, changes, rate, first)
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "bench.load", *map(str, asked)), stdout=asyncio.subprocess.PIPE
-    )
+    process = await loading(servers, objects, changes, rate, first, namespace)
     printed, _ = await process.communicate()
     if process.returncode:
         raise RuntimeError(f"the load of {rate}/s ended with status {process.returncode}")
     return msgspec.json.decode(printed, type=Timed)
+
+
+async def loading(
+    servers: Servers, objects: int, changes: int, rate: int, first: int, namespace: str
+) -> asyncio.subprocess.Process:
+    """A process that changes objects."""
+    asked = (servers.control_plane.kubeconfig, namespace, objects, changes, rate, first)
+    return await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "bench.load", *map(str, asked)), stdout=asyncio.subprocess.PIPE
+    )
 
 
 def _cost(timed: Timed, before: Used, after: Used, changes: int) -> Load:

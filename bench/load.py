@@ -1,11 +1,12 @@
 """Load from a process of its own: Webs change at a steady rate, and each change is timed until its status is seen.
 
-`python -m bench.load KUBECONFIG OBJECTS CHANGES RATE FIRST` asks for FIRST, FIRST + 1, … replicas, one change after the
-other over the objects; RATE 0 sends as fast as the API server answers. Prints one JSON object: see `Timed`.
+`python -m bench.load KUBECONFIG NAMESPACE OBJECTS CHANGES RATE FIRST` asks for FIRST, FIRST + 1, … replicas, one change
+after the other over the objects; RATE 0 sends as fast as the API server answers. Prints one JSON object: see `Timed`.
 """
 
 import asyncio
 import sys
+import time
 from pathlib import Path
 from statistics import quantiles
 from typing import Final
@@ -14,7 +15,7 @@ import msgspec
 import uvloop
 from msgspec import Struct
 
-from bench.servers import MERGE_PATCH, PATIENCE, WEBS, web_name
+from bench.servers import MERGE_PATCH, PATIENCE, web_name, webs_of
 from levelog_kube.client import KubeClient, connect
 
 LATE_SECONDS: Final = 120.0
@@ -30,6 +31,10 @@ class Timed(Struct, frozen=True, kw_only=True):
     seconds: float
     sent_seconds: float
     """From the first change to the last answer: more than asked for where the API server is the limit."""
+    sent_at: list[float]
+    """When each change was sent, in seconds since the epoch."""
+    answered_p99: float
+    """Of the API server's answers to the changes."""
 
 
 class _Web(Struct):
@@ -57,23 +62,25 @@ class _List(Struct):
 _event = msgspec.json.Decoder(_Event)
 
 
-async def load(client: KubeClient, objects: int, changes: int, rate: float, first: int) -> Timed:
+async def load(client: KubeClient, webs: str, objects: int, changes: int, rate: float, first: int) -> Timed:
     """Send the changes and wait for all. Raises TimeoutError, ConnectionError if the watch ends."""
     loop = asyncio.get_running_loop()
     sent: dict[int, float] = {}
     seen: dict[int, float] = {}
+    answered: list[float] = []
     is_done = asyncio.Event()
     places = asyncio.Semaphore(AT_ONCE)
 
     async def change(number: int) -> None:
-        path = f"{WEBS}/{web_name(number % objects)}"
+        path = f"{webs}/{web_name(number % objects)}"
         body = msgspec.json.encode({"spec": {"replicas": first + number}})
         async with places:
             sent[number] = loop.time()
             await client.request("PATCH", path, body=body, content_type=MERGE_PATCH, timeout=PATIENCE)
+            answered.append(loop.time() - sent[number])
 
     async def watch(version: str) -> None:
-        async with client.stream(WEBS, query={"watch": "1", "resourceVersion": version}) as chunks:
+        async with client.stream(webs, query={"watch": "1", "resourceVersion": version}) as chunks:
             async for lines in chunks:
                 at = loop.time()
                 for line in lines:
@@ -85,7 +92,7 @@ async def load(client: KubeClient, objects: int, changes: int, rate: float, firs
                     if len(seen) == changes:
                         is_done.set()
 
-    listed = (await client.request("GET", WEBS, query={"limit": "1"})).decode(_List)
+    listed = (await client.request("GET", webs, query={"limit": "1"})).decode(_List)
     watching = asyncio.create_task(watch(listed.metadata.resource_version))
     began = loop.time()
     async with asyncio.TaskGroup() as tasks:
@@ -108,16 +115,22 @@ async def load(client: KubeClient, objects: int, changes: int, rate: float, firs
         done.cancel()
     took = sorted(seen[number] - sent[number] for number in seen)
     cuts = quantiles(took, n=100)
+    epoch = time.time() - loop.time()
     return Timed(
-        p50=cuts[49] * 1000, p99=cuts[98] * 1000, seconds=max(seen.values()) - began, sent_seconds=sent_seconds
+        p50=cuts[49] * 1000,
+        p99=cuts[98] * 1000,
+        seconds=max(seen.values()) - began,
+        sent_seconds=sent_seconds,
+        sent_at=[epoch + sent[number] for number in range(changes)],
+        answered_p99=quantiles(answered, n=100)[98] * 1000,
     )
 
 
 async def main() -> None:
     """Run as a process."""
-    kubeconfig, objects, changes, rate, first = sys.argv[1:]
+    kubeconfig, namespace, objects, changes, rate, first = sys.argv[1:]
     async with await connect(Path(kubeconfig)) as client:
-        timed = await load(client, int(objects), int(changes), float(rate), int(first))
+        timed = await load(client, webs_of(namespace), int(objects), int(changes), float(rate), int(first))
     sys.stdout.buffer.write(msgspec.json.encode(timed))
 
 

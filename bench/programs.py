@@ -117,6 +117,8 @@ class Programs:
     def __init__(self, peer: Peer, folder: Path, env: Mapping[str, str]) -> None:
         self.calls = Path(env["BENCH_CALLS"])
         """What the programs note of calls."""
+        self.database_url = env.get("LEVELOG_DATABASE_URL", "")
+        """Empty: a database of their own."""
         self._peer, self._folder, self._env = peer, folder, env
         self._processes: list[Process] = []
 

@@ -22,6 +22,7 @@ from rigs.waiting import until
 
 CRD = Path(__file__).parents[1] / "examples/webs/crd.yaml"
 WEBS = "/apis/example.com/v1/namespaces/default/webs"
+ALL_WEBS = "/apis/example.com/v1/webs"
 OBJECT_BYTES = 3000
 CLIENTS = 16
 PATIENCE = timedelta(minutes=5)
@@ -46,6 +47,11 @@ class _Webs(msgspec.Struct):
 
 
 _webs = msgspec.json.Decoder(_Webs)
+
+
+def webs_of(namespace: str) -> str:
+    """Where the Webs of a namespace are."""
+    return WEBS.replace("default", namespace)
 
 
 def web_name(number: int) -> str:
@@ -76,7 +82,7 @@ class Servers:
     ) -> None:
         await self._stack.aclose()
 
-    async def create_webs(self, count: int, *, first: int = 0) -> float:
+    async def create_webs(self, count: int, *, first: int = 0, namespace: str = "default") -> float:
         """Create Webs of about 3 KB, numbered from `first`; returns the seconds that took."""
         started = time.monotonic()
         padding = {"example.com/padding": "x" * (OBJECT_BYTES - 700)}
@@ -88,7 +94,7 @@ class Servers:
                 "metadata": {"name": web_name(number), "annotations": padding},
                 "spec": {"image": "nginx", "replicas": 1},
             }
-            await self.client.request("POST", WEBS, body=msgspec.json.encode(web), timeout=PATIENCE)
+            await self.client.request("POST", webs_of(namespace), body=msgspec.json.encode(web), timeout=PATIENCE)
 
         await self.for_each(range(first, first + count), create)
         return time.monotonic() - started

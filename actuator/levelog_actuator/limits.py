@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import random
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import AsyncGenerator, Callable, Collection, Mapping
 from contextlib import asynccontextmanager, suppress
 from datetime import timedelta
@@ -16,6 +16,7 @@ from levelog_actuator.answers import Reply
 from levelog_actuator.results import Ended, Later, Result
 from levelog_store.actuate.claims import ClaimedIntent
 from levelog_store.actuate.outcomes import LOOK_AFTER
+from levelog_store.rows import namespace_of
 
 log = logging.getLogger(__name__)
 
@@ -125,6 +126,47 @@ class Room(Struct, frozen=True, kw_only=True):
     """API versions of the groups that have enough, or rest."""
 
 
+class Turns:
+    """So many at a time; of those that wait, one of each namespace after the other."""
+
+    def __init__(self, most: int) -> None:
+        self._free = most
+        self._waiting: dict[str, deque[asyncio.Future[None]]] = {}
+        """By namespace; the first one is next."""
+
+    @asynccontextmanager
+    async def turn(self, namespace: str) -> AsyncGenerator[None]:
+        """Wait for a turn, and have it."""
+        if self._free:
+            self._free -= 1
+        else:
+            given = asyncio.get_running_loop().create_future()
+            self._waiting.setdefault(namespace, deque()).append(given)
+            try:
+                await given
+            except asyncio.CancelledError:
+                if not given.cancelled():  # it was given as its waiter was cancelled
+                    self.release()
+                raise
+        try:
+            yield
+        finally:
+            self.release()
+
+    def release(self) -> None:
+        """Give a turn to whoever is next."""
+        while self._waiting:
+            namespace = next(iter(self._waiting))
+            waiting = self._waiting.pop(namespace)
+            given = waiting.popleft()
+            if waiting:
+                self._waiting[namespace] = waiting
+            if not given.done():
+                given.set_result(None)
+                return
+        self._free += 1
+
+
 class Limits:
     """Turns for requests, and room for claims: a group that is slow or rests leaves the others their room.
 
@@ -148,7 +190,7 @@ class Limits:
         self._running: Counter[str] = Counter()
         self._clock = clock or _now
         self._total = asyncio.Semaphore(settings.requests)
-        self._turns: dict[str, asyncio.Semaphore] = {}
+        self._turns: dict[str, Turns] = {}
         self._claimed: Counter[str] = Counter()
         self._versions: dict[str, set[str]] = {}
         self._rests: dict[str, float] = {}
@@ -157,16 +199,16 @@ class Limits:
     @asynccontextmanager
     async def turn(self, intent: ClaimedIntent) -> AsyncGenerator[None]:
         """Wait until a request of the intent's group is allowed; waiting for the group uses none of the total."""
-        turns = self._turns.setdefault(group_of(intent), asyncio.Semaphore(self._settings.group_requests))
-        async with turns, self._total:
+        turns = self._turns.setdefault(group_of(intent), Turns(self._settings.group_requests))
+        async with turns.turn(namespace_of(intent.parent)), self._total:
             yield
 
     def end_waiting(self) -> None:
         """Give a turn to everything that waits for one."""
         waiting = self._claimed.total()
-        for turns in (self._total, *self._turns.values()):
+        for release in (self._total.release, *(turns.release for turns in self._turns.values())):
             for _ in range(waiting):
-                turns.release()
+                release()
 
     def begin(self, intent: ClaimedIntent) -> None:
         """Count a claimed intent."""

@@ -245,6 +245,14 @@ def _is_among(dialect: Dialect, column: ColumnElement[Any], values: BindParamete
     return column.in_(select(each.c.value))
 
 
+def namespace_column(dialect: Dialect, name: ColumnElement[str]) -> ColumnElement[str]:
+    """The namespace in an object's name, as `namespace_of` has it."""
+    if dialect.name == "postgresql":
+        return func.split_part(name, "/", 2, type_=Text)
+    rest = func.substr(name, func.instr(name, "/") + 1)
+    return func.substr(rest, 1, func.instr(rest, "/") - 1, type_=Text)
+
+
 def each_of(dialect: Dialect, name: str) -> ColumnElement[str]:
     """The values of a parameter of several texts, one a row, to select and to compare with."""
     if dialect.name == "postgresql":

@@ -1,13 +1,18 @@
 """Rows that several stages use: objects, index entries, lists and levels of one application."""
 
+from collections import Counter
+from collections.abc import Callable, Iterable
 from datetime import datetime
-from typing import Final
+from operator import itemgetter
+from typing import Final, TypeVar
 
 import msgspec
 from msgspec import Struct
 
 from levelog.wire.canonical import canonical
 from levelog.wire.objects import Application, Cluster
+
+T = TypeVar("T")
 
 
 class Scope(Struct, frozen=True, kw_only=True):
@@ -73,6 +78,22 @@ def is_of_levels(place: IndexKey) -> bool:
 def parent_at(place: IndexKey) -> str:
     """The parent whose levels are under this key."""
     return msgspec.json.decode(place[1], type=str)
+
+
+def namespace_of(name: str) -> str:
+    """The namespace in an object's name; objects without one share theirs."""
+    return name.split("/", 2)[1]
+
+
+def in_turn(rows: Iterable[T], parent: Callable[[T], str]) -> list[T]:
+    """The rows in their order, but of each namespace one after the other: none waits behind all that another has."""
+    places = Counter[str]()
+    placed: list[tuple[int, T]] = []
+    for row in rows:
+        namespace = namespace_of(parent(row))
+        placed.append((places[namespace], row))
+        places[namespace] += 1
+    return [row for _, row in sorted(placed, key=itemgetter(0))]
 
 
 class Entry(Struct, frozen=True):

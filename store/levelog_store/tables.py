@@ -307,7 +307,7 @@ intents = _table(
         comment="resourceVersion that the API had when the log had not shown the write for a while; 0: gone",
     ),
     _time("sighted_at"),
-    _partial("intents_open", "due_at", where="state IN ('pending', 'claimed')"),
+    _partial("intents_open", "due_at", "decided_at", where="state IN ('pending', 'claimed')"),
     _partial("intents_claimed", "target", where="state = 'claimed'", unique=True),
     _partial("intents_unsettled", "target", where="state IN ('pending', 'claimed', 'written')"),
     _partial("intents_applied", "target", "decided_at", "round", "ordinal", where="verb = 'apply'"),

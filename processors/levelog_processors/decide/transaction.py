@@ -15,6 +15,7 @@ from levelog_store.actuate.claims import Claimant, ClaimedIntent, Claiming
 from levelog_store.actuate.elapsed import elapsed
 from levelog_store.decide.decisions import Decided, IntentRow, PendingWake, Sendable
 from levelog_store.decide.decisionwrites import WrittenDecisions
+from levelog_store.decide.inputreads import wakes_in_turn
 from levelog_store.fold.changes import Wake, added, noted
 from levelog_store.fold.levelwrites import ASKED_FOR, new_generation, write_wakes
 from levelog_store.rows import Scope, StoredObject, ViewParent
@@ -46,7 +47,7 @@ class Carried:
     async def added_to(
         self, connection: AsyncConnection, scope: Scope, rows: Sequence[PendingWake], views: Collection[str]
     ) -> list[PendingWake]:
-        """The wakeups of the `views` with those that are carried, oldest cause first.
+        """The wakeups of the `views` with those that are carried, in the order of `read_wakes`.
 
         `rows` are the wakeups that are due, and all those of the levels that are carried; the latter are written.
         """
@@ -66,7 +67,7 @@ class Carried:
                 generation=self._generation,
                 due_at=ASKED_FOR if known and known.due_at == ASKED_FOR else None,
             )
-        return sorted(found.values(), key=lambda wake: (wake.cause, wake.view, wake.parent))
+        return wakes_in_turn(found.values())
 
     async def leave(self, connection: AsyncConnection, scope: Scope, *, but: Collection[ViewParent] = ()) -> None:
         """Write the carried wakeups, except those that were decided on."""

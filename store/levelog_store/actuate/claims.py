@@ -51,13 +51,14 @@ from levelog_store.dialects import (
     locked,
     mappings,
     named,
+    namespace_column,
     now,
     one_of_named,
     row_of,
     run,
     there_is,
 )
-from levelog_store.rows import Scope, ViewParent
+from levelog_store.rows import Scope, ViewParent, in_turn, namespace_of
 from levelog_store.tables import intents, levels, wakeups
 
 PENDING: Final = constant("pending")
@@ -173,6 +174,8 @@ async def claim(
 ) -> list[ClaimedIntent]:
     """Claim due intents, at most one for each target, the earliest; no two callers get the same one.
 
+    If there are more than the `limit`, it claims those of each namespace in turn.
+
     It skips intents of the API versions `without`, and calls of the effects `without_calls` (`operator/effect`).
 
     The caller commits durably before it acts on them: if the commit were lost, no row would remember the write.
@@ -180,8 +183,8 @@ async def claim(
     values = {"without": without} if without else {}
     values |= {"calls": without_calls} if without_calls else {}
     kind: OfCalls = "without" if without_calls else "with"
-    found = await run(connection, scope, claimable, kind, bool(without), limit=limit, **values)
-    return await _take(connection, scope, owner, mappings(found), lease)
+    found = await _found(connection, scope, kind, bool(without), limit=limit, **values)
+    return await _take(connection, scope, owner, found, lease)
 
 
 async def claim_calls(
@@ -192,7 +195,7 @@ async def claim_calls(
     The caller commits durably, as for `claim`. Returns also whether more may be due of an effect that has room.
     """
     limit = sum(rooms.values())
-    found = mappings(await run(connection, scope, claimable, "only", limit=limit, calls=rooms))
+    found = await _found(connection, scope, "only", limit=limit, calls=rooms)
     left, rows = dict(rooms), list[dict[str, Any]]()
     for row in found:
         effect = effect_of(row["view"], ObjectKey.parse(row["target"]))
@@ -200,6 +203,18 @@ async def claim_calls(
             left[effect] -= 1
             rows.append(row)
     return await _take(connection, scope, owner, rows, lease), len(found) == limit and any(left.values())
+
+
+async def _found(
+    connection: AsyncConnection, scope: Scope, kind: OfCalls, is_partial: bool = False, *, limit: int, **values: Any
+) -> list[dict[str, Any]]:
+    """Rows to claim, earliest first; if there are more than the limit, those of each namespace in turn."""
+    found = mappings(await run(connection, scope, claimable, kind, is_partial, limit=limit, **values))
+    if len(found) < limit:
+        return found
+    values |= {"limit": limit, "namespaces": {namespace_of(row["parent"]) for row in found}}
+    others = mappings(await run(connection, scope, claimable, kind, is_partial, True, **values))
+    return in_turn([*found, *others], itemgetter("parent"))[:limit]
 
 
 async def _take(
@@ -263,12 +278,15 @@ def _of_claim(dialect: Dialect) -> Select[Any]:
 
 
 @built_once
-def claimable(dialect: Dialect, calls: OfCalls = "with", is_partial: bool = False) -> Select[Any]:
+def claimable(
+    dialect: Dialect, calls: OfCalls = "with", is_partial: bool = False, is_of_others: bool = False
+) -> Select[Any]:
     """Up to `limit` rows that may be claimed, locked where there are row locks; rows locked by others are left out.
 
     Retries and ended claims first, then what is new; of each target the earliest only. A partial one passes by the API
     versions `without`; the other has no such condition, for which planners expect few rows and sort them. Where `calls`
-    says so, calls of the effects `calls` are passed by, or nothing else is found.
+    says so, calls of the effects `calls` are passed by, or nothing else is found. `is_of_others`: all of the parents in
+    `namespaces` are passed by, too.
     """
 
     def conditions(table: NamedFromClause[Any]) -> Iterator[ColumnElement[bool]]:
@@ -277,6 +295,8 @@ def claimable(dialect: Dialect, calls: OfCalls = "with", is_partial: bool = Fals
         if calls != "with":
             of_calls = and_(table.c.verb == CALL, one_of_named(dialect, effect_column(dialect, table), "calls"))
             yield of_calls if calls == "only" else ~of_calls
+        if is_of_others:
+            yield ~one_of_named(dialect, namespace_column(dialect, table.c.parent), "namespaces")
 
     def first(is_due: Callable[[NamedFromClause[Any]], ColumnElement[bool]]) -> Select[Any]:
         return _first_of_targets(lambda table: and_(is_due(table), *conditions(table)))
@@ -300,7 +320,7 @@ def _first_of_targets(is_wanted: Callable[[NamedFromClause[Any]], ColumnElement[
         select(*(mine.c[name] for name in (*_COLUMNS, "state")))
         .where(mine.c.scope == OF_SCOPE, mine.c.state.in_((PENDING, CLAIMED)), is_wanted(mine))
         .where(~_is_behind(mine))
-        .order_by(mine.c.due_at)
+        .order_by(mine.c.due_at, mine.c.decided_at)
         .limit(bindparam("limit", type_=Integer))
         .with_for_update(skip_locked=True, of=mine)
     )

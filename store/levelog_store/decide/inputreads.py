@@ -1,6 +1,6 @@
 """The inputs of decisions: wakeups, parents, levels, index entries, intents and their targets."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime
 from functools import partial
 from operator import itemgetter
@@ -29,7 +29,9 @@ from levelog_store.dialects import (
     constant,
     each_of,
     fields,
+    mappings,
     named,
+    namespace_column,
     now,
     of_pairs,
     one_of_named,
@@ -46,6 +48,8 @@ from levelog_store.rows import (
     StoredObject,
     ViewParent,
     WholeIndex,
+    in_turn,
+    namespace_of,
     whole_index_key,
 )
 from levelog_store.tables import (
@@ -102,6 +106,10 @@ class Inputs(Struct):
         self.dependencies |= _as_dependencies(dependencies)
 
 
+NEWEST: Final = 2000
+"""Wakeups that are looked at from the end, for those of namespaces that have none at the beginning."""
+
+
 async def read_wakes(
     connection: AsyncConnection,
     scope: Scope,
@@ -115,6 +123,8 @@ async def read_wakes(
 ) -> tuple[list[PendingWake], datetime]:
     """Due wakeups at a time (by default now, by the database's clock), oldest cause first; and that time.
 
+    If there are more than the `limit`, of each namespace in turn, also of those whose wakeups are among the newest.
+
     Plus the wakeups of the levels `of`, due or not, which do not count against the `limit`. Their other inputs are read
     in the same statement, `into` inputs.
     """
@@ -124,15 +134,26 @@ async def read_wakes(
     rows, *others = await read_rows(connection, scope, part, *parts)
     if into is not None and others:
         into.take(of, *others)
-    found = {
+    found, moment, carried = _as_wakes(rows), rows[0]["moment"], frozenset(of)
+    due = [wake for level, wake in found.items() if level not in carried]
+    if len(due) >= limit:
+        values |= {"at": moment, "namespaces": {namespace_of(wake.parent) for wake in due}}
+        newest = _as_wakes(mappings(await run(connection, scope, _wakes_of_others, **values)))
+        due += [wake for level, wake in newest.items() if level not in carried]
+    return wakes_in_turn([*wakes_in_turn(due)[:limit], *(found[level] for level in found.keys() & carried)]), moment
+
+
+def _as_wakes(rows: Rows) -> dict[ViewParent, PendingWake]:
+    return {
         (row["view"], row["parent"]): PendingWake(**{name: row[name] for name in PendingWake.__struct_fields__})
         for row in rows
         if row["view"] is not None
     }
-    carried = frozenset(of)
-    due = sorted(found.keys() - carried, key=lambda level: (found[level].cause, level))[:limit]
-    wakes = [found[level] for level in (*due, *(found.keys() & carried))]
-    return sorted(wakes, key=lambda wake: (wake.cause, wake.view, wake.parent)), rows[0]["moment"]
+
+
+def wakes_in_turn(wakes: Iterable[PendingWake]) -> list[PendingWake]:
+    """Of each namespace one after the other, each with its oldest cause first."""
+    return in_turn(sorted(wakes, key=lambda wake: (wake.cause, wake.view, wake.parent)), lambda wake: wake.parent)
 
 
 @built_once
@@ -155,6 +176,21 @@ def _wakes(dialect: Dialect, *, is_now: bool) -> Select[Any]:
     asked = of_pairs(dialect, table.view, table.parent).with_only_columns(*columns).where(*are_wanted)
     found = select(fresh).union_all(select(due), asked).subquery("found")
     return select(found, clock.c.moment).select_from(clock.outerjoin(found, true()))
+
+
+@built_once
+def _wakes_of_others(dialect: Dialect) -> Select[Any]:
+    """Among the newest, those of other namespaces than `namespaces`."""
+    table = wakeups.c
+    are_wanted = (one_of_named(dialect, table.partition, "partitions"), one_of_named(dialect, table.view, "views"))
+    wanted = select(*fields(PendingWake, wakeups)).where(table.scope == OF_SCOPE, *are_wanted)
+    by_cause = (table.cause.desc(), table.view.desc(), table.parent.desc())
+    fresh = wanted.where(table.due_at.is_(None)).order_by(*by_cause).limit(NEWEST).cte("fresh")
+    is_due = table.due_at <= bindparam("at", type_=table.due_at.type)
+    due = wanted.where(is_due).order_by(table.due_at.desc()).limit(NEWEST).cte("due")
+    found = select(fresh).union_all(select(due)).subquery("found")
+    is_known = one_of_named(dialect, namespace_column(dialect, found.c.parent), "namespaces")
+    return select(found).where(~is_known).limit(bindparam("limit", type_=Integer))
 
 
 _wakes_now: Final = partial(_wakes, is_now=True)

@@ -481,6 +481,8 @@ async def test_a_claim_reads_only_open_intents_by_their_index(database: Database
     """However many intents were carried out before, and whatever the statistics say."""
     async with filled(database, is_analyzed=is_analyzed) as connection:
         plan = await plan_of(connection, claims.claimable(connection.dialect), of_scope=1, limit=100)
+        others = claims.claimable(connection.dialect, is_of_others=True)
+        plan += await plan_of(connection, others, of_scope=1, limit=100, namespaces=["noisy"])
     assert "Seq Scan" not in plan
     assert "SCAN mine" not in plan
     assert "intents_open" in plan

@@ -1,10 +1,11 @@
 """Room for claims, and the groups that rest; turns are tested with a server."""
 
+import asyncio
 from datetime import timedelta
 
 from msgspec.structs import replace
 
-from levelog_actuator.limits import ActuatorSettings, Limits, Room
+from levelog_actuator.limits import ActuatorSettings, Limits, Room, Turns
 from levelog_store.actuate.claims import ClaimedIntent
 from rigs.orders import order
 
@@ -78,3 +79,34 @@ def test_a_group_rests_for_the_longest_time_that_was_asked_for() -> None:
     clock[0] = 30.0
     assert limit.resting(POD) == timedelta(0)
     assert not limit.room.without
+
+
+async def test_requests_of_a_namespace_do_not_wait_for_all_that_another_one_waits_for() -> None:
+    limit, began, end = Limits(SETTINGS), list[str](), asyncio.Event()
+
+    async def send(namespace: str) -> None:
+        async with limit.turn(replace(WEB, parent=f"webs.example.com/{namespace}/shop")):
+            began.append(namespace)
+            await end.wait()
+
+    tasks = [asyncio.create_task(send(namespace)) for namespace in [*["noisy"] * 5, "quiet", "_", "quiet"]]
+    await asyncio.sleep(0)
+    assert began == ["noisy"] * SETTINGS.group_requests
+    end.set()
+    await asyncio.wait(tasks)
+    assert began[SETTINGS.group_requests :] == ["noisy", "quiet", "_", "noisy", "quiet"]
+
+
+async def test_a_turn_that_is_given_to_who_is_cancelled_at_that_moment_goes_to_the_next() -> None:
+    turns, began = Turns(1), list[str]()
+
+    async def have(name: str) -> None:
+        async with turns.turn(name):
+            began.append(name)
+
+    async with turns.turn("first"):
+        tasks = [asyncio.create_task(have(name)) for name in ("cancelled", "next")]
+        await asyncio.sleep(0)
+    tasks[0].cancel()
+    await asyncio.wait(tasks)
+    assert began == ["next"]

@@ -1,0 +1,36 @@
+"""A quiet namespace beside one that has asked for much: what it asks for is decided and claimed among the first."""
+
+from datetime import timedelta
+
+from levelog.wire.objects import ObjectKey
+from levelog.wire.records import ObjectSeen
+from levelog_processors.decide.cut import BATCH
+from levelog_store.actuate.claims import claim
+from levelog_store.tables import decisions
+from rigs.nats import NatsServer
+from rigs.processing import Processing
+from rigs.webs import seen
+
+NOISY = 1000
+
+
+def web_of(namespace: str, number: int, version: int) -> ObjectSeen:
+    key = ObjectKey(group="example.com", resource="webs", namespace=namespace, name=f"web-{number}")
+    return seen(key, version, f"uid-{namespace}-{number}", {"replicas": 1, "image": "a"})
+
+
+async def test_a_quiet_namespace_is_decided_on_in_the_first_batch_and_claimed_with_the_first_writes(
+    nats_server: NatsServer, database_url: str
+) -> None:
+    async with Processing(nats_server.url, database_url) as stack:
+        noisy = [web_of("noisy", number, number + 1) for number in range(NOISY)]
+        quiet = web_of("quiet", 0, NOISY + 1)
+        last = await stack.listed(*noisy, quiet, version=NOISY + 1)
+        stack.start()
+        await stack.folded(last)
+        decided = sorted(await stack.rows(decisions), key=lambda row: row["ordinal"])
+        assert len(decided) == NOISY + 1
+        assert [row["parent"] for row in decided].index(str(quiet.key)) < BATCH
+        async with stack.database.transaction() as connection:
+            first = await claim(connection, stack.scope, "one", limit=10, lease=timedelta(minutes=5))
+        assert [each.parent for each in first].index(str(quiet.key)) == 1
