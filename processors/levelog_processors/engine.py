@@ -110,10 +110,13 @@ class Engine:
         """Tell whether `fold_and_decide` may be done with these records.
 
         Not where others hold partitions too, whose keys it would lock in another order; nor with many records, or where
-        functions are slow, since other transactions wait; nor before a decision by itself has succeeded, so that
+        functions are slow, since other transactions wait; nor while a view is suspected, whose levels are decided on
+        aside, from what is committed; nor before a decision by itself has succeeded, so that
         whatever fails there does not hold up the fold.
         """
-        if self.is_shared or not self._has_decided or not self.decider.slowness.is_quick or len(records) > BATCH:
+        decider = self.decider
+        is_quick = decider.slowness.is_quick and not decider.suspects
+        if self.is_shared or not self._has_decided or not is_quick or len(records) > BATCH:
             return False
         return foldable_at_once(records) and bool(self._fresh(records))
 

@@ -96,7 +96,11 @@ class Judge:
             }
             is_one_by_one = self._stops is not None and self._stops.is_on
             for some in [[each] for each in evaluations.values()] if is_one_by_one else [list(evaluations.values())]:
-                await evaluate(some, fetch)
+                for left in (await evaluate(some, fetch)).left:
+                    name = left.facts.name
+                    again = next(each for each in past if (each.view, each.parent) == name)
+                    evaluations[name] = self._evaluation(again, left.facts, buckets)
+                    await evaluate([evaluations[name]], fetch)
         return [f if isinstance(f, str) else Outlook(f, evaluations[f.name].seen) for f in tried]
 
     def _facts(self, past: Decision, parent: StoredObject | None) -> Facts | str:

@@ -1,4 +1,5 @@
 from collections.abc import Mapping, Sequence
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -60,6 +61,14 @@ def sizes(pod: Pod) -> dict[str, int]:
 def two_reads(web: Web, sizes: Index[str, int]) -> Level[int]:
     first = sum(sizes["a"])
     return Level(web.spec.replicas, first + sum(sizes["b" if first else "c"]))
+
+
+@op.view(timeout=timedelta(milliseconds=100))
+def loops(web: Web, sizes: Index[str, int]) -> Level[int]:
+    found = len(sizes["a"])
+    while not web.spec.replicas:
+        pass
+    return Level(web.spec.replicas, found)
 
 
 @op.view
@@ -152,6 +161,18 @@ async def test_what_was_read_before_an_exception_is_kept() -> None:
     assert evaluation.result.level is None
     assert evaluation.result.error.startswith("view webs/raises: ZeroDivisionError")
     assert set(evaluation.reads.versions) == {LEFT_OUT, key("a"), key("nothing")}
+
+
+async def test_a_view_that_took_too_long_is_called_for_no_other_object_side_by_side() -> None:
+    evaluations = [evaluation_of(view("loops"), web("shop", 1, replicas=each).body) for each in (1, 0, 2)]
+    other = evaluation_of(view("two_reads"), web("shop", 1).body)
+    evaluated = await evaluate([*evaluations, other], Buckets({key("a"): [1]}))
+    assert evaluated.left == evaluations[2:]
+    assert [each.seen.error for each in evaluations[:2]] == [
+        "",
+        "view webs/loops: took longer than 0.1 s and was ended",
+    ]
+    assert [each.seen.level is not None for each in (*evaluations, other)] == [True, False, False, True]
 
 
 async def test_reading_a_whole_index_depends_on_its_parts_and_not_on_each_key() -> None:

@@ -4,6 +4,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Map
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, nullcontext
 from datetime import datetime, timedelta
 from functools import partial
+from typing import Any
 
 from msgspec import Struct
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -12,12 +13,13 @@ from levelog.secrets.redaction import Redactor
 from levelog_processors.decide.facts import Outlook, Round
 from levelog_processors.decide.functions import MOST_BEGUN, PATIENCE, Acted, Acting, Caller, Slowness
 from levelog_processors.decide.intents import last_called, places_of_calls, target_names, with_rows
+from levelog_processors.decide.lookups import NeededKey
 from levelog_processors.decide.readiness import is_watched
 from levelog_processors.decide.rules import conclude, must_act
 from levelog_processors.decide.snapshot import Namespaces, TableFetch, read_facts
 from levelog_processors.decide.standings import deciding_views, read_early, told, woken
 from levelog_processors.decide.transaction import NOTHING_CARRIED, Deciding
-from levelog_processors.decide.views import Evaluation, evaluate
+from levelog_processors.decide.views import Evaluation, Suspects, evaluate, evaluate_aside
 from levelog_processors.fold.rules import parent_inputs
 from levelog_processors.program import Program
 from levelog_store.actuate.claims import Claimant
@@ -62,6 +64,8 @@ class Cut(Struct, frozen=True):
     """Intents that are being carried out already."""
     retried: int = 0
     """Decisions given up because a read had changed meanwhile; their wakeups stay."""
+    has_left: bool = False
+    """Levels of suspected views may wait for their turn, which has come."""
     has_woken: bool = False
     """Some of these decisions made other levels due, whose views read them."""
     has_told: bool = False
@@ -72,7 +76,7 @@ class Cut(Struct, frozen=True):
     @property
     def has_more(self) -> bool:
         """Tell whether there may be more to decide right now."""
-        return bool((self.wakes == BATCH or self.has_woken) and self.decided) or self.retried > 0
+        return bool((self.wakes == BATCH or self.has_woken) and self.decided) or self.retried > 0 or self.has_left
 
     @property
     def is_intent_pending(self) -> bool:
@@ -86,6 +90,18 @@ class Asker(Struct, frozen=True):
 
     generation: int
     parent: StoredObject
+
+
+class _Looked(Struct, frozen=True):
+    """What the first look at the levels of some wakeups came to."""
+
+    looks: Sequence[Outlook] = ()
+    stray: Sequence[PendingWake] = ()
+    """Wakeups without a level."""
+    aside: Evaluation | None = None
+    """Still to be called, aside of the others."""
+    left: Sequence[Evaluation] = ()
+    """As `evaluate` has them."""
 
 
 class Decider:
@@ -123,6 +139,9 @@ class Decider:
         """Namespaces that alone are watched, by resource."""
         self.slowness = Slowness()
         """Of functions: while they are quick, other transactions may wait for a cut."""
+        self.suspects = Suspects()
+        self._turn: ViewParent = "", ""
+        """The level of a suspected view whose turn it was last."""
 
     @asynccontextmanager
     async def deciding(self, *, durable: bool, guarded: Collection[int] = ()) -> AsyncGenerator[Deciding]:
@@ -166,22 +185,34 @@ class Decider:
             carried = NOTHING_CARRIED if within is None else within.carried
             inputs = Inputs(has_dependencies=self._reads_keys, parents={**within.objects} if within is not None else {})
             ahead = inputs if len(carried.levels) <= BATCH else None
+            calm = [view for view in views if view not in self.suspects]
             rows, at = await stored.read_wakes(
-                connection, self._scope, list(epochs), views, most, at=now, of=carried.levels, into=ahead
+                connection, self._scope, list(epochs), calm, most, at=now, of=carried.levels, into=ahead
             )
-            found = (await carried.added_to(connection, self._scope, rows, views))[:most]
-            early = await read_early(connection, self._scope, self._program, found, at, carried.causes)
+            found = (await carried.added_to(connection, self._scope, rows, calm))[:most]
+            suspected = await self._read_suspected(connection, epochs, views, most, at)
+            turn: ViewParent | None = None
+            early = await read_early(connection, self._scope, self._program, [*found, *suspected], at, carried.causes)
             left = (acting, concluded, leaving, early)
             fresh = [w for w in found if not any((w.view, w.parent) in levels for levels in left)]
             fresh = fresh[: max(0, min(BATCH, MOST_BEGUN - len(acting)))]
             wakes = [wake for wake in fresh if not await is_lagging(wake)]
+            for wake in suspected:
+                level = wake.view, wake.parent
+                if not any(level in levels for levels in left) and not await is_lagging(wake):
+                    self._turn = turn = level
+                    wakes.append(wake)
+                    break
             if not wakes and not back:
                 return Cut(len(fresh), [], at=at)
             is_alone = folded_to is not None and len(folded_to) == self._scope.partitions
             folded = folded_to if is_alone else None  # which the commit compares with the tables
-            looks, stray = await self._look(connection, wakes, at, folded, inputs) if wakes else ([], [])
-        acted = [*back, *await acting.act(looks, epochs)]
-        if len(acted) < len(back) + len(looks):
+            looked = await self._look(connection, wakes, at, folded, inputs) if wakes else _Looked()
+        looks, stray = looked.looks, looked.stray
+        aside = None if looked.aside is None else (looked.aside.facts.wake, self._looked_aside(looked.aside))
+        acted = [*back, *await acting.act(looks, epochs, aside=aside)]
+        has_left = bool(looked.left) or (turn is not None and turn not in acting)
+        if any(look.facts.name in acting for look in looks):
             self.slowness.note(timedelta.max)
         acted = await self._with_rows(acted, {look.facts.parent.object: look.facts.parent for look in looks}, within)
         batch = [conclude(look, round_, at) for look, round_ in acted]
@@ -191,8 +222,26 @@ class Decider:
         has_woken = bool(early) or has_told or any(each.wake.view in self._program.readers for each in held)
         retried = len(batch) - len(held)
         return Cut(
-            len(fresh), held, at, claimed, retried=retried, has_woken=has_woken, has_told=has_told, has_news=has_news
+            len(fresh),
+            held,
+            at,
+            claimed,
+            retried=retried,
+            has_left=has_left,
+            has_woken=has_woken,
+            has_told=has_told,
+            has_news=has_news,
         )
+
+    async def _read_suspected(
+        self, connection: AsyncConnection, epochs: Mapping[int, int], views: Collection[str], most: int, at: datetime
+    ) -> list[PendingWake]:
+        """Due wakeups of suspected views, one of which is to be decided on; none while one is being decided on."""
+        suspected = [view for view in views if view in self.suspects]
+        self.suspects.forget(at)
+        if not suspected or self._turn in self.acting:
+            return []
+        return (await stored.read_wakes(connection, self._scope, list(epochs), suspected, most, at=at))[0]
 
     def _reading(self, within: Deciding | None) -> AbstractAsyncContextManager[AsyncConnection]:
         return self._database.reading() if within is None else nullcontext(within.connection)
@@ -204,8 +253,8 @@ class Decider:
         now: datetime,
         folded_to: Mapping[int, int] | None,
         inputs: Inputs,
-    ) -> tuple[list[Outlook], list[PendingWake]]:
-        """Look at the levels, and call the views that may see something else; wakeups without a level are the rest."""
+    ) -> _Looked:
+        """Look at the levels, and call the views that may see something else, but for those that are suspected."""
         scope, program = self._scope, self._program
         known = await read_facts(connection, scope, program, self.namespaces, wakes, now, folded_to, inputs)
         evaluations = {
@@ -213,16 +262,39 @@ class Decider:
             for facts, buckets in known
             if facts.needs_evaluation
         }
-        if evaluations:
-            fetch = TableFetch(connection, self._scope, program)
-            self.slowness.note(await evaluate(list(evaluations.values()), fetch))
+        aside = next((each for (view, _), each in evaluations.items() if view in self.suspects), None)
+        here = [each for each in evaluations.values() if each is not aside]
+        evaluated = await evaluate(here, TableFetch(connection, scope, program))
+        if here:
+            self.slowness.note(evaluated.longest)
+        for each in here:
+            self.suspects.note(each)
+        later = {each.facts.name for each in (aside, *evaluated.left) if each is not None}
         looks: list[Outlook] = []
         for facts, _ in known:
-            evaluation = evaluations.get(facts.name)
-            looks.append(Outlook(facts, evaluation.seen if evaluation else None))
-            self._count(looks[-1])
-        there = {look.facts.name for look in looks}
-        return looks, [wake for wake in wakes if (wake.view, wake.parent) not in there]
+            if facts.name not in later:
+                evaluation = evaluations.get(facts.name)
+                looks.append(Outlook(facts, evaluation.seen if evaluation else None))
+                self._count(looks[-1])
+        there = {facts.name for facts, _ in known}
+        stray = [wake for wake in wakes if (wake.view, wake.parent) not in there]
+        return _Looked(looks, stray, aside, evaluated.left)
+
+    async def _looked_aside(self, evaluation: Evaluation) -> Outlook:
+        """Call a suspected view; its commit compares what it read with what is there then."""
+        await evaluate_aside(evaluation, self._fetched, self.acting.caller)
+        self.suspects.note(evaluation)
+        look = Outlook(evaluation.facts, evaluation.seen)
+        self._count(look)
+        return look
+
+    async def _fetched(self, need: NeededKey) -> Any:
+        async with self._database.reading() as connection:
+            fetch = TableFetch(connection, self._scope, self._program)
+            if need.key is None:
+                return await fetch.whole(need.index)
+            place = need.index, need.key
+            return (await fetch.buckets([place]))[place]
 
     def _count(self, look: Outlook) -> None:
         facts = look.facts

@@ -1,7 +1,7 @@
 """Calls reconcile functions, checks what they yield, and lets slow ones run beyond their cut."""
 
 import asyncio
-from collections.abc import AsyncIterable, Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterable, Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from datetime import timedelta
 from itertools import islice
 from time import monotonic
@@ -17,6 +17,7 @@ from levelog.intents import Intent
 from levelog_processors.decide.facts import Outlook, Round
 from levelog_processors.decide.rules import left_to_write, must_act
 from levelog_processors.decide.targets import require_target, target_key
+from levelog_store.decide.decisions import PendingWake
 from levelog_store.rows import ViewParent
 
 MOST_WRITES: Final = 10_000
@@ -103,26 +104,26 @@ class Slowness:
         self._average += (min(longest, MOST_COUNTED) - self._average) / _WEIGHT
 
 
-class _Begun(Struct, frozen=True):
-    look: Outlook
-    epoch: int
-    task: asyncio.Task[Round]
-    at: float
-
-
 Acted: TypeAlias = tuple[Outlook, Round | None]
 """A level that can be concluded, with its round if it has one."""
 
 
+class _Begun(Struct, frozen=True):
+    partition: int
+    epoch: int
+    task: asyncio.Task[Acted]
+    at: float
+
+
 class Acting:
-    """Runs the reconcile functions of levels side by side, and keeps those that outlast their cut.
+    """Runs the reconcile functions of levels side by side, and a view aside; keeps those that outlast their cut.
 
     A level that is kept is not decided on again meanwhile; its wakeup stays in the tables until the function's outcome
     is written, so that a crash loses nothing.
     """
 
     def __init__(self, caller: Caller, *, patience: timedelta | None) -> None:
-        self._caller = caller
+        self.caller = caller
         self.patience = patience
         self._begun: dict[ViewParent, _Begun] = {}
         self.on_return: Callable[[], None] = lambda: None
@@ -145,27 +146,43 @@ class Acting:
         done = [level for level, begun in self._begun.items() if begun.task.done()]
         taken = [self._begun.pop(level) for level in done]
         acted = [(each, each.task.result()) for each in taken]
-        return [(each.look, got) for each, got in acted if epochs.get(each.look.facts.wake.partition) == each.epoch]
+        return [got for each, got in acted if epochs.get(each.partition) == each.epoch]
 
-    async def act(self, looks: Sequence[Outlook], epochs: Mapping[int, int]) -> list[Acted]:
-        """Call the reconcile functions of the levels that must act; returns the levels that can be concluded now."""
+    async def act(
+        self,
+        looks: Sequence[Outlook],
+        epochs: Mapping[int, int],
+        *,
+        aside: tuple[PendingWake, Coroutine[Any, Any, Outlook]] | None = None,
+    ) -> list[Acted]:
+        """Call the reconcile functions of the levels that must act; returns the levels that can be concluded now.
+
+        So is one whose view is still to be called, `aside`.
+        """
         begun: dict[ViewParent, _Begun] = {}
+
+        def begin(wake: PendingWake, act: Coroutine[Any, Any, Acted]) -> None:
+            task = asyncio.create_task(act, name="reconcile")
+            begun[wake.view, wake.parent] = _Begun(wake.partition, epochs[wake.partition], task, monotonic())
+
         for look in looks:
             if must_act(look):
-                task = asyncio.create_task(self._round(look), name="reconcile")
-                begun[look.facts.name] = _Begun(look, epochs[look.facts.wake.partition], task, monotonic())
+                begin(look.facts.wake, self._acted(look))
+        if aside is not None:
+            begin(aside[0], self._acted_aside(aside[1]))
         if begun:
             self._begun |= begun
             patience = None if self.patience is None else self.patience.total_seconds()
             await asyncio.wait([each.task for each in begun.values()], timeout=patience)
-        rounds: dict[ViewParent, Round] = {}
+        done: dict[ViewParent, Acted] = {}
         for level, each in begun.items():
             if each.task.done():
                 del self._begun[level]
-                rounds[level] = each.task.result()
+                done[level] = each.task.result()
             else:
                 each.task.add_done_callback(lambda _: self.on_return())
-        return [(look, rounds.get(look.facts.name)) for look in looks if look.facts.name not in self._begun]
+        over = [look for look in looks if look.facts.name not in self._begun]
+        return [*(done.pop(look.facts.name, (look, None)) for look in over), *done.values()]
 
     async def close(self) -> None:
         """Cancel the calls under way; the next owner of the partition makes them again."""
@@ -174,18 +191,24 @@ class Acting:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        await self._caller.close()
+        await self.caller.close()
+
+    async def _acted_aside(self, aside: Coroutine[Any, Any, Outlook]) -> Acted:
+        return await self._acted(await aside)
+
+    async def _acted(self, look: Outlook) -> Acted:
+        return look, await self._round(look) if must_act(look) else None
 
     async def _round(self, look: Outlook) -> Round:
         facts, handler = look.facts, look.facts.view.reconcile
         if handler is None:
             raise TypeError(f"view {facts.view.name} has no reconcile function")
-        is_called = not self._caller.is_lost(facts.name)
+        is_called = not self.caller.is_lost(facts.name)
         try:
             arguments = {handler.parent_parameter: handler.reader.read(facts.parent.body)}
             given = {Given.LEVEL: look.level, Given.NOW: facts.now, Given.WRITTEN: look.is_written}
             arguments |= handler.given.arguments(given)
-            wanted: Sequence[Intent] = await self._caller.call(facts.name, handler, arguments)
+            wanted: Sequence[Intent] = await self.caller.call(facts.name, handler, arguments)
             for intent in wanted:
                 require_target(facts.view, facts.parent, intent)
             wanted = left_to_write(look, wanted, lambda intent: str(target_key(facts.view, facts.parent, intent)))

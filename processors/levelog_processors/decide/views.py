@@ -1,10 +1,13 @@
 """Runs views, each in a greenlet that pauses where it reads an index, so that many reads become one query.
 
 A view is an ordinary function and reads an index like a mapping. Every read is recorded: of absent keys too, and before
-an exception too.
+an exception too. Views run in the event loop's thread. One that took too long lately runs in a thread of its own, for
+one object at a time.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from datetime import UTC, datetime, timedelta
 from time import perf_counter
@@ -16,6 +19,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from levelog.calls import observations
+from levelog.calls.caller import FunctionCaller
 from levelog.calls.faults import HandlerFault, Interruption, fault_reason, tell_fault
 from levelog.calls.mappings import Notes, RecordedMapping, plain
 from levelog.handlers.children import REDACTOR, ChildrenView
@@ -25,8 +29,10 @@ from levelog.secrets.redaction import Redactor
 from levelog.wire.canonical import canonical
 from levelog_processors.decide.facts import Facts, Seen, digest_with
 from levelog_processors.decide.lookups import Fetch, IndexReader, LevelLookups, NeededKey, ObjectLookups, Reads, sight
-from levelog_processors.fence.calls import Fence, filtered
+from levelog_processors.fence.calls import Fence, TookTooLong, filtered
 from levelog_store.rows import ERRORS, Bucket, IndexKey
+
+log = logging.getLogger(__name__)
 
 MOST_LEVEL_BYTES: Final = 8 * 2**20
 """JSON of a level's desired value, and of its actual one."""
@@ -64,6 +70,7 @@ class Evaluation:
         self.guards: list[IndexKey] = [(index, ERRORS) for index in facts.view.guards]
         self.around: Callable[[], AbstractContextManager[None]] = nullcontext
         """Around the call of the function."""
+        self.took_too_long = False
 
     def call(self) -> None:
         """Call the view, unless an index blocks it; an exception becomes the evaluation's error."""
@@ -76,7 +83,7 @@ class Evaluation:
         except Interruption:
             raise
         except BaseException as error:  # noqa: BLE001 - a filter is the user's; that it raises is what the view sees
-            self._fail(error)
+            self.fail(error)
             return
         if not reader.is_plain:
             self._call(parent)
@@ -133,10 +140,12 @@ class Evaluation:
         except Interruption:
             raise
         except BaseException as error:  # noqa: BLE001 - a user's function may raise anything; only this level is concerned
-            self._fail(error)
+            self.fail(error)
 
-    def _fail(self, error: BaseException) -> None:
+    def fail(self, error: BaseException) -> None:
+        """Take an exception as what the call came to."""
         view = self.facts.view
+        self.took_too_long = isinstance(error, TookTooLong)
         self.result = replace(self.result, error=fault_reason("view", view.name, error))
         if not isinstance(error, GreenletExit):  # it is thrown, too, into views that nobody waits for any more
             tell_fault("view", view.name, view.handler.function, error, subject=self.facts.parent.object)
@@ -195,21 +204,34 @@ def _moment(asked: object) -> datetime | None:
     return datetime.combine(at.date(), at.time(), UTC)  # of a class of the user's, only the time is kept
 
 
-async def evaluate(evaluations: Sequence[Evaluation], fetch: Fetch) -> timedelta:
-    """Run the evaluations side by side; each round of their reads is one query for all of them.
+class Evaluated(Struct, frozen=True):
+    """What the evaluations of one cut came to."""
 
-    Returns the longest time that one ran without a pause.
-    """
-    needs: list[tuple[greenlet, NeededKey]] = []
+    longest: timedelta
+    """For which one ran without a pause."""
+    left: Sequence[Evaluation]
+    """Those that were not called to their end, since their view took too long for another object."""
+
+
+async def evaluate(evaluations: Sequence[Evaluation], fetch: Fetch) -> Evaluated:
+    """Run the evaluations side by side; each round of their reads is one query for all of them."""
+    needs: list[tuple[Evaluation, greenlet, NeededKey]] = []
+    slow, left = set[str](), list[Evaluation]()
     longest = 0.0
 
-    def resume(runner: greenlet, *values: Any) -> None:
+    def resume(evaluation: Evaluation, runner: greenlet, *values: Any) -> None:
         nonlocal longest
+        view = evaluation.facts.view.name
+        if view in slow:
+            left.append(evaluation)
+            return
         began = perf_counter()
         need = runner.switch(*values)
         longest = max(longest, perf_counter() - began)
         if not runner.dead:
-            needs.append((runner, need))
+            needs.append((evaluation, runner, need))
+        elif evaluation.took_too_long:
+            slow.add(view)
 
     guards = sorted(set[IndexKey]().union(*(each.reads.missing(each.guards) for each in evaluations)))
     if guards:
@@ -217,12 +239,61 @@ async def evaluate(evaluations: Sequence[Evaluation], fetch: Fetch) -> timedelta
         for evaluation in evaluations:
             evaluation.reads.learn({place: ahead[place] for place in evaluation.reads.missing(evaluation.guards)})
     for evaluation in evaluations:
-        resume(greenlet(evaluation.call))
+        resume(evaluation, greenlet(evaluation.call))
     while needs:
         waiting, needs = needs, []
-        keys = sorted({(need.index, need.key) for _, need in waiting if need.key is not None})
+        keys = sorted({(need.index, need.key) for *_, need in waiting if need.key is not None})
         buckets = await fetch.buckets(keys)
-        wholes = {index: await fetch.whole(index) for index in sorted({n.index for _, n in waiting if n.key is None})}
-        for runner, need in waiting:
-            resume(runner, wholes[need.index] if need.key is None else buckets[need.index, need.key])
-    return timedelta(seconds=longest)
+        wholes = {index: await fetch.whole(index) for index in sorted({n.index for *_, n in waiting if n.key is None})}
+        for evaluation, runner, need in waiting:
+            found = wholes[need.index] if need.key is None else buckets[need.index, need.key]
+            resume(evaluation, runner, found)
+    return Evaluated(timedelta(seconds=longest), left)
+
+
+HANGS_AFTER: Final = timedelta(minutes=1)
+"""How long after its time limit a view in a thread counts as hanging in C; what it looks up takes less than that."""
+
+
+async def evaluate_aside(
+    evaluation: Evaluation, fetched: Callable[[NeededKey], Coroutine[Any, Any, Any]], caller: FunctionCaller
+) -> None:
+    """Run one evaluation in a thread, while the event loop goes on."""
+    loop, facts = asyncio.get_running_loop(), evaluation.facts
+
+    def call() -> None:
+        runner = greenlet(evaluation.call)
+        need = runner.switch()
+        while not runner.dead:
+            need = runner.switch(asyncio.run_coroutine_threadsafe(fetched(need), loop).result())
+
+    try:
+        await caller.run(facts.name, call, facts.view.handler.timeout + HANGS_AFTER, is_async=False)
+    except HandlerFault as error:
+        evaluation.fail(error)
+
+
+class Suspects:
+    """Views that took too long lately, in this process: their levels are decided one at a time, aside of all others."""
+
+    def __init__(self) -> None:
+        self._until: dict[str, datetime] = {}
+
+    def __len__(self) -> int:
+        return len(self._until)
+
+    def __contains__(self, view: str) -> bool:
+        return view in self._until
+
+    def forget(self, now: datetime) -> None:
+        """Forget those whose time is over."""
+        self._until = {view: until for view, until in self._until.items() if until > now}
+
+    def note(self, evaluation: Evaluation) -> None:
+        """Suspect a view that took too long, until well after it is called again for the same object."""
+        if not evaluation.took_too_long:
+            return
+        facts = evaluation.facts
+        if facts.view.name not in self._until:
+            log.warning("view %s is called for one object at a time, since it took too long", facts.view.name)
+        self._until[facts.view.name] = facts.now + 2 * facts.longest

@@ -1,4 +1,4 @@
-"""Calls pure functions in the event loop's thread: with a time limit, and without I/O."""
+"""Calls pure functions: with a time limit, and without I/O."""
 
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
@@ -21,6 +21,10 @@ def suspended() -> Generator[None]:
         yield
 
 
+class TookTooLong(HandlerFault):
+    """A function exceeded its time limit."""
+
+
 class Fence:
     """One call of a view or an index function.
 
@@ -36,16 +40,16 @@ class Fence:
     def run(self, function: Callable[[], T]) -> T:
         """Call the function; raises what it raises.
 
-        Raises HandlerFault if it exceeds its time limit or does I/O, even if it caught the refusal.
+        Raises TookTooLong if it exceeds its time limit, and HandlerFault if it does I/O, even if it caught the refusal.
         """
         try:
             result = self._run(function, SHOTS)
         except TimeIsOver as expired:
-            raise HandlerFault(f"took longer than {self._limit.total_seconds():g} s and was ended") from expired
+            raise TookTooLong(f"took longer than {self._limit.total_seconds():g} s and was ended") from expired
         if self._guard.offence is not None:
             raise self._guard.offence
         if self._allowance.is_over:
-            raise HandlerFault(f"took longer than {self._limit.total_seconds():g} s")
+            raise TookTooLong(f"took longer than {self._limit.total_seconds():g} s")
         return result
 
     def pause(self) -> None:
