@@ -4,7 +4,7 @@ import asyncio
 import logging
 import math
 from collections.abc import Awaitable, Callable
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from msgspec import Struct
@@ -14,6 +14,7 @@ from levelog.errors import Unavailable
 from levelog_actuator.limits import ActuatorSettings
 from levelog_log.hints import Hint
 from levelog_store.actuate import claims
+from levelog_store.actuate.setbacks import plan_anew
 from levelog_store.connect.database import Database
 from levelog_store.rows import Scope
 
@@ -39,6 +40,8 @@ class ClaimLoop(Struct, eq=False, kw_only=True):
     claimed_at: float = math.inf
     """When intents were claimed last, by the event loop's clock; infinite while that is not known."""
     spares_until: float = -math.inf
+    looked_at: datetime = datetime.max.replace(tzinfo=UTC)
+    """The database's time when it was last asked for what is due; at first others may have put off by a wrong one."""
 
     async def run(self) -> None:
         """Claim until cancelled."""
@@ -76,8 +79,19 @@ class ClaimLoop(Struct, eq=False, kw_only=True):
         clock = asyncio.get_running_loop().time
         sweep = self.settings.sweep.total_seconds()
         if self.due_at is None:
-            async with self.database.reading() as connection:
-                wait = await claims.next_due(connection, self.scope)
+            wait = await self._next_due()
             self.due_at = clock() + min(sweep, wait.total_seconds() if wait is not None else sweep)
         if not await self.hint.wait(timedelta(seconds=max(0.0, self.due_at - clock()))):
             self.due_at = None
+
+    async def _next_due(self) -> timedelta | None:
+        """How long until the next intent is due, once it does not wait for a clock that was set back."""
+        while True:
+            async with self.database.reading() as connection:
+                wait, at = await claims.next_due(connection, self.scope)
+            before, self.looked_at = self.looked_at, at
+            if at >= before:
+                return wait
+            lease, presence = self.settings.lease, self.settings.presence
+            async with self.database.transaction() as connection:
+                await plan_anew(connection, self.scope, lease=lease, presence=presence)

@@ -291,7 +291,7 @@ intents = _table(
     _time("due_at"),
     _value("owner", comment="actuator that claimed it"),
     _value("claim", BigInteger, server_default="0", comment="drawn anew by each claim; 0: none yet"),
-    _time("expires_at"),
+    Column("expires_at", Timestamp, comment="end of the claim; without an owner, when it ended"),
     _value("error"),
     _value("outcome", comment="as the receipt has it; empty: there is none"),
     _value("cause", BigInteger),

@@ -404,7 +404,7 @@ async def postpone(connection: AsyncConnection, scope: Scope, owner: str, later:
                 "under": each.claim,
                 "to_state": "claimed" if each.is_doubtful else "pending",
                 "at": moment + each.delay,
-                "ends": moment + each.delay if each.is_doubtful else None,
+                "ended": moment,
                 "made": each.attempts,
                 "because": each.error,
             }
@@ -466,29 +466,26 @@ def give_back() -> Update:
             state=bindparam("to_state"),
             owner="",
             due_at=bindparam("at", type_=Timestamp()),
-            expires_at=bindparam("ends", type_=Timestamp()),
+            expires_at=bindparam("ended", type_=Timestamp()),
             attempts=bindparam("made"),
             error=bindparam("because"),
         )
     )
 
 
-async def next_due(connection: AsyncConnection, scope: Scope) -> timedelta | None:
-    """How long until the next intent that waits for its time may be claimed; None if none does."""
-    row = (await run(connection, scope, _next_due)).first()
-    return None if row is None else row.due_at - row.now
+async def next_due(connection: AsyncConnection, scope: Scope) -> tuple[timedelta | None, datetime]:
+    """How long until the next intent that waits for its time may be claimed, None if none does; and the time now."""
+    due_at, at = (await run(connection, scope, _next_due)).one()
+    return None if due_at is None else due_at - at, at
 
 
 @built_once
 def _next_due(dialect: Dialect) -> Select[Any, datetime]:
     """When the next row is due that is not yet, and the database's time."""
     table = intents.c
-    return (
-        select(table.due_at, now(dialect).label("now"))
-        .where(IS_IN_SCOPE, table.state.in_((PENDING, CLAIMED)), table.due_at > now(dialect))
-        .order_by(table.due_at)
-        .limit(1)
-    )
+    waits = IS_IN_SCOPE, table.state.in_((PENDING, CLAIMED)), table.due_at > now(dialect)
+    first = select(table.due_at).where(*waits).order_by(table.due_at).limit(1)
+    return select(first.scalar_subquery(), now(dialect))
 
 
 async def end_claims(connection: AsyncConnection, scope: Scope) -> int:

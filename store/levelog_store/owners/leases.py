@@ -180,16 +180,17 @@ class Leases:
             )
 
     async def _renew(self, connection: AsyncConnection) -> None:
+        """Say that it is there, and let nothing of others last longer than that: their clock may have been ahead."""
         dialect = connection.dialect
         ends = now(dialect, self._duration)
+        for place in (processors.c.owner, leases.c.partition):
+            table = place.table
+            are_meant = table.c.scope == self._scope.number, or_(table.c.owner == self.owner, table.c.expires_at > ends)
+            # locked in order, as everywhere; FOR NO KEY UPDATE waits for no guarded transaction
+            await connection.execute(select(place).where(*are_meant).order_by(place).with_for_update(key_share=True))
+            await connection.execute(update(table).where(*are_meant).values(expires_at=ends))
         row = {"scope": self._scope.number, "owner": self.owner, "joined_at": now(dialect), "expires_at": ends}
-        statement = insert_for(dialect, processors).values(row)
-        keys, changed = list(processors.primary_key), {"expires_at": statement.excluded.expires_at}
-        await connection.execute(statement.on_conflict_do_update(index_elements=keys, set_=changed))
-        # locked in order, as everywhere; FOR NO KEY UPDATE waits for no guarded transaction
-        mine = select(leases.c.partition).where(self._are_mine).order_by(leases.c.partition)
-        await connection.execute(mine.with_for_update(key_share=True))
-        await connection.execute(update(leases).where(self._are_mine).values(expires_at=ends))
+        await connection.execute(insert_for(dialect, processors).values(row).on_conflict_do_nothing())
 
     async def _share(self, connection: AsyncConnection) -> int:
         """How many partitions are this processor's; the shares of all that live add up to all partitions.

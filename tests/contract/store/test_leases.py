@@ -1,4 +1,4 @@
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from msgspec.structs import replace
@@ -97,6 +97,35 @@ async def test_leases_end_by_the_databases_clock(database: Database) -> None:
     while not (taken := await other.tend()):
         pass  # at most a millisecond, then what `gone` holds has ended
     assert len(taken) == PARTITIONS
+
+
+@pytest.mark.parametrize("ahead", [timedelta(hours=2), timedelta(days=30)], ids=["hours", "thirty days"])
+async def test_a_processor_that_died_under_a_clock_that_was_ahead_is_followed_after_one_lease(
+    database: Database, ahead: timedelta
+) -> None:
+    scope = await scope_of(database)
+    await processor(database, scope, "dead").tend()
+    async with database.transaction() as connection:
+        for table in (leases, processors):
+            await connection.execute(update(table).values(expires_at=datetime.now(UTC) + ahead))
+    other = Leases(database, scope, owner="other", duration=timedelta(milliseconds=1))
+    for _ in range(50):  # each takes as long as a lease
+        if taken := await other.tend():
+            break
+    assert len(taken) == PARTITIONS
+
+
+async def test_the_leases_of_the_living_are_shortened_by_others_and_kept(database: Database) -> None:
+    scope = await scope_of(database)
+    first, second = processor(database, scope, "a"), processor(database, scope, "b")
+    before = await first.tend()
+    async with database.transaction() as connection:
+        await connection.execute(update(leases).values(expires_at=datetime.now(UTC) + timedelta(days=30)))
+    await second.tend()
+    assert await owned(database, scope, "a") == before
+    async with database.reading() as connection:
+        ends = (await connection.execute(select(leases.c.expires_at).where(leases.c.owner == "a"))).scalars().all()
+    assert max(ends) < datetime.now(UTC) + timedelta(hours=2)
 
 
 async def test_a_processor_hurries_only_while_others_hold_part_of_its_share(database: Database) -> None:

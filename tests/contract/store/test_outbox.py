@@ -254,7 +254,7 @@ async def test_receipts_wait_to_be_relayed_until_they_are_noted(database: Databa
 async def test_the_time_of_the_next_intent_that_waits_is_known(database: Database) -> None:
     async def wait() -> timedelta | None:
         async with database.reading() as connection:
-            return await claims.next_due(connection, SCOPE)
+            return (await claims.next_due(connection, SCOPE))[0]
 
     assert await wait() is None
     (key,) = await decide(database, intent(A))

@@ -107,7 +107,7 @@ def given_back_by_anybody(_: Laboratory) -> Generator[None]:
             "state": bindparam("to_state"),
             "owner": "",
             "due_at": bindparam("at", type_=Timestamp()),
-            "expires_at": bindparam("ends", type_=Timestamp()),
+            "expires_at": bindparam("ended", type_=Timestamp()),
             "attempts": bindparam("made"),
             "error": bindparam("because"),
         }

@@ -1,0 +1,72 @@
+"""What to do with stored times of the outbox once the database's clock was set back: nothing waits for it to catch up.
+
+A time is known to be of a clock that was ahead if it was stored later than now, or if it is further away than any that
+is stored of its kind. What was put off then waits from now on for as long as it was put off.
+"""
+
+from datetime import datetime, timedelta
+from typing import Any
+
+from sqlalchemy import Dialect, Select, Update, bindparam, select, update
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from levelog_store.actuate.claims import IS_IN_SCOPE, IS_KEY, WRITTEN, is_unsettled
+from levelog_store.dialects import Timestamp, built_once, locked, now, run
+from levelog_store.rows import Scope
+from levelog_store.tables import actuators, intents
+
+
+async def plan_anew(connection: AsyncConnection, scope: Scope, *, lease: timedelta, presence: timedelta) -> None:
+    """Count from now what a clock said that was ahead: retries, ends of claims and of presence, looks at writes."""
+    await run(connection, scope, _shorten, presence)
+    rows = (await run(connection, scope, _later)).all()
+    planned = [
+        {"of_scope": scope.number, "of_key": row.key, "at": at, "ends": ends}
+        for row in rows
+        for at, ends in [_planned(row, lease)]
+        if at < row.due_at
+    ]
+    if planned:
+        await connection.execute(_plan(), planned)
+
+
+def _planned(row: Any, lease: timedelta) -> tuple[datetime, datetime | None]:
+    """When the intent is due, and when its claim ends or has ended."""
+    if row.is_written:
+        return row.now, row.expires_at
+    if row.owner:
+        ends = min(row.due_at, row.now + lease)
+        return ends, ends
+    given_back = row.expires_at or row.now
+    return (row.due_at, row.expires_at) if given_back <= row.now else (row.now + (row.due_at - given_back), row.now)
+
+
+@built_once
+def _shorten(dialect: Dialect, presence: timedelta) -> Update:
+    ends = now(dialect, presence)
+    return update(actuators).where(locked(dialect, actuators, actuators.c.expires_at > ends)).values(expires_at=ends)
+
+
+@built_once
+def _later(dialect: Dialect) -> Select[Any]:
+    """All that wait for their time, locked where there are row locks."""
+    table = intents.c
+    return (
+        select(
+            table.key,
+            table.owner,
+            table.due_at,
+            table.expires_at,
+            (table.state == WRITTEN).label("is_written"),
+            now(dialect).label("now"),
+        )
+        .where(IS_IN_SCOPE, is_unsettled(intents), table.due_at > now(dialect))
+        .order_by(table.key)
+        .with_for_update()
+    )
+
+
+@built_once
+def _plan() -> Update:
+    at, ends = (bindparam(name, type_=Timestamp()) for name in ("at", "ends"))
+    return update(intents).where(IS_KEY).values(due_at=at, expires_at=ends)
