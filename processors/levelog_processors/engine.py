@@ -20,7 +20,8 @@ from levelog_store.actuate.claims import Claimant
 from levelog_store.connect.database import Database
 from levelog_store.decide import inputreads as stored
 from levelog_store.fold.heldreads import read_syncs
-from levelog_store.owners.leases import check_checkpoints
+from levelog_store.fold.levelwrites import wake_from_ahead
+from levelog_store.owners.leases import check_checkpoints, guard
 from levelog_store.rows import Scope, ViewParent
 
 log = logging.getLogger(__name__)
@@ -72,6 +73,10 @@ class Engine:
         """Leases under which it commits, by partition."""
         self.folded_to: dict[int, int] = {}
         """Sequence up to which each partition that is held is folded."""
+        self._decided_at: datetime | None = None
+        """The time of the last cut."""
+        self._is_set_back = True
+        """The clock may have been set back, and levels have been decided on at a time that is not there yet."""
         self.newest = Sequence(0), ""
         """The newest record that the tables come from, of any partition, when the partitions were taken."""
 
@@ -95,6 +100,7 @@ class Engine:
         self.folded_to = {partition: checkpoints[partition] for partition in epochs}
         self._readiness = None
         self._has_decided = False
+        self._is_set_back = True
 
     async def fold(self, records: Iterable[LoggedRecord]) -> Folded:
         """Fold the records of leased partitions that are not folded yet, in the order of the log."""
@@ -111,12 +117,12 @@ class Engine:
 
         Not where others hold partitions too, whose keys it would lock in another order; nor with many records, or where
         functions are slow, since other transactions wait; nor while a view is suspected, whose levels are decided on
-        aside, from what is committed; nor before a decision by itself has succeeded, so that
-        whatever fails there does not hold up the fold.
+        aside, from what is committed; nor before a decision by itself has succeeded, so that whatever fails there does
+        not hold up the fold; nor after the clock was set back, which that looks after.
         """
         decider = self.decider
         is_quick = decider.slowness.is_quick and not decider.suspects
-        if self.is_shared or not self._has_decided or not is_quick or len(records) > BATCH:
+        if self.is_shared or not self._has_decided or not is_quick or len(records) > BATCH or self._is_set_back:
             return False
         return foldable_at_once(records) and bool(self._fresh(records))
 
@@ -157,6 +163,8 @@ class Engine:
                 )
             await within.carried.leave(within.connection, self._scope)
         self.folded_to = folded_to
+        if cut is not None:
+            self._note_time(cut.at)
         return folded, cut
 
     async def confirm(self, sequence: int) -> None:
@@ -196,11 +204,21 @@ class Engine:
         views, lag = self._deciding_on(await self.readiness(), but_not, read_to)
         if not views:
             return None
+        if self._is_set_back:
+            async with self._database.transaction(durable=False) as connection:
+                await guard(connection, self._scope, self.epochs)
+                await wake_from_ahead(connection, self._scope, list(self.epochs), now)
+            self._is_set_back = False
         cut = await self.decider.cut(
             self.epochs, views, lag.concerns, folded_to=self.folded_to, leaving=leaving, now=now
         )
         self._has_decided = True
+        self._note_time(cut.at)
         return cut
+
+    def _note_time(self, at: datetime) -> None:
+        self._is_set_back |= self._decided_at is not None and at < self._decided_at
+        self._decided_at = at
 
     def _deciding_on(self, readiness: Readiness, but_not: Collection[str], read_to: int) -> tuple[list[str], Lag]:
         """Views that may decide now, and what tells which of their wakeups have to wait."""

@@ -221,6 +221,8 @@ class LevelRow(Verdict, frozen=True, kw_only=True):
     suppressed: str = ""
     recheck_at: datetime | None = None
     evaluated_at: datetime | None = None
+    decided_at: datetime | None = None
+    """When `recheck_at` was said."""
     since: datetime | None = None
     """When it got its status; None if unknown."""
 

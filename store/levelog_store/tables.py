@@ -233,6 +233,7 @@ levels = _table(
     ),
     _time("recheck_at"),
     _time("evaluated_at"),
+    _time("decided_at"),
     _time("since"),
     Index("levels_parent", "scope", "parent"),
     Index("levels_status", "scope", "status"),

@@ -1,6 +1,7 @@
 """The clock of the database is another than the machine's: decisions go by it, and so does what came of them."""
 
-from collections.abc import AsyncGenerator
+from collections import Counter
+from collections.abc import AsyncGenerator, Iterator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -8,7 +9,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import text
 
-from levelog import Operator, Resource, Struct
+from levelog import Intent, Level, Operator, Resource, Retry, Struct
 from levelog.wire.objects import Application
 from levelog_processors.program import Program
 from levelog_sandbox import Sandbox
@@ -19,7 +20,7 @@ from rigs.together import together
 from rigs.waiting import until
 
 SHIFTED = """
-CREATE FUNCTION public.statement_timestamp() RETURNS timestamptz LANGUAGE sql
+CREATE OR REPLACE FUNCTION public.statement_timestamp() RETURNS timestamptz LANGUAGE sql
 AS $$ SELECT pg_catalog.statement_timestamp() + interval '{hours} hours' $$
 """
 
@@ -35,9 +36,14 @@ class Web(Resource, group="example.com", version="v1", plural="webs"):
 @asynccontextmanager
 async def shifted(postgres_url: str, hours: int) -> AsyncGenerator[str]:
     """The URL of a database whose clock is so many hours ahead."""
+    await set_clock(postgres_url, hours)
+    yield f"{postgres_url}?search_path=public,pg_catalog"
+
+
+async def set_clock(postgres_url: str, hours: int) -> None:
+    """Set the clock of a database so many hours ahead."""
     async with await Database.open(postgres_url) as database, database.transaction() as connection:
         await connection.execute(text(SHIFTED.format(hours=hours)))
-    yield f"{postgres_url}?search_path=public,pg_catalog"
 
 
 @pytest.mark.parametrize("sharp", [False, True])
@@ -73,3 +79,52 @@ async def test_invariant_16_a_timer_is_called_when_it_is_due_whatever_the_clock_
 
             await until(has_looked, "three calls, each a second after the one before")
     assert hourly == ["shop"]
+
+
+@pytest.mark.parametrize("ahead", [timedelta(hours=1), timedelta(days=30)], ids=["an hour", "thirty days"])
+async def test_what_waits_for_its_time_goes_on_after_the_clock_of_the_database_was_set_back(
+    nats_server: NatsServer, postgres_url: str, tmp_path: Path, ahead: timedelta
+) -> None:
+    op, calls = Operator("webs"), Counter[str]()
+
+    @op.timer(every=timedelta(seconds=1))
+    async def tick(web: Web) -> None:
+        calls["timer"] += 1
+
+    @op.on.create()
+    async def create(web: Web) -> None:
+        calls["retry"] += 1
+        raise Retry("not yet", delay=timedelta(seconds=1))
+
+    @op.view
+    def rechecked(web: Web, now: datetime) -> Level[int]:
+        calls["recheck"] += 1
+        return Level(1, 1, recheck_at=now + timedelta(seconds=1))
+
+    @op.view
+    def open_(web: Web) -> Level[int]:
+        return Level(1, 0)
+
+    @op.reconcile(open_)
+    def close(web: Web, level: Level[int]) -> Iterator[Intent]:
+        calls["backoff"] += 1
+        yield from ()
+
+    hours = int(ahead / timedelta(hours=1))
+    async with Sandbox() as sandbox, shifted(postgres_url, hours) as url:
+        await define_webs(sandbox)
+        metadata = {"name": "shop", "namespace": "default"}
+        sandbox.user.create(
+            {"apiVersion": "example.com/v1", "kind": "Web", "metadata": metadata, "spec": {"image": "a"}}
+        )
+        kubeconfig, application = sandbox.kubeconfig(tmp_path / "kubeconfig"), Application("webs")
+        async with together(kubeconfig, nats_server.url, url, application, Program([op]), [Web]) as stack:
+
+            async def has_gone_on(since: Counter[str]) -> bool:
+                stack.check()
+                return all(calls[kind] > since[kind] + 1 for kind in ("timer", "retry", "recheck", "backoff"))
+
+            await until(lambda: has_gone_on(Counter()), "two calls of each")
+            await set_clock(postgres_url, 0)
+            since = Counter(calls)
+            await until(lambda: has_gone_on(since), f"two more of each than {since}: {calls}", seconds=45)

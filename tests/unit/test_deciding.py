@@ -1,16 +1,18 @@
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from levelog import Level, OperatorError, delete, patch
+from levelog import Level, Operator, OperatorError, Resource, delete, patch
 from levelog.secrets.redaction import Redactor
 from levelog_cli.loading import load_operators
 from levelog_processors.decide.facts import Facts, Outlook, Round, Seen
 from levelog_processors.decide.intents import intent_rows
 from levelog_processors.decide.rules import conclude, must_act
-from levelog_processors.decide.settling import MAX_BACKOFF, backoff, is_settled
+from levelog_processors.decide.settling import MAX_BACKOFF, Repeats, backoff, is_settled
 from levelog_processors.decide.targets import target_key
 from levelog_processors.program import BoundView, Program
 from levelog_store.decide.decisions import Basis, IntentRow, OpenIntent, PendingWake
@@ -335,3 +337,74 @@ def test_a_level_whose_writes_changed_nothing_says_what_the_api_may_have_dropped
     before = msgspec.structs.replace(SETTLING, decided_inputs=seen)
     level = conclude(Outlook(facts_after(before, intent(outcome=outcome)), DRIFTING), None, NOON).level
     assert (level.status, level.reason.startswith(reason)) == ("drifting", True), level.reason
+
+
+JUMP: Final = timedelta(days=30)
+
+
+def _ahead() -> Operator:
+    op = Operator("ahead")
+
+    @op.view
+    def timed(web: Web, now: datetime) -> Level[bool]:
+        return Level(False, now > NOON)
+
+    @op.view
+    def timeless(web: Web) -> Level[int]:
+        return Level(1, 1)
+
+    return op
+
+
+class Web(Resource, group="example.com", version="v1", plural="webs"):
+    pass
+
+
+AHEAD: Final = Program([_ahead()])
+
+
+@given(
+    before=st.sampled_from([SETTLING, FAILED_VIEW]),
+    has_drift=st.booleans(),
+    wait=st.timedeltas(timedelta(seconds=1), MAX_BACKOFF),
+    ago=st.timedeltas(-JUMP, JUMP),
+)
+def test_invariant_21_a_level_waits_no_longer_than_it_was_to_by_a_clock_that_was_ahead(
+    before: LevelRow, has_drift: bool, wait: timedelta, ago: timedelta
+) -> None:
+    said_at = NOON - ago
+    drift = b'{"missing":["shop-0"]}' if has_drift else None
+    before = msgspec.structs.replace(before, drift=drift, decided_at=said_at, recheck_at=said_at + wait)
+    decided = conclude(Outlook(facts_after(before)), None, NOON)
+    assert decided.due_at is not None
+    assert decided.level.decided_at == NOON
+    assert decided.due_at <= NOON + wait or ago < timedelta(0)
+    assert decided.due_at <= NOON + max(wait, MAX_BACKOFF)
+    if timedelta(0) <= ago < wait:
+        assert decided.due_at == said_at + wait
+
+
+@pytest.mark.parametrize("view", sorted(AHEAD.views))
+def test_a_view_that_takes_the_time_is_called_again_once_that_time_is_ahead(view: str) -> None:
+    before = msgspec.structs.replace(SETTLING, status="in_sync", evaluated_at=NOON + JUMP)
+    facts = msgspec.structs.replace(facts_after(before), view=AHEAD.views[view])
+    assert facts.needs_evaluation is (view == "ahead/timed")
+    planned = msgspec.structs.replace(before, recheck_at=NOON + JUMP, decided_at=NOON + JUMP)
+    assert not msgspec.structs.replace(facts, before=planned).needs_evaluation
+
+
+@given(at=st.timedeltas(-JUMP, JUMP), count=st.integers(1, 40))
+def test_a_level_that_was_undone_rests_for_no_clock_that_was_ahead(at: timedelta, count: int) -> None:
+    state = Outlook(facts_after(SETTLING), DRIFTING).state
+    repeats = Repeats(of=state, count=count, at=NOON + at).text
+    rests = Outlook(facts_after(msgspec.structs.replace(SETTLING, repeats=repeats)), DRIFTING).rests_until
+    assert rests is None or NOON < rests <= NOON + MAX_BACKOFF
+
+
+def test_a_level_whose_function_outlasts_a_clock_that_was_ahead_is_looked_at_soon() -> None:
+    facts = msgspec.structs.replace(facts_after(SETTLING), now=NOON + JUMP)
+    seen = msgspec.structs.replace(DRIFTING, recheck_at=NOON + JUMP + timedelta(minutes=1))
+    sent = Round(rows=rows([module.apply(manifest())]))
+    decided = conclude(Outlook(facts, seen), sent, NOON)
+    assert decided.due_at is not None
+    assert NOON < decided.due_at <= NOON + MAX_BACKOFF

@@ -7,6 +7,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from levelog.handlers.injection import Given
 from levelog.intents import Intent
 from levelog.levels import Level, Standing
 from levelog.wire.canonical import canonical, digest
@@ -89,11 +90,30 @@ class Facts(Struct, frozen=True, kw_only=True, dict=True):
         """Tell whether the level's `recheck_at` has passed."""
         return self.wake.due_at is not None
 
+    @property
+    def planned(self) -> datetime | None:
+        """The level's `recheck_at`; as long from now as it was, if the clock that said it has been set back since."""
+        before = self.before
+        if before.recheck_at is None or before.decided_at is None or before.decided_at <= self.now:
+            return before.recheck_at
+        return self.now + (before.recheck_at - before.decided_at)
+
     @cached_property
     def is_changed(self) -> bool:
         """Tell whether the view would see something else than when it was called last."""
         before = self.before
-        return before.evaluations == 0 or self.inputs != before.inputs or self.reads != before.reads
+        is_other = before.evaluations == 0 or self.inputs != before.inputs or self.reads != before.reads
+        return is_other or self._is_from_ahead
+
+    @property
+    def _is_from_ahead(self) -> bool:
+        """Tell whether the view was given a time that is not there yet, since the clock was set back.
+
+        Not one that has asked for a time, when it is called anyway.
+        """
+        at = self.before.evaluated_at
+        is_later = at is not None and at > self.now and self.before.recheck_at is None
+        return is_later and Given.NOW in self.view.handler.given.given.values()
 
     @property
     def is_deleting(self) -> bool:
@@ -237,6 +257,8 @@ class Outlook(Struct, frozen=True, dict=True):
         """When the next round comes, if the ones before were undone each time: somebody else writes the same fields."""
         last, now = self.facts.repeats, self.facts.now
         if self.level is None or last is None or last.count < AT_ONCE or last.of != self.state:
+            return None
+        if last.at > now:  # the clock was set back
             return None
         until = last.at + backoff(last.count - AT_ONCE + 1, self.facts.longest)
         return until if until > now else None

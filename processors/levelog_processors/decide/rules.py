@@ -58,12 +58,14 @@ def conclude(look: Outlook, round_: Round | None, now: datetime) -> Decided:
     """Turn the decision on a level into rows; `round_` is None if its reconcile function was not called."""
     verdict = _verdict(look, round_, now)
     facts, seen, before = look.facts, look.seen, look.facts.before
+    if facts.now > now and verdict.due_at is not None:  # the clock was set back while its function ran
+        verdict = replace(verdict, due_at=min(verdict.due_at, now + LOOKS_APART))
     rows = [] if round_ is None else list(round_.rows)
     reads = _reads(look)
     is_kept = seen is not None or verdict.status != before.status
     return Decided(
         wake=facts.wake,
-        level=_level(look, round_, verdict, is_kept=is_kept),
+        level=_level(look, round_, verdict, now, is_kept=is_kept),
         due_at=verdict.due_at,
         versions=dict(seen.versions) if seen else {},
         dependencies_added=set(reads - facts.dependencies),
@@ -137,7 +139,7 @@ def _is_of_lists(look: Outlook) -> bool:
 def _verdict_at_rest(look: Outlook, now: datetime) -> _Verdict:
     facts, level, before = look.facts, look.level, look.facts.before
     drifts = look.drift is not None if level is not None else facts.has_stored_drift
-    recheck_at = _next_look(look) if level is not None else before.recheck_at
+    recheck_at = _next_look(look) if level is not None else facts.planned
     if not drifts and level is None and before.status == "failed":  # nothing new: the error still stands
         return _Verdict("failed", before.reason, recheck_at)
     if under_way := look.under_way:
@@ -146,7 +148,7 @@ def _verdict_at_rest(look: Outlook, now: datetime) -> _Verdict:
         return _Verdict("in_sync", "", recheck_at)
     if failures := facts.failures:
         wait = pause(failures, before.attempts, facts.longest)
-        planned = [at for at in (recheck_at, before.recheck_at) if at is not None and at > now]
+        planned = [at for at in (recheck_at, facts.planned) if at is not None and at > now]
         return _Verdict("failed", failures[0].error, recheck_at if wait is None else min([now + wait, *planned]))
     if until := look.rests_until:
         return _Verdict("drifting", f"{_undone(facts)}; the next round is at {until:%H:%M:%S} UTC", until)
@@ -219,11 +221,11 @@ def _attempts(look: Outlook) -> int:
 
 
 def _later(facts: Facts, now: datetime) -> datetime:
-    planned = facts.before.recheck_at
+    planned = facts.planned
     return planned if planned is not None and planned > now else now + backoff(facts.before.attempts, facts.longest)
 
 
-def _level(look: Outlook, round_: Round | None, verdict: _Verdict, *, is_kept: bool) -> LevelRow:
+def _level(look: Outlook, round_: Round | None, verdict: _Verdict, now: datetime, *, is_kept: bool) -> LevelRow:
     facts, seen, level, before = look.facts, look.seen, look.level, look.facts.before
     has_acted = round_ is not None
     return replace(
@@ -246,6 +248,7 @@ def _level(look: Outlook, round_: Round | None, verdict: _Verdict, *, is_kept: b
         suppressed="" if is_kept else added(before.suppressed, facts.wake.causes),
         recheck_at=verdict.due_at,
         evaluated_at=facts.now if seen else before.evaluated_at or facts.now,
+        decided_at=now,
         since=before.since if verdict.status == before.status else facts.now,
     )
 

@@ -232,6 +232,21 @@ async def wake_stuck(connection: AsyncConnection, scope: Scope) -> int:
     return (await connection.execute(wake_stored(connection.dialect, *is_stuck, due_at=due_at))).rowcount
 
 
+async def wake_from_ahead(
+    connection: AsyncConnection, scope: Scope, partitions: Collection[int], at: datetime | None
+) -> None:
+    """Ask for the levels that were decided on later than `at`, by default now, unless something asks for them already.
+
+    The caller holds the leases of the partitions (`leases.guard`) in the same transaction.
+    """
+    level, wake, dialect = levels.c, wakeups.c, connection.dialect
+    time = now(dialect) if at is None else literal(at, level.decided_at.type)
+    of_level = wake.scope == level.scope, wake.view == level.view, wake.parent == level.parent
+    is_woken = there_is(*of_level, or_(wake.due_at.is_(None), wake.due_at <= time))
+    are_meant = level.scope == scope.number, one_of(dialect, level.partition, partitions), level.decided_at > time
+    await connection.execute(wake_stored(dialect, *are_meant, ~is_woken, due_at=null()))
+
+
 @built_once
 def _hurry_writes(dialect: Dialect) -> Update:
     """Let writes of a level be sent that wait for a retry; who changes one at this moment decides when it is sent."""
@@ -343,7 +358,8 @@ def wake_stored(
     """Ask once more for the levels that are rows and meet the conditions, with the cause that they have."""
     columns = ("scope", "view", "parent", "partition", "cause")
     source = select(*(levels.c[name] for name in columns), literal(new_generation(), BigInteger), due_at)
-    statement = insert_for(dialect, wakeups).from_select([*columns, "generation", "due_at"], source.where(*conditions))
+    source = source.where(*conditions).order_by(levels.c.view, levels.c.parent)
+    statement = insert_for(dialect, wakeups).from_select([*columns, "generation", "due_at"], source)
     return statement.on_conflict_do_update(
         index_elements=list(wakeups.primary_key),
         set_={name: statement.excluded[name] for name in ("generation", "due_at")},

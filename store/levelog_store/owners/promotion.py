@@ -44,6 +44,7 @@ NOTHING_KNOWN: Final[Mapping[str, Any]] = {
     "decided_inputs": "",
     "recheck_at": null(),
     "evaluated_at": null(),
+    "decided_at": null(),
     "since": null(),
 }
 """Columns of such a level. Rounds stay, so that no key is used twice."""
