@@ -241,6 +241,19 @@ async def test_a_clock_that_is_set_back_holds_no_call_up(nats_server: NatsServer
         assert called.of("b") == seconds(60, 120, 180)
 
 
+async def test_an_object_that_was_created_by_a_clock_that_was_ahead_is_called_for_within_every(
+    nats_server: NatsServer, database_url: str
+) -> None:
+    called, ahead = Called(), timedelta(days=30).total_seconds() + 10
+    async with ticking(nats_server, database_url, called) as rig:
+        await rig.tell(made("a", ahead))
+        await rig.pass_to(150)
+        assert called.of("a") == seconds(10, 70, 130)
+        await rig.begin()
+        await rig.pass_to(200)
+        assert called.of("a") == seconds(10, 70, 130, 190)
+
+
 async def test_a_held_call_that_is_tried_again_just_as_the_next_one_is_due_is_not_made_twice(
     nats_server: NatsServer, database_url: str
 ) -> None:

@@ -1,16 +1,22 @@
 """When a timer is due next, whatever clocks have said of its last call."""
 
 from datetime import UTC, datetime, timedelta
-from typing import Final
+from typing import Any, Final
 
+import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from levelog import Resource
+from levelog import Operator, Resource
+from levelog.compat.kopf.attempts import LEFT, Left, next_call
+from levelog.compat.kopf.failures import TryLimits
 from levelog.effects import Call
-from levelog.handlers.edgehandlers import EdgeOptions
+from levelog.handlers.callnames import CHANGED, TIMED
+from levelog.handlers.edgehandlers import CallOptions, EdgeOptions
 from levelog.handlers.injection import Lender
-from levelog.handlers.timers import PATIENCE, Tick, TimerHandler
+from levelog.handlers.timers import PATIENCE, Tick, TimerHandler, UnrecordedTimer, microseconds, moment
+from levelog.resources import Metadata
+from levelog.wire.objects import Uid
 
 NOW: Final = datetime(2026, 6, 1, tzinfo=UTC)
 MOMENTS: Final = st.timedeltas(timedelta(days=-100), timedelta(days=100)).map(lambda after: NOW + after)
@@ -25,7 +31,7 @@ def check(web: Web) -> None:
     """Nothing is done."""
 
 
-@given(created=MOMENTS.filter(lambda at: at <= NOW), due=MOMENTS, made=MOMENTS, every=TIMES, sharp=st.booleans())
+@given(created=MOMENTS, due=MOMENTS, made=MOMENTS, every=TIMES, sharp=st.booleans())
 def test_invariant_16_a_due_time_is_called_for_once_and_the_next_one_comes_soon(
     created: datetime, due: datetime, made: datetime, every: timedelta, sharp: bool
 ) -> None:
@@ -35,3 +41,38 @@ def test_invariant_16_a_due_time_is_called_for_once_and_the_next_one_comes_soon(
     assert following <= NOW + 2 * max(every, PATIENCE)
     if created <= due <= NOW and made <= NOW:
         assert following > max(due, made)
+
+
+@given(created=MOMENTS, every=TIMES)
+def test_the_first_call_without_a_record_comes_soon_whatever_the_api_says_of_the_creation(
+    created: datetime, every: timedelta
+) -> None:
+    timer = UnrecordedTimer(check, every, timedelta(0), CallOptions(), Lender("webs"))
+    assert moment(timer.first(created, microseconds(NOW))) <= NOW + max(every, PATIENCE)
+
+
+@given(made=MOMENTS, delay=TIMES)
+def test_a_kopf_handler_that_raised_is_called_again_soon(made: datetime, delay: timedelta) -> None:
+    result = {LEFT: msgspec.to_builtins(Left(began=NOW, delay=delay))}
+    call = Call[Any, Any](request=None, result=result, idempotency_key="", called_at=made)
+    following = next_call(call, TryLimits(), NOW)
+    assert following is not None
+    assert min(NOW, made + delay) <= following[0] <= NOW + 2 * max(delay, PATIENCE)
+
+
+@given(noted=MOMENTS, idle=TIMES)
+def test_an_idle_timer_waits_for_nothing_that_was_noted_by_a_clock_that_was_ahead(
+    noted: datetime, idle: timedelta
+) -> None:
+    op = Operator("webs")
+    op.timer(every=timedelta(seconds=1), idle=idle)(check)
+    view = op.views["check"]
+    web = Web(metadata=Metadata(name="shop", uid=Uid("u1"), creation_timestamp=NOW - timedelta(days=100)))
+    timer = TimerHandler(check, idle, timedelta(0), idle, EdgeOptions(), Lender("webs"), sharp=False)
+    note = Tick(object=timer.shown(web))
+    call = Call[Tick, None](request=note, result=None, name=CHANGED, idempotency_key="", called_at=noted)
+    level = view.function(web, NOW, **{f"check{TIMED}": {"u1": [call]}})
+    if level.drift:
+        assert noted - NOW > max(idle, PATIENCE) or noted + idle <= NOW
+    else:
+        assert level.recheck_at <= NOW + 2 * max(idle, PATIENCE)

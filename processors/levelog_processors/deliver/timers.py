@@ -88,7 +88,7 @@ class Timers(HeldCalls[UnrecordedTimer]):
         for each in existing:
             created = EPOCH if each.created_at is None else msgspec.convert(each.created_at, datetime)
             for handler in self._of[each.resource]:
-                due, position = handler.first(created), positions[handler.source, each.partition]
+                due, position = handler.first(created, now), positions[handler.source, each.partition]
                 if due <= position:
                     due = handler.newest(due, position) + handler.every
                 self._schedule.append((due, handler.source, each.object, each.uid))
@@ -110,7 +110,7 @@ class Timers(HeldCalls[UnrecordedTimer]):
             self._uids[name] = record.uid
             now, created = microseconds(self._clock()), created_of(record.body)
             for handler in handlers:
-                due = handler.first(created)
+                due = handler.first(created, now)
                 if due <= self._since[handler.source, logged.partition] and due <= now:
                     due = handler.newest(due, now) + handler.every
                 if due <= self._stored_to:
@@ -194,7 +194,7 @@ class Timers(HeldCalls[UnrecordedTimer]):
         row = (await self._read({chain.object})).get(chain.object)
         handler, now = chain.handler, microseconds(self._clock())
         to = max(self._called_to, min(chain.position, now))  # what is due later, a round takes
-        if row is None or row.is_deleting or (first := handler.first(created_of(row.body))) > to:
+        if row is None or row.is_deleting or (first := handler.first(created_of(row.body), now)) > to:
             return
         if (due := handler.newest(first, to)) != chain.position:
             chain.position, chain.attempts = due, 0

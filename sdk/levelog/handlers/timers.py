@@ -25,7 +25,7 @@ from levelog.levels import Level
 from levelog.resources import refuse_external
 from levelog.wire.canonical import digest
 
-_CODE: Final = "timers 5"
+_CODE: Final = "timers 6"
 """Stands for this module in fingerprints: raised when the same calls lead to others."""
 
 
@@ -103,8 +103,7 @@ class TimerHandler:
         if call is None:
             return None
         made = max(call.called_at, call.request.due or call.called_at)
-        # else none would come before the clock is there again
-        return made if made - now <= max(self.every, PATIENCE) else None
+        return None if is_ahead(made, now, self.every) else made
 
     def due(self, created: datetime, last: datetime | None, now: datetime, changed: datetime | None = None) -> datetime:
         """When the call is due that comes next; of several that were missed, the newest.
@@ -113,6 +112,8 @@ class TimerHandler:
         as it is for `idle`, since it `changed`.
         """
         due = created + self.initial_delay
+        if is_ahead(created, now, self.every):
+            due += (now - due) // self.every * self.every
         if last is not None and last >= due:
             due = last + self.every if not self.sharp else due + ((last - due) // self.every + 1) * self.every
         if changed is not None and self.idle is not None and (wait := changed + self.idle - due) > timedelta(0):
@@ -136,7 +137,7 @@ class TimerHandler:
         """The object as the function takes it. Raises msgspec.ValidationError for one that this code cannot read."""
         return tick.object if self.reader.is_plain else msgspec.convert(tick.object, self.reader.cls)
 
-    def left(self, last: Call[Tick, Any]) -> tuple[datetime, dict[str, Any]] | None:  # noqa: ARG002 - as above
+    def left(self, last: Call[Tick, Any], now: datetime) -> tuple[datetime, dict[str, Any]] | None:  # noqa: ARG002 - as above
         """When the last call is made again, and what it has left; None: it has ended."""
         return None
 
@@ -150,7 +151,12 @@ LEAST: Final = timedelta(seconds=1)
 
 
 PATIENCE: Final = timedelta(minutes=1)
-"""A call may seem to have been made so much later than now, or by its interval, before that is taken for a mistake."""
+"""What is waited for may seem to have begun so much later than now before that is taken for a mistake."""
+
+
+def is_ahead(began: datetime, now: datetime, wait: timedelta) -> bool:
+    """Tell whether a wait has begun by a clock that was ahead: else it could last more than twice its time."""
+    return began - now > max(wait, PATIENCE)
 
 
 def _require_schedule(name: str, every: object, initial_delay: object) -> None:
@@ -191,9 +197,10 @@ class UnrecordedTimer(UnrecordedHandler):
         """A call by its due time."""
         return f"the call that was due at {moment(position):%Y-%m-%d %H:%M:%S} UTC"
 
-    def first(self, created: datetime) -> int:
-        """When the first call is due for an object that was created then."""
-        return microseconds(created) + self.initial_delay
+    def first(self, created: datetime, now: int) -> int:
+        """When the first call is due for an object that was created then; one that has come if that is far off."""
+        first = microseconds(created) + self.initial_delay
+        return self.newest(first, now) if is_ahead(created, moment(now), self.every * MICROSECOND) else first
 
     def newest(self, first: int, now: int) -> int:
         """The newest due time up to now, of an object whose first one is known and has come."""
@@ -290,7 +297,7 @@ def timer_view(handler: TimerHandler, inspect_view: Callable[[Callable[..., Any]
         calls: list[Call[Tick, Any]] = list(read[index][_uid(parent)])
         before = next((each for each in calls if not each.name), None)
         last = handler.last(before, now)
-        if before is not None and (left := handler.left(before)) is not None:
+        if before is not None and (left := handler.left(before, now)) is not None:
             again, carried = left
             if now < again:
                 return Level(desired=last, actual=last, recheck_at=again)
@@ -302,6 +309,8 @@ def timer_view(handler: TimerHandler, inspect_view: Callable[[Callable[..., Any]
             known = None if noted is None else flat(essence(handler.known(noted.request)))
             if noted is None or known != state:
                 return Level(desired=state, actual=known)
+            if is_ahead(noted.called_at, now, handler.idle):
+                return Level(desired=state, actual=None)
             changed = noted.called_at
         due = handler.due(_created(parent), last, now, changed)
         if now < due:

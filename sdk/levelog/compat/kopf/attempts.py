@@ -21,6 +21,7 @@ from levelog.compat.kopf.patches import merge_patches
 from levelog.compat.kopf.subhandlers import Calls, InnerPending, InnerProgress, registering
 from levelog.compat.kopf.tuning import OperatorSettings
 from levelog.effects import Call, GiveUp, Retry, looked_up
+from levelog.handlers.timers import is_ahead
 
 LEFT: Final = "left"
 """In the result of a call that raised: what the next one goes on from."""
@@ -47,15 +48,15 @@ def left(result: Mapping[str, Any] | None) -> Left | None:
     return msgspec.convert(result[LEFT], Left) if result and LEFT in result else None
 
 
-def next_call(call: Call[Any, Any], limits: TryLimits) -> tuple[datetime, Left] | None:
+def next_call(call: Call[Any, Any], limits: TryLimits, now: datetime) -> tuple[datetime, Left] | None:
     """When the function is called again, and what the last call has left; None: it did not raise, or left nothing.
 
-    Is its time over by then, it is not called again.
+    Is its time over by then, it is not called again. If the last call was made by a clock that was ahead, it is `now`.
     """
     found = left(call.result)
     if found is None:
         return None
-    due = call.called_at + found.delay
+    due = now if is_ahead(call.called_at, now, found.delay) else call.called_at + found.delay
     if not found.is_over and limits.timeout is not None and due >= found.began + limits.timeout:
         error = f"given up {limits.timeout} after it was decided: {found.error}"
         return due, msgspec.structs.replace(found, is_over=True, error=error)

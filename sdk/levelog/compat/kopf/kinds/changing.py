@@ -141,7 +141,7 @@ class ChangeHandler(EdgeHandler):
 
     def hold(self, level: Level[Any], calls: Sequence[Call[Edge, Any]], read: Mapping[str, Any]) -> None:
         """Have a call for the end of the object that raised made again, once it is due and its patch is written."""
-        found = next_call(calls[0], self.attempts.limits) if calls else None
+        found = next_call(calls[0], self.attempts.limits, read["now"]) if calls else None
         if found is not None:
             level.actual = {LEFT: msgspec.to_builtins(found[1])}
             self._pause(level, calls[0], *found, read)
@@ -156,7 +156,7 @@ class ChangeHandler(EdgeHandler):
 
         What the call has patched itself makes no other of it, nor do labels and annotations while it is tried again.
         """
-        following = next_call(last, self.attempts.limits)
+        following = next_call(last, self.attempts.limits, read["now"])
         if following is None:
             return None
         due, before = following

@@ -71,9 +71,9 @@ class PacedHandler(TimerHandler):
         """The arguments of the function that stands around the user's."""
         return {"tick": tick, "key": given[Given.KEY], "retry": given[Given.RETRY], "started": given[Given.STARTED]}
 
-    def left(self, last: Call[Tick, Any]) -> tuple[datetime, dict[str, Any]] | None:
+    def left(self, last: Call[Tick, Any], now: datetime) -> tuple[datetime, dict[str, Any]] | None:
         """When the last call is made again, and what it has left; None: it did not raise, or left nothing."""
-        found = next_call(last, self.attempts.limits)
+        found = next_call(last, self.attempts.limits, now)
         return None if found is None else (found[0], msgspec.to_builtins(found[1]))
 
     def told(self, tick: Tick) -> dict[str, Any]:  # noqa: ARG002 - handlers of this kind are told more of it

@@ -109,7 +109,7 @@ def resumed_view(
             if any(not each.request.is_noted and each.called_at >= began for each in handled):
                 return Level(desired=began, actual=began)
         calls: list[Call[Tick, Any]] = list(read[index][uid])
-        if calls and calls[0].request.due == began and (left := handler.left(calls[0])) is not None:
+        if calls and calls[0].request.due == began and (left := handler.left(calls[0], now)) is not None:
             again, carried = left
             return Level(desired=began, actual=began, recheck_at=again) if now < again else Level(began, carried)
         return Level(desired=began, actual=calls[0].request.due if calls else None)
