@@ -2,7 +2,8 @@
 
 A lease is a message that its holder replaces before it expires, and that others may only add once it is gone. A stream
 of its own, in memory, holds the last message of each task, and drops it when it is older than a lease lasts. So there
-is one clock, the server's, and each change is a compare-and-set. A lease that NATS forgot as it restarted is free.
+is one clock, the server's, and each change is a compare-and-set. A lease that NATS forgot as it restarted is free;
+so is one that stays although it is not renewed, since the server's clock was set back.
 """
 
 import asyncio
@@ -72,17 +73,26 @@ class Lease:
         self._since = datetime.now(UTC)
         self._sequence = 0
         """Of our message; 0 while we hold nothing."""
+        self._seen = 0, 0.0
+        """The last message that was read, and since when it is that, by the event loop's clock."""
 
     async def take(self) -> HeldTask | None:
         """Take the lease if it is free, or renew ours; else say who holds it. Raises Unavailable, LevelogError."""
         last, sequence = await self._read()
-        is_free = last is None or last.is_released
+        is_free = last is None or last.is_released or self._is_left(sequence)
         if last is not None and not is_free and last.token != self._token:
             self._sequence = 0
             return last
         if is_free:
             self._since = datetime.now(UTC)
         return None if await self._write(sequence) else (await self._read())[0]
+
+    def _is_left(self, sequence: int) -> bool:
+        """Tell whether nobody has renewed it for twice its time: NATS keeps it for longer if its clock was set back."""
+        at = asyncio.get_running_loop().time()
+        if sequence != self._seen[0]:
+            self._seen = sequence, at
+        return at - self._seen[1] > 2 * self.lasts.total_seconds()
 
     async def renew(self) -> bool:
         """Make it last longer; tells whether it is still ours. Raises Unavailable, LevelogError."""

@@ -147,3 +147,13 @@ async def test_a_renewal_whose_answer_was_lost_is_found_to_be_ones_own(nats_serv
         held = await Lease(stream, APPLICATION, "ingest", holder="b").take()
         assert held is not None
         assert held.holder == "a"
+
+
+async def test_one_that_died_while_the_clock_of_nats_was_ahead_is_followed(nats_server: NatsServer) -> None:
+    async with new_log(nats_server) as stream:
+        dead = Lease(stream, APPLICATION, "ingest", holder="dead", lasts=timedelta(days=30))  # as NATS counts it then
+        assert await dead.take() is None
+        follower = Candidate(stream, "b", lasts=SHORT)
+        await follower.until_working()
+        assert not await dead.renew()
+        await follower.stop()
