@@ -22,6 +22,8 @@ from levelog_log.appender import Lane
 log = logging.getLogger(__name__)
 
 
+DIFFERENCE: Final = timedelta(minutes=1)
+"""So much the clocks of two processes may differ, of which one goes on with the lists of the other."""
 PAGE_OBJECTS: Final = 500  # as kubectl and client-go ask for
 
 
@@ -133,8 +135,10 @@ class Sync:
         return min(self._versions.values())
 
     def is_older_than(self, age: timedelta) -> bool:
-        """Tell whether it was complete so long ago; zero: it never is."""
-        return bool(age) and self.listed_at is not None and datetime.now(UTC) - self.listed_at >= age
+        """Tell whether it was complete so long ago, or in a future from which the clock was set back; zero: never."""
+        if not age or self.listed_at is None:
+            return False
+        return not -DIFFERENCE < datetime.now(UTC) - self.listed_at < age
 
     async def begin(self) -> None:
         """A part begins to be listed."""

@@ -27,6 +27,7 @@ from levelog.wire.records import (
 from levelog.wire.subjects import object_subject, partition_of
 from levelog_ingest.sources.encoding import EncodedSet, Encoder, shown, uid_of
 from levelog_ingest.sources.held import LogState
+from levelog_ingest.sync import DIFFERENCE
 from levelog_log.appender import Appender
 from levelog_log.messages import MessageWriter
 from levelog_log.stream import LogStream
@@ -82,7 +83,7 @@ class SourceLog:
 
     def list_due(self) -> datetime:
         """When everything has to be written again, so that the log holds a complete list while it keeps records."""
-        if self._listed_at is None:
+        if self._listed_at is None or self._listed_at - self._clock() > DIFFERENCE:
             return datetime.min.replace(tzinfo=UTC)
         max_age = self._stream.max_age
         return self._listed_at + max_age / 2 if max_age else datetime.max.replace(tzinfo=UTC)
@@ -144,7 +145,7 @@ class SourceLog:
         self._is_lost, self._lost_with, self._marked_at = True, error, time
 
     def _is_mark_due(self) -> bool:
-        return self._marked_at is None or self._clock() - self._marked_at >= MARK_EVERY
+        return self._marked_at is None or abs(self._clock() - self._marked_at) >= MARK_EVERY
 
     async def _differences(
         self,

@@ -139,8 +139,9 @@ async def test_a_list_that_was_not_finished_is_made_again(stream: LogStream) -> 
     assert len(ids) == stream.partitions
 
 
+@pytest.mark.parametrize("passes", [None, timedelta(days=-30)], ids=["time passes", "the clock is set back"])
 async def test_when_a_baseline_is_due_everything_is_written_again_in_the_versions_that_it_had(
-    stream: LogStream,
+    stream: LogStream, passes: timedelta | None
 ) -> None:
     repository = Repository(main="1", dev="2")
     now = datetime.now(UTC)
@@ -148,7 +149,7 @@ async def test_when_a_baseline_is_due_everything_is_written_again_in_the_version
         await until_shown(stream, main="1", dev="2")
         await looked(repository, 1)
         before = await read_all(stream)
-        now += stream.max_age / 2
+        now += stream.max_age / 2 if passes is None else passes
 
         async def is_listed_again() -> Any:
             records = await read_all(stream)

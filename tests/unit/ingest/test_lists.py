@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 from typing import Any, Literal, cast
 
@@ -15,12 +15,12 @@ from hypothesis import strategies as st
 from levelog.absence import Absence
 from levelog.secrets.redaction import Redactor
 from levelog.wire.envelope import decode
-from levelog.wire.objects import Cluster, Partition
+from levelog.wire.objects import Cluster, Partition, Version
 from levelog.wire.objects import Sequence as LogSequence
 from levelog.wire.records import HistoryReverted, LoggedRecord, ObjectUnreadable, SyncFinished
-from levelog_ingest.resume import ListFirst
+from levelog_ingest.resume import ListFirst, ResumeAt
 from levelog_ingest.status import Backoff
-from levelog_ingest.sync import PAGE_OBJECTS
+from levelog_ingest.sync import DIFFERENCE, PAGE_OBJECTS, Sync
 from levelog_ingest.watcher import Watcher
 from levelog_kube.client import Answer, KubeClient
 from levelog_kube.discovery import Served
@@ -295,3 +295,16 @@ async def test_an_object_whose_name_levelog_never_records_is_none_of_those_that_
     records = await ingest(server)
     assert {r.record.has_unnamed for r in records if isinstance(r.record, SyncFinished)} == {has_unnamed}
     assert [r.record.key for r in records if isinstance(r.record, ObjectUnreadable)] == [None]
+
+
+@given(
+    ago=st.timedeltas(timedelta(days=-100), timedelta(days=100)), age=st.timedeltas(timedelta(hours=1), timedelta(9))
+)
+def test_a_list_is_old_after_its_age_and_if_a_clock_that_was_ahead_says_when_it_was_made(
+    ago: timedelta, age: timedelta
+) -> None:
+    at = ResumeAt(versions={}, listed_at=datetime.now(UTC) - ago, seen=Version(0))
+    sync = Sync.resumed(cast("Any", None), cast("Any", None), cast("Any", None), at)
+    assume(min(abs(ago - age), abs(ago + DIFFERENCE)) > timedelta(seconds=30))
+    assert sync.is_older_than(age) is (ago > age or ago < -DIFFERENCE)
+    assert not sync.is_older_than(timedelta(0))
