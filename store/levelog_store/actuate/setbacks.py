@@ -53,10 +53,7 @@ def _later(dialect: Dialect) -> Select[Any]:
     table = intents.c
     return (
         select(
-            table.key,
-            table.owner,
-            table.due_at,
-            table.expires_at,
+            *(table[name] for name in ("key", "owner", "due_at", "expires_at")),
             (table.state == WRITTEN).label("is_written"),
             now(dialect).label("now"),
         )

@@ -30,9 +30,12 @@ class StoredCall(Struct, frozen=True):
 
 
 async def is_time_to_record(connection: AsyncConnection, scope: Scope, every: timedelta | None) -> bool:
-    """Tell whether all calls have to be recorded: never was in this log, or not for so long; None: once is enough."""
-    at = scopes.c.calls_recorded_at
-    is_old = or_(at.is_(None), at <= now(connection.dialect, -every)) if every else at.is_(None)
+    """Tell whether all calls have to be recorded: never was in this log, or not for so long; None: once is enough.
+
+    A clock that was ahead does not count.
+    """
+    at, dialect = scopes.c.calls_recorded_at, connection.dialect
+    is_old = or_(at.is_(None), at <= now(dialect, -every), at > now(dialect)) if every else at.is_(None)
     return (await connection.execute(select(at).where(scopes.c.scope == scope.number, is_old))).first() is not None
 
 

@@ -10,9 +10,10 @@ from levelog_store.actuate import claims, outcomes, presence
 from levelog_store.actuate.claims import ClaimedIntent, Postponement
 from levelog_store.actuate.setbacks import plan_anew
 from levelog_store.connect.database import Database
-from levelog_store.tables import actuators, intents
+from levelog_store.fold.calls import is_time_to_record, note_recorded
+from levelog_store.tables import actuators, intents, scopes
 from rigs.intents import NOON, decide, intent
-from rigs.leasing import SCOPE
+from rigs.leasing import SCOPE, scope_of
 
 A, B = "pods/default/a", "pods/default/b"
 LEASE: Final = timedelta(seconds=30)
@@ -134,3 +135,16 @@ async def test_nothing_of_other_applications_is_planned_anew(database: Database)
     await plan(database)
     async with database.reading() as connection:
         assert (await connection.execute(select(intents.c.due_at))).scalar_one() == far
+
+
+@JUMPS
+async def test_calls_are_recorded_again_if_a_clock_that_was_ahead_says_when_they_were(
+    database: Database, jump: timedelta
+) -> None:
+    scope, every = await scope_of(database), timedelta(days=1)
+    async with database.transaction() as connection:
+        assert await is_time_to_record(connection, scope, every)
+        await note_recorded(connection, scope)
+        assert not await is_time_to_record(connection, scope, every)
+        await connection.execute(update(scopes).values(calls_recorded_at=datetime.now(UTC) + jump))
+        assert await is_time_to_record(connection, scope, every)
