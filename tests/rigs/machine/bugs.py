@@ -328,6 +328,21 @@ def due_by_own_clock(laboratory: Laboratory) -> Generator[None]:
         yield
 
 
+def clock_set_back_unnoticed(_: Laboratory) -> Generator[None]:
+    """What was decided on by a clock that was ahead stays until that time is there."""
+
+    async def nothing(*_: Any) -> None: ...
+
+    with _replaced((engine, "wake_from_ahead"), by=nothing):
+        yield
+
+
+def waits_not_begun_anew(_: Laboratory) -> Generator[None]:
+    """A level whose wait was said by a clock that was ahead is due when it said."""
+    with _replaced((facts.Facts, "planned"), by=property(lambda self: self.before.recheck_at)):
+        yield
+
+
 def holes_are_jumped_over(_: Laboratory) -> Generator[None]:
     """Where records expired unread, who reads goes on with the next one that is left."""
     real = Trail.take

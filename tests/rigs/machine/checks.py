@@ -9,9 +9,11 @@ from msgspec import Struct
 
 from levelog.levels import drift_between
 from levelog.wire.objects import ObjectKey
+from levelog_processors.decide.settling import MAX_BACKOFF
 from levelog_store.decide.decisions import Decided
 from rigs.machine.cluster import Happening
 from rigs.machine.log import PARTITIONS, Log
+from rigs.machine.operator import LAST_DEADLINE
 from rigs.machine.reference import LEVELS, VIEWS, Look, Outcome, Reference
 from rigs.machine.tables import Row, Tables
 
@@ -60,7 +62,7 @@ def check_call(
     `last` is the last one that the level was written from.
     """
     level = f"{call.view} of {call.parent}"
-    wake = tables.wakes[call.view, call.parent]
+    wake = _wake_of(call, tables)
     if call.is_reconcile:
         for row in tables.intents_of(call.view, call.parent, call.look.uid):
             if row["state"] != "pending" and is_unsettled(row, reference, effects):  # those are withdrawn with it
@@ -68,6 +70,7 @@ def check_call(
         return
     before = tables.levels.get((call.view, call.parent))  # none once the parent left the view's filters
     has_cause = last is None or before is None or last.is_owed or wake["due_at"] is not None or last.look != call.look
+    has_cause |= before is not None and _is_from_ahead(before, call.view, now)
     if before is not None and not has_cause:
         raise Broken(6, f"{level}, {before['status']}, is called, but sees what it saw before: {call.look}")
     view = VIEWS[call.view]
@@ -87,6 +90,18 @@ def check_call(
         raise Broken(9, f"{level} is called before {awaited} are decided on, which it stands on")
 
 
+def _wake_of(call: Call, tables: Tables) -> Row:
+    """What asked for a level when the cut began; its own cause if the cut itself did, as the clock was set back."""
+    place = call.view, call.parent
+    return tables.wakes.get(place) or {"due_at": None, "cause": tables.levels[place]["cause"]}
+
+
+def _is_from_ahead(row: Row, view: str, now: datetime) -> bool:
+    """Tell whether a view was given a time that is not there yet, since the clock was set back."""
+    at = row["evaluated_at"]
+    return VIEWS[view].takes_now and at is not None and at > now
+
+
 def _awaited(call: Call, last: Call | None, tables: Tables, now: datetime) -> list[tuple[str, ObjectKey]]:
     """Levels that have to be decided on first: of its parent, and of those that it looked up the last time.
 
@@ -95,7 +110,7 @@ def _awaited(call: Call, last: Call | None, tables: Tables, now: datetime) -> li
     own, _ = _stands_on(call.look, call.parent)
     is_same = last is not None and last.look.uid == call.look.uid
     _, before = _stands_on(last.look, call.parent) if last is not None and is_same else ((), ())
-    cause = tables.wakes[call.view, call.parent]["cause"]
+    cause = _wake_of(call, tables)["cause"]
     late = [place for place in before if place in tables.wakes and tables.wakes[place]["cause"] <= cause]
     return [place for place in (*own, *late) if tables.is_due(*place, now)]
 
@@ -126,6 +141,18 @@ def is_unsettled(row: Row, reference: Reference, effects: Effects) -> bool:
         wrote.append(row["result_version"])  # what the API answered to a write that changed nothing, too
     is_shown = all(reference.shows(target, version) for version in wrote)
     return not (row["is_folded"] and is_shown)
+
+
+def latest(now: datetime) -> datetime:
+    """When a level is due at the latest that waits for its time."""
+    return max(now + MAX_BACKOFF, LAST_DEADLINE)
+
+
+def check_waits(tables: Tables, now: datetime) -> None:
+    """Compare due times with those that may be asked for now. Raises Broken."""
+    for level, wake in tables.wakes.items():
+        if wake["due_at"] is not None and wake["due_at"] > latest(now):
+            raise Broken(21, f"{level} waits until {wake['due_at']}, it is {now}")
 
 
 def check_settling(decided: Iterable[Decided], tables: Tables, reference: Reference, effects: Effects) -> None:
@@ -165,6 +192,8 @@ def _check_levels(tables: Tables, reference: Reference, effects: Effects, now: d
             if any(tables.is_due(*place, now) for places in read for place in places):
                 continue  # it is woken when they are decided on
             row = tables.levels.get((view, parent))
+            if row is not None and _is_from_ahead(row, view, now):
+                continue  # it is called again
             if flaw := _flaw(row, view, parent, tables, reference, effects, now):
                 raise Broken(4 if is_quiet else 5, f"{view} of {parent}: no wake is pending, but {flaw}")
     if gone := tables.levels.keys() - expected:

@@ -78,6 +78,9 @@ RACK_CHANGES: Final[dict[str, Edit]] = {
     "finalizer": _toggle_finalizer,
 }
 
+JUMPS: Final = (-43_200, 43_200, -60, 60, -0.1, 0.1)
+"""Minutes by which a clock is set forward or back: seconds, an hour, thirty days."""
+
 COLORS: Final = ("red", "blue", "@c1", "!")
 
 
@@ -477,6 +480,26 @@ class LevelsMachine(RuleBasedStateMachine):
         self.world.advance(minutes)
         self._run(self.world.process())
 
+    @_step(
+        rule,
+        first=st.sampled_from(JUMPS),
+        then=st.sampled_from((*JUMPS, 0)),
+        name=_webs,
+        change=st.sampled_from(("size=1", "size=2", "anew")),
+    )
+    def jump(self, first: float, then: float, name: str, change: str) -> None:
+        """The database's clock is set, a Web changes whose part the API refuses, and the clock is set again."""
+        self.world.advance(first)
+        self._get_stuck(name)
+        if change == "anew":
+            self._delete(WEBS, name)
+            self._create(WEBS, name)
+        else:
+            self._edit(WEBS, name, WEB_CHANGES[change])
+        self._follow(WEBS, "process")
+        self.world.advance(then)
+        self._run(self.world.rest())
+
     @_step(rule, worker=_workers, minutes=st.sampled_from((-6, 6, -0.5, 0)), name=_webs, is_stuck=st.booleans())
     def skew(self, worker: str, minutes: float, name: str, is_stuck: bool) -> None:
         """The clock of a processor's machine steps, and differs from the database's and the other one's.
@@ -485,11 +508,7 @@ class LevelsMachine(RuleBasedStateMachine):
         """
         self.world.set_clock(worker, minutes)
         if is_stuck:
-            other = next(each for each in WEB_NAMES if each != name)
-            self._edit(WEBS, other, _touch)
-            self._edit(PARTS, f"{name}-0", _own(self.world.cluster, other))
-            self._edit(WEBS, name, _spec(size=1))
-            self._run(self.world.rest())
+            self._get_stuck(name)
 
     @_step(rule)
     def rest(self) -> None:
@@ -515,6 +534,14 @@ class LevelsMachine(RuleBasedStateMachine):
             RACKS: {"spec": {"webs": ["w2"], "size": 1}},
         }
         self.world.cluster.create(resource, name, contents[resource])
+
+    def _get_stuck(self, name: str) -> None:
+        """Let a Web want a part that another one owns, which is tried again at a slowing pace."""
+        other = next(each for each in WEB_NAMES if each != name)
+        self._edit(WEBS, other, _touch)
+        self._edit(PARTS, f"{name}-0", _own(self.world.cluster, other))
+        self._edit(WEBS, name, _spec(size=1))
+        self._run(self.world.rest())
 
     def _edit(self, resource: str, name: str, edit: Edit) -> None:
         if not self.world.cluster.uid(resource, name):

@@ -13,6 +13,8 @@ from levelog.levels import Levels, Standing
 from levelog.resources import LabelledResource
 
 BEGIN: Final = datetime(2026, 1, 1, tzinfo=UTC)
+LAST_DEADLINE: Final = BEGIN + timedelta(minutes=5)
+"""Of the Webs that users make."""
 GROUP: Final = "example.com"
 
 

@@ -13,14 +13,23 @@ from sqlalchemy import update
 from levelog.errors import CommitsLost, HistoryLost, LeaseLost
 from levelog.wire.objects import Application, ObjectKey
 from levelog.wire.records import LoggedRecord
-from levelog_processors.decide.settling import MAX_BACKOFF
 from levelog_processors.program import Program
 from levelog_store.connect.database import Database
 from levelog_store.decide.decisions import Decided
 from levelog_store.owners.scopes import open_scope
 from levelog_store.tables import leases, processors
 from rigs.lostcommits import keep, lose
-from rigs.machine.checks import Broken, Call, check_call, check_fold, check_settling, check_tables, is_unsettled
+from rigs.machine.checks import (
+    Broken,
+    Call,
+    check_call,
+    check_fold,
+    check_settling,
+    check_tables,
+    check_waits,
+    is_unsettled,
+    latest,
+)
 from rigs.machine.cluster import KINDS, Cluster
 from rigs.machine.log import CLUSTER, PARTITIONS, Ingest, Log
 from rigs.machine.operator import BEGIN, make_operator
@@ -127,6 +136,8 @@ class World:
         self.ingest = Ingest(self.cluster, self.log, BEGIN)
         self.reference = Reference()
         self.sender = SteppedSender(self._database, scope, self.cluster, self.log, self._clock)
+        self.is_set_back = False
+        """The database's clock was, and the world has not come to rest since."""
         self.is_together = False
         """The actuator takes what processors decide as they decide it."""
         self.workers = {name: self._worker(name) for name in "AB"}
@@ -255,7 +266,8 @@ class World:
         """
         worker = self.workers[name]
         self.before = await self.tables()
-        if not await worker.may_decide() or not self.before.has_due(worker.epochs, self.now):
+        has_due = self.before.has_due(worker.epochs, self.now) or self.is_set_back
+        if not has_due or not await worker.may_decide():
             return False
         slow = {level_named(*level) for level in worker.slow}
         self._calls = {who: call for who, call in self._calls.items() if who[0] != name or who[1:] in slow}
@@ -299,6 +311,7 @@ class World:
         await self._share()
         for name in self.workers:
             await self.release(name)
+        still = 0
         for _ in range(MOST_ROUNDS):
             is_moved = False
             for resource in KINDS:
@@ -309,7 +322,10 @@ class World:
             while await self.sender.send():
                 is_moved = True
             is_moved |= await self.sender.relay()
-            if not is_moved:
+            still = 0 if is_moved else still + 1
+            if (
+                still > self.is_set_back
+            ):  # the first look tells that the clock was set back, the next one looks after it
                 break
         else:
             raise Broken(4, f"the world does not come to rest within {MOST_ROUNDS} rounds")
@@ -317,6 +333,8 @@ class World:
         waiting = [name for name in tables.wakes if tables.is_due(*name, self.now)]
         if waiting:
             raise Broken(5, f"nobody decides on {waiting}")
+        self.is_set_back = False
+        check_waits(tables, self.now)
 
     async def _share(self) -> None:
         """Let the processors tend their leases until somebody holds each partition."""
@@ -399,7 +417,7 @@ class World:
 
     def _check_due_times(self, decided: Sequence[Decided]) -> None:
         for each in decided:
-            if each.due_at is not None and not timedelta(0) < each.due_at - self.now <= MAX_BACKOFF:
+            if each.due_at is not None and not self.now < each.due_at <= latest(self.now):
                 raise Broken(6, f"{level_named(*each.name)} is due again at {each.due_at}, it is {self.now}")
 
     def _check_lost(self, worker: Worker) -> None:
@@ -412,5 +430,6 @@ class World:
         self.workers[name].skew = timedelta(minutes=minutes)
 
     def advance(self, minutes: float) -> None:
-        """Let time pass."""
+        """Let time pass, or the database's clock be set back."""
         self.now += timedelta(minutes=minutes)
+        self.is_set_back |= minutes < 0

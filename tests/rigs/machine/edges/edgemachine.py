@@ -12,7 +12,7 @@ from rigs.machine.checks import Broken
 from rigs.machine.cluster import WEBS, Body
 from rigs.machine.edges.attempts import OUTCOMES
 from rigs.machine.edges.edgeworld import EdgeLaboratory, EdgeWorld
-from rigs.machine.machine import WEB_NAMES, Edit, Step
+from rigs.machine.machine import JUMPS, WEB_NAMES, Edit, Step
 
 CREATED: Final = "2025-12-31T00:00:00Z"
 
@@ -193,6 +193,20 @@ class EdgesMachine(RuleBasedStateMachine):
         """Time passes, and what is due then is decided on."""
         self.world.advance(minutes)
         self._run(self.world.process())
+
+    @_step(rule, first=st.sampled_from(JUMPS), then=st.sampled_from((*JUMPS, 0)), name=_names, outcome=_outcomes)
+    def jump(self, first: float, then: float, name: str, outcome: str) -> None:
+        """The database's clock is set, an object changes and is called for, and the clock is set again."""
+        self.world.advance(first)
+        self._change(name, "size=2" if self.world.now.minute % 2 else "config=c1")
+        self.world.ingest.watch(WEBS)
+        self._run(self._followed("call"))
+        self._change(name, "size=1")
+        self.world.ingest.watch(WEBS)
+        self._run(self._followed("process"))
+        self._run(self.world.caller.finish(0, outcome))
+        self.world.advance(then)
+        self._run(self.world.rest())
 
     @_step(rule)
     def rest(self) -> None:

@@ -12,12 +12,13 @@ from levelog_processors.program import Program
 from levelog_store.owners.scopes import open_scope
 from levelog_store.rows import Scope
 from levelog_store.tables import leases, processors
-from rigs.machine.checks import Broken
+from rigs.machine.checks import Broken, check_waits
 from rigs.machine.cluster import WEBS, Cluster
 from rigs.machine.edges.attempts import LONG_AGO, SteppedCaller
 from rigs.machine.edges.handlers import make_handlers, spec_of
 from rigs.machine.log import CLUSTER, PARTITIONS, Ingest, Log
 from rigs.machine.operator import BEGIN, Web
+from rigs.machine.tables import read_tables
 from rigs.machine.worker import Worker
 from rigs.machine.world import MOST_ROUNDS, Laboratory, Meanwhile
 
@@ -64,6 +65,8 @@ class EdgeWorld:
         self._scope = scope
         self._serial = 0
         self.now = BEGIN
+        self.is_set_back = False
+        """The database's clock was, and the world has not come to rest since."""
         self.cluster = Cluster()
         self.log = Log()
         self.ingest = Ingest(self.cluster, self.log, BEGIN)
@@ -144,6 +147,7 @@ class EdgeWorld:
                 await self.tend(name)
         if not self.ingest.is_watching(WEBS):
             self.ingest.list(WEBS)
+        still = 0
         for _ in range(MOST_ROUNDS):
             is_moved = self.ingest.watch(WEBS)
             is_moved |= await self.process()
@@ -152,11 +156,16 @@ class EdgeWorld:
                 is_moved = True
             is_moved |= await self.caller.relay()
             self.check()
-            if not is_moved:
+            still = 0 if is_moved else still + 1
+            if (
+                still > self.is_set_back
+            ):  # the first look tells that the clock was set back, the next one looks after it
                 break
         else:
             raise Broken(15, f"the world does not come to rest within {MOST_ROUNDS} rounds")
+        self.is_set_back = False
         self.caller.check_rest(self._bodies(), self._last_bodies())
+        check_waits(await read_tables(self._database, self._scope), self.now)
 
     def check(self) -> None:
         """Raise what a call has found. Raises Broken."""
@@ -170,5 +179,6 @@ class EdgeWorld:
         return {happening.uid: msgspec.json.decode(happening.body) for happening in self.cluster.happenings}
 
     def advance(self, minutes: float) -> None:
-        """Let time pass."""
+        """Let time pass, or the database's clock be set back."""
         self.now += timedelta(minutes=minutes)
+        self.is_set_back |= minutes < 0
