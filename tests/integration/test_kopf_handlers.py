@@ -73,6 +73,8 @@ def test_a_delete_handler_that_is_tried_again_is_given_the_newest_body(tmp_path:
         assert kopf.delete() == [{"keep": "yes"}]
         kopf.simulation.patch(Shop, "a", {"metadata": {"annotations": None}})
         kopf.simulation.run()
+        assert kopf.told() == []
+        kopf.simulation.advance(timedelta(hours=1))
         assert kopf.told() == [{}]
         assert kopf.simulation.objects(Shop) == []
 
@@ -203,20 +205,31 @@ def test_a_patch_that_is_refused_is_tried_again_and_then_dropped(tmp_path: Path)
         assert kopf.apply(size=4) == [4]
 
 
-def test_a_handler_that_waits_for_the_status_of_another_is_called_once_it_is_there(tmp_path: Path) -> None:
+def test_a_handler_that_waits_for_the_result_of_one_above_is_called_once_it_is_there(tmp_path: Path) -> None:
     source = """
+    def waits(status, retry, name):
+        if "one" not in status:
+            raise kopf.TemporaryError("not yet", delay=10)
+        told.append((name, retry, status["one"]["n"]))
+
+    @kopf.on.create("example.com", "v1", "shops")
+    def above(status, retry, **_):
+        waits(status, retry, "above")
+
     @kopf.on.create("example.com", "v1", "shops")
     def one(**_):
         return {"n": 1}
 
     @kopf.on.create("example.com", "v1", "shops")
-    def two(status, **_):
-        if "one" not in status:
-            raise kopf.TemporaryError("not yet", delay=86400)
-        told.append(status["one"]["n"])
+    def below(status, retry, **_):
+        waits(status, retry, "below")
     """
     with kopf_run(tmp_path, source) as kopf:
-        assert kopf.apply() == [1]
+        assert kopf.apply() == [("below", 1, 1)]
+        kopf.simulation.advance(timedelta(seconds=9))
+        assert kopf.told() == []
+        kopf.simulation.advance(timedelta(seconds=1))
+        assert kopf.told() == [("above", 1, 1)]
 
 
 def test_an_update_reads_what_the_creation_returned(tmp_path: Path) -> None:

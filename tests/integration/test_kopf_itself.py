@@ -34,7 +34,7 @@ async def test_the_story_fails_on_kopf_itself(name: str, tmp_path: Path) -> None
     assert not seen.is_right, seen.text
 
 
-@pytest.mark.parametrize("name", some_of(ALIKE, "created", "beginning", "deleted"))
+@pytest.mark.parametrize("name", some_of(ALIKE, "created", "beginning", "deleted", "above"))
 async def test_a_story_that_users_rely_on_is_as_with_kopf(name: str, tmp_path: Path) -> None:
     seen = await compare(ALIKE[name], "levelog", tmp_path)
     assert seen.is_right, seen.text

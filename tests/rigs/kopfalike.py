@@ -124,6 +124,21 @@ async def _out_of_time(rival: Rival) -> Seen:
     return Seen(text, told == [[0, 1, 2], [0, 1, 2]] and lasts)
 
 
+async def _noisy(rival: Rival) -> Seen:
+    rival.make("a")
+    for n in range(12):
+        rival.sandbox.user.patch(SHOPS, "a", {"status": {"last": n, f"field{n}": n}}, subresource="status")
+        await rival.comes("called again", seconds=1)
+    told = [[retry for _, retry in rival.told(name)] for name in ("thrice", "later")]
+    return Seen(f"calls by retry: {told[0]}, and {told[1]} with a longer delay", told == [[0, 1, 2], [0]])
+
+
+async def _above(rival: Rival) -> Seen:
+    rival.make("a")
+    is_right = await rival.comes("found", {"n": 1}, seconds=20)
+    return Seen(f"the second is {'called with' if is_right else 'kept from'} the result of the first", is_right)
+
+
 _RAISES: Final = """
 {decorator}
 def handler(patch, retry, status, **_):
@@ -146,6 +161,38 @@ ALIKE: Final = {
         "a timer patches the status, then raises",
         _RAISES.format(decorator="@kopf.timer(*SHOPS, interval=300, backoff=1)", field="ticks"),
         _patched("ticks"),
+    ),
+    "noisy": Case(
+        "handlers raise while others write the status again and again",
+        """
+@kopf.on.create(*SHOPS, retries=3)
+def thrice(retry, **_):
+    tell("thrice", retry)
+    raise kopf.TemporaryError("not yet", delay=3)
+
+
+@kopf.on.create(*SHOPS)
+def later(retry, **_):
+    tell("later", retry)
+    raise kopf.TemporaryError("not yet", delay=60)
+""",
+        _noisy,
+    ),
+    "above": Case(
+        "a handler raises until the result of the one above it is there",
+        """
+@kopf.on.create(*SHOPS)
+def one(**_):
+    return {"n": 1}
+
+
+@kopf.on.create(*SHOPS)
+def two(status, **_):
+    if "one" not in status:
+        raise kopf.TemporaryError("not yet", delay=300)
+    tell("found", status["one"])
+""",
+        _above,
     ),
     "lasting": Case(
         "a daemon patches the status, then raises",

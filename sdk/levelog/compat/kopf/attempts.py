@@ -13,7 +13,7 @@ import msgspec
 from levelog.compat.kopf.failures import ErrorsMode, HandlerRetriesError, PermanentError, TryLimits, meant
 from levelog.compat.kopf.given.events import posted
 from levelog.compat.kopf.given.hierarchies import at_hand
-from levelog.compat.kopf.given.keywords import Patch, call_keywords, is_merged, object_keywords
+from levelog.compat.kopf.given.keywords import Patch, call_keywords, object_keywords
 from levelog.compat.kopf.given.lookups import KopfIndex, asked_for
 from levelog.compat.kopf.given.memos import Memo, memo_of
 from levelog.compat.kopf.given.words import HandledResource
@@ -44,12 +44,12 @@ class Left(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def left(result: Mapping[str, Any] | None) -> Left | None:
-    """What the call has left whose result it is; None: it did not raise, or left nothing."""
+    """What the call has left whose result it is; None: it did not raise."""
     return msgspec.convert(result[LEFT], Left) if result and LEFT in result else None
 
 
 def next_call(call: Call[Any, Any], limits: TryLimits, now: datetime) -> tuple[datetime, Left] | None:
-    """When the function is called again, and what the last call has left; None: it did not raise, or left nothing.
+    """When the function is called again, and what the last call has left; None: it did not raise.
 
     Is its time over by then, it is not called again. If the last call was made by a clock that was ahead, it is `now`.
     """
@@ -76,7 +76,7 @@ class Attempts:
         settings: OperatorSettings,
         memo: Memo,
         *,
-        backoff: timedelta | None,
+        backoff: timedelta,
         resource: HandledResource,
     ) -> None:
         """`memo` is what start-up handlers have put down; an object's begins as a copy of it."""
@@ -87,8 +87,6 @@ class Attempts:
         self.param = param
         self.settings = settings
         self.memo = memo
-        self.leaves_end = False
-        """A call that gives up is known by what it leaves, and so is one that may run out of time."""
         self.indices: list[str] = []
         """Names of those that the function looks up."""
         self.resource = resource
@@ -120,9 +118,8 @@ class Attempts:
     ) -> Any:
         """Call a plain function; the merge patch of its object that it asks for, and Events, None for neither.
 
-        It is a coroutine that gives that, where the function has registered others. Raises Retry and GiveUp as its
-        user's errors mean them, and other errors of the function as they are; where there is something to be kept of
-        a call that raises, that is the result, with what `left` reads. `carried` is that of the call before.
+        It is a coroutine that gives that, where the function has registered others. The result of a call that raises
+        has what `left` reads, too. `carried` is that of the call before.
         """
         call = self._begin(body, key, retry, started, told, carried)
         try:
@@ -187,7 +184,7 @@ class Attempts:
         return call.writes()
 
     def _failed(self, error: Exception, call: "_Attempt") -> dict[str, Any] | None:
-        """The result of a call that raised and left something, None where errors are ignored, or what is raised."""
+        """The result of a call that raised."""
         limits, error = self.limits, meant(error)
         is_odd = not isinstance(error, Retry | GiveUp)
         if is_odd and limits.errors is ErrorsMode.IGNORED:
@@ -199,14 +196,7 @@ class Attempts:
         elif is_last and isinstance(error, Retry):
             error = HandlerRetriesError(f"{self.id} has exceeded {limits.retries} retries: {error}")
         is_over = is_last or isinstance(error, GiveUp) or (is_odd and limits.errors is ErrorsMode.PERMANENT)
-        writes = call.writes()
-        leaves = self.leaves_end and (is_over or limits.timeout is not None)
-        if call.is_as_before(writes) and not leaves:
-            if not (is_odd and is_over and call.before.retry):  # else who calls does not know how often it was
-                raise error
-            error = HandlerRetriesError(f"{self.id} has exceeded {limits.retries} retries: {error}")
-            raise error
-        delay = error.delay if isinstance(error, Retry) else self.backoff
+        delay = timedelta(0) if is_over else error.delay if isinstance(error, Retry) else self.backoff
         if is_odd:
             self.logger.error("%s failed", self.id, exc_info=error)
         elif not isinstance(error, InnerPending):
@@ -219,7 +209,7 @@ class Attempts:
             is_over=is_over,
             inner=call.progress,
         )
-        return {**(writes or {}), LEFT: msgspec.to_builtins(left)}
+        return {**(call.writes() or {}), LEFT: msgspec.to_builtins(left)}
 
 
 class _Attempt:
@@ -243,7 +233,6 @@ class _Attempt:
         self.inner = inner
         self.before = before
         self.progress = before.inner
-        self._began_with = msgspec.to_builtins(before.inner)
         self.events: list[list[str]] = []
 
     def writes(self) -> dict[str, Any] | None:
@@ -253,11 +242,6 @@ class _Attempt:
             merge_patches(merged, each.patch or {})
             each.patch = None
         return {"patch": merged, "events": self.events} if merged or self.events else None
-
-    def is_as_before(self, writes: Mapping[str, Any] | None) -> bool:
-        """Tell whether a call that raised has left nothing that the next one, or anybody, has not seen."""
-        is_there = writes is None or (not self.events and is_merged(self.body, writes["patch"]))
-        return is_there and msgspec.to_builtins(self.progress) == self._began_with
 
     @contextmanager
     def at_work(self) -> Generator[None]:

@@ -11,11 +11,11 @@ from msgspec import UNSET
 from levelog.compat.kopf.files import file_of
 from levelog.compat.kopf.filters import holds
 from levelog.compat.kopf.options import (
-    BACKOFF,
     COMMON,
     FILTERS,
     LIMITS,
     SELECTORS,
+    backoff_of,
     declared_as,
     delay_of,
     filters_of,
@@ -238,7 +238,7 @@ def register(fn: Callable[..., Any], *, id: str | None = None, **options: Any) -
             id=f"{calls.prefix}{id or getattr(fn, '__name__', 'handler')}",
             function=fn,
             limits=limits_of(where, options),
-            backoff=seconds_of(where, "backoff", options.get("backoff", BACKOFF)) or timedelta(0),
+            backoff=backoff_of(where, options),
             param=options.get("param"),
             filters=filters,
             is_taken=is_taken,
@@ -267,7 +267,7 @@ def _hook(when: When, options: Mapping[str, Any]) -> Callable[[DecoratedF], Deco
     where = f"kopf.on.{when}"
     require_known(where, options, (*LIMITS, "id", "param", "backoff"))
     limits = limits_of(where, options)
-    backoff = seconds_of(where, "backoff", options.get("backoff", BACKOFF)) or timedelta(0)
+    backoff = backoff_of(where, options)
 
     def register(function: DecoratedF) -> DecoratedF:
         file_of(function).hook(when, function, options.get("param"), limits, backoff)

@@ -2,6 +2,7 @@
 
 import asyncio
 import inspect
+import itertools
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -90,6 +91,7 @@ class KopfFile:
                 f"{reasons[0]}, with different options: give one of them another id="
             )
         known = before.reasons if before is not None else frozenset[Reason]()
+        above = itertools.takewhile(lambda each: each is not before, self._changing.values())
         handler = ChangeHandler(
             name,
             declared.cls,
@@ -101,6 +103,7 @@ class KopfFile:
             finalizer=finalizer or (before is not None and before.options.finalizer),
             backoff=declared.backoff,
             marks=self._marks_of(declared.cls).name,
+            follows=frozenset(each.attempts.id for each in above if each.reader.cls is declared.cls),
             before=before,
         )
         self._changing[name] = handler

@@ -13,8 +13,8 @@ from levelog.edges import pointer_of
 from levelog.errors import OperatorError
 from levelog.resources import ResourceBase
 
-BACKOFF: Final = 60.0
-"""Seconds after an error that is not TemporaryError. Origin: Kopf's documentation."""
+BACKOFF: Final = timedelta(minutes=1)
+"""After an error that is not TemporaryError. Origin: Kopf's documentation."""
 SELECTORS: Final = ("group", "version", "kind", "plural", "singular", "shortcut", "category")
 FILTERS: Final = ("labels", "annotations", "when", "value", "old", "new")
 LIMITS: Final = ("errors", "timeout", "retries")
@@ -29,7 +29,7 @@ class Declaration(Struct, frozen=True, kw_only=True):
     id: str
     limits: TryLimits
     filters: Filters
-    backoff: timedelta | None
+    backoff: timedelta
     param: Any
 
 
@@ -52,7 +52,7 @@ def declared_as(
         id=str(options.get("id") or getattr(function, "__name__", "handler")),
         limits=limits_of(where, options),
         filters=filters_of(where, options, field=pointer(where, options.get("field")) if is_of_field else ""),
-        backoff=seconds_of(where, "backoff", options.get("backoff", BACKOFF)),
+        backoff=backoff_of(where, options),
         param=options.get("param"),
     )
 
@@ -90,6 +90,11 @@ def limits_of(where: str, options: Mapping[str, Any]) -> TryLimits:
     if retries is not None and (not isinstance(retries, int) or retries < 1):
         raise OperatorError(f"{where}: retries={retries!r} is not a number of calls, 1 or more")
     return TryLimits(errors=errors, timeout=seconds_of(where, "timeout", options.get("timeout")), retries=retries)
+
+
+def backoff_of(where: str, options: Mapping[str, Any]) -> timedelta:
+    """How long a decorator waits after an error. Raises OperatorError for what is no time."""
+    return seconds_of(where, "backoff", options.get("backoff")) or BACKOFF
 
 
 def seconds_of(where: str, option: str, given: Any) -> timedelta | None:

@@ -30,8 +30,6 @@ from levelog.wire.canonical import digest
 LONGEST: Final = timedelta(hours=1)
 """Of one call without a `timeout`."""
 WRITING: Final = "waits for its last patch to be written"
-STATUS: Final = "@status"
-"""Stands in a level for the status that a waiting call is given, so that a newer one is given to it."""
 
 
 class ChangeHandler(EdgeHandler):
@@ -50,17 +48,21 @@ class ChangeHandler(EdgeHandler):
         field: str,
         needs_change: bool,
         finalizer: bool,
-        backoff: timedelta | None,
+        backoff: timedelta,
         marks: str,
+        follows: frozenset[str],
         before: "ChangeHandler | None" = None,
     ) -> None:
-        """`marks` is the index of patches that were written; `before` the handler whose place it takes."""
+        """`marks` is the index of patches that were written; `before` the handler whose place it takes.
+
+        `follows` are the ids of those above it, for whose results it may wait.
+        """
         self.name = name
         self.reasons = reasons
         self.attempts = attempts
-        attempts.leaves_end = True  # else it would be called again when the status changes
         self.filters = filters
         self.marks = marks
+        self.follows = follows
         self.needs_change = needs_change
         self.function = before.function if before is not None else self._wrapped()
         limits = attempts.limits
@@ -124,16 +126,14 @@ class ChangeHandler(EdgeHandler):
             level = Level(desired=self.state(found), actual=actual)
         else:
             level = super().level(found, calls, read)
-        if not level.drift:
-            return level
-        if calls and self._is_writing(calls[0], read):
+        if level.drift and calls and self._is_writing(calls[0], read):
             level.waits = WRITING
-            return level
-        if "status" in found and level.desired is not None:
-            waiting = Level[Any](desired={**level.desired, STATUS: plain(found["status"])}, actual=level.actual)
-            waiting.waits = level.waits
-            return waiting
         return level
+
+    def is_tried(self, last: Call[Edge, Any]) -> bool:
+        """Tell whether the last call raised, and is made again."""
+        found = next_call(last, self.attempts.limits)
+        return found is not None and not found[1].is_over
 
     def is_ended(self, calls: Sequence[Call[Edge, Any]]) -> bool:
         """Tell whether one of the calls has handled the end of the object, and is not made again."""
@@ -165,9 +165,9 @@ class ChangeHandler(EdgeHandler):
         if all(_differ(state, self.state(each), with_metadata=before.is_over) for each in (seen, patched)):
             return None
         level = Level[Any](desired={**state, LEFT: msgspec.to_builtins(before)}, actual=self._before(last.request))
-        news = flat({"status": plain(found.get("status") or {})}).keys()
-        if news - flat({"status": seen.get("status") or {}}).keys() - flat(patched).keys():
-            due = last.called_at  # what it waits for may be there
+        results, known = found.get("status") or {}, seen.get("status") or {}
+        if any(each in results and each not in known for each in self.follows):
+            due = last.called_at  # Kopf would have called it after them
         self._pause(level, last, due, before, read)
         return level
 
@@ -192,7 +192,7 @@ class ChangeHandler(EdgeHandler):
 
     def diff(self, level: Level[Any]) -> Diff:
         """How the state that is to be handled differs from the one that was."""
-        desired = {path: value for path, value in level.desired.items() if path not in (STATUS, LEFT)}
+        desired = {path: value for path, value in level.desired.items() if path != LEFT}
         return () if level.actual is None else diff_of(level.actual, desired)
 
     def fits(self, edge: Edge) -> bool:

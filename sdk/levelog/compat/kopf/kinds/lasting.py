@@ -132,7 +132,6 @@ class LastingHandler(DaemonHandler):
         self.operator = operator
         self.grace = grace
         self.attempts = attempts
-        attempts.leaves_end = True  # else it would begin anew when its object changes
         self.filters = declared.filters
         self.initial_delay = initial_delay
         selector = Selector() if self.filters.takes_all else Selector(when=self._takes)

@@ -38,7 +38,6 @@ class PacedHandler(TimerHandler):
     ) -> None:
         self.name = name
         self.attempts = attempts
-        attempts.leaves_end = True  # else it would be called again when it is due next
         self.filters = declared.filters
         self.every, self.initial_delay, self.idle, self.sharp = interval, initial_delay, idle, sharp
         self.function = self._wrapped()

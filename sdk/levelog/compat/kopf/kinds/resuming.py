@@ -39,7 +39,6 @@ class ResumeHandler(PacedHandler):
 
     def __init__(self, name: str, declared: Declaration, attempts: Attempts, *, deleting: bool) -> None:
         super().__init__(name, declared, attempts, interval=LEAST, initial_delay=timedelta(0), idle=None, sharp=False)
-        attempts.leaves_end = False  # nothing is due before the next start
         self.deleting = deleting
         """Whether objects that are being deleted count."""
 
@@ -104,7 +103,7 @@ def resumed_view(
         began = starts[0]
         for sibling in siblings:
             handled = [each for each in read[sibling.handled_name][uid] if not each.name]
-            if not handled and "create" in sibling.reasons:
+            if "create" in sibling.reasons and (not handled or sibling.is_tried(handled[0])):
                 return Level(desired=None, actual=None)  # it is called as new
             if any(not each.request.is_noted and each.called_at >= began for each in handled):
                 return Level(desired=began, actual=began)
