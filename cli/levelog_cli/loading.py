@@ -18,7 +18,7 @@ from typing import Any, Final
 from msgspec import Struct
 
 from levelog.errors import ConfigurationError, OperatorError
-from levelog.operator import Operator
+from levelog.operator import OPERATOR, Operator, loaded_into
 from levelog.resources import ResourceBase
 from levelog.wire.objects import Application
 from levelog_cli.settings import Settings
@@ -75,8 +75,10 @@ class _Loading:
     """One call of `load_operators`: which file became which module."""
 
     def __init__(self) -> None:
+        _forget_lent()
         self._before = set(sys.modules)
         self._modules: dict[Path, ModuleType] = {}
+        self._packages: dict[Path, dict[str, Any]] = {}
 
     def values(self, files: Sequence[Path]) -> Iterator[tuple[Path, list[Any]]]:
         """What each file or folder defines at module level, or imports."""
@@ -107,7 +109,7 @@ class _Loading:
                 raise ConfigurationError(f"operator file {_shown(file)} cannot be loaded")
             module = sys.modules[name] = self._modules[file] = module_from_spec(spec)
             try:
-                with _telling(file), _importable(file.parent), self._named(file.parent):
+                with _telling(file), _importable(file.parent), self._named(file.parent), _taking(vars(module)):
                     loader.exec_module(module)
             except BaseException:
                 sys.modules.pop(name, None)
@@ -137,7 +139,8 @@ class _Loading:
     def _part(self, folder: Path, file: Path) -> ModuleType:
         """Import a module of a package."""
         name = folder.name if file.stem == "__init__" else f"{folder.name}.{file.stem}"
-        with _telling(file), _importable(folder.parent):
+        home = self._packages.setdefault(folder, {"__file__": str(folder)})
+        with _telling(file), _importable(folder.parent), _taking(home):
             module = importlib.import_module(name)
         if Path(module.__file__ or "").resolve() != file:
             raise ConfigurationError(
@@ -179,6 +182,16 @@ class _Loading:
             for name, module in lent.items():
                 if sys.modules.get(name) is module:
                     del sys.modules[name]
+
+
+@contextmanager
+def _taking(names: dict[str, Any]) -> Generator[None]:
+    """Have what imported modules declare for the operator of their file put among these names."""
+    token = loaded_into.set(names)
+    try:
+        yield
+    finally:
+        loaded_into.reset(token)
 
 
 @contextmanager
@@ -259,6 +272,16 @@ def _importable(folder: Path) -> Generator[None]:
         if entry in sys.path:  # the file may have changed it
             sys.path.remove(entry)
         ours.update((name, sys.modules[name]) for name in set(sys.modules) - before if _is_in(folder, name))
+
+
+def _forget_lent() -> None:
+    """Have modules run again that have put handlers into the operator of a file that was loaded before."""
+    for modules in _neighbours.values():
+        if any(OPERATOR in vars(module) for module in modules.values()):
+            for name, module in modules.items():
+                if sys.modules.get(name) is module:
+                    del sys.modules[name]
+            modules.clear()
 
 
 def _is_in(folder: Path, module: str) -> bool:

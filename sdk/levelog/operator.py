@@ -1,8 +1,9 @@
 """The Operator: where a user's functions are registered. Decorators return the function unchanged."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextvars import ContextVar
 from datetime import timedelta
-from typing import Any, overload
+from typing import Any, Final, overload
 
 from levelog.conditions import conditions_writer, inspect_conditions
 from levelog.effects import EFFECT_TIME, EffectHandler
@@ -44,6 +45,11 @@ from levelog.handlers.views import RECONCILE_TIME, VIEW_TIME, ReconcileHandler, 
 from levelog.levels import Level
 from levelog.resources import External, ResourceBase, ResourceType, is_external
 from levelog.selectors import Selector, Value, taken_from
+
+loaded_into: Final[ContextVar[dict[str, Any] | None]] = ContextVar("loaded_into", default=None)
+"""The names of the operator file that is being loaded, for what makes the operator of a file by itself."""
+OPERATOR: Final = "__levelog_operator__"
+"""Name that such an operator has there, and in modules of the file whose handlers are in it."""
 
 
 class Operator:

@@ -13,7 +13,6 @@ from levelog.compat.kopf.failures import (
     PermanentError,
     TemporaryError,
 )
-from levelog.compat.kopf.files import operator_in
 from levelog.compat.kopf.filters import all_, any_, none_, not_
 from levelog.compat.kopf.given.events import event, exception, info, warn
 from levelog.compat.kopf.given.hierarchies import (
@@ -51,6 +50,7 @@ from levelog.compat.kopf.given.words import (
     Reason,
 )
 from levelog.compat.kopf.kinds.lasting import AsyncDaemonStopperChecker, DaemonStopped, SyncDaemonStopperChecker
+from levelog.compat.kopf.modules import operator_in
 from levelog.compat.kopf.subhandlers import execute
 from levelog.compat.kopf.tuning import OperatorSettings, UnusedStorage
 from levelog.errors import OperatorError

@@ -8,8 +8,9 @@ from typing import Any, Final, NoReturn, TypeVar
 
 from msgspec import UNSET
 
-from levelog.compat.kopf.files import file_of
+from levelog.compat.kopf.files import KopfFile
 from levelog.compat.kopf.filters import holds
+from levelog.compat.kopf.modules import declare
 from levelog.compat.kopf.options import (
     COMMON,
     FILTERS,
@@ -65,7 +66,7 @@ class KopfOn:
 
         def register(function: DecoratedF) -> DecoratedF:
             declared = declared_as("kopf.on.resume", function, selectors, options, (), is_of_field=True)
-            file_of(function).resume(declared, deleting=bool(deleted))
+            declare(function, lambda file: file.resume(declared, deleting=bool(deleted)))
             return function
 
         return register
@@ -76,7 +77,7 @@ class KopfOn:
 
         def register(function: DecoratedF) -> DecoratedF:
             declared = declared_as("kopf.on.event", function, selectors, options, (), is_of_field=True)
-            file_of(function).watch(declared)
+            declare(function, lambda file: file.watch(declared))
             return function
 
         return register
@@ -139,14 +140,13 @@ def _changing(
     def register(function: DecoratedF) -> DecoratedF:
         given = options.get("field")
         suffix = given if isinstance(given, str) else ".".join(given or ())
-        file_of(function).change(
-            declared_as(where, function, selectors, options, (), is_of_field=False),
-            reasons,
-            suffix,
-            field=pointer(where, given),
-            needs_change=decorator in ("field", "update"),
-            finalizer=finalizer,
-        )
+        declared, field = declared_as(where, function, selectors, options, (), is_of_field=False), pointer(where, given)
+        needs_change = decorator in ("field", "update")
+
+        def change(file: KopfFile) -> None:
+            file.change(declared, reasons, suffix, field=field, needs_change=needs_change, finalizer=finalizer)
+
+        declare(function, change)
         return function
 
     return register
@@ -167,13 +167,15 @@ def timer(*selectors: Any, **options: Any) -> Callable[[DecoratedF], DecoratedF]
 
     def register(function: DecoratedF) -> DecoratedF:
         own = ("interval", "initial_delay", "sharp", "idle")
-        file_of(function).pace(
+        declared, sharp = (
             declared_as(where, function, selectors, options, own, is_of_field=True),
-            interval=interval,
-            initial_delay=initial_delay,
-            idle=idle,
-            sharp=bool(options.get("sharp")),
+            bool(options.get("sharp")),
         )
+
+        def pace(file: KopfFile) -> None:
+            file.pace(declared, interval=interval, initial_delay=initial_delay, idle=idle, sharp=sharp)
+
+        declare(function, pace)
         return function
 
     return register
@@ -194,7 +196,7 @@ def daemon(*selectors: Any, **options: Any) -> Callable[[DecoratedF], DecoratedF
             grace = backoff or timedelta(0)
         else:
             grace = (backoff or timedelta(0)) + (timeout or timedelta(0))
-        file_of(function).last(declared, initial_delay=initial_delay, grace=grace)
+        declare(function, lambda file: file.last(declared, initial_delay=initial_delay, grace=grace))
         return function
 
     return register
@@ -208,7 +210,7 @@ def index(*selectors: Any, **options: Any) -> Callable[[DecoratedF], DecoratedF]
 
     def register(function: DecoratedF) -> DecoratedF:
         declared = declared_as("kopf.index", function, selectors, options, (), is_of_field=True)
-        file_of(function).index(declared)
+        declare(function, lambda file: file.index(declared))
         return function
 
     return register
@@ -270,7 +272,7 @@ def _hook(when: When, options: Mapping[str, Any]) -> Callable[[DecoratedF], Deco
     backoff = backoff_of(where, options)
 
     def register(function: DecoratedF) -> DecoratedF:
-        file_of(function).hook(when, function, options.get("param"), limits, backoff)
+        declare(function, lambda file: file.hook(when, function, options.get("param"), limits, backoff))
         return function
 
     return register

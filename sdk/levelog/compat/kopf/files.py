@@ -1,14 +1,12 @@
-"""The operator of a Kopf file: made by the first decorator in it; `levelog run` finds it."""
+"""The operator of a Kopf file, with a method for what each kind of decorator declares."""
 
 import asyncio
 import inspect
 import itertools
-import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import timedelta
-from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from levelog.compat.kopf.attempts import Attempts, stand_for
 from levelog.compat.kopf.failures import TryLimits
@@ -41,15 +39,16 @@ from levelog.operator import Operator
 from levelog.resources import ResourceBase
 from levelog.selectors import Selector
 
-OPERATOR: Final = "__levelog_operator__"
-"""Name that the operator has in the module of the file."""
-
 
 class KopfFile:
-    """Handlers of one file, and the operator that they are in."""
+    """Handlers of one file and of what it imports, and the operator that they are in."""
 
     def __init__(self, name: str) -> None:
         self.operator = Operator(name)
+        self.declared: list[Callable[[KopfFile], None]] = []
+        """What decorators declared, to be declared elsewhere."""
+        self.importers: set[str] = set()
+        """Modules that were being imported then."""
         self._lender = Lender(name)
         self.settings = OperatorSettings(self._lender.logger("settings"))
         self.memo = Memo()
@@ -369,33 +368,6 @@ class KopfFile:
         """Names that a handler of an id may have, the shortest first."""
         name, plural = identifier(handler_id), identifier(cls.resource_type.plural)
         yield from (name, f"{name}_{plural}", f"{name}_{reason}", f"{name}_{plural}_{reason}")
-
-
-def file_of(function: Any) -> KopfFile:
-    """The file that a function is defined in. Raises OperatorError for what is no function of a file."""
-    inner = getattr(function, "__func__", function)
-    module = getattr(inner, "__globals__", None)
-    if module is None or not hasattr(function, "__name__"):
-        raise OperatorError(f"{function!r} is no function of a file: write one with def, and call it from there")
-    made = module.get(_FILE)
-    if made is None:
-        stem = Path(str(module.get("__file__") or module.get("__name__") or "kopf")).stem
-        made = KopfFile(re.sub(r"[^-A-Za-z0-9]+", "-", stem).strip("-") or "kopf")
-        module[_FILE] = made
-        module[OPERATOR] = made.operator
-    found: KopfFile = made
-    return found
-
-
-def operator_in(module: object) -> Operator:
-    """The operator of a Kopf file that was imported, for a test of it. Raises OperatorError where there is none."""
-    found = vars(module).get(OPERATOR)
-    if not isinstance(found, Operator):
-        raise OperatorError(f"{getattr(module, '__name__', module)!r} has no handlers of levelog.compat.kopf")
-    return found
-
-
-_FILE: Final = "__levelog_kopf_file__"
 
 
 def _is_same(before: ChangeHandler, declared: Declaration, field: str) -> bool:
