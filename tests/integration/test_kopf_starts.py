@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from rigs.kopffiles import kopf_run
+from rigs.kopffiles import kopf_run, shop
 
 RESUMED = """
 @kopf.on.resume("example.com", "v1", "shops")
@@ -46,6 +46,58 @@ def test_what_a_function_handles_as_new_it_does_not_handle_as_resumed(tmp_path: 
         kopf.simulation.advance(timedelta(hours=1))
         assert kopf.told() == []
         assert kopf.start() == [("resume", 0)]
+
+
+def test_what_is_new_to_the_operator_at_a_start_is_created_and_not_resumed(tmp_path: Path) -> None:
+    source = """
+    @kopf.on.create("example.com", "v1", "shops")
+    def made(name, reason, retry, **_):
+        told.append(("made", name, reason))
+        if name == "late" and retry == 0:
+            raise kopf.TemporaryError("later", delay=10)
+
+    @kopf.on.update("example.com", "v1", "shops")
+    def changed(name, reason, **_):
+        told.append(("changed", name, reason))
+
+    @kopf.on.resume("example.com", "v1", "shops")
+    def resumed(name, reason, **_):
+        told.append(("resumed", name, reason))
+    """
+    with kopf_run(tmp_path, source) as kopf:
+        assert kopf.start(shop("old")) == [("made", "old", "create")]
+        assert kopf.apply("next") == [("made", "next", "create")]
+        assert sorted(kopf.start()) == [("resumed", "next", "resume"), ("resumed", "old", "resume")]
+        assert kopf.apply("late") == [("made", "late", "create")]
+        assert sorted(kopf.start()) == [("resumed", "next", "resume"), ("resumed", "old", "resume")]
+        kopf.simulation.advance(timedelta(seconds=11))
+        assert kopf.told() == [("made", "late", "create")]
+        kopf.delete("next")
+        assert sorted(kopf.start(shop("away"), shop("old", size=2))) == [
+            ("changed", "old", "update"),
+            ("made", "away", "create"),
+            ("resumed", "late", "resume"),
+            ("resumed", "old", "resume"),
+        ]
+
+
+def test_an_object_that_was_there_before_the_first_start_is_not_resumed_at_it(tmp_path: Path) -> None:
+    with kopf_run(tmp_path, RESUMED) as kopf:
+        assert kopf.start(shop("old")) == []
+        assert kopf.start() == [("old", "resume", True, ())]
+
+
+def test_a_function_that_handles_a_change_at_a_start_is_not_called_as_resumed_too(tmp_path: Path) -> None:
+    source = """
+    @kopf.on.resume("example.com", "v1", "shops")
+    @kopf.on.update("example.com", "v1", "shops")
+    def both(reason, **_):
+        told.append(reason)
+    """
+    with kopf_run(tmp_path, source) as kopf:
+        assert kopf.apply(size=1) == []
+        assert kopf.start(shop("a", size=2)) == ["update"]
+        assert kopf.start() == ["resume"]
 
 
 def test_filters_and_errors_are_those_of_other_handlers(tmp_path: Path) -> None:

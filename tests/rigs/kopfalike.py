@@ -139,6 +139,26 @@ async def _above(rival: Rival) -> Seen:
     return Seen(f"the second is {'called with' if is_right else 'kept from'} the result of the first", is_right)
 
 
+async def _resumed(rival: Rival) -> Seen:
+    rival.make("a")
+    rival.start()
+    await rival.tells("made", "a")
+    rival.make("b")
+    await rival.tells("made", "b")
+    await rival.is_calm()
+    early = rival.told("resumed")
+    await rival.stop()
+    rival.make("c")
+    rival.start()
+    await rival.tells("made", "c")
+    await rival.tells("resumed", "a")
+    await rival.tells("resumed", "b")
+    await rival.is_calm()
+    made, resumed = (sorted(each for _, each in rival.told(name)) for name in ("made", "resumed"))
+    text = f"{made} are created, {early or 'none'} resumed at the first start, and {resumed} at the second"
+    return Seen(text, (made, early, resumed) == (["a", "b", "c"], [], ["a", "b"]))
+
+
 _RAISES: Final = """
 {decorator}
 def handler(patch, retry, status, **_):
@@ -193,6 +213,16 @@ def two(status, **_):
     tell("found", status["one"])
 """,
         _above,
+    ),
+    "resumed": Case(
+        "an object is there before the first start, another is made before the second",
+        """
+@kopf.on.resume(*SHOPS)
+def resumed(name, **_):
+    tell("resumed", name)
+""",
+        _resumed,
+        starts=False,
     ),
     "lasting": Case(
         "a daemon patches the status, then raises",

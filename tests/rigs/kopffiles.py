@@ -46,12 +46,17 @@ class KopfRun:
         self.simulation.run()
         return self.told()
 
-    def start(self) -> list[Any]:
-        """Start the operator again, as ingest notes it, a second later; run, and give what was told."""
+    def start(self, *shops: dict[str, Any]) -> list[Any]:
+        """Start the operator again, as ingest notes it, a second later; run, and give what was told.
+
+        `shops` were applied while it did not run.
+        """
         [source] = self.operator.sources.values()
         cls: Any = source.cls
         self.simulation.advance(timedelta(seconds=1))
         self.simulation.observe(cls, [cls(name="started", started=self.simulation.now)])
+        for each in shops:
+            self.simulation.apply(each)
         self.simulation.run()
         return self.told()
 

@@ -308,9 +308,8 @@ class KopfFile:
         self.operator.effects[effect].snapshots = dict.fromkeys(handler.attempts.indices, Any)
 
     def _siblings(self, handler: ResumeHandler) -> list[ChangeHandler]:
-        """The same function as change handlers."""
-        function, cls = handler.origin, handler.reader.cls
-        return [each for each in self._changing.values() if each.origin is function and each.reader.cls is cls]
+        """Handlers of changes of the same objects."""
+        return [each for each in self._changing.values() if each.reader.cls is handler.reader.cls]
 
     def _attempts(self, declared: Declaration, handler_id: str, name: str) -> Attempts:
         logger = self._lender.logger(name)

@@ -17,7 +17,7 @@ from levelog.compat.kopf.given.memos import forget_memo
 from levelog.compat.kopf.patches import has_writes, place_of
 from levelog.edges import Diff, Edge, Reason, diff_of, essence, flat, under, value_at
 from levelog.effects import Call
-from levelog.handlers.edgehandlers import END, EdgeHandler, EdgeOptions
+from levelog.handlers.edgehandlers import END, EdgeHandler, EdgeOptions, is_wanted
 from levelog.handlers.fingerprints import value_fingerprint
 from levelog.handlers.injection import Given, Injections
 from levelog.handlers.readers import ObjectReader
@@ -130,9 +130,19 @@ class ChangeHandler(EdgeHandler):
             level.waits = WRITING
         return level
 
-    def is_tried(self, last: Call[Edge, Any]) -> bool:
-        """Tell whether the last call raised, and is made again."""
-        found = next_call(last, self.attempts.limits)
+    def is_creating(self, calls: Sequence[Call[Edge, Any]], now: datetime) -> bool:
+        """Tell whether the last of its calls was for a new object, raised, and is made again."""
+        return any(each.request.reason == "create" for each in calls[:1]) and self._is_tried(calls, now)
+
+    def is_about_to_be_called(self, parent: Any, calls: Sequence[Call[Edge, Any]], now: datetime) -> bool:
+        """Tell whether an object is new or another to it, or its last call is made again."""
+        if not calls:
+            return "create" in self.reasons and is_wanted(self, parent)
+        is_other = self.state(self.shown(parent)) != self.state(calls[0].request.object)
+        return self._is_tried(calls, now) or ("update" in self.reasons and is_other and is_wanted(self, parent))
+
+    def _is_tried(self, calls: Sequence[Call[Edge, Any]], now: datetime) -> bool:
+        found = next_call(calls[0], self.attempts.limits, now)
         return found is not None and not found[1].is_over
 
     def is_ended(self, calls: Sequence[Call[Edge, Any]]) -> bool:

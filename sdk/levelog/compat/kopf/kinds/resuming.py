@@ -9,14 +9,13 @@ from datetime import UTC, datetime, timedelta
 from types import new_class
 from typing import Any, Final
 
-import msgspec
-
 from levelog.compat.kopf.attempts import Attempts
 from levelog.compat.kopf.given.keywords import kopf_essence
 from levelog.compat.kopf.kinds.changing import ChangeHandler
 from levelog.compat.kopf.kinds.pacing import PacedHandler
 from levelog.compat.kopf.options import Declaration
 from levelog.effects import Call
+from levelog.handlers.callnames import CHANGED
 from levelog.handlers.edgehandlers import called
 from levelog.handlers.indexers import MARK, IndexHandler
 from levelog.handlers.readers import ObjectReader
@@ -30,7 +29,7 @@ from levelog.selectors import Selector
 from levelog.wire.canonical import digest
 
 STARTED: Final = "started"
-_CODE: Final = "kopf starts 1"
+_CODE: Final = "kopf starts 2"
 """Stands for this module in fingerprints: raised when the same starts lead to other calls."""
 
 
@@ -41,6 +40,10 @@ class ResumeHandler(PacedHandler):
         super().__init__(name, declared, attempts, interval=LEAST, initial_delay=timedelta(0), idle=None, sharp=False)
         self.deleting = deleting
         """Whether objects that are being deleted count."""
+
+    def shown(self, parent: Any) -> dict[str, Any]:  # noqa: ARG002 - the note alone counts
+        """Nothing is noted of an object but that it is known."""
+        return {}
 
     def told(self, tick: Tick) -> dict[str, Any]:
         """That nothing has changed."""
@@ -85,43 +88,60 @@ def starts_index(operator: str, cls: type[External]) -> IndexHandler:
 
 def resumed_view(
     handler: ResumeHandler,
-    siblings: Sequence[ChangeHandler],
+    changing: Sequence[ChangeHandler],
     inspect_view: Callable[[Callable[..., Any]], ViewHandler],
 ) -> ViewHandler:
     """The view of the last start, against that for which the function was called.
 
-    `siblings` are the same function as a change handler: what it has handled since the start counts.
+    It is for objects that were known before: those that are new to the operator at a start are noted, and called for
+    by handlers of changes alone. So it is while one of these, `changing`, is tried for a new object, and while the same
+    function is called for a change.
     """
     index = handler.calls_name
 
     def view(parent: Mapping[str, Any], now: datetime, **read: Any) -> Level[Any]:
         uid = str(parent["metadata"]["uid"])
-        starts: list[datetime] = list(read[STARTED][STARTED])
-        created = msgspec.convert(parent["metadata"]["creationTimestamp"], datetime)
-        if not starts or created >= starts[0]:
-            return Level(desired=None, actual=None)
-        began = starts[0]
-        for sibling in siblings:
-            handled = [each for each in read[sibling.handled_name][uid] if not each.name]
-            if "create" in sibling.reasons and (not handled or sibling.is_tried(handled[0])):
-                return Level(desired=None, actual=None)  # it is called as new
-            if any(not each.request.is_noted and each.called_at >= began for each in handled):
-                return Level(desired=began, actual=began)
         calls: list[Call[Tick, Any]] = list(read[index][uid])
-        if calls and calls[0].request.due == began and (left := handler.left(calls[0], now)) is not None:
+        last = next((each for each in calls if not each.name), None)
+        known = next((each for each in calls if each.name == CHANGED), last)
+        began = next(iter(read[STARTED][STARTED]), None)
+        if last is not None and last.request.due == began:
+            if (left := handler.left(last, now)) is None:
+                return Level(desired=began, actual=began)
             again, carried = left
             return Level(desired=began, actual=began, recheck_at=again) if now < again else Level(began, carried)
-        return Level(desired=began, actual=calls[0].request.due if calls else None)
+        if known is not None and (began is None or known.called_at >= began):
+            return Level(desired=None, actual=None)
+        if began is None:
+            return Level(desired=_NEW, actual=None)
+        handled = [(each, [one for one in read[each.handled_name][uid] if not one.name]) for each in changing]
+        if known is None and not any(one.called_at < began for _, ones in handled for one in ones):
+            return Level(desired=_NEW, actual=None)
+        if any(
+            each.is_about_to_be_called(parent, ones, now)
+            if each.origin is handler.origin
+            else each.is_creating(ones, now)
+            for each, ones in handled
+        ):
+            return Level(desired=_NEW, actual=None)
+        own = [ones for each, ones in handled if each.origin is handler.origin]
+        if any(not one.request.is_noted and one.called_at >= began for ones in own for one in ones):
+            return Level(desired=began, actual=began)
+        return Level(desired=began, actual=None if last is None else last.request.due)
 
     annotations: dict[str, Any] = {
         "parent": Mapping[str, Any],
         "now": datetime,
         STARTED: Index[str, datetime],
         index: ticked(handler),
-        **{each.handled_name: called(each) for each in siblings},
+        **{each.handled_name: called(each) for each in changing},
     }
     made = inspect_view(declared_function(view, handler.name, annotations, Level[Any]))
-    names = [f"{each.handled_name} {sorted(each.reasons)}" for each in siblings]
+    names = [f"{each.handled_name} {sorted(each.reasons)} {each.origin is handler.origin}" for each in changing]
     made.is_made = True
     made.fingerprint = digest(_CODE, handler.name, handler.reader.fingerprint, *names)
     return made
+
+
+_NEW: Final = {"new": "since the start"}
+"""Stands in a level for an object that is to be noted."""
