@@ -1,5 +1,6 @@
 """Handlers of a Kopf file on levelog: called for the edges that Kopf calls them for, with its arguments."""
 
+import logging
 from datetime import timedelta
 from pathlib import Path
 
@@ -203,6 +204,32 @@ def test_a_patch_that_is_refused_is_tried_again_and_then_dropped(tmp_path: Path)
         kopf.simulation.advance(timedelta(hours=2))
         assert kopf.read()["status"] == {"one": 2}
         assert kopf.apply(size=4) == [4]
+
+
+def test_a_field_of_the_status_that_somebody_writes_after_the_call_is_not_written_over(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    source = """
+    @kopf.on.create("example.com", "v1", "shops")
+    @kopf.on.update("example.com", "v1", "shops")
+    def made(spec, patch, **_):
+        patch.status["phase"] = f"made {spec['size']}"
+        patch.status["nested"] = {"size": spec["size"], "box": 1}
+    """
+    with kopf_run(tmp_path, source) as kopf:
+        kopf.apply(size=1)
+        assert kopf.read()["status"] == {"phase": "made 1", "nested": {"size": 1, "box": 1}}
+        kopf.simulation.refuse(403, target="shops.example.com/default/a", times=1)
+        kopf.apply(size=2)
+        newer = {"phase": "paused", "nested": {"box": 2}}
+        kopf.simulation.patch_status(Shop, "a", newer, namespace="default")
+        with caplog.at_level(logging.WARNING):
+            kopf.simulation.advance(timedelta(minutes=1))
+        assert kopf.read()["status"] == {"phase": "paused", "nested": {"size": 2, "box": 2}}
+        assert "/status/nested/box, /status/phase is left as somebody else has written it" in caplog.text
+        assert kopf.simulation.level("shops_patches", "default", "a").status == "in_sync"
+        kopf.apply(size=3)
+        assert kopf.read()["status"]["phase"] == "made 3"
 
 
 def test_a_handler_that_waits_for_the_result_of_one_above_is_called_once_it_is_there(tmp_path: Path) -> None:

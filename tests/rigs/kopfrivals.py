@@ -13,7 +13,7 @@ from typing import Any, Final, Literal, NamedTuple, Protocol, TypeAlias
 
 from levelog_sandbox import Sandbox
 from rigs.faultproxy import FaultProxy
-from rigs.faults import Refuse, Strike
+from rigs.faults import Hold, Refuse, Strike
 from rigs.levelog import Levelog, Running, define
 from rigs.processes import Process
 from rigs.waiting import until
@@ -357,6 +357,28 @@ async def _away(rival: Rival) -> Seen:
     return Seen(f"the end of an object while it was away is {'handled' if is_right else 'lost'}", is_right)
 
 
+async def _overtaken(rival: Rival) -> Seen:
+    rule = rival.proxy.add(
+        Hold(stage="request"), lambda request: request.verb == "patch" and b'"phase"' in request.body, times=None
+    )
+    rival.make("a")
+
+    async def is_under_way() -> bool:
+        return bool(rule.applied)
+
+    await until(is_under_way, "a patch of the status", seconds=30)
+    rival.sandbox.user.patch(SHOPS, "a", {"status": {"phase": "paused"}}, subresource="status")
+    rival.proxy.remove(rule)
+
+    async def is_done() -> bool:
+        return bool(rival.sandbox.user.get(SHOPS, "a").get("status", {}).get("done") == "yes")
+
+    await until(is_done, "the rest of the patch", seconds=30)
+    phase = rival.sandbox.user.get(SHOPS, "a")["status"]["phase"]
+    how = "stays" if phase == "paused" else "is written over"
+    return Seen(f"the newer value {how}", phase == "paused")
+
+
 async def _uninstalled(rival: Rival) -> Seen:
     rival.make("a")
     await rival.tells("made", "a")
@@ -553,6 +575,16 @@ async def follow(**_):
         await asyncio.sleep(1)
 """,
         _deaf,
+    ),
+    "overtaken": Case(
+        "somebody writes a field of the status while a handler's patch of it is under way",
+        """
+@kopf.on.create(*SHOPS)
+def phased(patch, **_):
+    patch.status["phase"] = "made"
+    patch.status["done"] = "yes"
+""",
+        _overtaken,
     ),
     "uninstalled": Case(
         "on.delete; the operator is uninstalled, then an object deleted",

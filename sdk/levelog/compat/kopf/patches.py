@@ -1,15 +1,16 @@
 """Patches of handlers: a view of the unwritten ones, through which each is written once."""
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Final
 
-from msgspec import Struct
+from msgspec import UNSET, Struct
 
 from levelog.calls.mappings import plain
 from levelog.compat.kopf.given.keywords import is_merged, unmerged
 from levelog.daemons import RunEnd
+from levelog.edges import flat, unflat, value_at
 from levelog.effects import Call, EffectHandler
 from levelog.handlers.injection import Lender
 from levelog.handlers.signatures import declared
@@ -22,7 +23,7 @@ from levelog.wire.canonical import digest
 
 WRITTEN_FOR: Final = timedelta(hours=1)
 """How long a patch is tried that the API refuses."""
-_CODE: Final = "kopf patches 3"
+_CODE: Final = "kopf patches 4"
 """Stands for this module in fingerprints: raised when the same calls lead to other writes."""
 
 
@@ -33,6 +34,8 @@ class WantedPatch(Struct, frozen=True, kw_only=True):
     patch: dict[str, Any]
     events: list[list[str]] = []
     """Type, reason and note of each."""
+    overtaken: list[str] = []
+    """Fields of the status that it leaves alone, as somebody else has written them since the call was decided on."""
     has_lapsed: bool = False
     """It was tried for as long as patches are, and is not any more."""
 
@@ -61,24 +64,34 @@ def patches_view(
         desired: dict[str, WantedPatch] = {}
         actual: dict[str, WantedPatch] = {}
         ends: list[datetime] = []
-        for handler, (index, _) in indices.items():
-            for each in read[index][uid]:
-                result = each.result.state if isinstance(each.result, RunEnd) else each.result
-                if not has_writes(result):
-                    continue
-                place = place_of(handler, each.name)
-                wanted = WantedPatch(
-                    call=each.idempotency_key, patch=result.get("patch", {}), events=result.get("events", [])
-                )
-                desired[place] = wanted
-                if written.get(place) == wanted.call:
-                    actual[place] = wanted
-                elif now >= each.called_at + WRITTEN_FOR:
-                    actual[place] = WantedPatch(call=wanted.call, patch=wanted.patch, has_lapsed=True)
-                elif is_merged(parent, wanted.patch):
-                    actual[place] = WantedPatch(call="", patch=wanted.patch)
-                else:
-                    ends.append(each.called_at + WRITTEN_FOR)
+        calls = {
+            place_of(handler, each.name): each for handler, (index, _) in indices.items() for each in read[index][uid]
+        }
+        results = {
+            place: each.result.state if isinstance(each.result, RunEnd) else each.result
+            for place, each in calls.items()
+        }
+        asked = {place: result for place, result in results.items() if has_writes(result)}
+        ours = [result.get("patch", {}) for result in asked.values()]
+        for place, result in asked.items():
+            each, whole = calls[place], result.get("patch", {})
+            is_done = written.get(place) == each.idempotency_key
+            overtaken = [] if is_done else _overtaken(parent, getattr(each.request, "object", None), whole, ours)
+            wanted = WantedPatch(
+                call=each.idempotency_key,
+                patch=_without(whole, overtaken),
+                events=result.get("events", []),
+                overtaken=overtaken,
+            )
+            desired[place] = wanted
+            if is_done:
+                actual[place] = wanted
+            elif now >= each.called_at + WRITTEN_FOR:
+                actual[place] = WantedPatch(call=wanted.call, patch=wanted.patch, has_lapsed=True)
+            elif is_merged(parent, wanted.patch):
+                actual[place] = WantedPatch(call="", patch=wanted.patch)
+            else:
+                ends.append(each.called_at + WRITTEN_FOR)
         return Level(desired=desired, actual=actual, recheck_at=min(ends, default=None))
 
     annotations: dict[str, Any] = {
@@ -125,6 +138,11 @@ def patches_writer(
                 )
             elif found.has_lapsed:
                 logger.warning("%s: its patch was not seen in the object within %s: dropped", name, WRITTEN_FOR)
+            if wanted.overtaken:
+                fields = ", ".join(wanted.overtaken)
+                logger.warning(
+                    "%s: %s is left as somebody else has written it since the call was decided on", name, fields
+                )
             intents.append(call(marks.function, wanted.call, name=name))
             intents += [event(reason, note, type=_type(kind)) for kind, reason, note in wanted.events]
         return [*intents, *writes(cls, plain(parent)["metadata"], merged)]
@@ -134,6 +152,38 @@ def patches_writer(
     made.fingerprint = digest(_CODE, view.name)
     made.needs_status = False
     return made
+
+
+def _overtaken(
+    parent: Mapping[str, Any],
+    seen: Mapping[str, Any] | None,
+    patch: Mapping[str, Any],
+    ours: Sequence[Mapping[str, Any]],
+) -> list[str]:
+    """Fields of the status that are neither as a call has seen them nor as it, or another one, asks for: as pointers.
+
+    None where it is not known what the call has seen: a daemon sees its object change.
+    """
+    if seen is None or "status" not in patch:
+        return []
+
+    def value(content: Mapping[str, Any], path: str) -> Any:
+        found = value_at(content, path)
+        return None if found is UNSET else found
+
+    return [
+        path
+        for path, wanted in flat({"status": patch["status"]}).items()
+        if wanted != {}
+        and value(parent, path) not in (wanted, value(seen, path), *(value(each, path) for each in ours))
+    ]
+
+
+def _without(patch: dict[str, Any], overtaken: Sequence[str]) -> dict[str, Any]:
+    if not overtaken:
+        return patch
+    status = {path: value for path, value in flat({"status": patch["status"]}).items() if path not in overtaken}
+    return {key: value for key, value in patch.items() if key != "status"} | unflat(status)
 
 
 def has_writes(result: Mapping[str, Any] | None) -> bool:
@@ -161,13 +211,16 @@ def merge_patches(first: dict[str, Any], then: Mapping[str, Any]) -> None:
 
 
 def writes(cls: type[ResourceBase], metadata: Mapping[str, Any], merged: Mapping[str, Any]) -> list[Intent]:
-    """The writes of one merge patch: the status goes to its subresource, if there is one."""
+    """The writes of one merge patch: the status goes to its subresource, if there is one.
+
+    It goes first, for the version that was decided on, so that nobody's newer status is written over.
+    """
     name, namespace = metadata["name"], metadata.get("namespace", "")
     rest = {key: value for key, value in merged.items() if key != "status"}
-    found = [patch(cls, name, rest, namespace=namespace)] if rest else []
+    found: list[Intent] = []
     if "status" in merged:
-        body, options = {"status": merged["status"]}, IntentOptions(as_field=True)
+        body, options = {"status": merged["status"]}, IntentOptions(as_field=True, if_unchanged=True)
         found.append(
             Intent(verb="patch_status", resource=cls, name=name, namespace=namespace, body=body, options=options)
         )
-    return found
+    return [*found, patch(cls, name, rest, namespace=namespace)] if rest else found
