@@ -86,7 +86,7 @@ def check_call(
                     f"{level} is called for record {wake['cause']}, but partition {partition} is folded up to "
                     f"{reference.folded_to[partition]} only",
                 )
-    if awaited := _awaited(call, last, tables, now):
+    if awaited := _awaited(call, last if before is not None else None, tables, now):
         raise Broken(9, f"{level} is called before {awaited} are decided on, which it stands on")
 
 

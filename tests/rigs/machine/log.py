@@ -8,7 +8,7 @@ from typing import Final
 from msgspec import Struct
 
 from levelog.wire.objects import Cluster as ClusterUid
-from levelog.wire.objects import GroupResource, Partition, Sequence, Uid, Version
+from levelog.wire.objects import GroupResource, ObjectKey, Partition, Sequence, Uid, Version
 from levelog.wire.records import (
     LoggedRecord,
     ObjectDeleted,
@@ -99,6 +99,8 @@ class Ingest:
         self._now = now
         self._seen_to: dict[str, int] = {}
         """Revision up to which each listed resource is watched."""
+        self.namespaces: tuple[str, ...] = ()
+        """Those that are watched; none: all."""
         self._lists = 0
 
     def is_watching(self, resource: str) -> bool:
@@ -108,7 +110,11 @@ class Ingest:
     def untold(self, resource: str) -> list[Happening]:
         """What the watch has still to tell."""
         since = self._seen_to[resource]
-        return [h for h in self._cluster.happenings if h.key.resource == resource and h.revision > since]
+        found = [h for h in self._cluster.happenings if h.key.resource == resource and h.revision > since]
+        return [h for h in found if self._is_watched(h.key)]
+
+    def _is_watched(self, key: ObjectKey) -> bool:
+        return not self.namespaces or key.namespace in self.namespaces
 
     def watch(self, resource: str, most: int = 1000) -> bool:
         """Record what the watch tells next; whether there was anything."""
@@ -122,9 +128,9 @@ class Ingest:
         """Record a list; unless it is finished, the watch goes on where it was, or not at all."""
         self._lists += 1
         kind, sync_id = GroupResource(group=GROUP, resource=resource), f"list-{self._lists}"
-        self._mark(SyncStarted(resource=kind, sync_id=sync_id, time=self._now))
+        self._mark(SyncStarted(resource=kind, sync_id=sync_id, namespaces=self.namespaces, time=self._now))
         for key, body in sorted(self._cluster.objects.items()):
-            if key.resource == resource:
+            if key.resource == resource and self._is_watched(key):
                 metadata = body["metadata"]
                 happening = Happening(
                     int(metadata["resourceVersion"]), key, is_deletion=False, uid=metadata["uid"], body=recorded(body)
@@ -132,7 +138,11 @@ class Ingest:
                 self._record(happening, "list")
         if is_finished:
             version = Version(self._cluster.revision)
-            self._mark(SyncFinished(resource=kind, sync_id=sync_id, version=version, time=self._now))
+            self._mark(
+                SyncFinished(
+                    resource=kind, sync_id=sync_id, namespaces=self.namespaces, version=version, time=self._now
+                )
+            )
             self._seen_to[resource] = self._cluster.revision
 
     def repeat(self, number: int) -> None:

@@ -414,6 +414,19 @@ class LevelsMachine(RuleBasedStateMachine):
         if end == "process":
             self._run(self.world.process())
 
+    @_step(rule, changes=st.lists(st.sampled_from(sorted(WEB_CHANGES)), max_size=2), name=_webs, then=_then)
+    def rewatch(self, changes: list[str], name: str, then: str) -> None:
+        """The namespace is not watched for a while, in which a Web may change."""
+        for namespaces in (("other",), ()):
+            self.world.ingest.namespaces = namespaces
+            for resource in KINDS:
+                if self.world.ingest.is_watching(resource):
+                    self.world.ingest.list(resource)
+            if then != "watch":
+                self._run(self._followed(then))
+            for change in changes if namespaces else ():
+                self._edit(WEBS, name, WEB_CHANGES[change])
+
     @_step(rule, number=st.integers(0, 5))
     def repeat(self, number: int) -> None:
         """A record arrives a second time."""

@@ -263,9 +263,10 @@ class Reference:
         self._listed[partition, resource] = record.version
         for key, shown in list(self.objects.items()):
             is_unlisted = self._places[key] < (partition, began) and self._places[key][0] == partition
-            if key.resource == resource and is_unlisted and shown.version <= record.version:
+            is_watched = not record.namespaces or key.namespace in record.namespaces
+            if key.resource == resource and is_unlisted and (shown.version <= record.version or not is_watched):
                 del self.objects[key]
-                self.known[key] = record.version
+                self.known[key] = record.version if is_watched else shown.version - 1
 
     def _index(self, before: Mapping[ObjectKey, Shown]) -> None:
         changed = {key for key in before.keys() | self.objects.keys() if before.get(key) != self.objects.get(key)}
