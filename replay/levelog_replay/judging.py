@@ -146,6 +146,7 @@ class Judge:
             standings=basis.standings,
             now=past.decided_at,
             folded=basis.folded,
+            progressed=basis.progressed,
         )
 
     def _evaluation(self, past: Decision, facts: Facts, buckets: Mapping[IndexKey, Bucket]) -> Evaluation:

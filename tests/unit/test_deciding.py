@@ -8,11 +8,12 @@ from hypothesis import strategies as st
 
 from levelog import Level, Operator, OperatorError, Resource, delete, patch
 from levelog.secrets.redaction import Redactor
+from levelog.wire.canonical import canonical
 from levelog_cli.loading import load_operators
 from levelog_processors.decide.facts import Facts, Outlook, Round, Seen
 from levelog_processors.decide.intents import intent_rows
 from levelog_processors.decide.rules import conclude, must_act
-from levelog_processors.decide.settling import MAX_BACKOFF, Repeats, backoff, is_settled
+from levelog_processors.decide.settling import MANY, MAX_BACKOFF, Repeats, backoff, is_settled
 from levelog_processors.decide.targets import target_key
 from levelog_processors.program import BoundView, Program
 from levelog_store.decide.decisions import Basis, IntentRow, OpenIntent, PendingWake
@@ -290,6 +291,60 @@ def test_invariant_8_a_decision_waits_for_what_is_claimed_and_withdraws_what_nob
     assert [each.key for each in look.under_way] == ["sent"]
     decided = conclude(look, None, NOON)
     assert (decided.level.status, decided.withdrawn) == ("settling", ["waits"])
+
+
+MANY_WRITES = [intent(key=f"k{number}", state="claimed") for number in range(MANY + 1)]
+WANTED = {"a": 1, "b": 2, "c": 3}
+
+
+@pytest.mark.parametrize(
+    ("was", "became", "withdrawn"),
+    [
+        ({}, {"a": 1}, []),
+        ({"a": 0}, {"a": 1}, []),
+        ({"a": 0}, {}, []),  # deleted, to be made anew
+        ({"d": 4}, {}, []),
+        ({}, {"a": 0}, ["waits"]),
+        ({"a": 0}, {"a": 2}, ["waits"]),
+        ({"a": 1}, {}, ["waits"]),  # it was as it should be
+        ({}, {"d": 4}, ["waits"]),
+    ],
+)
+def test_invariant_8_what_waits_stays_while_a_level_only_sees_what_its_own_writes_lead_to(
+    was: dict[str, int], became: dict[str, int], withdrawn: list[str]
+) -> None:
+    def seen(actual: dict[str, int]) -> Seen:
+        level = Level(WANTED, actual)
+        return Seen(
+            level=level, desired=canonical(WANTED), actual=canonical(actual), drift=b"{}", inputs="seen", reads="now"
+        )
+
+    before = msgspec.structs.replace(SETTLING, desired=canonical(WANTED), actual=canonical(was))
+    waits, sent = intent(key="waits", state="pending"), intent(key="sent", state="claimed")
+    assert Outlook(facts_after(before, waits, sent), seen(became)).withdrawn == withdrawn
+    again = msgspec.structs.replace(facts_after(SETTLING, waits, sent), progressed=not withdrawn)
+    assert Outlook(again, seen(became)).withdrawn == withdrawn, "a replay does as the decision did"
+    assert Outlook(facts_after(before, waits), seen(became)).withdrawn == ["waits"], "a round can follow at once"
+    other = msgspec.structs.replace(before, inputs="another parent")
+    assert Outlook(facts_after(other, waits, sent), seen(became)).withdrawn == ["waits"]
+
+
+def test_a_view_is_called_less_often_the_longer_many_writes_of_its_level_take() -> None:
+    def facts(*intents: OpenIntent, minutes: float, **changes: Any) -> Facts:
+        before = msgspec.structs.replace(SETTLING, since=NOON, evaluated_at=NOON + timedelta(minutes=10), evaluations=1)
+        now = NOON + timedelta(minutes=minutes)
+        return msgspec.structs.replace(facts_after(before, *intents), now=now, **({"reads": "other"} | changes))
+
+    early = facts(*MANY_WRITES, minutes=15)
+    assert not early.needs_evaluation
+    decided = conclude(Outlook(early), None, early.now)
+    assert (decided.is_kept, decided.due_at) == (False, NOON + timedelta(minutes=20))
+    assert (decided.level.reads, decided.level.versions) == (SETTLING.reads, SETTLING.versions), "still to be seen"
+    assert facts(*MANY_WRITES, minutes=20).needs_evaluation
+    assert facts(*MANY_WRITES[1:], minutes=15).needs_evaluation
+    assert facts(*MANY_WRITES, minutes=15, inputs="another parent").needs_evaluation
+    asked = msgspec.structs.replace(early.wake, due_at=NOON)
+    assert facts(*MANY_WRITES, minutes=15, wake=asked).needs_evaluation
 
 
 def test_a_decision_that_saw_the_same_again_withdraws_nothing() -> None:

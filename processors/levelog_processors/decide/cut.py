@@ -43,7 +43,7 @@ class CallCounts(Struct):
 
     functions: dict[str, int] = {}
     suppressed: int = 0
-    """Wakeups that ended without a call, since nothing that the view reads had changed."""
+    """Wakeups that ended without a call, since nothing that the view reads had changed, or it is called later."""
     spurious: int = 0
     """Calls of a view whose inputs were all as in its last call, and whose time had not come."""
 

@@ -11,7 +11,17 @@ from levelog.handlers.injection import Given
 from levelog.intents import Intent
 from levelog.levels import Level, Standing
 from levelog.wire.canonical import canonical, digest
-from levelog_processors.decide.settling import AT_ONCE, CALM, MAX_BACKOFF, Repeats, backoff, is_settled
+from levelog_processors.decide.settling import (
+    AT_ONCE,
+    CALM,
+    LOOKS_APART,
+    MANY,
+    MAX_BACKOFF,
+    Repeats,
+    backoff,
+    is_on_its_way,
+    is_settled,
+)
 from levelog_processors.program import BoundView
 from levelog_store.decide.decisions import Basis, IntentRow, OpenIntent, PendingWake
 from levelog_store.rows import IndexKey, LevelRow, StoredObject, ViewParent
@@ -64,6 +74,8 @@ class Facts(Struct, frozen=True, kw_only=True, dict=True):
     """How far each partition was folded in this snapshot."""
     longest: timedelta = MAX_BACKOFF
     """Between two rounds of a level that stays as it is."""
+    progressed: bool | None = None
+    """What `Outlook.has_progressed` was, in a decision that is made again."""
 
     @property
     def name(self) -> ViewParent:
@@ -133,12 +145,27 @@ class Facts(Struct, frozen=True, kw_only=True, dict=True):
     @property
     def needs_evaluation(self) -> bool:
         """Tell whether the view has to be called: something it read changed, its time came, or a round is owed."""
-        if self.is_deleting:
+        if self.is_deleting or self.is_put_off:
             return False
         if self.is_changed or self.is_due:
             return True
         is_owed = self.has_stored_drift and self.view.reconcile is not None and not self.unsettled
         return is_owed and (self.before.decided_inputs != self.seen_before or self.is_to_be_noted)
+
+    @property
+    def looks_at(self) -> datetime:
+        """When a view is called again while many writes of its level are under way: at twice the time since."""
+        last = min(self.before.evaluated_at or self.now, self.now)  # the clock may have been set back
+        return last + max(LOOKS_APART, last - (self.before.since or last))
+
+    @property
+    def is_put_off(self) -> bool:
+        """Tell whether the view is called later, since what it looked up is all that changed, and no round can follow.
+
+        Each decision keeps what the view saw and what is under way. One for each write would take a square of them.
+        """
+        is_as_it_was = self.before.status == "settling" and self.inputs == self.before.inputs
+        return is_as_it_was and len(self.unsettled) > MANY and not self.is_due and self.now < self.looks_at
 
     @property
     def is_to_be_noted(self) -> bool:
@@ -154,7 +181,12 @@ class Facts(Struct, frozen=True, kw_only=True, dict=True):
         return None if is_calm else repeats
 
     def basis(
-        self, rows: Sequence[IntentRow], called: Mapping[str, str], looked_up: Mapping[str, Mapping[str, Standing]]
+        self,
+        rows: Sequence[IntentRow],
+        called: Mapping[str, str],
+        looked_up: Mapping[str, Mapping[str, Standing]],
+        *,
+        has_progressed: bool,
     ) -> Basis:
         """What a decision that asks for these rests on, to be kept with it."""
         counts = {intent.key for intent in (*self.unsettled, *self.failures)}
@@ -171,6 +203,7 @@ class Facts(Struct, frozen=True, kw_only=True, dict=True):
             standings=dict(self.standings),
             others={parent: dict(levels) for parent, levels in looked_up.items()},
             called=dict(called),
+            progressed=has_progressed,
         )
 
 
@@ -264,12 +297,24 @@ class Outlook(Struct, frozen=True, dict=True):
         return until if until > now else None
 
     @cached_property
+    def has_progressed(self) -> bool:
+        """Tell whether the view saw the same as before, but for what the level's writes under way lead to."""
+        facts, seen, before = self.facts, self.seen, self.facts.before
+        if facts.progressed is not None:
+            return facts.progressed
+        if seen is None or seen.level is None or before.status != "settling" or seen.inputs != before.inputs:
+            return False
+        if seen.desired != before.desired or all(each.state == "pending" for each in facts.unsettled):
+            return False
+        return before.actual is not None and is_on_its_way(seen.desired, before.actual, seen.actual)
+
+    @cached_property
     def withdrawn(self) -> list[str]:
-        """Unclaimed intents, if the view has seen other values than they were decided on.
+        """Unclaimed intents, if the view has seen other values than they were decided on, and others than these led to.
 
         Calls continue while the level rests, since no round decides on them then.
         """
-        if self.level is None or self.digest == self.facts.before.decided_inputs:
+        if self.level is None or self.digest == self.facts.before.decided_inputs or self.has_progressed:
             return []
         return [i.key for i in self.facts.intents if i.state == "pending" and not (i.request and self.rests_until)]
 

@@ -18,7 +18,16 @@ from levelog.levels import WHOLE
 from levelog.wire.objects import field_manager
 from levelog_processors.decide.facts import Facts, Outlook, Round
 from levelog_processors.decide.lookups import contents_to_keep, digest_of_versions
-from levelog_processors.decide.settling import FAULT, FAULTS, GONE, VIEW_FAULT, Repeats, backoff, pause
+from levelog_processors.decide.settling import (
+    FAULT,
+    FAULTS,
+    GONE,
+    LOOKS_APART,
+    VIEW_FAULT,
+    Repeats,
+    backoff,
+    pause,
+)
 from levelog_store.decide.decisions import Decided, OpenIntent
 from levelog_store.fold.changes import added, read_causes
 from levelog_store.rows import IndexKey, LevelRow
@@ -29,9 +38,6 @@ _NOTHING: Final = "the last round had nothing to write"
 _LISTS: Final = (
     f"; a list drifts as a whole, under the key {WHOLE!r}: for the drift to name its members, return sets or mappings"
 )
-LOOKS_APART: Final = timedelta(seconds=1)
-"""Between two looks at a level that only the time asks for."""
-
 CALLS_APART: Final = timedelta(minutes=1)
 """Between two looks at whether a call that fails may be withdrawn by now, where the actuator did not tell."""
 
@@ -80,7 +86,10 @@ def conclude(look: Outlook, round_: Round | None, now: datetime) -> Decided:
         decided_at=facts.now,
         parent_sequence=facts.parent.sequence,
         basis=facts.basis(
-            rows, round_.called if round_ is not None else {}, seen.looked_up if seen is not None else {}
+            rows,
+            round_.called if round_ is not None else {},
+            seen.looked_up if seen is not None else {},
+            has_progressed=look.has_progressed,
         ),
         contents=_contents(look),
         is_made=facts.view.handler.is_made,
@@ -140,6 +149,8 @@ def _verdict_at_rest(look: Outlook, now: datetime) -> _Verdict:
     facts, level, before = look.facts, look.level, look.facts.before
     drifts = look.drift is not None if level is not None else facts.has_stored_drift
     recheck_at = _next_look(look) if level is not None else facts.planned
+    if look.seen is None and facts.is_put_off:
+        recheck_at = facts.looks_at if recheck_at is None else min(recheck_at, facts.looks_at)
     if not drifts and level is None and before.status == "failed":  # nothing new: the error still stands
         return _Verdict("failed", before.reason, recheck_at)
     if under_way := look.under_way:
@@ -265,7 +276,7 @@ def _versions(look: Outlook) -> str:
     if look.seen is not None:
         return digest_of_versions(look.seen.versions)
     facts = look.facts
-    return facts.versions if facts.reads == facts.before.reads else facts.before.versions
+    return facts.versions if facts.reads == facts.before.reads and not facts.is_put_off else facts.before.versions
 
 
 def _contents(look: Outlook) -> dict[IndexKey, bytes]:

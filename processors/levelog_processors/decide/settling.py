@@ -53,6 +53,28 @@ def is_settled(intent: OpenIntent) -> bool:
     return intent.held_version >= intent.result_version
 
 
+LOOKS_APART: Final = timedelta(seconds=1)
+"""Between two looks at a level that only the time asks for, or writes under way."""
+MANY: Final = 8
+"""Of so many writes under way, not each that ends is worth a look: a look costs as much as there are of them."""
+
+
+def is_on_its_way(desired: bytes, before: bytes, now: bytes) -> bool:
+    """Tell whether the actual side of a level changed only where it differed, to what is desired, or to nothing."""
+    if all(side.startswith(b"{") for side in (desired, before, now)):
+        wanted, was, became = map(_parts.decode, (desired, before, now))
+        changed = [key for key in was.keys() | became.keys() if was.get(key) != became.get(key)]
+        return all(was.get(key) != wanted.get(key) and became.get(key) in (wanted.get(key), None) for key in changed)
+    if all(side.startswith(b"[") for side in (desired, before, now)):
+        members, had, has = ({bytes(each) for each in _members.decode(side)} for side in (desired, before, now))
+        return all((each in has) == (each in members) for each in had ^ has)
+    return before == now
+
+
+_parts: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_members: Final = msgspec.json.Decoder(list[msgspec.Raw])
+
+
 FIRST_BACKOFF: Final = timedelta(seconds=1)
 MAX_BACKOFF: Final = timedelta(minutes=16)
 """Origin: docs/decisions/0074-failures-are-tried-again-for-ever.md"""

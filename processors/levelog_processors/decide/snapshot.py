@@ -96,7 +96,7 @@ async def read_facts(
         )
         found.append(facts)
     # what keys hold is read where it may be something else than it was, or is about to be looked at
-    asked = [facts for facts in found if not _is_as_read(facts) or facts.needs_evaluation]
+    asked = [facts for facts in found if facts.needs_evaluation or not (_is_as_read(facts) or facts.is_put_off)]
     places = sorted({place for facts in asked for place in facts.dependencies})
     buckets = await TableFetch(connection, scope, program).buckets(places)
     return [_with_reads(facts, buckets) for facts in found]
@@ -110,7 +110,7 @@ def _is_as_read(facts: Facts) -> bool:
 
 def _with_reads(facts: Facts, buckets: Mapping[IndexKey, Bucket]) -> Known:
     known = {place: buckets[place] for place in facts.dependencies if place in buckets}
-    if _is_as_read(facts):
+    if _is_as_read(facts) or facts.is_put_off:
         return facts, known
     reads = digest_of(known, sight(facts.view, facts.parent.uid, facts.before.desired))
     return replace(facts, reads=digest_with(reads, facts.standings)), known

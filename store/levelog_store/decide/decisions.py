@@ -147,6 +147,8 @@ class Basis(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """How those stood that its view looked up, by object and view."""
     called: dict[str, str] = {}
     """Keys of the last calls that took place of the effects that the new intents call, by target."""
+    progressed: bool = False
+    """All that the view saw change was what writes under way of the level lead to, so that the others stayed."""
 
 
 class Read(Struct, frozen=True):
