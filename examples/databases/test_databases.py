@@ -72,9 +72,8 @@ def reasons(simulation: Simulation) -> list[str]:
 def test_a_database_waits_for_its_server(simulation: Simulation) -> None:
     apply(simulation)
     assert storage(simulation) == []
-    assert [intent.error for intent in simulation.intents if intent.error] == [
-        "handler created: the server server-0 is not there yet"
-    ]
+    level = simulation.level("created", "default", "orders")
+    assert level.reason.endswith("attempt 2: TemporaryError: the server server-0 is not there yet")
     serve(simulation)
     simulation.advance(timedelta(seconds=6))
     assert storage(simulation) == [("orders-data", "2Gi")]

@@ -87,6 +87,8 @@ class Attempts:
         self.param = param
         self.settings = settings
         self.memo = memo
+        self.is_recorded = True
+        """Its calls leave results; else they raise what the function raises."""
         self.indices: list[str] = []
         """Names of those that the function looks up."""
         self.resource = resource
@@ -184,7 +186,9 @@ class Attempts:
         return call.writes()
 
     def _failed(self, error: Exception, call: "_Attempt") -> dict[str, Any] | None:
-        """The result of a call that raised."""
+        """The result of a call that raised, where results are recorded."""
+        if not self.is_recorded:
+            raise error
         limits, error = self.limits, meant(error)
         is_odd = not isinstance(error, Retry | GiveUp)
         if is_odd and limits.errors is ErrorsMode.IGNORED:

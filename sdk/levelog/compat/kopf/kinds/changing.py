@@ -187,7 +187,8 @@ class ChangeHandler(EdgeHandler):
         if self._is_writing(last, read):
             level.waits = WRITING
         elif read["now"] < due and not before.is_over:
-            level.waits, level.recheck_at = f"is called again at {due:%H:%M:%S} UTC: {before.error}", due
+            level.recheck_at = due
+            level.waits = f"is called again at {due:%H:%M:%S} UTC, attempt {before.retry + 1}: {before.error}"
 
     def _is_writing(self, last: Call[Edge, Any], read: Mapping[str, Any]) -> bool:
         """Tell whether what the last call asked for is not written yet."""

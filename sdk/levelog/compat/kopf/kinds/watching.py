@@ -41,6 +41,7 @@ class WatchingHandler(RecordHandler):
         self.name = name
         self._is_alone = is_alone
         self.attempts = attempts
+        attempts.is_recorded = False
         self.filters = declared.filters
         self.operator = lender.operator
         self.is_async = attempts.is_async
