@@ -27,8 +27,8 @@ async def load_configuration(kubeconfig: Path | None = None, context: str | None
 
     Runs exec plugins and reads tokens again each time. Raises ConfigurationError, naming the file.
     """
-    paths = str(kubeconfig) if kubeconfig is not None else os.environ.get("KUBECONFIG") or _DEFAULT_KUBECONFIG
-    present = _readable_files(paths)
+    paths = _paths(kubeconfig)
+    present = kubeconfig_files(kubeconfig)
     if present:
         return await _load_files(paths, present, context)
     if kubeconfig is not None or os.environ.get("KUBECONFIG"):
@@ -84,10 +84,14 @@ def _raising_what_is_logged() -> Generator[None]:
         raise ConfigurationError(told[0])
 
 
-def _readable_files(paths: str) -> list[Path]:
-    """The files of the list that exist."""
+def _paths(kubeconfig: Path | None) -> str:
+    return str(kubeconfig) if kubeconfig is not None else os.environ.get("KUBECONFIG") or _DEFAULT_KUBECONFIG
+
+
+def kubeconfig_files(kubeconfig: Path | None = None) -> list[Path]:
+    """The files that `load_configuration` reads; none: the pod's service account. Raises ConfigurationError."""
     files: list[Path] = []
-    for file in (Path(path).expanduser() for path in paths.split(os.pathsep) if path):
+    for file in (Path(path).expanduser() for path in _paths(kubeconfig).split(os.pathsep) if path):
         try:
             with file.open("rb"):
                 files.append(file)

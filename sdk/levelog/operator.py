@@ -90,6 +90,8 @@ class Operator:
         """By name: those whose calls leave no records."""
         self.on = On(self._lender, self.indices, self.edges.register, self._register_records)
         """Edge handlers, `@op.on.create` and the like, and the hooks `@op.on.startup` and `@op.on.cleanup`."""
+        self.configures_clients = False
+        """Whether client libraries that its functions have imported are configured when a process begins."""
         self._views_by_function: dict[Callable[..., Any], ViewHandler] = {}
 
     @overload

@@ -1,11 +1,14 @@
 """What a Kopf file has done is shown, explained and decided again by the commands, as with any other file."""
 
 import copy
+import importlib
 import re
 from pathlib import Path
 
 import pytest
 
+from levelog_cli.settings import Settings
+from levelog_cli.wiring.clients import configure_clients
 from rigs.kopfrivals import DEFINITION, rival
 from rigs.levelog import define
 from rigs.waiting import until
@@ -159,3 +162,41 @@ def kept(spec, patch, **_):
         fields = ", ".join(f"status.{name}" for name in ("kept", "other") if name not in shown)
         told = f"what kept wrote, and the object does not show {fields}: the definition of stores.example.com drops"
         assert one.log().count(told) == 2
+
+
+CLIENTS = """
+import kubernetes.client
+import kubernetes_asyncio.client
+
+
+@kopf.on.create(*SHOPS)
+def found(name, namespace, **_):
+    api = kubernetes.client.CustomObjectsApi()
+    tell("found", api.get_namespaced_custom_object("example.com", "v1", namespace, "shops", name)["metadata"]["name"])
+
+
+@kopf.on.create(*SHOPS)
+async def found_too(name, namespace, **_):
+    async with kubernetes_asyncio.client.ApiClient() as client:
+        api = kubernetes_asyncio.client.CustomObjectsApi(client)
+        shop = await api.get_namespaced_custom_object("example.com", "v1", namespace, "shops", name)
+    tell("found too", shop["metadata"]["name"])
+"""
+
+
+async def test_client_libraries_that_a_file_imports_find_the_cluster_without_a_login(tmp_path: Path) -> None:
+    async with rival("levelog", tmp_path, CLIENTS) as running:
+        running.make("a")
+        assert await running.tells("found") == ["found", "a"]
+        assert await running.tells("found too") == ["found too", "a"]
+
+
+async def test_a_client_library_that_cannot_be_configured_is_named_with_what_to_call(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    importlib.import_module("kubernetes.config")
+    (tmp_path / "broken").write_text("clusters: [")
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "broken"))
+    await configure_clients(Settings())
+    assert "kubernetes is not configured" in caplog.text
+    assert "call kubernetes.config.load_kube_config() or load_incluster_config()" in caplog.text

@@ -208,6 +208,10 @@ class _Process(Struct, kw_only=True):
         from levelog_store.actuate.claims import Claimant
 
         program = self.application.program
+        if any(operator.configures_clients for operator in program.operators):
+            from levelog_cli.wiring.clients import configure_clients
+
+            await configure_clients(self.settings)
         if Role.PROCESS not in self.roles:
             async with AsyncExitStack() as stack:
                 live = None

@@ -92,7 +92,11 @@ class KopfOn:
 
     def login(self, **_: Any) -> Callable[[DecoratedF], DecoratedF]:
         """Leave the function alone: levelog logs in with a kubeconfig, or as the service account of its pod."""
-        return _unused("login", "levelog logs in with KUBECONFIG, or as the service account of its pod")
+        return _unused(
+            "login",
+            "levelog logs in with KUBECONFIG, or as the service account of its pod, and configures kubernetes and "
+            "kubernetes_asyncio in the same way; do in a start-up handler what else it does",
+        )
 
     def probe(self, **_: Any) -> Callable[[DecoratedF], DecoratedF]:
         """Leave the function alone: levelog has probes of its own."""

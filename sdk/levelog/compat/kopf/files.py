@@ -45,6 +45,7 @@ class KopfFile:
 
     def __init__(self, name: str) -> None:
         self.operator = Operator(name)
+        self.operator.configures_clients = True
         self.declared: list[Callable[[KopfFile], None]] = []
         """What decorators declared, to be declared elsewhere."""
         self.importers: set[str] = set()
