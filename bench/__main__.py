@@ -4,7 +4,8 @@ WHAT is `edges` (stories of handlers, side by side with Kopf), `changes` (what a
 Kopf), `sizes` (what the number of objects takes, likewise), `several` (several operators on one resource, likewise),
 `tenants` (what a namespace that never rests costs a quiet one), `lasting` (timers and daemons), `first` (the first
 list, and a write for each object), `latency`, `noise` (calls for changes that nothing reads), `starts` (start with one
-index), `groups` (evaluations for one changed pod of many), `replay` (history read and decided again); by default all.
+index), `groups` (evaluations for one changed pod of many), `children` (what one parent of many children leaves in the
+tables), `replay` (history read and decided again); by default all.
 """
 
 import argparse
@@ -15,24 +16,29 @@ from pathlib import Path
 import uvloop
 from rich.console import Console
 
-from bench import changes, edges, first, groups, lasting, latency, noise, replay, several, sizes, starts, tenants
+from bench import (
+    changes,
+    children,
+    edges,
+    first,
+    groups,
+    lasting,
+    latency,
+    noise,
+    replay,
+    several,
+    sizes,
+    starts,
+    tenants,
+)
 from bench.installation import Installation
 from bench.kopfprocess import OPERATORS
 from bench.servers import Servers
 
 SIZES = (12_000, 100_000)
 PARTS = (
-    "edges",
-    "changes",
-    "sizes",
-    "several",
-    "tenants",
-    "lasting",
-    "first",
-    "latency",
-    "noise",
-    "starts",
-    "groups",
+    *("edges", "changes", "sizes", "several", "tenants", "lasting", "first", "latency", "noise", "starts", "groups"),
+    "children",
     "replay",
 )
 
@@ -54,6 +60,7 @@ async def main() -> None:
     parser.add_argument("--timers", type=int, default=10_000, help="timers, for `lasting`, and five times the daemons")
     parser.add_argument("--every", type=float, default=600.0, help="seconds, for `lasting`")
     parser.add_argument("--unrecorded", action="store_true", help="timers without records, for `lasting`")
+    parser.add_argument("--children", type=int, default=5_000, help="children of one parent, for `children`")
     parser.add_argument("--picture", type=Path, help="SVG file, for `changes`")
     parser.add_argument(
         "--peer", action="append", default=[], help="one of those that are compared side by side: Go, SQLite, …"
@@ -103,6 +110,8 @@ async def main() -> None:
             await servers.delete_webs()
         if "groups" in what:
             await groups.run(servers, console, 50, 5_000)
+        if "children" in what:
+            await children.run(servers, console, arguments.children)
 
 
 if __name__ == "__main__":
