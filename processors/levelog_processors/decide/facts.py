@@ -258,6 +258,11 @@ class Outlook(Struct, frozen=True, dict=True):
     seen: Seen | None = None
 
     @property
+    def is_put_off(self) -> bool:
+        """Tell whether the view is called later, for what the wakeup tells of."""
+        return self.seen is None and not self.facts.is_deleting and self.facts.is_put_off
+
+    @property
     def level(self) -> Level[Any] | None:
         """What the view returned, if it was called and did not raise."""
         return self.seen.level if self.seen is not None else None

@@ -94,6 +94,7 @@ def conclude(look: Outlook, round_: Round | None, now: datetime) -> Decided:
         contents=_contents(look),
         is_made=facts.view.handler.is_made,
         suppressed=before.suppressed,
+        is_put_off=look.is_put_off,
     )
 
 
@@ -149,7 +150,7 @@ def _verdict_at_rest(look: Outlook, now: datetime) -> _Verdict:
     facts, level, before = look.facts, look.level, look.facts.before
     drifts = look.drift is not None if level is not None else facts.has_stored_drift
     recheck_at = _next_look(look) if level is not None else facts.planned
-    if look.seen is None and facts.is_put_off:
+    if look.is_put_off:
         recheck_at = facts.looks_at if recheck_at is None else min(recheck_at, facts.looks_at)
     if not drifts and level is None and before.status == "failed":  # nothing new: the error still stands
         return _Verdict("failed", before.reason, recheck_at)
@@ -256,7 +257,7 @@ def _level(look: Outlook, round_: Round | None, verdict: _Verdict, now: datetime
         decided_inputs=_decided_inputs(look, has_acted=has_acted),
         repeats=_repeats(look, round_, verdict),
         cause=max(facts.wake.cause, before.cause),
-        suppressed="" if is_kept else added(before.suppressed, facts.wake.causes),
+        suppressed="" if is_kept else added(before.suppressed, "" if look.is_put_off else facts.wake.causes),
         recheck_at=verdict.due_at,
         evaluated_at=facts.now if seen else before.evaluated_at or facts.now,
         decided_at=now,
@@ -276,7 +277,7 @@ def _versions(look: Outlook) -> str:
     if look.seen is not None:
         return digest_of_versions(look.seen.versions)
     facts = look.facts
-    return facts.versions if facts.reads == facts.before.reads and not facts.is_put_off else facts.before.versions
+    return facts.versions if facts.reads == facts.before.reads and not look.is_put_off else facts.before.versions
 
 
 def _contents(look: Outlook) -> dict[IndexKey, bytes]:

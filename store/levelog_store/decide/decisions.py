@@ -244,6 +244,8 @@ class Decided(Struct, frozen=True, kw_only=True):
     """Of a view that levelog has made of another function."""
     suppressed: str = ""
     """Records that asked since the decision before, and changed nothing that the view reads."""
+    is_put_off: bool = False
+    """The view is called at `due_at` for the records that ask now."""
 
     @property
     def name(self) -> ViewParent:

@@ -246,7 +246,7 @@ async def consume_wakes(
     """
     ordered = [d for d in sorted(batch, key=lambda d: d.name) if d.name not in without_rows]
     done = [*stray, *(d.wake for d in ordered if d.due_at is None)]
-    later = [_seen(scope, d.wake) | {"at": d.due_at} for d in ordered if d.due_at is not None]
+    later = [_seen(scope, d.wake) | {"at": d.due_at, "left": _causes_left(d)} for d in ordered if d.due_at is not None]
     in_order = sorted(done, key=lambda wake: (wake.view, wake.parent))
     await write(connection, _delete_wakes(), [_seen(scope, wake) for wake in in_order])
     await write(connection, _put_off_wakes(), later)
@@ -259,11 +259,16 @@ _OF_WAKE: Final = ("view", "parent", "partition", "cause", "generation")
 async def _add_timers(connection: AsyncConnection, scope: Scope, batch: Sequence[Decided]) -> None:
     """Note when levels are due that no wakeup asked for; one that was written meanwhile is due before that."""
     rows = [
-        {"scope": scope.number, "causes": "", "due_at": d.due_at} | {name: getattr(d.wake, name) for name in _OF_WAKE}
+        {"scope": scope.number, "causes": _causes_left(d), "due_at": d.due_at}
+        | {name: getattr(d.wake, name) for name in _OF_WAKE}
         for d in sorted(batch, key=lambda d: d.name)
         if d.due_at is not None
     ]
     await upsert(connection, wakeups, rows, update=())
+
+
+def _causes_left(decided: Decided) -> str:
+    return decided.wake.causes if decided.is_put_off else ""
 
 
 def _seen(scope: Scope, wake: PendingWake) -> dict[str, Any]:
@@ -277,7 +282,8 @@ def _delete_wakes() -> Delete:
 
 @built_once
 def _put_off_wakes() -> Update:
-    return update(wakeups).where(_is_as_seen()).values(due_at=bindparam("at", type_=wakeups.c.due_at.type), causes="")
+    at = bindparam("at", type_=wakeups.c.due_at.type)
+    return update(wakeups).where(_is_as_seen()).values(due_at=at, causes=bindparam("left"))
 
 
 def _is_as_seen() -> ColumnElement[bool]:
