@@ -74,10 +74,10 @@ async def load(client: KubeClient, webs: str, objects: int, changes: int, rate: 
     async def change(number: int) -> None:
         path = f"{webs}/{web_name(number % objects)}"
         body = msgspec.json.encode({"spec": {"replicas": first + number}})
-        async with places:
-            sent[number] = loop.time()
-            await client.request("PATCH", path, body=body, content_type=MERGE_PATCH, timeout=PATIENCE)
-            answered.append(loop.time() - sent[number])
+        sent[number] = loop.time()
+        await client.request("PATCH", path, body=body, content_type=MERGE_PATCH, timeout=PATIENCE)
+        answered.append(loop.time() - sent[number])
+        places.release()
 
     async def watch(version: str) -> None:
         async with client.stream(webs, query={"watch": "1", "resourceVersion": version}) as chunks:
@@ -99,6 +99,7 @@ async def load(client: KubeClient, webs: str, objects: int, changes: int, rate: 
         for number in range(changes):
             if rate and (wait := began + number / rate - loop.time()) > 0:
                 await asyncio.sleep(wait)
+            await places.acquire()
             tasks.create_task(change(number))
     sent_seconds = loop.time() - began
     done = asyncio.create_task(is_done.wait())

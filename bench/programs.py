@@ -43,8 +43,13 @@ class Peer(Struct, frozen=True):
 
 def all_peers() -> list[Peer]:
     """Go first, which the others are compared with; without Go or without Kopf's environment the rest."""
+    return [*others(), *all_levelogs()]
+
+
+def all_levelogs() -> list[Peer]:
+    """levelog in one process and in several."""
     roles = [[LEVELOG, role, _OPERATOR] for role in ("ingest", "process", "actuate")]
-    return [*others(), *levelog(_OPERATOR), Peer("levelog, split", roles, has_postgresql=True, has_nats=True)]
+    return [*levelog(_OPERATOR), Peer("levelog, split", roles, has_postgresql=True, has_nats=True)]
 
 
 def levelog(operator: Path, env: Mapping[str, str] | None = None) -> list[Peer]:

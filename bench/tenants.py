@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from statistics import quantiles
 from typing import Final
 
@@ -13,7 +13,7 @@ from rich.table import Table
 from sqlalchemy import select
 
 from bench.changes import load, loading, shown, until_idle
-from bench.programs import Programs, all_peers, running
+from bench.programs import Programs, all_levelogs, running
 from bench.servers import ALL_WEBS, PATIENCE, Servers
 from levelog_store.connect.database import Database
 from levelog_store.tables import intents
@@ -22,9 +22,9 @@ QUIET: Final = "quiet"
 NOISY: Final = "noisy"
 QUIET_OBJECTS: Final = 20
 RATE: Final = 2
-CHANGES: Final = 100
-ENDLESS: Final = 10_000_000
-"""Changes that no peer ever gets to the end of."""
+CHANGES: Final = 60
+MOST_NOISE: Final = 10_000_000
+"""Changes of the noisy namespace beside one peer."""
 SETTLED_SECONDS: Final = 10
 """How long the noise lasts before the quiet namespace is edited."""
 
@@ -53,21 +53,22 @@ async def run(servers: Servers, console: Console, objects: int, names: Sequence[
     await servers.create_webs(QUIET_OBJECTS, namespace=QUIET)
     await servers.create_webs(objects, namespace=NOISY)
     first = 2
-    for peer in all_peers():
+    for peer in all_levelogs():
         if not any(name in peer.name for name in names or ["PostgreSQL", "split"]):
             continue
         async with running(servers, peer) as programs:
             await _until_written(servers, programs)
             await until_idle()
             alone = await _measured(servers, programs, first)
-            table = Table(title=f"{peer.name}: a change every {1 / RATE:g} s, beside {objects} objects of others")
-            for name in ("in ms", "alone", "beside changes without end"):
+            console.print(f"tenants: {peer.name}, alone: {alone}")
+            table = Table(title=f"{peer.name}: {RATE} changes a second, beside {objects} at once")
+            for name in ("in ms", "alone", "beside bursts"):
                 table.add_column(name, justify="left" if name == "in ms" else "right")
             async with _noise(servers, objects, first + CHANGES):
                 await asyncio.sleep(SETTLED_SECONDS)
                 beside = await _measured(servers, programs, first + CHANGES)
             await _until_written(servers, programs)
-            first += 2 * CHANGES + ENDLESS
+            first += 2 * CHANGES + MOST_NOISE
             for what, value in alone.items():
                 table.add_row(what, f"{value:,.0f}", shown(beside[what], value))
         console.print(table)
@@ -98,15 +99,30 @@ async def _decided(url: str, first: int) -> list[float]:
 
 @asynccontextmanager
 async def _noise(servers: Servers, objects: int, first: int) -> AsyncGenerator[None]:
-    """Changes of the noisy namespace, as fast as the API server takes them."""
-    process = await loading(servers, objects, ENDLESS, 0, first, NOISY)
+    """Changes of all objects of the noisy namespace at once, again and again, each time after all are written."""
+    task = asyncio.create_task(_bursts(servers, objects, first))
     try:
         yield
-        if process.returncode is not None:
-            raise RuntimeError(f"the noise ended with status {process.returncode}")
+        if task.done():
+            task.result()
     finally:
-        process.terminate()
-        await process.wait()
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+
+
+async def _bursts(servers: Servers, objects: int, first: int) -> None:
+    while True:
+        process = await loading(servers, objects, objects, 0, first, NOISY)
+        try:
+            await process.communicate()
+            if process.returncode:
+                raise RuntimeError(f"the noise ended with status {process.returncode}")
+        except asyncio.CancelledError:
+            process.terminate()
+            await process.wait()
+            raise
+        first += objects
 
 
 async def _until_written(servers: Servers, programs: Programs) -> None:
