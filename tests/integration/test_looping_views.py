@@ -8,6 +8,7 @@ import pytest
 from sqlalchemy import select
 
 from levelog import Index, Level, Operator, Resource, Struct
+from levelog_processors.decide import cut
 from levelog_store.tables import decisions, wakeups
 from rigs.nats import NatsServer
 from rigs.processing import Processing
@@ -124,6 +125,27 @@ async def test_a_view_that_loops_once_more_holds_up_no_other_object(
             return all(level is not None and level["actual"] == b'["there"]' for level in found)
 
         await until(are_in_sync, what="the decisions on the other objects of the view")
+
+
+async def test_a_view_that_loops_for_the_first_time_holds_up_no_other_object_until_its_time_is_over(
+    nats_server: NatsServer, database_url: str, looping: Looping, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cut, "MOST_HERE", SHORT)
+    async with Processing(nats_server.url, database_url, [looping.operator]) as stack:
+        for view in stack.program.views.values():
+            view.handler.timeout = timedelta(minutes=5)
+        last = await stack.listed(web("loops-0", 2, image="loops"))
+        stack.start()
+        await stack.tell(pod("good", 5))
+
+        async def is_decided() -> bool:
+            return await stack.find_level("good") is not None
+
+        await until(is_decided, what="the decision on another object")
+        assert await decided(stack) == ["good"]
+        looping.released.set()
+        await stack.folded(last)
+        assert (await stack.level("loops-0"))["status"] == "in_sync"
 
 
 async def until_set(event: threading.Event) -> None:

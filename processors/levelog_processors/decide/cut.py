@@ -19,7 +19,7 @@ from levelog_processors.decide.rules import conclude, must_act
 from levelog_processors.decide.snapshot import Namespaces, TableFetch, read_facts
 from levelog_processors.decide.standings import deciding_views, read_early, told, woken
 from levelog_processors.decide.transaction import NOTHING_CARRIED, Deciding
-from levelog_processors.decide.views import Evaluation, Suspects, evaluate, evaluate_aside
+from levelog_processors.decide.views import MOST_HERE, Evaluation, Suspects, evaluate, evaluate_aside
 from levelog_processors.fold.rules import parent_inputs
 from levelog_processors.program import Program
 from levelog_store.actuate.claims import Claimant
@@ -258,7 +258,13 @@ class Decider:
         scope, program = self._scope, self._program
         known = await read_facts(connection, scope, program, self.namespaces, wakes, now, folded_to, inputs)
         evaluations = {
-            facts.name: Evaluation(facts, buckets, namespaces=self.namespaces, redactor=self._redactor)
+            facts.name: Evaluation(
+                facts,
+                buckets,
+                namespaces=self.namespaces,
+                redactor=self._redactor,
+                most=None if facts.name[0] in self.suspects else MOST_HERE,
+            )
             for facts, buckets in known
             if facts.needs_evaluation
         }

@@ -34,6 +34,9 @@ from levelog_store.rows import ERRORS, Bucket, IndexKey
 
 log = logging.getLogger(__name__)
 
+MOST_HERE: Final = timedelta(seconds=1)
+"""How long a view may run in the event loop's thread. Of one that takes longer, the call is made again in a thread."""
+
 MOST_LEVEL_BYTES: Final = 8 * 2**20
 """JSON of a level's desired value, and of its actual one."""
 
@@ -58,8 +61,12 @@ class Evaluation:
         *,
         namespaces: Mapping[str, tuple[str, ...]],
         redactor: Redactor,
+        most: timedelta | None = None,
     ) -> None:
-        """`known` are buckets that need not be fetched; `redactor` is that of what is recorded."""
+        """`known` are buckets that need not be fetched; `redactor` is that of what is recorded.
+
+        The call is ended after `most`, if that is less than the view's time limit.
+        """
         self.facts = facts
         self._redactor = redactor
         self._namespaces = namespaces
@@ -70,7 +77,14 @@ class Evaluation:
         self.guards: list[IndexKey] = [(index, ERRORS) for index in facts.view.guards]
         self.around: Callable[[], AbstractContextManager[None]] = nullcontext
         """Around the call of the function."""
+        limit = facts.view.handler.timeout
+        self._limit = limit if most is None else min(limit, most)
         self.took_too_long = False
+
+    @property
+    def is_cut_short(self) -> bool:
+        """It was ended before the view's time limit, and says nothing of the view."""
+        return self.took_too_long and self._limit < self.facts.view.handler.timeout
 
     def call(self) -> None:
         """Call the view, unless an index blocks it; an exception becomes the evaluation's error."""
@@ -127,7 +141,7 @@ class Evaluation:
             if isinstance(handler, ChildrenView):
                 arguments[REDACTOR] = self._redactor
             about(object=facts.parent.object, view=view.name)
-            self.reads.fence = Fence(f"view {view.name}", handler.timeout)
+            self.reads.fence = Fence(f"view {view.name}", self._limit)
             with self.around():
                 level = _level(self.reads.fence.run(lambda: handler.function(**arguments)))
             desired, actual = _encoded("desired", level.desired), _encoded("actual", level.actual)
@@ -146,6 +160,8 @@ class Evaluation:
         """Take an exception as what the call came to."""
         view = self.facts.view
         self.took_too_long = isinstance(error, TookTooLong)
+        if self.is_cut_short:
+            return
         self.result = replace(self.result, error=fault_reason("view", view.name, error))
         if not isinstance(error, GreenletExit):  # it is thrown, too, into views that nobody waits for any more
             tell_fault("view", view.name, view.handler.function, error, subject=self.facts.parent.object)
@@ -210,7 +226,7 @@ class Evaluated(Struct, frozen=True):
     longest: timedelta
     """For which one ran without a pause."""
     left: Sequence[Evaluation]
-    """Those that were not called to their end, since their view took too long for another object."""
+    """Those that were not called to their end, since their view took too long, for them or for another object."""
 
 
 async def evaluate(evaluations: Sequence[Evaluation], fetch: Fetch) -> Evaluated:
@@ -232,6 +248,7 @@ async def evaluate(evaluations: Sequence[Evaluation], fetch: Fetch) -> Evaluated
             needs.append((evaluation, runner, need))
         elif evaluation.took_too_long:
             slow.add(view)
+            left.extend([evaluation] if evaluation.is_cut_short else ())
 
     guards = sorted(set[IndexKey]().union(*(each.reads.missing(each.guards) for each in evaluations)))
     if guards:
