@@ -508,7 +508,7 @@ async def test_a_kopf_file_keeps_databases_with_a_client_of_its_own(
         async def is_refused() -> bool:
             database = sqlite3.connect(levelog.data / "levelog.db")
             try:
-                query = "select count(*) from intents where state = 'pending' and error like '%ann wants it kept%'"
+                query = "select count(*) from levels where reason like '%ann wants it kept%'"
                 return bool(database.execute(query).fetchone() == (1,))
             finally:
                 database.close()
