@@ -46,6 +46,13 @@ async def set_clock(postgres_url: str, hours: int) -> None:
         await connection.execute(text(SHIFTED.format(hours=hours)))
 
 
+async def make_shop(sandbox: Sandbox) -> None:
+    """Install the definition of Webs, and make one."""
+    await define_webs(sandbox)
+    metadata = {"name": "shop", "namespace": "default"}
+    sandbox.user.create({"apiVersion": "example.com/v1", "kind": "Web", "metadata": metadata, "spec": {"image": "a"}})
+
+
 @pytest.mark.parametrize("sharp", [False, True])
 @pytest.mark.parametrize("hours", [2, -2])
 async def test_invariant_16_a_timer_is_called_when_it_is_due_whatever_the_clock_of_the_actuator_says(
@@ -65,11 +72,7 @@ async def test_invariant_16_a_timer_is_called_when_it_is_due_whatever_the_clock_
         Sandbox(clock=lambda: datetime.now(UTC) - timedelta(hours=3)) as sandbox,
         shifted(postgres_url, hours) as url,
     ):
-        await define_webs(sandbox)
-        metadata = {"name": "shop", "namespace": "default"}
-        sandbox.user.create(
-            {"apiVersion": "example.com/v1", "kind": "Web", "metadata": metadata, "spec": {"image": "a"}}
-        )
+        await make_shop(sandbox)
         kubeconfig, application = sandbox.kubeconfig(tmp_path / "kubeconfig"), Application("webs")
         async with together(kubeconfig, nats_server.url, url, application, Program([op]), [Web]) as stack:
 
@@ -112,11 +115,7 @@ async def test_what_waits_for_its_time_goes_on_after_the_clock_of_the_database_w
 
     hours = int(ahead / timedelta(hours=1))
     async with Sandbox() as sandbox, shifted(postgres_url, hours) as url:
-        await define_webs(sandbox)
-        metadata = {"name": "shop", "namespace": "default"}
-        sandbox.user.create(
-            {"apiVersion": "example.com/v1", "kind": "Web", "metadata": metadata, "spec": {"image": "a"}}
-        )
+        await make_shop(sandbox)
         kubeconfig, application = sandbox.kubeconfig(tmp_path / "kubeconfig"), Application("webs")
         async with together(kubeconfig, nats_server.url, url, application, Program([op]), [Web]) as stack:
 

@@ -22,6 +22,16 @@ async def with_pages(url: str) -> None:
         )
 
 
+async def runs(levelog: Levelog, *arguments: str) -> None:
+    """Run until it processes, and stop it."""
+    running = levelog.start("run", WEBS_FILE, *arguments)
+    try:
+        await running.says("owns 16 of 16 partitions")
+        assert await running.stops() == 0
+    finally:
+        running.kill()
+
+
 async def test_an_application_is_not_made_beside_another_unless_that_is_said(tmp_path: Path, postgres_url: str) -> None:
     await with_pages(postgres_url)
     async with Sandbox(pods_run=True) as sandbox:
@@ -35,12 +45,7 @@ async def test_an_application_is_not_made_beside_another_unless_that_is_said(tmp
         assert "holds applications" not in examined.stdout
 
         for arguments in (("--shared-database",), ()):  # once it is there, it goes on
-            running = levelog.start("run", WEBS_FILE, *arguments)
-            try:
-                await running.says("owns 16 of 16 partitions")
-                assert await running.stops() == 0
-            finally:
-                running.kill()
+            await runs(levelog, *arguments)
         examined = await levelog.ends("doctor", WEBS_FILE)
         assert "holds applications pages, webs: who may write rows of one" in examined.stdout.replace(
             "\n" + " " * 20, " "
@@ -55,12 +60,7 @@ async def test_a_database_with_one_application_takes_it_on_any_cluster(tmp_path:
         await define_webs(sandbox)
         levelog = Levelog(tmp_path, sandbox.kubeconfig(tmp_path / "kubeconfig"))
         levelog.env["LEVELOG_DATABASE_URL"] = postgres_url
-        running = levelog.start("run", WEBS_FILE, "--application", "pages")
-        try:
-            await running.says("owns 16 of 16 partitions")
-            assert await running.stops() == 0
-        finally:
-            running.kill()
+        await runs(levelog, "--application", "pages")
 
 
 async def test_a_file_of_sqlite_takes_several(tmp_path: Path) -> None:
@@ -68,11 +68,6 @@ async def test_a_file_of_sqlite_takes_several(tmp_path: Path) -> None:
         await define_webs(sandbox)
         levelog = Levelog(tmp_path, sandbox.kubeconfig(tmp_path / "kubeconfig"))
         for name in ("pages", "webs"):
-            running = levelog.start("run", WEBS_FILE, "--application", name)
-            try:
-                await running.says("owns 16 of 16 partitions")
-                assert await running.stops() == 0
-            finally:
-                running.kill()
+            await runs(levelog, "--application", name)
         examined = await levelog.ends("doctor", WEBS_FILE)
         assert "holds applications" not in examined.stdout
