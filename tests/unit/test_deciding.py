@@ -348,6 +348,13 @@ def test_a_view_is_called_less_often_the_longer_many_writes_of_its_level_take() 
     assert facts(*MANY_WRITES, minutes=15, wake=asked).needs_evaluation
 
 
+def test_invariant_21_a_view_that_many_writes_put_off_is_called_soon_after_the_clock_was_set_back() -> None:
+    ahead = NOON + timedelta(days=30)
+    before = msgspec.structs.replace(SETTLING, since=ahead, evaluated_at=ahead, evaluations=1)
+    facts = msgspec.structs.replace(facts_after(before, *MANY_WRITES), reads="other")
+    assert conclude(Outlook(facts), None, facts.now).due_at == NOON + timedelta(seconds=1)
+
+
 def test_a_decision_that_saw_the_same_again_withdraws_nothing() -> None:
     seen = Outlook(facts_after(SETTLING), DRIFTING).digest
     before = msgspec.structs.replace(SETTLING, decided_inputs=seen)
