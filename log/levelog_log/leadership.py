@@ -34,6 +34,7 @@ from levelog_log.transport.jetstream import (
     StreamAnswer,
     StreamConfig,
     ask,
+    ask_again,
     refusal,
 )
 from levelog_log.transport.wire import header_lines
@@ -145,7 +146,7 @@ class Lease:
 
     async def _create_stream(self) -> None:
         wanted = _configuration(self._stream, self.lasts)
-        answer = await ask(self.connection, f"STREAM.CREATE.{wanted.name}", wanted, StreamAnswer)
+        answer = await ask_again(self.connection, f"STREAM.CREATE.{wanted.name}", wanted, StreamAnswer)
         _refuse(f"creating stream {wanted.name}", answer.error)
 
 

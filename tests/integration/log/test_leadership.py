@@ -5,11 +5,13 @@ from contextlib import asynccontextmanager, suppress
 from datetime import timedelta
 
 import pytest
+from nats.aio.msg import Msg
 
 from levelog.errors import Unavailable
 from levelog.wire.objects import Application
 from levelog_log.leadership import LEASE, Leadership, Lease, holder_of
 from levelog_log.stream import LogStream, open_stream
+from levelog_log.transport.wire import Message
 from rigs.logs import new_log, proxied
 from rigs.nats import NatsServer
 from rigs.waiting import until
@@ -66,6 +68,24 @@ async def candidates(*of: tuple[LogStream, str], lasts: timedelta = LEASE) -> As
     finally:
         for candidate in made:
             await candidate.stop()
+
+
+async def test_leases_get_their_stream_though_the_first_request_for_it_gets_lost(
+    nats_server: NatsServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with new_log(nats_server) as stream:
+        lost: list[asyncio.Future[Msg]] = []
+        send = stream.connection.client.ask
+
+        async def ask(message: Message) -> asyncio.Future[Msg]:
+            if "STREAM.CREATE" not in message.subject or lost:
+                return await send(message)
+            lost.append(asyncio.get_running_loop().create_future())
+            return lost[0]
+
+        monkeypatch.setattr(stream.connection.client, "ask", ask)
+        assert await Lease(stream, APPLICATION, "ingest", holder="me").take() is None
+        assert lost
 
 
 async def test_one_leads_and_hands_over_at_once_when_it_ends(

@@ -24,11 +24,11 @@ async def kept_by(stream: LogStream, name: str) -> int:
 
 async def test_a_cluster_keeps_log_and_leases_on_three_servers_from_the_next_start_on() -> None:
     async with NatsCluster() as cluster, await connect(cluster.servers["a"].url) as connection:
+        await cluster.joined()
         stream = await ensure_stream(connection, Cluster("test"), replicas=1)
         await Lease(stream, Application("webs"), "ingest", holder="me").take()
         leases = lease_stream(stream.cluster)
         assert (await kept_by(stream, stream.name), await kept_by(stream, leases)) == (1, 1)
-        await cluster.joined()
         stream = await ensure_stream(connection, Cluster("test"))
         assert (stream.replicas, await kept_by(stream, stream.name), await kept_by(stream, leases)) == (3, 3, 3)
         assert (await ensure_stream(connection, Cluster("test"), replicas=1)).replicas == 3, "never lowered"
