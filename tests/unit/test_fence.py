@@ -1,6 +1,7 @@
 """Functions that only compute: ended at their time limit, refused when they do I/O, and nothing else is hit."""
 # pyright: reportPrivateUsage=false
 
+import gc
 import linecache
 import random
 import re
@@ -90,6 +91,28 @@ def test_a_function_that_swallows_the_end_is_told_again_and_its_result_is_not_us
     with pytest.raises(HandlerFault, match=r"took longer than 0\.05 s$"):
         fence(SHORT).run(stubborn)
     assert ends == watchdogs.SHOTS
+
+
+def test_a_finalizer_that_a_collection_runs_inside_of_a_function_is_not_hit() -> None:
+    """It may belong to anybody, and CPython prints what is raised in it and goes on."""
+    finished = []
+
+    class Other:
+        def __init__(self) -> None:
+            self.itself = self
+
+        def __del__(self) -> None:
+            spin_for(3 * SHORT.total_seconds())
+            finished.append(self)
+
+    def collect() -> None:
+        Other()
+        gc.collect()
+        spin()
+
+    with pytest.raises(HandlerFault, match="was ended"):
+        fence(SHORT).run(collect)
+    assert finished
 
 
 def spin_for(seconds: float) -> None:

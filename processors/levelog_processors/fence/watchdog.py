@@ -4,6 +4,7 @@ Only Python code can be ended so: a call into C that does not return holds up th
 """
 
 import ctypes
+import gc
 import logging
 import sys
 import threading
@@ -26,6 +27,8 @@ _LOOK_SECONDS: Final = 1.0
 """How often it looks while nothing is armed, so that few calls have to wake it: most may take longer than that."""
 _NEVER: Final = float("inf")
 
+_collecting: Final = set[int]()
+"""Threads that collect garbage: whatever finalizers they run there, of any library, they swallow what hits them."""
 _raise_in_thread: Any = ctypes.pythonapi.PyThreadState_SetAsyncExc
 
 
@@ -71,7 +74,8 @@ class Watchdog:
     """
 
     def __init__(self) -> None:
-        self._watched = ctypes.c_ulong(threading.get_ident())
+        self._ident = threading.get_ident()
+        self._watched = ctypes.c_ulong(self._ident)
         # Held by the watched thread through `with self._lock` alone: what is written in C takes it and enters the block
         # in one step, while a Condition could be hit between the two and leave the lock taken.
         self._lock = threading.Lock()
@@ -159,6 +163,8 @@ class Watchdog:
         if self._is_pending:
             self._take_back()
             self._deadline = now + RETRY_SECONDS
+        elif self._ident in _collecting:
+            self._deadline = now + RETRY_SECONDS
         elif now < allowance.quiet_until:
             self._deadline = allowance.quiet_until
         elif allowance.shots == SHOTS:
@@ -183,6 +189,11 @@ class Watchdog:
             self._is_pending = False
 
 
+def _note_collection(phase: str, _: dict[str, int]) -> None:
+    (_collecting.add if phase == "start" else _collecting.discard)(threading.get_ident())
+
+
+gc.callbacks.append(_note_collection)
 _CLEARED: Final = ctypes.py_object(_Cleared)
 _EXPIRED: Final = ctypes.py_object(TimeIsOver)
 _of_thread = threading.local()
