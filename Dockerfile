@@ -13,7 +13,8 @@
 # NATS is given, and the API classes and models of kubernetes_asyncio, for an operator that imports that library itself.
 # `--build-arg KEEP="nats-server kubernetes"` keeps both.
 
-ARG BASE=python:3.12-slim
+# SECURITY.md says how to move it.
+ARG BASE=python:3.12.15-slim-trixie@sha256:05cda9777409a9c3ffddd94a4c476b79f0769a0b4857f0c7ed9226b6800b0d6f
 
 FROM ${BASE} AS dependencies
 ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1 PIP_ROOT_USER_ACTION=ignore

@@ -124,6 +124,25 @@ def test_processors_can_be_scaled() -> None:
     assert not {"container_name", "ports", "hostname"} & set(SERVICES["processor"])
 
 
+PINNED = re.compile(r"[\w./-]+:[\w.-]+@sha256:[0-9a-f]{64}")
+
+
+def test_every_image_that_is_fetched_has_a_digest() -> None:
+    [base] = re.findall(r"^ARG BASE=(.*)$", DOCKERFILE, re.MULTILINE)
+    stages = re.findall(r"^FROM (\S+)(?: AS (\S+))?$", DOCKERFILE, re.MULTILINE)
+    built = {"${BASE}"} | {name for _, name in stages}
+    used = [service["image"] for name, service in SERVICES.items() if name not in OURS]
+    fetched = {base, *used, *(image for image, _ in stages if image not in built)}
+    assert [image for image in fetched if PINNED.fullmatch(image) is None] == []
+    assert {service["build"]["args"]["BASE"] for service in OURS.values() if "build" in service} == {base}
+
+
+def test_every_image_that_is_fetched_can_be_another_one() -> None:
+    given = services(NATS_IMAGE="a", POSTGRES_IMAGE="b", K3S_IMAGE="c", LEVELOG_BASE_IMAGE="d")
+    assert {service["image"] for service in given.values()} == {"levelog:shop", "a", "b", "c"}
+    assert {service["build"]["args"]["BASE"] for service in given.values() if "build" in service} == {"d"}
+
+
 def test_every_process_does_without_root_and_a_writable_filesystem() -> None:
     for service in OURS.values():
         assert (service["read_only"], service["cap_drop"]) == (True, ["ALL"])
