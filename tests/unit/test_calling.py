@@ -26,6 +26,7 @@ class Web(Resource, group="example.com", version="v1", plural="webs"):
 
 
 INTENT = delete(Web, "a", namespace="default")
+TOO_MANY = [INTENT] * 10_001
 
 
 def view(web: Web) -> Level[int]:
@@ -120,13 +121,19 @@ def a_none(web: Web) -> Any:
     yield None
 
 
-def never_ends(web: Web) -> Any:
-    while True:
-        yield INTENT
+def goes_on(web: Web) -> Any:
+    yield from TOO_MANY
+    raise MemoryError
+
+
+async def goes_on_async(web: Web) -> Any:
+    for each in TOO_MANY:
+        yield each
+    raise MemoryError
 
 
 async def too_many(web: Web) -> Any:
-    return [INTENT] * 10_001
+    return TOO_MANY
 
 
 def leaves(web: Web) -> Any:
@@ -152,7 +159,8 @@ async def test_a_function_may_return_one_intent(caller: Caller) -> None:
         (returned_manifest, "returned a mapping: yield intents, and wrap a manifest in apply(…)"),
         (a_number, "returned an int: yield intents, or return a list of them"),
         (a_none, "yielded None, which is not an intent: "),
-        (never_ends, "asked for more than 10,000 writes in one round"),
+        (goes_on, "asked for more than 10,000 writes in one round"),
+        (goes_on_async, "asked for more than 10,000 writes in one round"),
         (too_many, "asked for more than 10,000 writes in one round"),
         (leaves, "called sys.exit(3)"),
         (leaves_the_loop, "called sys.exit(3)"),

@@ -43,7 +43,15 @@ class Caller(FunctionCaller):
 
 
 async def _gathered(result: AsyncIterable[Any] | Awaitable[Any]) -> Any:
-    return [each async for each in result] if isinstance(result, AsyncIterable) else _in_full(await result)
+    """As `_in_full`, of what an async function gives."""
+    if not isinstance(result, AsyncIterable):
+        return _in_full(await result)
+    gathered: list[Any] = []
+    async for each in result:
+        gathered.append(each)
+        if len(gathered) > MOST_WRITES:
+            break
+    return gathered
 
 
 def _in_full(result: Any) -> Any:
