@@ -38,7 +38,7 @@ def _planned(row: Any, lease: timedelta) -> tuple[datetime, datetime | None]:
         ends = min(row.due_at, row.now + lease)
         return ends, ends
     given_back = row.expires_at or row.now
-    return (row.due_at, row.expires_at) if given_back <= row.now else (row.now + (row.due_at - given_back), row.now)
+    return row.now + (row.due_at - given_back), row.now
 
 
 @built_once

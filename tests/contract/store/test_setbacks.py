@@ -127,14 +127,22 @@ async def test_a_write_that_the_log_does_not_show_is_looked_at(database: Databas
     assert [each.key for each in found] == [written["key"]]
 
 
-async def test_nothing_of_other_applications_is_planned_anew(database: Database) -> None:
+async def test_nothing_of_other_applications_is_planned_anew_nor_counts(database: Database) -> None:
     far = datetime.now(UTC) + timedelta(days=30)
+    key = await put_off(database, timedelta(days=1), is_doubtful=False)
     async with database.transaction() as connection:
-        other = intent(B, scope=2, state="claimed", owner="other", due_at=far, expires_at=far)
+        other = intent(B, key=key, scope=2, state="claimed", owner="other", due_at=far, expires_at=far)
         await connection.execute(insert(intents), [other])
+        await connection.execute(insert(actuators).values(scope=2, owner="other", expires_at=far))
+    before = await wait(database)
     await plan(database)
     async with database.reading() as connection:
-        assert (await connection.execute(select(intents.c.due_at))).scalar_one() == far
+        ends = [select(table.c.expires_at).where(table.c.scope == 2) for table in (intents, actuators)]
+        assert [(await connection.execute(each)).scalar_one() for each in ends] == [far, far]
+    left = await wait(database)
+    assert before is not None
+    assert left is not None
+    assert before - SOON < left <= before
 
 
 @JUMPS
