@@ -232,3 +232,13 @@ async def test_invariant_5_what_is_to_be_tried_again_while_a_pass_begins_is_not_
     async with database.reading() as connection:
         [left] = (await connection.execute(wakeups.select())).all()
     assert (left.causes, left.due_at) == ("7,8", ASKED_FOR)
+
+
+async def test_a_wake_that_a_fold_carries_has_its_turn_before_those_of_another_namespace(database: Database) -> None:
+    *noisy, quiet = [f"webs.example.com/{name}" for name in ("noisy/a", "noisy/b", "noisy/c", "quiet/a")]
+    async with database.transaction() as connection:
+        waiting = {(VIEW, parent): Wake(0, (cause,)) for cause, parent in enumerate(noisy, 1)}
+        await write_wakes(connection, SCOPE, waiting)
+        rows, _ = await read_wakes(connection, SCOPE, [0], [VIEW], 10)
+        found = await Carried({(VIEW, quiet): Wake(0, (9,))}).added_to(connection, SCOPE, rows, [VIEW])
+    assert [each.parent for each in found] == [noisy[0], quiet, *noisy[1:]]

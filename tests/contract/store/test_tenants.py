@@ -9,7 +9,7 @@ from sqlalchemy import insert
 from levelog_store.actuate.claims import claim
 from levelog_store.connect.database import Database
 from levelog_store.decide.decisions import PendingWake
-from levelog_store.decide.inputreads import read_wakes
+from levelog_store.decide.inputreads import NEWEST, read_wakes
 from levelog_store.rows import in_turn
 from levelog_store.tables import wakeups
 from rigs.intents import decide, intent
@@ -47,10 +47,10 @@ async def next_wakes(database: Database, limit: int) -> list[PendingWake]:
 
 
 @pytest.mark.parametrize("is_timed", [False, True])
-async def test_a_level_that_a_quiet_namespace_wakes_after_1000_of_another_is_decided_among_the_first(
+async def test_a_level_that_a_quiet_namespace_wakes_after_2000_of_another_is_decided_among_the_first(
     database: Database, *, is_timed: bool
 ) -> None:
-    noisy, quiet, cluster = named("noisy", 1000), named("quiet", 2), named("_", 3)
+    noisy, quiet, cluster = named("noisy", NEWEST), named("quiet", 2), named("_", 3)
     await wake(database, [*noisy, *quiet, *cluster], is_timed=is_timed)
     found = [each.parent for each in await next_wakes(database, 100)]
     assert found[:6] == [noisy[0], quiet[0], cluster[0], noisy[1], quiet[1], cluster[1]]
