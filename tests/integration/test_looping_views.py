@@ -111,13 +111,16 @@ async def test_a_view_that_loops_once_more_holds_up_no_other_object(
             view.handler.timeout = timedelta(minutes=5)
         await stack.tell(web("loops-1", 3, image="loops"))
         await until_set(looping.is_second)
-        await stack.tell(web("fine", 4), pod("good", 5))
+        await stack.tell(web("fine", 4))
+        for version, name in enumerate(("good", "better"), 5):
+            await stack.tell(pod(name, version))
 
-        async def is_decided() -> bool:
-            return await stack.find_level("good") is not None
+            async def is_decided(name: str = name) -> bool:
+                return await stack.find_level(name) is not None
 
-        await until(is_decided, what="the decision on another object")
-        assert await decided(stack) == ["loops-0", "good"], "one object of the view at a time"
+            await until(is_decided, what="the decision on another object")
+        assert await decided(stack) == ["loops-0", "good", "better"], "one object of the view at a time"
+        assert looping.tried == ["loops-0", "loops-1"], "in a thread, where its call goes on"
         looping.released.set()
 
         async def are_in_sync() -> bool:
@@ -146,6 +149,7 @@ async def test_a_view_that_loops_for_the_first_time_holds_up_no_other_object_unt
         looping.released.set()
         await stack.folded(last)
         assert (await stack.level("loops-0"))["status"] == "in_sync"
+        assert looping.tried == ["loops-0", "loops-0"], "once in the event loop's thread, once in another"
 
 
 async def until_set(event: threading.Event) -> None:
