@@ -244,14 +244,17 @@ async def test_a_clock_that_is_set_back_holds_no_call_up(nats_server: NatsServer
 async def test_an_object_that_was_created_by_a_clock_that_was_ahead_is_called_for_within_every(
     nats_server: NatsServer, database_url: str
 ) -> None:
-    called, ahead = Called(), timedelta(days=30).total_seconds() + 10
+    called, ahead = Called(backoff=timedelta(seconds=25)), timedelta(days=30).total_seconds() + 10
     async with ticking(nats_server, database_url, called) as rig:
         await rig.tell(made("a", ahead))
         await rig.pass_to(150)
         assert called.of("a") == seconds(10, 70, 130)
         await rig.begin()
+        called.failing["a"] = ValueError("busy")
         await rig.pass_to(200)
-        assert called.of("a") == seconds(10, 70, 130, 190)
+        called.failing.clear()
+        await rig.pass_to(220)
+        assert called.of("a") == seconds(10, 70, 130, 190), "the call that failed was made again"
 
 
 async def test_a_held_call_that_is_tried_again_just_as_the_next_one_is_due_is_not_made_twice(
