@@ -145,3 +145,13 @@ def test_the_operator_of_an_imported_file_has_them_in_a_test(
     operator = kopf.operator_in(import_module("main"))
     assert operator.name == "main"
     assert called(operator) == [("a", True if main != "import" else None, ["a"])]
+
+
+@pytest.mark.parametrize("main", ["import", "both", "function"])
+def test_the_operator_of_a_file_whose_module_was_imported_before_has_them_in_a_test(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, main: str
+) -> None:
+    project(tmp_path, MAINS[main])
+    monkeypatch.syspath_prepend(tmp_path)
+    import_module("handlers.things")
+    assert called(kopf.operator_in(import_module("main"))) == [("a", True if main != "import" else None, ["a"])]
