@@ -97,6 +97,11 @@ def large(web: Web) -> Level[list[str]]:
 
 
 @op.view
+def large_desired(web: Web) -> Level[list[str]]:
+    return Level(["x" * 1022] * web.spec.replicas, [])
+
+
+@op.view
 def unserialisable(web: Web) -> Level[object]:
     return Level(object(), None)
 
@@ -212,6 +217,7 @@ async def test_a_value_without_a_json_form_is_an_error_of_that_view() -> None:
     [
         ("many_reads", 9_999, "read more than 10,000 keys, the last of index webs/sizes: read the index as a whole"),
         ("large", 8_184, "actual has 8,389,626 bytes as JSON; 8,388,608 are allowed"),
+        ("large_desired", 8_184, "desired has 8,389,626 bytes as JSON; 8,388,608 are allowed"),
     ],
 )
 async def test_a_view_that_takes_more_than_one_level_may_cost_has_failed(name: str, most: int, said: str) -> None:

@@ -1,4 +1,5 @@
 from collections.abc import Iterator, Sequence
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -298,6 +299,19 @@ def test_a_limit_of_entries_that_no_index_can_have_is_refused(limit: Any) -> Non
 
     with pytest.raises(OperatorError, match=r"index names: max_entries=.* is not a number from 1 to 32,767"):
         Operator("webs").index(max_entries=limit)(names)
+
+
+def test_the_options_of_an_index_are_part_of_its_fingerprint() -> None:
+    def names(web: Web) -> Iterator[tuple[str, int]]:
+        yield web.metadata.name, 1
+
+    options: list[dict[str, Any]] = [{}, {"errors": "ignore"}, {"expires": timedelta(days=1)}, {"max_entries": 9}]
+    fingerprints = set[str]()
+    for each in options:
+        op = Operator("webs")
+        op.index(**each)(names)
+        fingerprints.add(op.indices["names"].fingerprint)
+    assert len(fingerprints) == len(options)
 
 
 def test_a_way_to_handle_errors_that_is_not_known_is_refused() -> None:

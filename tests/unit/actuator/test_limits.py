@@ -3,6 +3,7 @@
 import asyncio
 from datetime import timedelta
 
+import pytest
 from msgspec.structs import replace
 
 from levelog_actuator.limits import ActuatorSettings, Limits, Room, Turns
@@ -51,6 +52,17 @@ def test_a_group_that_has_enough_leaves_room_for_the_others_in_all_its_versions(
     assert limit.room.limit == 0
 
 
+def test_groups_that_have_enough_together_claim_no_more_until_few_are_left() -> None:
+    limit, _ = limits()
+    for _ in range(FEW):
+        limit.begin(WEB)
+        limit.begin(POD)
+    assert limit.room == Room(limit=0, without=())
+    for _ in range(FEW):
+        limit.end(POD)
+    assert limit.room == Room(limit=20 - FEW, without=())
+
+
 SLOW = replace(order(api_version="effects/v1").intent, verb="call", view="webs/told", target="slow.effects/default/a")
 QUICK = replace(SLOW, target="quick.effects/default/a")
 OTHER = replace(SLOW, view="shops/told")
@@ -97,7 +109,10 @@ async def test_requests_of_a_namespace_do_not_wait_for_all_that_another_one_wait
     assert began[SETTINGS.group_requests :] == ["noisy", "quiet", "_", "noisy", "quiet"]
 
 
-async def test_a_turn_that_is_given_to_who_is_cancelled_at_that_moment_goes_to_the_next() -> None:
+@pytest.mark.parametrize("is_waiting", [False, True])
+async def test_a_turn_for_who_was_cancelled_while_waiting_or_as_it_was_given_goes_to_the_next(
+    *, is_waiting: bool
+) -> None:
     turns, began = Turns(1), list[str]()
 
     async def have(name: str) -> None:
@@ -107,6 +122,9 @@ async def test_a_turn_that_is_given_to_who_is_cancelled_at_that_moment_goes_to_t
     async with turns.turn("first"):
         tasks = [asyncio.create_task(have(name)) for name in ("cancelled", "next")]
         await asyncio.sleep(0)
+        if is_waiting:
+            tasks[0].cancel()
+            await asyncio.sleep(0)
     tasks[0].cancel()
-    await asyncio.wait(tasks)
+    await asyncio.wait(tasks, timeout=1)
     assert began == ["next"]
