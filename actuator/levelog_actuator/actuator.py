@@ -11,8 +11,9 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from functools import partial
 
+from levelog.absence import level_of
 from levelog.effects import EffectHandler
-from levelog.errors import IdentityMismatch, LevelogError
+from levelog.errors import IdentityMismatch, LevelogError, Unavailable
 from levelog.handlers.views import ReconcileHandler
 from levelog.indices import GiveIndex
 from levelog.secrets.redaction import Redactor
@@ -24,8 +25,10 @@ from levelog_actuator.heldclaims import HeldClaims
 from levelog_actuator.ledger import Ledger, TakenResults
 from levelog_actuator.limits import ActuatorSettings, Limits, Outage, try_later
 from levelog_actuator.lookout import Lookout
+from levelog_actuator.patching import CallPatcher
 from levelog_actuator.presence import ActuatorPresence
 from levelog_actuator.relay import Relay
+from levelog_actuator.requests import Order
 from levelog_actuator.results import Attempting, Later, Result, about, unwatched
 from levelog_actuator.sending import Sender
 from levelog_kube.client import KubeClient
@@ -34,6 +37,7 @@ from levelog_log.messages import MessageWriter
 from levelog_log.publisher import BatchPublisher
 from levelog_store.actuate import claims
 from levelog_store.actuate.claims import ClaimedIntent
+from levelog_store.actuate.daemons import keep_progress
 from levelog_store.actuate.elapsed import elapsed
 from levelog_store.connect.database import Database
 from levelog_store.decide.decisions import Sendable
@@ -113,6 +117,9 @@ class Actuator:
             self._loops.append(self._limited)
         database.absence.on_end(self._look)
         caller = EffectCaller(effects or {}, self._settings, self._redactor, self._presence.now, index=index)
+        caller.patcher = CallPatcher(
+            self._send_for_call, self._keep, self._settings, self._redactor, self._presence.now
+        )
         caller.most_bytes = lambda: publisher.stream.connection.max_payload_bytes
         self._awaited = AwaitedLevels(database, scope, self._settings, hints.listen(Topic.LEVELS))
         if index is not None:
@@ -317,6 +324,30 @@ class Actuator:
         finally:
             self._held.end(intent)
             self._limits.end(intent)
+
+    async def _send_for_call(self, order: Order) -> Result:
+        """Send a write that is part of a call."""
+        intent, limit = order.intent, self._presence.limit(order.intent)
+        if rest := self._limits.resting(intent):
+            return Later.unsent(intent, "the API has too much to do for its group", rest)
+        async with self._limits.turn(intent):
+            with self._attempting(intent) as told:
+                result = await self._sender.send(
+                    order, lambda: self._effects.outlasts(limit) and self._presence.outlasts(intent), limit
+                )
+                told(result)
+        self._note(result)
+        return result
+
+    async def _keep(self, intent: ClaimedIntent, progress: bytes) -> bool:
+        """Keep what a call has returned; while the database is away, it waits."""
+        while True:
+            try:
+                async with self._database.transaction(durable=False) as connection:
+                    return await keep_progress(connection, self._scope, self.owner, intent, progress)
+            except Unavailable as error:
+                log.log(level_of(error), "what a call has returned is not kept: %s", error, extra=about(intent))
+                await self._database.absence.pause(BESIDE.total_seconds())
 
     def _note(self, result: Result) -> None:
         self._outage.note(result)

@@ -26,6 +26,7 @@ from levelog.secrets.redaction import Redactor
 from levelog.wire.records import CallNoted
 from levelog_actuator.daemons import STEADY, Daemons, Interrupted, put_off
 from levelog_actuator.limits import ActuatorSettings
+from levelog_actuator.patching import CallPatcher, Kept
 from levelog_actuator.results import Attempting, Ended, Later, Result, about, unwatched
 from levelog_store.actuate import claims
 from levelog_store.actuate.claims import ClaimedIntent
@@ -70,6 +71,8 @@ class EffectCaller(Struct, eq=False):
     """Runs what lasts; None: daemons are called as other effects are."""
     index: GiveIndex | None = None
     """Gives the live indices that calls look up; None: there are none for them."""
+    patcher: CallPatcher | None = None
+    """Writes what calls ask for; None: nothing is written with a call."""
     most_bytes: Callable[[], int] = lambda: MOST_OF_ALL
     """Of a record that the log takes."""
 
@@ -98,7 +101,15 @@ class EffectCaller(Struct, eq=False):
         if too_large := self._too_large(intent.body):
             text = f"{effect.title}: is not called, since what it is asked would not fit into the log: {too_large}"
             return Ended(intent=intent, outcome="failed", error=text)
-        return await self._call(_Call(intent, effect, request, options.name))
+        call = _Call(intent, effect, request, options.name)
+        if self.patcher is None or effect.patches is None:
+            return await self._call(call)
+        kept = Kept.read(intent)
+        result = await self._call(call) if kept is None else self._done(call, kept.returned)
+        if not isinstance(result, Ended) or result.outcome != "written" or result.call is None:
+            return result
+        patch = effect.patches(request, result.call.result)
+        return result if patch is None else await self.patcher.finish(result, patch, kept)
 
     async def _call(self, call: _Call) -> Result:
         intent, effect, request = call.intent, call.effect, call.request
@@ -125,22 +136,20 @@ class EffectCaller(Struct, eq=False):
                 )
             if effect.yielding is not None:
                 effect.yielding.refuse_secrets(result, self.redactor)
-            told = self._told(call, result)
+            return self._done(call, effect.kept(result))
         except Exception as error:  # noqa: BLE001 - a user's function may raise anything; only this intent is concerned
             if effect.daemon is not None and clock() - began > STEADY.total_seconds():
                 call = replace(call, intent=replace(intent, attempts=1))
             if isinstance(error, Interrupted):
                 return put_off(call.intent, str(error))
             return self._failed(call, error)
-        return Ended(intent=intent, outcome="written", call=told)
 
-    def _told(self, call: _Call, result: Any) -> CallNoted:
+    def _done(self, call: _Call, kept: Any) -> Ended:
         """What is recorded of a call that took place. Raises GiveUp if it cannot be."""
-        kept = call.effect.kept(result)
         told = CallNoted(name=call.name, request=msgspec.json.decode(call.intent.body), result=kept)
         if too_large := self._too_large(msgspec.json.encode(told)):
             raise GiveUp(f"it took place, but what it was asked and returned does not fit into the log: {too_large}")
-        return told
+        return Ended(intent=call.intent, outcome="written", call=told)
 
     def _too_large(self, content: bytes) -> str:
         """Why the log does not take what has this content; empty: it does."""
@@ -267,6 +276,10 @@ class Effects(Struct, eq=False):
             held = await claims.still_claimed(connection, self.scope, self.owner, daemons) if daemons else set()
         if self.caller.daemons and (lost := [key for key in daemons if key not in held]):
             self.caller.daemons.lose(lost)
+
+    def outlasts(self, limit: timedelta) -> bool:
+        """Tell whether the claims of running calls last for so long."""
+        return self.clock() + limit.total_seconds() < self.kept_at + self.settings.lease.total_seconds()
 
     async def stop(self) -> None:
         """Wait as long as a request may take, then cancel; a cancelled call is made again, with the same key."""

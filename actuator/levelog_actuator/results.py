@@ -1,16 +1,16 @@
 """Results of an attempt: the intent has ended, or is tried again later."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from datetime import datetime, timedelta
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from msgspec import Struct
 
 from levelog.wire.canonical import storable
 from levelog.wire.objects import Application, ObjectKey, Uid, field_manager
 from levelog.wire.projection import Applied
-from levelog.wire.records import CallNoted, Outcome, ReceiptNoted
+from levelog.wire.records import CallNoted, Outcome, PatchNoted, ReceiptNoted
 from levelog_store.actuate.claims import ClaimedIntent, Postponement
 
 MOST_ERROR_CHARACTERS: Final = 1000
@@ -30,6 +30,10 @@ class Ended(Struct, frozen=True, kw_only=True):
     """What the server made of the manifest, where the intent asks for it."""
     call: CallNoted | None = None
     """What an effect was asked and returned."""
+    patches: tuple[PatchNoted, ...] = ()
+    """What was written with it."""
+    found: Mapping[str, Any] | None = None
+    """After a conflict, the target as it was read; after a write for a call, as the API answered it."""
 
     def receipt(self, application: Application, time: datetime, process: str) -> ReceiptNoted:
         """The record of it for the log."""
@@ -53,6 +57,7 @@ class Ended(Struct, frozen=True, kw_only=True):
             process=process,
             applied=self.applied,
             call=self.call,
+            patches=self.patches,
             time=time,
         )
 

@@ -98,6 +98,11 @@ class Sender(Struct, eq=False):
             order = Order.read(intent, self.redactor)
         except ConfigurationError as error:  # the next round seals it anew
             return _refused(intent, str(error))
+        return await self.send(order, may_send, limit)
+
+    async def send(self, order: Order, may_send: Callable[[], bool], limit: timedelta | None = None) -> Result:
+        """The same for an intent that is decoded."""
+        intent = order.intent
         if self.writers is not None:
             function, parent = self.writers.get(intent.view), ObjectKey.parse(intent.parent)
             if why := undeclared(function, order, parent):
@@ -176,8 +181,12 @@ class Sender(Struct, eq=False):
                 return _ended(order, "gone")
             case Judgement.CONFLICT:
                 error = f"{_explain(case, rule.found)}: {rule.why}"
-                uid, version = (seen.uid, seen.version) if seen is not None else ("", 0)
-                return Ended(intent=order.intent, outcome="conflict", uid=uid, version=version, error=error)
+                if seen is None:
+                    return Ended(intent=order.intent, outcome="conflict", error=error)
+                uid, version, found = seen.uid, seen.version, seen.body
+                return Ended(
+                    intent=order.intent, outcome="conflict", uid=uid, version=version, error=error, found=found
+                )
             case _:
                 return _ended(order, "failed", _explain(case, rule.why))
 
@@ -204,14 +213,16 @@ class Sender(Struct, eq=False):
             version = int(told.metadata.resource_version or 0)
             if told.is_removed and order.verb != "delete":
                 version += 1  # the end of the object comes at a later one
-            made = self._remembered(order, msgspec.json.decode(reply.body)) if order.options.remembered else None
+            is_read = order.options.remembered or order.options.as_field
+            answer = msgspec.json.decode(reply.body) if is_read else None
+            made = self._remembered(order, answer) if answer is not None else None
         except (msgspec.MsgspecError, ValueError) as error:
             text = f"{_step(order)}: the answer {reply.status} cannot be read: {error}"
             return try_later(self.settings, order.intent, text, is_doubtful=True)
         uid = told.metadata.uid or (told.details.uid if told.details else "") or order.intent.target_uid
         is_same = version > 0 and version == order.intent.target_version
         outcome: Outcome = "unchanged" if is_same else "written"
-        return Ended(intent=order.intent, outcome=outcome, uid=uid, version=version, applied=made)
+        return Ended(intent=order.intent, outcome=outcome, uid=uid, version=version, applied=made, found=answer)
 
     def _blind(self, order: Order, reply: Reply) -> Result:
         text = f"{_step(order)}: the target cannot be read: {reply.message}"

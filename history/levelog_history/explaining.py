@@ -253,10 +253,11 @@ def _write(intent: PastIntent, happened: Happened, queue: Queue | None) -> Expla
 
 
 def _shown(intent: PastIntent, happened: Happened) -> Revision | None:
-    """The revision that closed the loop."""
-    if not intent.is_watched or not intent.result_version or intent.state == "failed":
+    """The revision that closed the loop: of the target, or of the parent that a call has patched."""
+    is_call = intent.verb == "call"
+    if not (intent.is_watched or is_call) or not intent.result_version or intent.state == "failed":
         return None
-    for _, revision in happened.revisions_of(intent.target):
+    for _, revision in happened.revisions_of(intent.parent if is_call else intent.target):
         if revision.uid == intent.result_uid and revision.version >= intent.result_version:
             return revision
     return None

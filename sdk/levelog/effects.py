@@ -1,7 +1,7 @@
 """External effects: functions that the actuator calls for a level, at least once, always with the same key."""
 
 import inspect
-from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from datetime import datetime, timedelta
 from types import new_class
@@ -17,7 +17,7 @@ from levelog.handlers.injection import Given, Injections, Lender, injections, sh
 from levelog.handlers.readers import ObjectReader
 from levelog.handlers.signatures import parameters, require_max_concurrency, require_time, type_hints, yields
 from levelog.intents import Intent
-from levelog.resources import Resource, ResourceType
+from levelog.resources import Resource, ResourceBase, ResourceType
 from levelog.selectors import Selector
 from levelog.wire.canonical import canonical, digest
 
@@ -86,6 +86,19 @@ class Call(Struct, Generic[RequestT, ResultT], frozen=True, kw_only=True):
     """The name that was passed to `call`; the index keeps the last call of each name."""
     idempotency_key: str
     called_at: datetime
+    patched: int = 0
+    """resourceVersion of the parent with what the call has patched of it; 0: nothing."""
+
+
+class CallPatch(Struct, frozen=True, kw_only=True):
+    """What a call has written of its parent: a merge patch, then Events about it. The call ends once that is done."""
+
+    of: type[ResourceBase]
+    patch: Mapping[str, Any]
+    seen: Mapping[str, Any] | None
+    """The parent as the call was given it: fields of the status that others have written since are left alone. None:
+    the call has followed its changes."""
+    events: Sequence[Intent] = ()
 
 
 class EffectIndex(IndexHandler):
@@ -150,6 +163,8 @@ class EffectHandler:
         """What its result has to be read by, where it is intents."""
         self.snapshots: Mapping[str, Any] = {}
         """Indices that a call finds whole in `looked_up`, with the types of their values."""
+        self.patches: Callable[[Any, Any], CallPatch | None] | None = None
+        """What a call writes, by its request and its result as it is recorded; None: nothing."""
         self.daemon: DaemonHandler | None = None
         """Whose run a call is, which lasts; None: of no daemon."""
         self.index = EffectIndex(self.name, request, returns)

@@ -1,12 +1,25 @@
 """Intents: the writes that a reconcile function asks for. Nothing is sent while the function runs."""
 
 import builtins
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Concatenate, Final, Literal, TypeAlias, TypeVar, get_args
 
 import msgspec
 
-from levelog.resources import MOST_NAME_BYTES, Manifest, Resource, ResourceBase, Struct, refuse_external
+from levelog.resources import (
+    EVENTS,
+    EVENTS_OF_CLUSTER,
+    MOST_NAME_BYTES,
+    Manifest,
+    Resource,
+    ResourceBase,
+    ResourceType,
+    Struct,
+    refuse_external,
+)
+from levelog.wire.canonical import canonical, digest
+from levelog.wire.objects import ObjectKey, field_manager
 
 Verb: TypeAlias = Literal["apply", "create", "patch", "patch_status", "delete", "call", "event"]
 PatchType: TypeAlias = Literal["merge", "json"]
@@ -19,6 +32,9 @@ MOST_NOTE_BYTES: Final = 1024
 """Of an Event's note; most of a reason or an action is 128 characters. Origin: validation of events.k8s.io/v1."""
 MOST_REASON_CHARACTERS: Final = 128
 MOST_CALL_NAME_CHARACTERS: Final = 253
+_NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+"""A DNS subdomain, as names of Events have to be."""
+_MOST_NAME_CHARACTERS: Final = 253 - 33  # for a dot and the digest
 
 
 class IntentOptions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -258,6 +274,21 @@ def event(
     metadata = _require_object("event", regarding)
     body["regarding"] = {"name": metadata.name, "namespace": metadata.namespace, "uid": metadata.uid}
     return Intent(verb="event", name=reason, resource=builtins.type(regarding), body=body)
+
+
+def addressed_event(
+    intent: Intent, resource: ResourceType, named: Mapping[str, str], operator: str
+) -> tuple[ObjectKey, bytes]:
+    """The Event of an intent and its content; `named` is whom it is about: name, namespace, uid.
+
+    The same Event again has the same name, so that its count is raised.
+    """
+    regarding = {name: value for name, value in named.items() if value}
+    regarding |= {"apiVersion": resource.api_version, "kind": resource.kind}
+    content = canonical({**intent.body, "regarding": regarding, "reportingController": field_manager(operator)})
+    begin = named["name"][:_MOST_NAME_CHARACTERS].rstrip("-.")
+    name = f"{begin if _NAME.fullmatch(begin) else 'event'}.{digest(content)}"
+    return EVENTS.key(named["namespace"] or EVENTS_OF_CLUSTER, name), content
 
 
 def _cut(note: str) -> str:

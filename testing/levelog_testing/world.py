@@ -32,6 +32,8 @@ from levelog_actuator.awaited import AwaitedLevels
 from levelog_actuator.daemons import Daemons
 from levelog_actuator.effects import EffectCaller
 from levelog_actuator.limits import ActuatorSettings
+from levelog_actuator.patching import CallPatcher
+from levelog_actuator.requests import Order
 from levelog_actuator.results import Ended, Later, Result
 from levelog_actuator.sending import Sender
 from levelog_ingest.trimming import trim
@@ -103,6 +105,8 @@ class World:
         self._awaited = AwaitedLevels(database, scope, ActuatorSettings(), Hint())
         self._daemons = Daemons(database, scope, _PROCESS, self.live.index, self._awaited, self._pauses)
         self._caller.daemons = self._daemons
+        self.patcher = CallPatcher(self._send_for_call, self._keep, ActuatorSettings(), REDACTOR, clock)
+        self._caller.patcher = self.patcher
         self._runs = Runs(self._pauses)
         self._began: dict[str, ClaimedIntent] = {}
         """Calls that are runs of daemons, by key."""
@@ -349,6 +353,21 @@ class World:
         else:
             result = await self._sender.carry_out(intent, lambda: True)
         return await self._conclude(intent, result)
+
+    async def _send_for_call(self, order: Order) -> Result:
+        result = await self._sender.send(order, lambda: True)
+        if isinstance(result, Ended):
+            self._written.add(result.version)
+        return result
+
+    async def _keep(self, intent: ClaimedIntent, progress: bytes) -> bool:
+        async with self.database.transaction() as connection:
+            await connection.execute(
+                update(intents)
+                .where(intents.c.scope == self.scope.number, intents.c.key == intent.key)
+                .values(progress=progress)
+            )
+        return True
 
     async def _begin_run(self, intent: ClaimedIntent) -> None:
         """Let a daemon run, under a claim that lasts by the database's clock, which is not the simulation's."""

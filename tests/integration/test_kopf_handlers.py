@@ -150,7 +150,7 @@ def test_filters_take_literals_presence_and_callbacks_with_arguments(tmp_path: P
         assert kopf.apply("h", size=10) == [("big", "h")]
 
 
-def test_patch_and_returned_values_are_written_once_for_all_handlers_and_then_left_alone(tmp_path: Path) -> None:
+def test_patch_and_returned_values_are_written_with_the_call_and_then_left_alone(tmp_path: Path) -> None:
     source = """
     @kopf.on.create("example.com", "v1", "shops")
     def one(patch, **_):
@@ -174,12 +174,11 @@ def test_patch_and_returned_values_are_written_once_for_all_handlers_and_then_le
         assert found["status"] == {"phase": "made", "one": {"n": 1}, "two": 2}
         assert found["metadata"]["labels"] == {"made": "yes"}
         assert found["spec"] == {"list": [1, 3]}
-        assert len(kopf.writes()) == 2  # the object, and its status
+        assert len(kopf.writes()) == 4  # the object and its status, for each of the two
         kopf.simulation.patch_status(Shop, "a", {"phase": "other"}, namespace="default")
         kopf.apply(list=[])
         assert kopf.read()["status"]["phase"] == "other"
-        assert len(kopf.writes()) == 2
-        assert kopf.simulation.level("shops_patches", "default", "a").status == "in_sync"
+        assert len(kopf.writes()) == 4
 
 
 def test_a_patch_that_is_refused_is_tried_again_and_then_dropped(tmp_path: Path) -> None:
@@ -195,7 +194,8 @@ def test_a_patch_that_is_refused_is_tried_again_and_then_dropped(tmp_path: Path)
         assert kopf.apply(size=1) == [1]
         assert "status" not in kopf.read()
         assert kopf.apply(size=2) == []
-        assert kopf.simulation.level("one", "default", "a").status == "drifting"
+        level = kopf.simulation.level("one", "default", "a")
+        assert (level.status, kopf.simulation.calls["one_handled"]) == ("settling", 1)
         kopf.simulation.advance(timedelta(minutes=1))
         assert kopf.told() == [2]
         assert kopf.read()["status"] == {"one": 2}
@@ -227,7 +227,7 @@ def test_a_field_of_the_status_that_somebody_writes_after_the_call_is_not_writte
             kopf.simulation.advance(timedelta(minutes=1))
         assert kopf.read()["status"] == {"phase": "paused", "nested": {"size": 2, "box": 2}}
         assert "/status/nested/box, /status/phase is left as somebody else has written it" in caplog.text
-        assert kopf.simulation.level("shops_patches", "default", "a").status == "in_sync"
+        assert kopf.simulation.level("made", "default", "a").status == "in_sync"
         kopf.apply(size=3)
         assert kopf.read()["status"]["phase"] == "made 3"
 

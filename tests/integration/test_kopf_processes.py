@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from levelog_sandbox import Sandbox
+from rigs.faults import Stage, Strike
 from rigs.kopfrivals import DEFINITION, SHOPS, Handlers, rival
 from rigs.levelog import Levelog, define
 from rigs.nats import NatsServer
@@ -50,6 +51,43 @@ def tries(retry, started, **_):
         one.start()
         assert (await one.tells("tries", 1))[2] == first[2]
         assert len(one.told("tries")) == 2
+
+
+@pytest.mark.parametrize("stage", ["request", "answer"])
+@pytest.mark.parametrize("part", [b'"status"', b'"labels"'])
+async def test_a_process_that_is_killed_at_its_patch_leaves_it_to_the_next_one_which_calls_no_function(
+    tmp_path: Path, stage: Stage, part: bytes
+) -> None:
+    source = """
+import time
+
+@kopf.on.create(*SHOPS)
+def patches(patch, **_):
+    tell("patches")
+    patch.metadata.labels["at"] = str(time.time_ns())
+    return time.time_ns()
+"""
+    async with rival("levelog", tmp_path, source) as one:
+        strike = one.proxy.add(
+            Strike(call=one.kill, stage=stage, is_last=True),
+            lambda request: request.verb == "patch" and part in request.body,
+        )
+        one.make("a")
+
+        async def is_killed() -> bool:
+            return bool(strike.applied) and not one.is_running
+
+        await until(is_killed, "the end of the process", seconds=60)
+        one.start()
+
+        async def is_written() -> bool:
+            found = one.sandbox.user.get(SHOPS, "a")
+            return "patches" in found.get("status", {}) and "at" in found["metadata"].get("labels", {})
+
+        await until(is_written, "both parts of the patch", seconds=60)
+        await one.is_calm()
+        assert one.told("patches") == [["patches"]]
+        assert [each.subresource for each in one.writes()] == ["status", ""]
 
 
 @pytest.mark.long

@@ -10,6 +10,8 @@ from typing import Any
 from levelog import Operator
 from levelog.compat.kopf.targets import target
 from levelog.testing import Simulation
+from levelog_actuator.requests import Order
+from levelog_actuator.results import Result
 from levelog_cli.loading import load_operators
 
 SHOPS = ("example.com", "v1", "shops")
@@ -27,6 +29,14 @@ class KopfRun:
         self.operator = operator
         self.simulation = simulation
         self._told = told
+        self.sent: list[Order] = []
+        """Writes that were part of calls."""
+        patcher = simulation._open.patcher  # pyright: ignore[reportPrivateUsage]
+        self._send, patcher.send = patcher.send, self._note
+
+    async def _note(self, order: Order) -> Result:
+        self.sent.append(order)
+        return await self._send(order)
 
     def told(self) -> list[Any]:
         """What was told since the last look."""
@@ -66,8 +76,9 @@ class KopfRun:
         return found
 
     def writes(self) -> list[Any]:
-        """Bodies of the writes so far."""
-        return [intent.body for intent in self.simulation.intents if intent.verb != "call"]
+        """Bodies of the writes so far: those of intents, then those of calls."""
+        intents = [intent.body for intent in self.simulation.intents if intent.verb != "call"]
+        return intents + [order.body for order in self.sent]
 
 
 def shop(name: str = "a", /, metadata: dict[str, Any] | None = None, **spec: Any) -> dict[str, Any]:

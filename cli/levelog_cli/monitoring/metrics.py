@@ -286,6 +286,8 @@ class Metrics(Collector):
         for receipt, _ in taken.receipts:
             if receipt.verb == "call":
                 self._effects.labels(receipt.target.group_resource.resource, receipt.outcome).inc()
+                for patch in receipt.patches:
+                    self._writes.labels(patch.outcome).inc()
             else:
                 self._writes.labels(receipt.outcome).inc()
         for later in taken.later:

@@ -6,7 +6,7 @@ from typing import Final
 
 import msgspec
 
-from levelog.handlers.callnames import NOT_CALLED, is_daemon, kind_and_name, only_notes, shown_write
+from levelog.handlers.callnames import NOT_CALLED, is_daemon, kind_and_name, only_notes, shown_patches, shown_write
 from levelog.wire.records import ReceiptNoted
 from levelog_cli.printing.timeline import INDENT, Timeline, folded, woken
 from levelog_history.differences import drift_text, shown
@@ -82,7 +82,7 @@ def _brief(chosen: Sequence[Explained], timeline: Timeline, target: str) -> Iter
                     yield from timeline.brief(entry, cause.sequence)
         causes.clear()
         yield from _brief_decision(explained, timeline, target)
-        seen_in |= {each.intent.target: each.shown.sequence for each in explained.writes if each.shown is not None}
+        seen_in |= {each.shown.object: each.shown.sequence for each in explained.writes if each.shown is not None}
 
 
 def _brief_decision(explained: Explained, timeline: Timeline, target: str) -> Iterator[str]:
@@ -117,7 +117,7 @@ def _brief_write(write: ExplainedWrite) -> str:
         became = f"failed: {_error(write)}"
     else:
         became = _state(write)
-    return f"{shown_write(intent.view, intent.verb, intent.target)}: {became}"
+    return f"{shown_write(intent.view, intent.verb, intent.target)}: {became}{shown_patches(write.receipt)}"
 
 
 def _state(write: ExplainedWrite) -> str:
@@ -245,7 +245,7 @@ def _receipt(receipt: ReceiptNoted, sequence: int) -> str:
     version = f" as version {receipt.target_version}" if receipt.target_version else ""
     answer = f", answer {receipt.answer}" if receipt.answer else ""
     outcome = NOT_CALLED if only_notes(receipt.view, str(receipt.target), receipt.call) else receipt.outcome
-    return f"{sequence} is its receipt: {outcome}{version}{answer}"
+    return f"{sequence} is its receipt: {outcome}{shown_patches(receipt)}{version}{answer}"
 
 
 def _shown(revision: Revision) -> str:

@@ -6,7 +6,7 @@ from datetime import UTC, date, datetime
 from typing import Final
 
 from levelog.counting import counted
-from levelog.handlers.callnames import NOT_CALLED, only_notes, shown_write
+from levelog.handlers.callnames import NOT_CALLED, only_notes, shown_patches, shown_write
 from levelog.wire.records import ReceiptNoted, TargetSighted
 from levelog_cli.printing.tables import line_width
 from levelog_history.happenings import Entry
@@ -152,7 +152,7 @@ def _receipt(receipt: ReceiptNoted) -> str:
     error = f": {receipt.error}" if receipt.error else ""
     shown_as = shown_write(receipt.view, receipt.verb, str(receipt.target))
     outcome = NOT_CALLED if only_notes(receipt.view, str(receipt.target), receipt.call) else receipt.outcome
-    return f"{receipt.view}: {shown_as} {outcome}{version}{error}"
+    return f"{receipt.view}: {shown_as} {outcome}{shown_patches(receipt)}{version}{error}"
 
 
 def folded(text: str, begin: str = INDENT) -> list[str]:

@@ -1,23 +1,18 @@
 """The target of an intent: the object that it names, or one that levelog chooses for calls and Events."""
 
-import re
-from typing import Any, Final
+from typing import Final
 
 from msgspec import Struct
 
 from levelog.effects import GROUP, EffectHandler
 from levelog.errors import OperatorError
-from levelog.intents import Intent
-from levelog.resources import EVENTS, EVENTS_OF_CLUSTER, ResourceType
-from levelog.wire.canonical import canonical, digest
-from levelog.wire.objects import ObjectKey, field_manager
+from levelog.intents import Intent, addressed_event
+from levelog.resources import EVENTS, ResourceType
+from levelog.wire.objects import ObjectKey
 from levelog_processors.program import BoundView
 from levelog_store.rows import StoredObject
 
 EFFECTS_VERSION: Final = f"{GROUP}/v1"
-_NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
-"""A DNS subdomain, as names of Events have to be."""
-_MOST_NAME_CHARACTERS: Final = 253 - 33  # for a dot and the digest
 
 
 class Outward(Struct, frozen=True, kw_only=True):
@@ -69,21 +64,14 @@ def _effect(view: BoundView, intent: Intent) -> EffectHandler:
 
 
 def _event(view: BoundView, parent: StoredObject, intent: Intent) -> Outward:
-    """The same Event again has the same name, so that its count is raised."""
     resource = intent.resource.resource_type if intent.resource else view.handler.resource
     named: dict[str, str] = intent.body.get("regarding") or {
         "name": parent.name,
         "namespace": parent.namespace,
         "uid": parent.uid,
     }
-    regarding = {name: value for name, value in named.items() if value}
-    regarding |= {"apiVersion": resource.api_version, "kind": resource.kind}
-    body: dict[str, Any] = {**intent.body, "regarding": regarding, "reportingController": field_manager(view.operator)}
-    content = canonical(body)
-    begin = named["name"][:_MOST_NAME_CHARACTERS].rstrip("-.")
-    name = f"{begin if _NAME.fullmatch(begin) else 'event'}.{digest(content)}"
-    target = EVENTS.key(named["namespace"] or EVENTS_OF_CLUSTER, name)
-    return Outward(target=target, api_version=EVENTS.api_version, kind=EVENTS.kind, body=content)
+    target, body = addressed_event(intent, resource, named, view.operator)
+    return Outward(target=target, api_version=EVENTS.api_version, kind=EVENTS.kind, body=body)
 
 
 def target_type(view: BoundView, intent: Intent) -> ResourceType:

@@ -177,5 +177,6 @@ def _memory_of_call(record: ReceiptNoted, call: CallNoted) -> Memory:
         name=call.name,
         idempotency_key=record.key,
         called_at=record.called_at or record.time,
+        patched=record.target_version,
     )
     return Memory(index, key, call_entry(str(record.parent), call.name), Entry(index, key, 0, canonical(value)))

@@ -3,20 +3,20 @@
 from typing import Final
 
 from levelog.effects import GROUP
-from levelog.wire.records import CallNoted
+from levelog.wire.records import CallNoted, ReceiptNoted
 
 HANDLED: Final = "_handled"
 """Ends the name of the effect that calls an edge handler."""
 TIMED: Final = "_calls"
 RUN: Final = "_runs"
-NOTED: Final = ("_written", "_patched")
+NOTED: Final = "_written"
 """Of effects that note that something is written."""
 CHANGED: Final = "changed"
 """Name of the call that notes what an object is, from whose time a timer with `idle` counts."""
 DAEMON: Final = "daemon"
 NOT_CALLED: Final = "noted, the function is not called"
 """What became of a call that only notes what a handler or timer knows of an object."""
-_KINDS: Final = {HANDLED: "handler", TIMED: "timer", RUN: DAEMON} | dict.fromkeys(NOTED, "note")
+_KINDS: Final = {HANDLED: "handler", TIMED: "timer", RUN: DAEMON, NOTED: "note"}
 
 
 def kind_and_name(view: str, effect: str) -> tuple[str, str]:
@@ -39,6 +39,11 @@ def shown_write(view: str, verb: str, target: str) -> str:
     if verb != "call":
         return f"{verb} {target}"
     return f"call {title_of(view, target)} for {target.partition('/')[2]}"
+
+
+def shown_patches(receipt: ReceiptNoted | None) -> str:
+    """`, its patch_status written`, of the receipt of a call."""
+    return "".join(f", its {each.verb} {each.outcome}" for each in receipt.patches) if receipt is not None else ""
 
 
 def only_notes(view: str, target: str, made: CallNoted | None) -> bool:

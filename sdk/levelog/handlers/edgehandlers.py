@@ -92,7 +92,7 @@ class EdgeOptions(CallOptions, frozen=True, kw_only=True):
     give_up_after: timedelta | None = None
     """Over all attempts, since the call was decided; None: never."""
     writes: Writes | None = None
-    """What it may yield intents for; None: it yields none."""
+    """What it may yield intents for; None: it yields none. Of a function that does not yield: what its calls write."""
     finalizer: bool = False
     """The object stays until its end is handled."""
 
@@ -250,7 +250,9 @@ class EdgeHandler:
         """Tell whether one of the calls has handled the end of the object."""
         return any(each.name == END for each in calls)
 
-    def hold(self, level: Level[Any], calls: Sequence[Call[Edge, Any]], read: Mapping[str, Any]) -> None:
+    def hold(
+        self, level: Level[Any], found: dict[str, Any], calls: Sequence[Call[Edge, Any]], read: Mapping[str, Any]
+    ) -> None:
         """Note in the level of an object that is being deleted what a call has left that did not handle its end."""
 
     def carried(self, level: Level[Any]) -> dict[str, Any] | None:  # noqa: ARG002 - handlers of another kind look there
@@ -351,7 +353,7 @@ def edge_view(
             level: Level[Any] = Level(desired=END, actual=KNOWN if is_open else END)
             if is_open:
                 handler.state(found)  # a read of all that the call is given, so that it is given the newest
-                handler.hold(level, [each for each in calls if each.name == END], read)
+                handler.hold(level, found, [each for each in calls if each.name == END], read)
         else:
             level = handler.level(found, [each for each in calls if not each.name], read)
             if "waits" in phases and level.drift:
@@ -428,8 +430,8 @@ def edge_writer(handler: EdgeHandler, view: ViewHandler, effect: EffectHandler, 
     hint = Mapping[str, Any] if handler.reader.is_plain else handler.reader.cls
     act.__annotations__["parent"] = hint
     act.__name__ = f"{view.name}.call"
-    made = ReconcileHandler.inspect(act, view, {}, lender)
-    made.fingerprint = digest(_CODE, view.name)
+    made = ReconcileHandler.inspect(act, view, {} if handler.is_yielding else handler.options.writes or {}, lender)
+    made.fingerprint, made.needs_status = digest(_CODE, view.name), False
     return made
 
 

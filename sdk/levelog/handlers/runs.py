@@ -224,6 +224,6 @@ def daemon_writer(handler: DaemonHandler, view: ViewHandler, effect: EffectHandl
 
     act.__annotations__["parent"] = Mapping[str, Any] if handler.reader.is_plain else handler.reader.cls
     act.__name__ = f"{view.name}.call"
-    made = ReconcileHandler.inspect(act, view, {}, lender)
-    made.fingerprint, made.is_lasting = digest(_CODE, view.name), True
+    made = ReconcileHandler.inspect(act, view, handler.options.writes or {}, lender)
+    made.fingerprint, made.is_lasting, made.needs_status = digest(_CODE, view.name), True, False
     return made

@@ -339,8 +339,8 @@ def timer_writer(handler: TimerHandler, view: ViewHandler, effect: EffectHandler
 
     act.__annotations__["parent"] = Mapping[str, Any] if handler.reader.is_plain else handler.reader.cls
     act.__name__ = f"{view.name}.call"
-    made = ReconcileHandler.inspect(act, view, {}, lender)
-    made.fingerprint = digest(_CODE, view.name)
+    made = ReconcileHandler.inspect(act, view, handler.options.writes or {}, lender)
+    made.fingerprint, made.needs_status = digest(_CODE, view.name), False
     return made
 
 

@@ -85,6 +85,20 @@ def merge(target: Any, patch: Any) -> Any:
     return merged
 
 
+def unmerged(content: Any, patch: Mapping[str, Any], path: str = "") -> Iterator[str]:
+    """Where an object is not as a merge patch makes it: `status.phase`."""
+    held: Mapping[str, Any] = content if isinstance(content, Mapping) else {}  # pyright: ignore[reportUnknownVariableType]
+    for key, value in patch.items():
+        place = f"{path}.{key}" if path else key
+        if value is None:
+            if held.get(key) is not None:
+                yield place
+        elif isinstance(value, Mapping) and (isinstance(held.get(key), Mapping) or (value and not path)):
+            yield from unmerged(held.get(key), value, place)  # pyright: ignore[reportUnknownArgumentType]
+        elif key not in held or held[key] != value:
+            yield place
+
+
 def _without_nulls(value: Any) -> Any:
     if isinstance(value, dict):
         return {name: _without_nulls(below) for name, below in value.items() if below is not None}

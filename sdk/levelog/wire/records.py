@@ -131,6 +131,14 @@ class CallNoted(Struct, frozen=True, kw_only=True):
     result: Any
 
 
+class PatchNoted(Struct, frozen=True, kw_only=True):
+    """A write of its parent that was part of a call."""
+
+    verb: str
+    outcome: Outcome
+    target_version: _Number = 0
+
+
 class ContactLost(Struct, frozen=True, kw_only=True):
     """Whoever tells about a resource fails: what is known of it may be old, until a bookmark or a list comes."""
 
@@ -168,6 +176,8 @@ class ReceiptNoted(Struct, frozen=True, kw_only=True):
     """What the server made of an applied manifest, where the intent asks for it."""
     call: CallNoted | None = None
     """What an effect was asked and returned."""
+    patches: tuple[PatchNoted, ...] = ()
+    """What was written with the call."""
     called_at: datetime | None = None
     """When, if the record repeats what an older one said of a call, so that the log does not forget it."""
     time: datetime

@@ -6,6 +6,7 @@ import itertools
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 from levelog.compat.kopf.attempts import Attempts, stand_for
@@ -16,28 +17,25 @@ from levelog.compat.kopf.given.words import served_resource
 from levelog.compat.kopf.kinds.beginning import HookAttempt, hook_attempts
 from levelog.compat.kopf.kinds.changing import LONGEST, ChangeHandler, identifier
 from levelog.compat.kopf.kinds.entries import kopf_index
-from levelog.compat.kopf.kinds.lasting import LastingHandler, run_ended
+from levelog.compat.kopf.kinds.lasting import LastingHandler
 from levelog.compat.kopf.kinds.pacing import PacedHandler
 from levelog.compat.kopf.kinds.resuming import ResumeHandler, resumed_view, starts_index, starts_of, starts_source
 from levelog.compat.kopf.kinds.watching import WatchingHandler
 from levelog.compat.kopf.options import Declaration
-from levelog.compat.kopf.patches import marks_effect, patches_view, patches_writer
+from levelog.compat.kopf.patches import patch_of
 from levelog.compat.kopf.tuning import OperatorSettings
 from levelog.edges import Reason
-from levelog.effects import EffectHandler
 from levelog.errors import OperatorError
-from levelog.handlers.edgehandlers import called
 from levelog.handlers.hooks import When
 from levelog.handlers.indexers import IndexHandler
 from levelog.handlers.injection import Lender
 from levelog.handlers.runs import daemon_view, daemon_writer, wanted_index
 from levelog.handlers.signatures import declared as declared_function
-from levelog.handlers.timers import ticked, timer_effect, timer_view, timer_writer
+from levelog.handlers.timers import timer_effect, timer_view, timer_writer
 from levelog.handlers.views import ViewHandler
 from levelog.indices import Index
 from levelog.operator import Operator
 from levelog.resources import ResourceBase
-from levelog.selectors import Selector
 
 
 class KopfFile:
@@ -63,8 +61,6 @@ class KopfFile:
         """The last start of the operator; None: no handler asks for it."""
         self._looked_up: dict[str, IndexHandler] = {}
         """Indices of the file, by the name that handlers ask for."""
-        self._marks: dict[type[ResourceBase], EffectHandler] = {}
-        self._patching: dict[type[ResourceBase], dict[str, tuple[str, Any]]] = {}
 
     def change(
         self,
@@ -102,7 +98,6 @@ class KopfFile:
             needs_change=needs_change or (before is not None and before.needs_change),
             finalizer=finalizer or (before is not None and before.options.finalizer),
             backoff=declared.backoff,
-            marks=self._marks_of(declared.cls).name,
             follows=frozenset(each.attempts.id for each in above if each.reader.cls is declared.cls),
             before=before,
         )
@@ -231,8 +226,7 @@ class KopfFile:
     def _put_change(self, handler: ChangeHandler) -> None:
         self._look_up(handler)
         self.operator.edges.put(handler)
-        self._give_snapshots(handler, handler.handled_name)
-        self._keep_patches(handler.reader.cls, handler.name, handler.handled_name, called(handler))
+        self._give(handler, handler.handled_name)
 
     def _put_paced(self, handler: PacedHandler) -> None:
         self._put_called(handler, timer_view(handler, self._inspected(handler)))
@@ -245,8 +239,7 @@ class KopfFile:
         effect = self.operator.effects[handler.calls_name]
         self.operator.views[view.name] = view
         self.operator.reconcilers[view.name] = timer_writer(handler, view, effect, self._lender)
-        self._give_snapshots(handler, effect.name)
-        self._keep_patches(handler.reader.cls, handler.name, handler.calls_name, ticked(handler))
+        self._give(handler, effect.name)
 
     def _put_daemon(self, handler: LastingHandler) -> None:
         operator, effect, wanted = self.operator, handler.effect(self._lender), wanted_index(handler)
@@ -258,7 +251,7 @@ class KopfFile:
         operator.views[view.name] = view
         operator.reconcilers[view.name] = daemon_writer(handler, view, effect, self._lender)
         handler.indices = dict.fromkeys(handler.attempts.indices, Any)
-        self._keep_patches(handler.reader.cls, handler.name, handler.runs_name, run_ended())
+        effect.patches = partial(patch_of, handler.reader.cls)
 
     def _inspected(
         self,
@@ -305,8 +298,11 @@ class KopfFile:
             raise OperatorError(f"event handler {handler.attempts.id}: looks up no index, not {asked[0]}: use a timer")
         return handler.attempts.take_indices(self._looked_up)
 
-    def _give_snapshots(self, handler: ChangeHandler | PacedHandler, effect: str) -> None:
-        self.operator.effects[effect].snapshots = dict.fromkeys(handler.attempts.indices, Any)
+    def _give(self, handler: ChangeHandler | PacedHandler, name: str) -> None:
+        """Give the calls of a handler the indices that it looks up, and have what they ask for written."""
+        effect = self.operator.effects[name]
+        effect.snapshots = dict.fromkeys(handler.attempts.indices, Any)
+        effect.patches = partial(patch_of, handler.reader.cls)
 
     def _siblings(self, handler: ResumeHandler) -> list[ChangeHandler]:
         """Handlers of changes of the same objects."""
@@ -326,32 +322,6 @@ class KopfFile:
             backoff=declared.backoff,
             resource=served_resource(declared.cls.resource_type),
         )
-
-    def _keep_patches(self, cls: type[ResourceBase], name: str, index: str, hint: Any) -> None:
-        """Have the patches written that the calls of a handler give: those in an index of its calls."""
-        operator, marks = self.operator, self._marks_of(cls)
-        indices = self._patching.setdefault(cls, {})
-        indices[name] = index, hint
-
-        def inspect_view(view: Callable[..., Any]) -> ViewHandler:
-            known = operator.indices
-            return ViewHandler.inspect(view, known, Selector(), self._lender, deleting=True, objects={}, of=cls)
-
-        view = patches_view(f"{marks.name.removesuffix('_patched')}_patches", marks.name, indices, inspect_view)
-        operator.views[view.name] = view
-        logger = self._lender.logger(view.name)
-        operator.reconcilers[view.name] = patches_writer(cls, view, marks, self._lender, logger)
-
-    def _marks_of(self, cls: type[ResourceBase]) -> EffectHandler:
-        if cls not in self._marks:
-            name = identifier(cls.resource_type.plural)
-            if any(each.resource_type.plural == cls.resource_type.plural for each in self._marks):
-                name = identifier(str(cls.resource_type.group_resource))
-            marks = marks_effect(f"{name}_patched", self._lender)
-            self._marks[cls] = marks
-            self.operator.effects[marks.name] = marks
-            self.operator.indices[marks.name] = marks.index
-        return self._marks[cls]
 
     def _free_name(self, kind: str, declared: Declaration, wanted: str) -> str:
         """A name for a handler that stands for itself. Raises OperatorError where all are taken."""

@@ -249,22 +249,3 @@ def difference(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str,
         elif key not in before or held != value:
             found[key] = value
     return found
-
-
-def is_merged(content: Any, patch: Mapping[str, Any]) -> bool:
-    """Tell whether an object is as a merge patch makes it."""
-    return not any(unmerged(content, patch))
-
-
-def unmerged(content: Any, patch: Mapping[str, Any], path: str = "") -> Iterator[str]:
-    """Where an object is not as a merge patch makes it: `status.phase`."""
-    held: Mapping[str, Any] = content if isinstance(content, Mapping) else {}  # pyright: ignore[reportUnknownVariableType]
-    for key, value in patch.items():
-        place = f"{path}.{key}" if path else key
-        if value is None:
-            if held.get(key) is not None:
-                yield place
-        elif isinstance(value, Mapping) and (isinstance(held.get(key), Mapping) or (value and not path)):
-            yield from unmerged(held.get(key), value, place)  # pyright: ignore[reportUnknownArgumentType]
-        elif key not in held or held[key] != value:
-            yield place

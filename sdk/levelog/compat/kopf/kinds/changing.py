@@ -14,7 +14,7 @@ from levelog.compat.kopf.failures import PermanentError, TemporaryError
 from levelog.compat.kopf.filters import Filters, holds
 from levelog.compat.kopf.given.keywords import Patch, kopf_diff, kopf_essence, merge
 from levelog.compat.kopf.given.memos import forget_memo
-from levelog.compat.kopf.patches import has_writes, place_of
+from levelog.compat.kopf.patches import SHOWN_WITHIN, WRITES, is_unseen
 from levelog.edges import Diff, Edge, Reason, diff_of, essence, flat, under, value_at
 from levelog.effects import Call
 from levelog.handlers.edgehandlers import END, EdgeHandler, EdgeOptions, is_wanted
@@ -29,7 +29,7 @@ from levelog.wire.canonical import digest
 
 LONGEST: Final = timedelta(hours=1)
 """Of one call without a `timeout`."""
-WRITING: Final = "waits for its last patch to be written"
+UNSEEN: Final = "waits until the log shows what its last call has written"
 
 
 class ChangeHandler(EdgeHandler):
@@ -49,11 +49,10 @@ class ChangeHandler(EdgeHandler):
         needs_change: bool,
         finalizer: bool,
         backoff: timedelta,
-        marks: str,
         follows: frozenset[str],
         before: "ChangeHandler | None" = None,
     ) -> None:
-        """`marks` is the index of patches that were written; `before` the handler whose place it takes.
+        """`before` is the handler whose place it takes.
 
         `follows` are the ids of those above it, for whose results it may wait.
         """
@@ -61,7 +60,6 @@ class ChangeHandler(EdgeHandler):
         self.reasons = reasons
         self.attempts = attempts
         self.filters = filters
-        self.marks = marks
         self.follows = follows
         self.needs_change = needs_change
         self.function = before.function if before is not None else self._wrapped()
@@ -75,6 +73,7 @@ class ChangeHandler(EdgeHandler):
             give_up_after=limits.timeout,
             backoff=backoff,
             finalizer=finalizer,
+            writes={cls: WRITES},
         )
         self.reader = ObjectReader(cls, self.options.selector, is_plain=True)
         self.parameter = "edge"
@@ -88,12 +87,9 @@ class ChangeHandler(EdgeHandler):
 
     @property
     def reads(self) -> Mapping[str, Any]:
-        """The patches that were written: a handler is called again once its last one is.
-
-        The indices that the function looks up are not read, but have to be filled first.
-        """
+        """The indices that the function looks up are not read, but have to be filled first."""
         filled = dict.fromkeys(self.attempts.indices, Index[Any, Any])
-        return {"now": datetime, self.marks: Index[str, Call[str, None]], **filled}
+        return {"now": datetime, **filled}
 
     def shown(self, parent: Any) -> dict[str, Any]:
         """All of an object."""
@@ -117,7 +113,7 @@ class ChangeHandler(EdgeHandler):
         return content
 
     def level(self, found: dict[str, Any], calls: Sequence[Call[Edge, Any]], read: Mapping[str, Any]) -> Level[Any]:
-        """What there is of an object against what was handled; a handler waits until its last patch is written."""
+        """What there is of an object against what was handled; a handler waits until its last patch is seen."""
         level = self._again(found, calls[0], read) if calls else None
         if level is not None:
             return level
@@ -126,8 +122,8 @@ class ChangeHandler(EdgeHandler):
             level = Level(desired=self.state(found), actual=actual)
         else:
             level = super().level(found, calls, read)
-        if level.drift and calls and self._is_writing(calls[0], read):
-            level.waits = WRITING
+        if level.drift and calls:
+            _wait_for_patch(level, calls[0], found, read["now"])
         return level
 
     def is_creating(self, calls: Sequence[Call[Edge, Any]], now: datetime) -> bool:
@@ -149,12 +145,14 @@ class ChangeHandler(EdgeHandler):
         """Tell whether one of the calls has handled the end of the object, and is not made again."""
         return any(each.name == END and left(each.result) is None for each in calls)
 
-    def hold(self, level: Level[Any], calls: Sequence[Call[Edge, Any]], read: Mapping[str, Any]) -> None:
-        """Have a call for the end of the object that raised made again, once it is due and its patch is written."""
-        found = next_call(calls[0], self.attempts.limits, read["now"]) if calls else None
-        if found is not None:
-            level.actual = {LEFT: msgspec.to_builtins(found[1])}
-            self._pause(level, calls[0], *found, read)
+    def hold(
+        self, level: Level[Any], found: dict[str, Any], calls: Sequence[Call[Edge, Any]], read: Mapping[str, Any]
+    ) -> None:
+        """Have a call for the end of the object that raised made again, once it is due and its patch is seen."""
+        following = next_call(calls[0], self.attempts.limits, read["now"]) if calls else None
+        if following is not None:
+            level.actual = {LEFT: msgspec.to_builtins(following[1])}
+            _pause(level, calls[0], *following, found, read["now"])
 
     def carried(self, level: Level[Any]) -> dict[str, Any] | None:
         """What the next call goes on from."""
@@ -178,24 +176,8 @@ class ChangeHandler(EdgeHandler):
         results, known = found.get("status") or {}, seen.get("status") or {}
         if any(each in results and each not in known for each in self.follows):
             due = last.called_at  # Kopf would have called it after them
-        self._pause(level, last, due, before, read)
+        _pause(level, last, due, before, found, read["now"])
         return level
-
-    def _pause(
-        self, level: Level[Any], last: Call[Edge, Any], due: datetime, before: Left, read: Mapping[str, Any]
-    ) -> None:
-        if self._is_writing(last, read):
-            level.waits = WRITING
-        elif read["now"] < due and not before.is_over:
-            level.recheck_at = due
-            level.waits = f"is called again at {due:%H:%M:%S} UTC, attempt {before.retry + 1}: {before.error}"
-
-    def _is_writing(self, last: Call[Edge, Any], read: Mapping[str, Any]) -> bool:
-        """Tell whether what the last call asked for is not written yet."""
-        if not has_writes(last.result):
-            return False
-        marks = {each.name: each.request for each in read[self.marks][last.request.object["metadata"]["uid"]]}
-        return marks.get(place_of(self.name, last.name)) != last.idempotency_key
 
     def _before(self, edge: Edge) -> dict[str, Any] | None:
         """The state that was handled before an edge."""
@@ -281,6 +263,23 @@ class ChangeHandler(EdgeHandler):
         if not edge.is_held:
             raise PermanentError(before.error) if before.is_over else TemporaryError(before.error, before.delay)
         return result
+
+
+def _pause(
+    level: Level[Any], last: Call[Edge, Any], due: datetime, before: Left, found: dict[str, Any], now: datetime
+) -> None:
+    if not _wait_for_patch(level, last, found, now) and now < due and not before.is_over:
+        level.recheck_at = due
+        level.waits = f"is called again at {due:%H:%M:%S} UTC, attempt {before.retry + 1}: {before.error}"
+
+
+def _wait_for_patch(level: Level[Any], last: Call[Edge, Any], found: dict[str, Any], now: datetime) -> bool:
+    """Have a level wait until its object shows what the last call has written; tells whether it waits."""
+    latest = last.called_at + SHOWN_WITHIN
+    if now >= latest or not is_unseen(last, found):
+        return False
+    level.waits, level.recheck_at = UNSEEN, latest
+    return True
 
 
 def _differ(one: Mapping[str, Any], other: Mapping[str, Any], *, with_metadata: bool) -> bool:

@@ -16,15 +16,16 @@ from levelog.compat.kopf.given.keywords import Body, Meta, ReadOnly
 from levelog.compat.kopf.given.lookups import KopfIndex
 from levelog.compat.kopf.kinds.changing import LONGEST
 from levelog.compat.kopf.options import Declaration
-from levelog.daemons import Daemon, Run, RunEnd, StopReason
-from levelog.effects import Call, EffectHandler
+from levelog.compat.kopf.patches import WRITES
+from levelog.daemons import Daemon, RunEnd, StopReason
+from levelog.effects import EffectHandler
 from levelog.errors import Unavailable
 from levelog.handlers.edgehandlers import EdgeOptions
 from levelog.handlers.fingerprints import fingerprint, value_fingerprint
 from levelog.handlers.injection import Given, Injections, Lender
 from levelog.handlers.readers import ObjectReader
 from levelog.handlers.runs import DaemonHandler, daemon_effect
-from levelog.indices import Index, LiveIndex
+from levelog.indices import LiveIndex
 from levelog.selectors import Selector
 from levelog.wire.canonical import digest
 
@@ -141,6 +142,7 @@ class LastingHandler(DaemonHandler):
             timeout=LONGEST,
             retries=attempts.limits.again,
             backoff=declared.backoff,
+            writes={declared.cls: WRITES},
         )
         self.reader = ObjectReader(declared.cls, selector, is_plain=True)
         self.parameter, self.itself = "found", "daemon"
@@ -237,11 +239,6 @@ class LastingHandler(DaemonHandler):
             "labels": ReadOnly(part("metadata", "labels")),
             "annotations": ReadOnly(part("metadata", "annotations")),
         }
-
-
-def run_ended() -> Any:
-    """Type of the index of a daemon's runs that ended."""
-    return Index[str, Call[Run, RunEnd | None]]
 
 
 async def _tell(daemon: Daemon[Any, Any], stopped: SyncDaemonStopperChecker) -> None:

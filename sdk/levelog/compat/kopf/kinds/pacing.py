@@ -10,6 +10,7 @@ from levelog.calls.mappings import plain
 from levelog.compat.kopf.attempts import Attempts, next_call
 from levelog.compat.kopf.kinds.changing import LONGEST
 from levelog.compat.kopf.options import Declaration
+from levelog.compat.kopf.patches import WRITES
 from levelog.effects import Call
 from levelog.handlers.edgehandlers import EdgeOptions
 from levelog.handlers.fingerprints import value_fingerprint
@@ -50,6 +51,7 @@ class PacedHandler(TimerHandler):
             retries=limits.again,
             give_up_after=limits.timeout,
             backoff=declared.backoff,
+            writes={declared.cls: WRITES},
         )
         self.reader = ObjectReader(declared.cls, selector, is_plain=True)
         self.parameter = "tick"
