@@ -19,6 +19,7 @@ from levelog_replay.scratch import Scratch
 from levelog_replay.stops.stopping import Scene, Stops
 from levelog_store.decide import inputreads as stored
 from levelog_store.decide.decisions import Decision, IntentRow, PendingWake
+from levelog_store.fold.levelwrites import ASKED_FOR
 from levelog_store.rows import Bucket, IndexKey, LevelRow, StoredObject, WholeIndex, levels_place
 
 
@@ -119,7 +120,7 @@ class Judge:
             partition=parent.partition,
             cause=past.cause,
             generation=0,
-            due_at=past.decided_at if basis.is_due else None,
+            due_at=ASKED_FOR if basis.is_asked_for else past.decided_at if basis.is_due else None,
         )
         before = LevelRow(
             view=past.view,

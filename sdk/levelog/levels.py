@@ -47,7 +47,7 @@ class Level(Generic[T]):
     `recheck_at` asks for another evaluation at that time, even if nothing that the view reads changes.
     """
 
-    __slots__ = ("_drift", "actual", "desired", "is_known", "recheck_at", "waits")
+    __slots__ = ("_drift", "actual", "desired", "is_asked_for", "is_known", "recheck_at", "waits")
 
     def __init__(self, desired: T, actual: T, *, recheck_at: datetime | None = None) -> None:
         self.desired = desired
@@ -57,6 +57,8 @@ class Level(Generic[T]):
         """Of levelog's own views: why nothing is done about the drift yet."""
         self.is_known = False
         """Of edge handlers: the object was noted before its first call."""
+        self.is_asked_for = False
+        """As its reconcile function gets it: somebody wants it to be tried again now."""
         self._drift: Drift | None = None
 
     @property

@@ -24,6 +24,7 @@ from levelog_processors.decide.settling import (
 )
 from levelog_processors.program import BoundView
 from levelog_store.decide.decisions import Basis, IntentRow, OpenIntent, PendingWake
+from levelog_store.fold.levelwrites import ASKED_FOR
 from levelog_store.rows import IndexKey, LevelRow, StoredObject, ViewParent
 
 
@@ -101,6 +102,11 @@ class Facts(Struct, frozen=True, kw_only=True, dict=True):
     def is_due(self) -> bool:
         """Tell whether the level's `recheck_at` has passed."""
         return self.wake.due_at is not None
+
+    @property
+    def is_asked_for(self) -> bool:
+        """Tell whether somebody wants the level to be tried again."""
+        return self.wake.due_at == ASKED_FOR
 
     @property
     def planned(self) -> datetime | None:
@@ -197,6 +203,7 @@ class Facts(Struct, frozen=True, kw_only=True, dict=True):
             attempts=self.before.attempts,
             decided_inputs=self.before.decided_inputs,
             is_due=self.is_due,
+            is_asked_for=self.is_asked_for,
             repeats=self.before.repeats,
             intents=tuple(intent for intent in self.intents if intent.key in counts),
             satisfied=tuple(row.key for row in rows if row.state == "satisfied"),

@@ -214,6 +214,8 @@ class Acting:
         is_called = not self.caller.is_lost(facts.name)
         try:
             arguments = {handler.parent_parameter: handler.reader.read(facts.parent.body)}
+            if look.level is not None:
+                look.level.is_asked_for = facts.is_asked_for
             given = {Given.LEVEL: look.level, Given.NOW: facts.now, Given.WRITTEN: look.is_written}
             arguments |= handler.given.arguments(given)
             wanted: Sequence[Intent] = await self.caller.call(facts.name, handler, arguments)

@@ -255,6 +255,10 @@ class EdgeHandler:
     ) -> None:
         """Note in the level of an object that is being deleted what a call has left that did not handle its end."""
 
+    def is_hurried(self, level: Level[Any]) -> bool:  # noqa: ARG002 - as below
+        """Tell whether a level only waits for a time, and somebody does not want to."""
+        return False
+
     def carried(self, level: Level[Any]) -> dict[str, Any] | None:  # noqa: ARG002 - handlers of another kind look there
         """What the next call goes on from."""
         return None
@@ -409,7 +413,7 @@ def edge_writer(handler: EdgeHandler, view: ViewHandler, effect: EffectHandler, 
     is_end = view.is_of_deleted
 
     async def act(parent: Any, level: Level[Any]) -> list[Intent]:  # async, so that it needs no thread
-        if level.waits:
+        if level.waits and not handler.is_hurried(level):
             return []
         found = handler.handed(parent)
         if is_end or level.desired == END:

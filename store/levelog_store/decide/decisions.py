@@ -136,6 +136,8 @@ class Basis(Struct, frozen=True, kw_only=True, omit_defaults=True):
     decided_inputs: str = ""
     is_due: bool = False
     """The wakeup's time had come."""
+    is_asked_for: bool = False
+    """Somebody wanted the level to be tried again."""
     repeats: str | None = None
     intents: tuple[OpenIntent, ...] = ()
     """That were under way, or had failed."""

@@ -29,6 +29,7 @@ from levelog.wire.canonical import digest
 
 LONGEST: Final = timedelta(hours=1)
 """Of one call without a `timeout`."""
+LATER: Final = "is called again at"
 UNSEEN: Final = "waits until the log shows what its last call has written"
 
 
@@ -155,9 +156,14 @@ class ChangeHandler(EdgeHandler):
             _pause(level, calls[0], *following, found, read["now"])
 
     def carried(self, level: Level[Any]) -> dict[str, Any] | None:
-        """What the next call goes on from."""
-        side = level.actual if level.desired == END else level.desired
-        return side.get(LEFT) if isinstance(side, Mapping) else None  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
+        """What the next call goes on from; nothing where the last one gave up and somebody wants another."""
+        side: Any = level.actual if level.desired == END else level.desired
+        found = side.get(LEFT) if isinstance(side, Mapping) else None  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
+        return None if found and found.get("is_over") and level.is_asked_for else found  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
+
+    def is_hurried(self, level: Level[Any]) -> bool:
+        """Tell whether somebody wants a call now that is made again later."""
+        return level.is_asked_for and level.waits.startswith(LATER)
 
     def _again(self, found: dict[str, Any], last: Call[Edge, Any], read: Mapping[str, Any]) -> Level[Any] | None:
         """The level of an object for which the last call raised; None: there is no such, or the object is another now.
@@ -270,7 +276,7 @@ def _pause(
 ) -> None:
     if not _wait_for_patch(level, last, found, now) and now < due and not before.is_over:
         level.recheck_at = due
-        level.waits = f"is called again at {due:%H:%M:%S} UTC, attempt {before.retry + 1}: {before.error}"
+        level.waits = f"{LATER} {due:%H:%M:%S} UTC, attempt {before.retry + 1}: {before.error}"
 
 
 def _wait_for_patch(level: Level[Any], last: Call[Edge, Any], found: dict[str, Any], now: datetime) -> bool:
