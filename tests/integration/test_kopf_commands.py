@@ -200,18 +200,16 @@ def kept(spec, patch, **_):
 
 
 CLIENTS = """
-import kubernetes.client
-import kubernetes_asyncio.client
-
-
 @kopf.on.create(*SHOPS)
 def found(name, namespace, **_):
+    import kubernetes.client
     api = kubernetes.client.CustomObjectsApi()
     tell("found", api.get_namespaced_custom_object("example.com", "v1", namespace, "shops", name)["metadata"]["name"])
 
 
 @kopf.on.create(*SHOPS)
 async def found_too(name, namespace, **_):
+    import kubernetes_asyncio.client
     async with kubernetes_asyncio.client.ApiClient() as client:
         api = kubernetes_asyncio.client.CustomObjectsApi(client)
         shop = await api.get_namespaced_custom_object("example.com", "v1", namespace, "shops", name)
@@ -219,8 +217,13 @@ async def found_too(name, namespace, **_):
 """
 
 
-async def test_client_libraries_that_a_file_imports_find_the_cluster_without_a_login(tmp_path: Path) -> None:
-    async with rival("levelog", tmp_path, CLIENTS) as running:
+@pytest.mark.parametrize("place", ["file", "handlers"])
+async def test_client_libraries_that_a_file_imports_find_the_cluster_without_a_login(
+    tmp_path: Path, place: str
+) -> None:
+    imports = re.findall(r"^    import (\S+)$", CLIENTS, re.MULTILINE) if place == "file" else []
+    source = "".join(f"import {each}\n" for each in imports) + "\n\n" + CLIENTS
+    async with rival("levelog", tmp_path, source) as running:
         running.make("a")
         assert await running.tells("found") == ["found", "a"]
         assert await running.tells("found too") == ["found too", "a"]

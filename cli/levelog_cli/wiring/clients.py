@@ -1,13 +1,17 @@
-"""Client libraries that Kopf files have imported: configured for levelog's own cluster, as Kopf's login does."""
+"""Client libraries that Kopf files import: configured for levelog's own cluster, as Kopf's login does."""
 
+import ast
 import inspect
 import logging
 import os
 import sys
+from collections.abc import Iterator
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
+from levelog.operator import OPERATOR, Operator
 from levelog_cli.settings import Settings
 from levelog_kube.configuration import kubeconfig_files
 
@@ -18,7 +22,8 @@ log = logging.getLogger(__name__)
 
 async def configure_clients(settings: Settings) -> None:
     """Have the libraries find the API that levelog finds. A warning names what could not be configured."""
-    for name in [each for each in LIBRARIES if each in sys.modules]:
+    named = set(_imports())
+    for name in [each for each in LIBRARIES if each in sys.modules or (each in named and find_spec(each))]:
         config = import_module(f"{name}.config")
         try:
             files = kubeconfig_files(Path(settings.kubeconfig) if settings.kubeconfig else None)
@@ -32,3 +37,18 @@ async def configure_clients(settings: Settings) -> None:
                 "%s.config.load_kube_config() or load_incluster_config() in a start-up handler",
                 *(name, type(error).__name__, error, name),
             )
+
+
+def _imports() -> Iterator[str]:
+    """Packages that files of operators, and loaded modules of their folders, import: also while a function runs."""
+    modules = [(each, Path(file)) for each in list(sys.modules.values()) if (file := getattr(each, "__file__", None))]
+    folders = {file.parent for module, file in modules if isinstance(vars(module).get(OPERATOR), Operator)}
+    for _, file in modules:
+        is_own = file.suffix == ".py" and "site-packages" not in file.parts
+        if not is_own or not any(file.is_relative_to(folder) for folder in folders):
+            continue
+        for node in ast.walk(ast.parse(file.read_bytes())):
+            if isinstance(node, ast.Import):
+                yield from (each.name.partition(".")[0] for each in node.names)
+            elif isinstance(node, ast.ImportFrom):
+                yield (node.module or "").partition(".")[0]
