@@ -89,7 +89,7 @@ async def main() -> None:
             await several.run(servers, console, min(arguments.objects, 1_000), arguments.peer)
             await servers.delete_webs()
         if "tenants" in what:
-            await tenants.run(servers, console, arguments.objects, arguments.peer)
+            await tenants.run(servers, console, arguments.objects, arguments.rounds, arguments.peer)
         if "lasting" in what:
             every = timedelta(seconds=arguments.every)
             timers, daemons = arguments.timers, arguments.timers // 5

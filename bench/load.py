@@ -33,8 +33,10 @@ class Timed(Struct, frozen=True, kw_only=True):
     """From the first change to the last answer: more than asked for where the API server is the limit."""
     sent_at: list[float]
     """When each change was sent, in seconds since the epoch."""
-    answered_p99: float
-    """Of the API server's answers to the changes."""
+    answered: list[float]
+    """Milliseconds from sending each change to the API server's answer."""
+    seen: list[float]
+    """And to its status."""
 
 
 class _Web(Struct):
@@ -67,7 +69,7 @@ async def load(client: KubeClient, webs: str, objects: int, changes: int, rate: 
     loop = asyncio.get_running_loop()
     sent: dict[int, float] = {}
     seen: dict[int, float] = {}
-    answered: list[float] = []
+    answered: dict[int, float] = {}
     is_done = asyncio.Event()
     places = asyncio.Semaphore(AT_ONCE)
 
@@ -76,7 +78,7 @@ async def load(client: KubeClient, webs: str, objects: int, changes: int, rate: 
         body = msgspec.json.encode({"spec": {"replicas": first + number}})
         sent[number] = loop.time()
         await client.request("PATCH", path, body=body, content_type=MERGE_PATCH, timeout=PATIENCE)
-        answered.append(loop.time() - sent[number])
+        answered[number] = loop.time() - sent[number]
         places.release()
 
     async def watch(version: str) -> None:
@@ -123,7 +125,8 @@ async def load(client: KubeClient, webs: str, objects: int, changes: int, rate: 
         seconds=max(seen.values()) - began,
         sent_seconds=sent_seconds,
         sent_at=[epoch + sent[number] for number in range(changes)],
-        answered_p99=quantiles(answered, n=100)[98] * 1000,
+        answered=[answered[number] * 1000 for number in range(changes)],
+        seen=[(seen[number] - sent[number]) * 1000 for number in range(changes)],
     )
 
 

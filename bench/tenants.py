@@ -1,9 +1,9 @@
-"""What a noisy tenant costs a quiet one: a namespace edited twice a second, alone and beside one that never rests."""
+"""What a noisy tenant costs a quiet one: a namespace edited now and then, alone and beside one that is edited much."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Sequence
-from contextlib import asynccontextmanager, suppress
-from statistics import quantiles
+from collections import defaultdict
+from collections.abc import Sequence
+from statistics import median, quantiles
 from typing import Final
 
 import msgspec
@@ -13,7 +13,7 @@ from rich.table import Table
 from sqlalchemy import select
 
 from bench.changes import load, loading, shown, until_idle
-from bench.programs import Programs, all_levelogs, running
+from bench.programs import Programs, all_peers, running
 from bench.servers import ALL_WEBS, PATIENCE, Servers
 from levelog_store.connect.database import Database
 from levelog_store.tables import intents
@@ -21,12 +21,14 @@ from levelog_store.tables import intents
 QUIET: Final = "quiet"
 NOISY: Final = "noisy"
 QUIET_OBJECTS: Final = 20
-RATE: Final = 2
-CHANGES: Final = 60
-MOST_NOISE: Final = 10_000_000
-"""Changes of the noisy namespace beside one peer."""
-SETTLED_SECONDS: Final = 10
-"""How long the noise lasts before the quiet namespace is edited."""
+RATE: Final = 5
+SECONDS: Final = 40
+NOISE: Final = (50, 100)
+"""Changes of the noisy namespace a second."""
+SETTLED_SECONDS: Final = 3
+"""How long the noise lasts before and after the quiet namespace is edited."""
+BURST_SECONDS: Final = 10
+"""How long the quiet namespace is edited from the moment that all objects of the noisy one are changed at once."""
 
 
 class _Web(Struct):
@@ -45,7 +47,7 @@ _webs: Final = msgspec.json.Decoder(_Webs)
 _patch: Final = msgspec.json.Decoder(dict[str, dict[str, int]])
 
 
-async def run(servers: Servers, console: Console, objects: int, names: Sequence[str]) -> None:
+async def run(servers: Servers, console: Console, objects: int, rounds: int, names: Sequence[str]) -> None:
     """Measure and print; `objects` are those of the noisy namespace, `names` parts of the names of the peers."""
     for namespace in (QUIET, NOISY):
         body = msgspec.json.encode({"metadata": {"name": namespace}})
@@ -53,74 +55,63 @@ async def run(servers: Servers, console: Console, objects: int, names: Sequence[
     await servers.create_webs(QUIET_OBJECTS, namespace=QUIET)
     await servers.create_webs(objects, namespace=NOISY)
     first = 2
-    for peer in all_levelogs():
-        if not any(name in peer.name for name in names or ["PostgreSQL", "split"]):
+    for peer in all_peers():
+        if not any(name in peer.name for name in names or ["Go", "PostgreSQL", "split"]):
             continue
+        found: dict[str, list[dict[str, float]]] = defaultdict(list)
         async with running(servers, peer) as programs:
-            await _until_written(servers, programs)
-            await until_idle()
-            alone = await _measured(servers, programs, first)
-            console.print(f"tenants: {peer.name}, alone: {alone}")
-            table = Table(title=f"{peer.name}: {RATE} changes a second, beside {objects} at once")
-            for name in ("in ms", "alone", "beside bursts"):
-                table.add_column(name, justify="left" if name == "in ms" else "right")
-            async with _noise(servers, objects, first + CHANGES):
-                await asyncio.sleep(SETTLED_SECONDS)
-                beside = await _measured(servers, programs, first + CHANGES)
-            await _until_written(servers, programs)
-            first += 2 * CHANGES + MOST_NOISE
-            for what, value in alone.items():
-                table.add_row(what, f"{value:,.0f}", shown(beside[what], value))
+            for _ in range(rounds):
+                for rate in (None, *NOISE, 0):
+                    await _until_written(servers, programs)
+                    await until_idle()
+                    name = "alone" if rate is None else f"beside {rate}/s" if rate else f"beside {objects:,} at once"
+                    found[name].append(await _measured(servers, programs, objects, rate, first))
+                    programs.check()
+                    first += 100_000
+        table = Table(title=f"{peer.name}, {RATE} changes a second, in ms, medians of {rounds}", title_justify="left")
+        table.add_column("")
+        for name in found:
+            table.add_column(name, justify="right")
+        rows = {name: {what: median(one[what] for one in each) for what in each[0]} for name, each in found.items()}
+        for what, value in rows["alone"].items():
+            table.add_row(what, *(shown(each[what], value) for each in rows.values()))
         console.print(table)
     console.print("Behind each figure: how many times that of the namespace alone.")
 
 
-async def _measured(servers: Servers, programs: Programs, first: int) -> dict[str, float]:
-    """Milliseconds from sending a change of the quiet namespace."""
-    timed = await load(servers, QUIET_OBJECTS, CHANGES, RATE, first, QUIET)
-    programs.check()
-    found = {"answer of the API: p99": timed.answered_p99}
+async def _measured(
+    servers: Servers, programs: Programs, objects: int, rate: int | None, first: int
+) -> dict[str, float]:
+    """Milliseconds from sending a change of the quiet namespace, beside so many others a second; 0: all at once."""
+    changes = RATE * (SECONDS if rate != 0 else BURST_SECONDS)
+    if rate is None:
+        timed = await load(servers, QUIET_OBJECTS, changes, RATE, first, QUIET)
+    else:
+        noise = rate * (SECONDS + 2 * SETTLED_SECONDS) or objects
+        process = await loading(servers, objects, noise, rate, first, NOISY)
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(process.communicate())
+            await asyncio.sleep(SETTLED_SECONDS if rate else 1)  # a second: until it is loaded
+            timed = await load(servers, QUIET_OBJECTS, changes, RATE, first, QUIET)
+
+    own = [seen - answered for seen, answered in zip(timed.seen, timed.answered, strict=True)]
+    took = {"answer of the API": timed.answered}
     if programs.database_url:
-        decided = await _decided(programs.database_url, first)
-        cuts = quantiles([(decided[n] - at) * 1000 for n, at in enumerate(timed.sent_at)], n=100)
-        found |= {"level: p50": cuts[49], "level: p99": cuts[98]}
-    return found | {"write: p50": timed.p50, "write: p99": timed.p99}
+        decided = await _decided(programs.database_url, first, changes)
+        took["level decided on"] = [(decided[n] - at) * 1000 for n, at in enumerate(timed.sent_at)]
+    took |= {"status seen": timed.seen, "status seen after the answer": own}
+    cuts = {what: quantiles(values, n=100) for what, values in took.items()}
+    return {f"{what}: p{n}": each[n - 1] for what, each in cuts.items() for n in (50, 99)}
 
 
-async def _decided(url: str, first: int) -> list[float]:
+async def _decided(url: str, first: int, changes: int) -> list[float]:
     """When each change from `first` on was decided on, by itself or with a later one of its object."""
     async with await Database.open(url, read_only=True) as database, database.reading() as connection:
         rows = await connection.execute(
             select(intents.c.body, intents.c.decided_at).where(intents.c.parent.contains(f"/{QUIET}/"))
         )
         found = {_patch.decode(body)["status"]["replicas"] - first: at.timestamp() for body, at in rows}
-    return [next(found[n] for n in range(number, CHANGES, QUIET_OBJECTS) if n in found) for number in range(CHANGES)]
-
-
-@asynccontextmanager
-async def _noise(servers: Servers, objects: int, first: int) -> AsyncGenerator[None]:
-    """Changes of all objects of the noisy namespace at once, again and again, each time after all are written."""
-    task = asyncio.create_task(_bursts(servers, objects, first))
-    try:
-        yield
-        if task.done():
-            task.result()
-    finally:
-        task.cancel()
-        with suppress(asyncio.CancelledError):
-            await task
-
-
-async def _bursts(servers: Servers, objects: int, first: int) -> None:
-    while True:
-        process = await loading(servers, objects, objects, 0, first, NOISY)
-        try:
-            await process.communicate()  # also if the API server has ended its watch, as it does when it is overloaded
-        except asyncio.CancelledError:
-            process.terminate()
-            await process.wait()
-            raise
-        first += objects
+    return [next(found[n] for n in range(number, changes, QUIET_OBJECTS) if n in found) for number in range(changes)]
 
 
 async def _until_written(servers: Servers, programs: Programs) -> None:
