@@ -136,6 +136,7 @@ class Engine:
         *,
         but_not: Collection[str] = (),
         read_to: int = 0,
+        most: int = BATCH,
     ) -> tuple[Folded, Cut | None]:
         """Fold records and decide on what is due, in one transaction, if `may_do_both`.
 
@@ -159,7 +160,7 @@ class Engine:
             left = leaving(folded)
             if left is not None and views:
                 cut = await self.decider.cut(
-                    self.epochs, views, lag.concerns, folded_to=folded_to, leaving=left, within=within
+                    self.epochs, views, lag.concerns, folded_to=folded_to, leaving=left, most=most, within=within
                 )
             await within.carried.leave(within.connection, self._scope)
         self.folded_to = folded_to
@@ -195,8 +196,9 @@ class Engine:
         leaving: Collection[ViewParent] = (),
         read_to: int = 0,
         now: datetime | None = None,
+        most: int = BATCH,
     ) -> Cut | None:
-        """Decide on one batch of due wakeups, at `now` or else by the database's clock; None: no view may.
+        """Decide on `most` due wakeups at once, at `now` or else by the database's clock; None: no view may.
 
         `but_not` names views that wait for something else, `leaving` levels to leave alone. The leased partitions have
         no unfolded record up to `read_to`.
@@ -210,7 +212,7 @@ class Engine:
                 await wake_from_ahead(connection, self._scope, list(self.epochs), now)
             self._is_set_back = False
         cut = await self.decider.cut(
-            self.epochs, views, lag.concerns, folded_to=self.folded_to, leaving=leaving, now=now
+            self.epochs, views, lag.concerns, folded_to=self.folded_to, leaving=leaving, now=now, most=most
         )
         self._has_decided = True
         self._note_time(cut.at)

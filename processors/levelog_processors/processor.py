@@ -21,6 +21,7 @@ from levelog_log.reader import Reader
 from levelog_log.stream import LogStream
 from levelog_processors.decide.cut import CallCounts, Cut
 from levelog_processors.decide.functions import MOST_BEGUN, Caller
+from levelog_processors.decide.portions import Portion
 from levelog_processors.deliver.feed import RecordFeed
 from levelog_processors.deliver.held import CallOutcome, HoldStatus
 from levelog_processors.deliver.timers import Timers
@@ -104,6 +105,7 @@ class Processor:
         self._engine.decider.acting.on_return = self._hint.set
         self.pulse = Pulse()
         self._catching_up = CatchingUp(monotonic)
+        self._portion = Portion()
         self._backfiller: Backfiller | None = None
         self.records = 0
         """Records folded."""
@@ -316,8 +318,9 @@ class Processor:
             return agenda.put_off
 
         but_not = await backfiller.look()
-        began = self.pulse.clock()
-        folded, cut = await self._engine.fold_and_decide(records, leaving, but_not=but_not, read_to=read_to)
+        began, most = self.pulse.clock(), self._portion.begin()
+        folded, cut = await self._engine.fold_and_decide(records, leaving, but_not=but_not, read_to=read_to, most=most)
+        self._portion.end(cut)
         self.pulse.note(began, folded=folded, cut=cut)
         await self._note(folded, records)
         await self._follow_up(cut, agenda, asks_for_times=asks_for_times)
@@ -364,8 +367,9 @@ class Processor:
         asks_for_times = agenda.is_overdue
         agenda.close()
         but_not = await backfiller.look()
-        began = self.pulse.clock()
-        cut = await self._engine.decide(but_not=but_not, leaving=agenda.put_off, read_to=read_to)
+        began, most = self.pulse.clock(), self._portion.begin()
+        cut = await self._engine.decide(but_not=but_not, leaving=agenda.put_off, read_to=read_to, most=most)
+        self._portion.end(cut)
         self.pulse.note(began, cut=cut)
         await self._follow_up(cut, agenda, asks_for_times=asks_for_times)
         await self._statistics.keep(len(cut.decided) if cut is not None else 0)

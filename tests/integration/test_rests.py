@@ -73,9 +73,9 @@ async def test_ends_of_writes_wait_for_nothing_while_more_may_follow_from_them()
     agenda.expect(now + REST / 2, now)
     assert agenda.rest < REST, "a level is due before that"
     agenda.plan(None)
-    agenda.note(Cut(1, [], at=now))
+    agenda.note(Cut(False, [], at=now))
     assert agenda.rest == REST
-    agenda.note(Cut(1, [], at=now, has_news=True))
+    agenda.note(Cut(False, [], at=now, has_news=True))
     assert agenda.rest == timedelta(0)
 
 

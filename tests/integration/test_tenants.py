@@ -2,13 +2,16 @@
 
 from datetime import timedelta
 
+from levelog import Level, Operator
 from levelog.wire.objects import ObjectKey
 from levelog.wire.records import ObjectSeen
 from levelog_processors.decide.cut import BATCH
+from levelog_processors.decide.portions import LEAST
 from levelog_store.actuate.claims import claim
 from levelog_store.tables import decisions
 from rigs.nats import NatsServer
 from rigs.processing import Processing
+from rigs.shown import Web
 from rigs.webs import seen
 
 NOISY = 1000
@@ -35,3 +38,21 @@ async def test_quiet_namespaces_are_decided_on_in_the_first_batch_and_claimed_wi
         async with stack.database.transaction() as connection:
             first = await claim(connection, stack.scope, "one", limit=10, lease=timedelta(minutes=5))
         assert [each.parent for each in first][1:3] == [str(quiet.key), str(later.key)]
+
+
+async def test_levels_that_take_long_are_decided_few_at_a_time_so_that_a_quiet_namespace_comes_between(
+    nats_server: NatsServer, database_url: str
+) -> None:
+    op, portions = Operator("slow"), list[int]()
+
+    @op.view
+    def sums(web: Web) -> Level[int]:
+        return Level(desired=0, actual=0 * sum(range(200_000)))  # longer than a moment for `LEAST` of them, anywhere
+
+    async with Processing(nats_server.url, database_url, [op]) as stack:
+        noisy = [web_of("noisy", number, number + 1) for number in range(4 * LEAST)]
+        last = await stack.listed(*noisy, version=len(noisy))
+        processor = stack.start()
+        processor.pulse.on_cut = lambda cut, _seconds: portions.append(len(cut.decided))
+        await stack.folded(last)
+    assert (sum(portions), max(portions)) == (4 * LEAST, LEAST)

@@ -35,7 +35,7 @@ from levelog_store.owners.leases import guard
 from levelog_store.rows import Bucket, IndexKey, Scope, StoredObject, ViewParent
 
 BATCH = 256
-"""Wakeups decided in one transaction: large enough to share a commit, small enough to keep the fold waiting briefly."""
+"""Most wakeups decided in one transaction: enough to share a commit; a processor takes fewer where they take long."""
 
 
 class CallCounts(Struct):
@@ -55,8 +55,8 @@ class CallCounts(Struct):
 class Cut(Struct, frozen=True):
     """What one cut came to."""
 
-    wakes: int
-    """Wakeups read; if the batch is full, there are more."""
+    is_full: bool
+    """The batch took as many wakeups as it may, so there may be more."""
     decided: Sequence[Decided]
     at: datetime
     """When it was decided."""
@@ -76,7 +76,7 @@ class Cut(Struct, frozen=True):
     @property
     def has_more(self) -> bool:
         """Tell whether there may be more to decide right now."""
-        return bool((self.wakes == BATCH or self.has_woken) and self.decided) or self.retried > 0 or self.has_left
+        return bool((self.is_full or self.has_woken) and self.decided) or self.retried > 0 or self.has_left
 
     @property
     def is_intent_pending(self) -> bool:
@@ -166,9 +166,10 @@ class Decider:
         folded_to: Mapping[int, int] | None = None,
         leaving: Collection[ViewParent] = (),
         now: datetime | None = None,
+        most: int = BATCH,
         within: Deciding | None = None,
     ) -> Cut:
-        """Decide on the wakeups that are due, of the `views` whose inputs are listed, but for the levels `leaving`.
+        """Decide on `most` wakeups that are due, of the `views` whose inputs are listed, but for the levels `leaving`.
 
         `epochs` are the leases held, by partition, and `folded_to` the checkpoints to begin at, as `guard` takes them;
         `is_lagging` tells that a wakeup has to wait until other partitions are folded up to its cause. What is due is
@@ -179,7 +180,7 @@ class Decider:
         async with self._reading(within) as connection:
             back, late = await self._still_asked(connection, acting.returned(epochs))
             concluded = late.keys()
-            most = BATCH + (len(acting) + len(back) + len(leaving)) * (2 if self._program.readers else 1)
+            limit = most + (len(acting) + len(back) + len(leaving)) * (2 if self._program.readers else 1)
             views = deciding_views(self._program, views)
             # one clock for what is due and for what becomes due, however those of the processors differ
             carried = NOTHING_CARRIED if within is None else within.carried
@@ -187,15 +188,15 @@ class Decider:
             ahead = inputs if len(carried.levels) <= BATCH else None
             calm = [view for view in views if view not in self.suspects]
             rows, at = await stored.read_wakes(
-                connection, self._scope, list(epochs), calm, most, at=now, of=carried.levels, into=ahead
+                connection, self._scope, list(epochs), calm, limit, at=now, of=carried.levels, into=ahead
             )
-            found = (await carried.added_to(connection, self._scope, rows, calm))[:most]
-            suspected = await self._read_suspected(connection, epochs, views, most, at)
+            found = (await carried.added_to(connection, self._scope, rows, calm))[:limit]
+            suspected = await self._read_suspected(connection, epochs, views, limit, at)
             turn: ViewParent | None = None
             early = await read_early(connection, self._scope, self._program, [*found, *suspected], at, carried.causes)
             left = (acting, concluded, leaving, early)
             fresh = [w for w in found if not any((w.view, w.parent) in levels for levels in left)]
-            fresh = fresh[: max(0, min(BATCH, MOST_BEGUN - len(acting)))]
+            fresh = fresh[: max(0, min(most, MOST_BEGUN - len(acting)))]
             wakes = [wake for wake in fresh if not await is_lagging(wake)]
             for wake in suspected:
                 level = wake.view, wake.parent
@@ -204,7 +205,7 @@ class Decider:
                     wakes.append(wake)
                     break
             if not wakes and not back:
-                return Cut(len(fresh), [], at=at)
+                return Cut(len(fresh) == most, [], at=at)
             is_alone = folded_to is not None and len(folded_to) == self._scope.partitions
             folded = folded_to if is_alone else None  # which the commit compares with the tables
             looked = await self._look(connection, wakes, at, folded, inputs) if wakes else _Looked()
@@ -222,7 +223,7 @@ class Decider:
         has_woken = bool(early) or has_told or any(each.wake.view in self._program.readers for each in held)
         retried = len(batch) - len(held)
         return Cut(
-            len(fresh),
+            len(fresh) == most,
             held,
             at,
             claimed,
