@@ -149,12 +149,17 @@ class Actuator:
         return bool(self._sending) or self._relay.is_publishing
 
     def choose(self, intents: Sequence[Sendable]) -> Sequence[str]:
-        """Keys of those that it would begin at once, of intents that this process is deciding on."""
+        """Keys of those that it would begin at once, of intents that this process is deciding on.
+
+        Of a namespace that has nothing claimed also while others have enough: its turn is next.
+        """
         if not self._is_claiming or self._outage.is_on or not self._presence.is_there:
             return []
-        room = self._limits.room
-        wanted = [each.key for each in intents if each.verb != "call" and each.api_version not in room.without]
-        return wanted[: min(room.limit, max(0, self._settings.requests - len(self._sending)))]
+        room, most = self._limits.room, self._settings.requests
+        writes = [each for each in intents if each.verb != "call"]
+        wanted = [each.key for each in writes if each.api_version not in room.without]
+        beside = [each.key for each in writes if self._limits.is_calm(each)]
+        return list(dict.fromkeys([*wanted[: min(room.limit, max(0, most - len(self._sending)))], *beside[:most]]))
 
     def watch(self, attempting: Attempting) -> None:
         """Have this stand around each attempt to write or to call."""

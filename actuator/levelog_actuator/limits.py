@@ -16,6 +16,7 @@ from levelog_actuator.answers import Reply
 from levelog_actuator.results import Ended, Later, Result
 from levelog_store.actuate.claims import ClaimedIntent
 from levelog_store.actuate.outcomes import LOOK_AFTER
+from levelog_store.decide.decisions import Sendable
 from levelog_store.rows import namespace_of
 
 log = logging.getLogger(__name__)
@@ -192,6 +193,7 @@ class Limits:
         self._total = asyncio.Semaphore(settings.requests)
         self._turns: dict[str, Turns] = {}
         self._claimed: Counter[str] = Counter()
+        self._of_namespaces: Counter[str] = Counter()
         self._versions: dict[str, set[str]] = {}
         self._rests: dict[str, float] = {}
         self._changed = asyncio.Event()
@@ -218,6 +220,7 @@ class Limits:
         group = group_of(intent)
         self._versions.setdefault(group, set()).add(intent.api_version)
         self._claimed[group] += 1
+        self._of_namespaces[namespace_of(intent.target)] += 1
         self._changed.set()
 
     def end(self, intent: ClaimedIntent) -> None:
@@ -226,6 +229,10 @@ class Limits:
             self._running[intent.effect] -= 1
             return
         self._claimed[group_of(intent)] -= 1
+        namespace = namespace_of(intent.target)
+        self._of_namespaces[namespace] -= 1
+        if not self._of_namespaces[namespace]:
+            del self._of_namespaces[namespace]
         self._changed.set()
 
     def rest(self, intent: ClaimedIntent, time: timedelta) -> None:
@@ -234,7 +241,12 @@ class Limits:
         self._rests[group] = max(self._rests.get(group, 0.0), self._clock() + time.total_seconds())
         self._changed.set()
 
-    def resting(self, intent: ClaimedIntent) -> timedelta:
+    def is_calm(self, intent: Sendable) -> bool:
+        """Tell whether nothing is claimed for the namespace of its target, and its group does not rest."""
+        is_full = self._claimed.total() >= 2 * self._settings.claimed
+        return not is_full and namespace_of(intent.target) not in self._of_namespaces and not self.resting(intent)
+
+    def resting(self, intent: Sendable) -> timedelta:
         """How long nothing of the intent's group is to be sent; 0: it may be sent."""
         return timedelta(seconds=max(0.0, self._rests.get(group_of(intent), 0.0) - self._clock()))
 
@@ -282,7 +294,7 @@ class Limits:
         return room.limit > 0 and not room.without
 
 
-def group_of(intent: ClaimedIntent) -> str:
+def group_of(intent: Sendable) -> str:
     """API group of an intent's target; empty: core."""
     return intent.api_version.rpartition("/")[0]
 

@@ -12,7 +12,8 @@ from levelog_actuator import Actuator
 from levelog_store.actuate.claims import ClaimedIntent
 from levelog_store.actuate.elapsed import elapsed
 from levelog_store.decide.decisions import Sendable
-from rigs.acting import QUICK, Acting
+from rigs.acting import QUICK, Acting, writes
+from rigs.faults import Hold
 from rigs.intents import calls, claim_decided
 from rigs.waiting import until
 
@@ -76,6 +77,23 @@ async def test_it_takes_what_it_can_send_at_once_and_no_calls(on_sandbox: Acting
         assert actuator.choose([call]) == []
         assert actuator.choose([sendable(row) for row in wanted]) == [row["key"] for row in wanted[:2]]
     assert actuator.choose([sendable(row) for row in wanted]) == []
+
+
+async def test_it_takes_a_write_for_a_quiet_namespace_beside_all_that_another_has_claimed(on_sandbox: Acting) -> None:
+    held = on_sandbox.proxy.add(Hold(stage="request"), writes, times=None)
+    noisy = [on_sandbox.intent("apply", target=f"configmaps/noisy/{number}") for number in range(QUICK.claimed)]
+    quiet, more = (on_sandbox.intent("apply", target=f"configmaps/{name}/more") for name in ("quiet", "noisy"))
+    async with on_sandbox.running() as actuator:
+        await on_sandbox.decide(*noisy)
+
+        async def are_claimed() -> bool:
+            return {row["state"] for row in (await on_sandbox.rows()).values()} == {"claimed"}
+
+        await until(are_claimed, "claims of all")
+        assert actuator.choose([sendable(more), sendable(quiet)]) == [quiet["key"]]
+        actuator.begin([await claimed_for(on_sandbox, actuator, quiet)], elapsed())
+        assert actuator.choose([sendable(quiet)]) == []
+        held.release()
 
 
 async def test_calls_that_last_leave_room_for_writes(on_sandbox: Acting) -> None:
