@@ -193,7 +193,8 @@ class Limits:
         self._total = asyncio.Semaphore(settings.requests)
         self._turns: dict[str, Turns] = {}
         self._claimed: Counter[str] = Counter()
-        self._of_namespaces: Counter[str] = Counter()
+        self._of_namespaces: Counter[tuple[str, str]] = Counter()
+        """By API group and namespace of the target."""
         self._versions: dict[str, set[str]] = {}
         self._rests: dict[str, float] = {}
         self._changed = asyncio.Event()
@@ -220,7 +221,7 @@ class Limits:
         group = group_of(intent)
         self._versions.setdefault(group, set()).add(intent.api_version)
         self._claimed[group] += 1
-        self._of_namespaces[namespace_of(intent.target)] += 1
+        self._of_namespaces[group, namespace_of(intent.target)] += 1
         self._changed.set()
 
     def end(self, intent: ClaimedIntent) -> None:
@@ -228,11 +229,11 @@ class Limits:
         if self.is_own(intent):
             self._running[intent.effect] -= 1
             return
-        self._claimed[group_of(intent)] -= 1
-        namespace = namespace_of(intent.target)
-        self._of_namespaces[namespace] -= 1
-        if not self._of_namespaces[namespace]:
-            del self._of_namespaces[namespace]
+        place = group, _ = group_of(intent), namespace_of(intent.target)
+        self._claimed[group] -= 1
+        self._of_namespaces[place] -= 1
+        if not self._of_namespaces[place]:
+            del self._of_namespaces[place]
         self._changed.set()
 
     def rest(self, intent: ClaimedIntent, time: timedelta) -> None:
@@ -242,9 +243,10 @@ class Limits:
         self._changed.set()
 
     def is_calm(self, intent: Sendable) -> bool:
-        """Tell whether nothing is claimed for the namespace of its target, and its group does not rest."""
+        """Tell whether nothing of its group is claimed for its target's namespace, and the group does not rest."""
         is_full = self._claimed.total() >= 2 * self._settings.claimed
-        return not is_full and namespace_of(intent.target) not in self._of_namespaces and not self.resting(intent)
+        place = group_of(intent), namespace_of(intent.target)
+        return not is_full and place not in self._of_namespaces and not self.resting(intent)
 
     def resting(self, intent: Sendable) -> timedelta:
         """How long nothing of the intent's group is to be sent; 0: it may be sent."""
