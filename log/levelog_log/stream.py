@@ -24,11 +24,11 @@ from levelog_log.transport.jetstream import (
     Group,
     MessageAnswer,
     MessageRequest,
-    State,
     StreamAnswer,
     StreamConfig,
     StreamListRequest,
     StreamNames,
+    StreamState,
     ask_again,
     refusal,
 )
@@ -87,7 +87,7 @@ class LogStream:
                 "--redaction. To change them, stop all processes and remove the stream: the next ingest begins anew"
             )
 
-    async def state(self) -> State:
+    async def state(self) -> StreamState:
         """First and last sequence and sizes, as of now.
 
         Raises IdentityMismatch if the stream is gone or another one than this was opened on; Unavailable.
@@ -99,7 +99,7 @@ class LogStream:
         group = (await self._answer()).cluster
         return group if group is not None and group.name else None
 
-    async def verify(self) -> State:
+    async def verify(self) -> StreamState:
         """The same, after a check that the settings are those that levelog needs. Raises ConfigurationError too."""
         answer = await self._answer()
         differences = _differences(answer.config, self.cluster)

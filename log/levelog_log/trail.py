@@ -5,7 +5,7 @@ import logging
 from levelog.errors import HistoryLost
 from levelog.wire.objects import Sequence
 from levelog_log.stream import LogStream
-from levelog_log.transport.jetstream import State
+from levelog_log.transport.jetstream import StreamState
 
 log = logging.getLogger(__name__)
 
@@ -84,7 +84,7 @@ class Trail:
             )
         self._checked_to = max(self._checked_to, read_to)
 
-    async def check_whole(self, read_to: Sequence) -> State:
+    async def check_whole(self, read_to: Sequence) -> StreamState:
         """Compare with the log as it is now, the id of the newest record included, while no record arrives."""
         state = await self._stream.state()
         self.check(state.first_seq, state.last_seq, read_to=read_to, is_reading=False)

@@ -70,7 +70,7 @@ class StreamConfig(Struct, frozen=True, kw_only=True, omit_defaults=True):
     metadata: dict[str, str] = {}
 
 
-class State(Struct, frozen=True):
+class StreamState(Struct, frozen=True):
     """What a stream holds."""
 
     messages: int = 0
@@ -107,7 +107,7 @@ class StreamAnswer(Struct, frozen=True):
     cluster: Group | None = None
     config: StreamConfig = StreamConfig(name="")
     created: str = ""
-    state: State = State()
+    state: StreamState = StreamState()
 
 
 class StreamNames(Struct, frozen=True):

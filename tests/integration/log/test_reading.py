@@ -14,7 +14,7 @@ from levelog_log import reader as reading
 from levelog_log.publisher import BatchPublisher
 from levelog_log.reader import Reader
 from levelog_log.stream import LogStream, ensure_stream
-from levelog_log.transport.jetstream import State
+from levelog_log.transport.jetstream import StreamState
 from rigs.logs import MOMENT, delete_stream, expire, names_and_versions, new_log, read_all, web_message, writer_for
 from rigs.nats import NatsServer
 from rigs.waiting import until
@@ -251,7 +251,7 @@ async def test_a_record_that_does_not_come_is_told_and_asked_for_again_after_a_p
 async def test_a_mistake_in_reading_is_told_to_who_waits(
     nats_server: NatsServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def state() -> State:
+    async def state() -> StreamState:
         raise ZeroDivisionError("a mistake")
 
     async with new_log(nats_server) as stream:
