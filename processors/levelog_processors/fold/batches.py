@@ -31,7 +31,7 @@ from levelog_store.fold.heldreads import (
 from levelog_store.owners.leases import guard
 from levelog_store.rows import IndexKey, Input, Scope, StoredObject, ViewParent
 
-_ALONE: Final[Mapping[type, type]] = {kind: kind for kind in (SyncFinished, HistoryReverted, SyncStarted)}
+ALONE: Final[Mapping[type, type]] = {kind: kind for kind in (SyncFinished, HistoryReverted, SyncStarted)}
 
 
 class Folded(Struct, frozen=True):
@@ -113,7 +113,7 @@ class Folder(Struct, eq=False):
             len(records),
             wakes,
             has_finished_sync=SyncFinished in kinds,
-            has_list=not kinds.isdisjoint(_ALONE),
+            has_list=not kinds.isdisjoint(ALONE),
             keys={key for changes in parts for key in changes.keys},
             has_receipts=any(changes.receipts for changes in parts),
             frees_targets=any(changes.frees_targets for changes in parts),
@@ -217,10 +217,10 @@ class Folder(Struct, eq=False):
 
 def foldable_at_once(records: Sequence[LoggedRecord]) -> bool:
     """Tell whether all that a batch changes is folded in one part: no list begins or ends in it."""
-    return not any(type(logged.record) in _ALONE for logged in records)
+    return not any(type(logged.record) in ALONE for logged in records)
 
 
 def _parts(records: Sequence[LoggedRecord]) -> Iterator[tuple[type | None, list[LoggedRecord]]]:
     """Split a batch where lists finish or history goes back: those are folded by themselves, after all before them."""
-    for kind, part in groupby(records, key=lambda logged: _ALONE.get(type(logged.record))):
+    for kind, part in groupby(records, key=lambda logged: ALONE.get(type(logged.record))):
         yield kind, list(part)

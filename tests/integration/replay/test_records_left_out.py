@@ -7,22 +7,19 @@ from unittest.mock import patch
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from msgspec.structs import replace
 from sqlalchemy import select
 
 from levelog import Level, Operator, Resource, Struct
 from levelog.wire.objects import Application, Cluster
-from levelog.wire.records import LoggedRecord, ObjectUnreadable
-from levelog.wire.subjects import partition_of
+from levelog.wire.records import LoggedRecord
 from levelog_processors.program import Program
 from levelog_replay import tape
 from levelog_replay.scratch import Origin, Scratch, open_scratch
 from levelog_replay.tape import HistoryFolder
 from levelog_store.tables import index_entries, objects, syncs, tombstones, wakeups
+from rigs.histories import CHANGES, PARTITIONS, Changes, told
 from rigs.run.examples import examples
-from rigs.webs import NOON, WEBS, deleted, lists_done, logged, web
 
-PARTITIONS = 2
 op = Operator("webs")
 
 
@@ -76,46 +73,6 @@ async def tables(scratch: Scratch) -> list[Any]:
     return found
 
 
-def told(changes: Sequence[tuple[str, str, int, str, int]]) -> list[LoggedRecord]:
-    """The records that changes of some Webs make, between lists, at versions that grow or repeat."""
-    records: list[LoggedRecord] = []
-    version, incarnation = 10, 1
-    for number, (what, name, step, image, replicas) in enumerate(changes):
-        version = max(1, version + step)
-        if what == "recreated":
-            incarnation += 1
-        known = web(name, version, image=image, replicas=replicas, uid=f"{name}-{incarnation}")
-        said: list[Any] = [known]
-        if what == "deleted":
-            said = [deleted(known, version)]
-        elif what == "garbled":
-            said = [replace(known, body=b"{")]
-        elif what == "unreadable":
-            said = [ObjectUnreadable(resource=WEBS, key=known.key, error="no JSON", time=NOON)]
-        elif what == "listed":
-            begun, ended = (replace(mark, sync_id=str(number)) for mark in lists_done(WEBS, version))
-            marks = [(mark, partition) for mark in (begun, ended) for partition in range(PARTITIONS)]
-            for mark, partition in marks:
-                records += logged([mark], first=len(records) + 1, partitions=PARTITIONS, partition=partition)
-            continue
-        place = partition_of(known.key, PARTITIONS)
-        records += logged(said, first=len(records) + 1, partitions=PARTITIONS, partition=place)
-    return records
-
-
-CHANGES = st.lists(
-    st.tuples(
-        st.sampled_from(["seen"] * 8 + ["deleted", "recreated", "garbled", "unreadable", "listed"]),
-        st.sampled_from(["shop", "blog"]),
-        st.sampled_from([1, 1, 1, 2, 0, -1]),
-        st.sampled_from(["a", "b", "bad"]),
-        st.integers(1, 2),
-    ),
-    min_size=2,
-    max_size=25,
-)
-
-
 async def folded(
     records: Sequence[LoggedRecord], moments: Sequence[int], size: int
 ) -> tuple[list[Any], list[Any], int]:
@@ -140,7 +97,7 @@ async def folded(
 @settings(max_examples=examples(15), deadline=None)
 @given(CHANGES, st.lists(st.integers(0, 25), max_size=3), st.sampled_from([1, 7, 1000]), st.sampled_from([1, 5, 2000]))
 def test_invariant_3_what_the_next_version_replaces_need_not_be_folded(
-    changes: Sequence[tuple[str, str, int, str, int]], moments: Sequence[int], size: int, fold_batch: int
+    changes: Changes, moments: Sequence[int], size: int, fold_batch: int
 ) -> None:
     with patch.object(tape, "FOLD_BATCH", fold_batch):
         one, other, _ = asyncio.run(folded(told(changes), moments, size))

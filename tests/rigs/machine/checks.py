@@ -10,12 +10,13 @@ from msgspec import Struct
 from levelog.levels import drift_between
 from levelog.wire.objects import ObjectKey
 from levelog_processors.decide.settling import MAX_BACKOFF
+from levelog_processors.state.state import State
 from levelog_store.decide.decisions import Decided
 from rigs.machine.cluster import Happening
 from rigs.machine.log import PARTITIONS, Log
 from rigs.machine.operator import LAST_DEADLINE
 from rigs.machine.reference import LEVELS, VIEWS, Look, Outcome, Reference
-from rigs.machine.tables import Row, Tables
+from rigs.machine.tables import Row, Tables, is_compared, shown_entry
 
 Effects = Mapping[str, Sequence[Happening]]
 """What each intent changed in the cluster, by its key."""
@@ -178,6 +179,26 @@ def check_fold(tables: Tables, reference: Reference) -> None:
     entries = reference.entries()
     if tables.entries != entries:
         raise Broken(3, f"entries are {tables.entries - entries} too many, {entries - tables.entries} too few")
+
+
+def check_state(state: State, reference: Reference) -> None:
+    """Compare the state in memory with the reference, unless the tables have lost commits and are behind it."""
+    if state.folded_to != reference.folded_to:
+        if any(state.folded_to[partition] < at for partition, at in reference.folded_to.items()):
+            raise Broken(3, f"the state is at {state.folded_to}, folded is up to {reference.folded_to}")
+        return
+    held = {ObjectKey.parse(name): (row.uid, row.version, row.body) for name, row in state.objects.items()}
+    shown = {key: (each.uid, each.version, each.body) for key, each in reference.objects.items()}
+    if held != shown:
+        raise Broken(3, f"objects of the state are {_brief(held)}, should be {_brief(shown)}")
+    found = {
+        shown_entry(name, each.index, each.key, each.ordinal, each.value)
+        for name, entries in state.buckets.by_object.items()
+        for each in entries.values()
+        if is_compared(each.index)
+    }
+    if found != (entries := reference.entries()):
+        raise Broken(3, f"entries of the state are {found - entries} too many, {entries - found} too few")
 
 
 def _check_levels(tables: Tables, reference: Reference, effects: Effects, now: datetime) -> None:

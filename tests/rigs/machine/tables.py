@@ -63,15 +63,9 @@ async def read_tables(database: Database, scope: Scope) -> Tables:
                 ObjectKey.parse(row["object"]): row for row in await rows(objects, "object", "uid", "version", "body")
             },
             entries={
-                (
-                    row["index"].partition("/")[2],
-                    row["key"],
-                    row["object"],
-                    row["ordinal"],
-                    "" if row["key"] == "!" else _plain(row["value"]),
-                )
+                shown_entry(row["object"], *(row[name] for name in ("index", "key", "ordinal", "value")))
                 for row in await rows(index_entries)
-                if _is_compared(row["index"])
+                if is_compared(row["index"])
             },
             levels={_named(row): row for row in await rows(levels)},
             wakes={_named(row): row for row in await rows(wakeups)},
@@ -93,7 +87,12 @@ def _named(row: Row) -> tuple[str, ObjectKey]:
     return str(row["view"]).partition("/")[2], ObjectKey.parse(row["parent"])
 
 
-def _is_compared(index: str) -> bool:
+def shown_entry(name: str, index: str, key: str, ordinal: int, value: bytes) -> tuple[str, str, str, int, str]:
+    """An entry as the reference shows it."""
+    return index.partition("/")[2], key, name, ordinal, "" if key == "!" else _plain(value)
+
+
+def is_compared(index: str) -> bool:
     """Tell whether the reference has it too: neither notes of resources, which have no operator, nor of children."""
     operator, _, name = index.rpartition("/")
     return operator == "machine" and bool(name)

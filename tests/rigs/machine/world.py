@@ -14,6 +14,7 @@ from levelog.errors import CommitsLost, HistoryLost, LeaseLost
 from levelog.wire.objects import Application, ObjectKey
 from levelog.wire.records import LoggedRecord
 from levelog_processors.program import Program
+from levelog_processors.state.state import State, parts
 from levelog_store.connect.database import Database
 from levelog_store.decide.decisions import Decided
 from levelog_store.owners.scopes import open_scope
@@ -25,6 +26,7 @@ from rigs.machine.checks import (
     check_call,
     check_fold,
     check_settling,
+    check_state,
     check_tables,
     check_waits,
     is_unsettled,
@@ -134,7 +136,7 @@ class World:
         self._is_emptied = False
         """The tables were, and come from the first record that was left then, or from lists that came later."""
         self.ingest = Ingest(self.cluster, self.log, BEGIN)
-        self.reference = Reference()
+        self.reference, self.state = Reference(), self._empty_state()
         self.sender = SteppedSender(self._database, scope, self.cluster, self.log, self._clock)
         self.is_set_back = False
         """The database's clock was, and the world has not come to rest since."""
@@ -202,7 +204,12 @@ class World:
         self._check_held(worker, {logged.partition for logged in fresh})
         self._check_whole(fresh)
         self.reference.fold(fresh)
+        for part in parts(each for each in fresh if each.sequence > self.state.folded_to[each.partition]):
+            self.state.apply(self.state.fold(part))
         return bool(fresh)
+
+    def _empty_state(self) -> State:
+        return State(self._laboratory.program, self._scope.application, PARTITIONS)
 
     def expire_records(self) -> None:
         """Let all records of the log expire; what is watched is listed again, so that the log holds lists."""
@@ -234,7 +241,7 @@ class World:
         self._scope = self.sender.scope = scope
         intents, effects = (await self.tables()).intents, self.sender.effects
         settled = [key for key, row in intents.items() if not is_unsettled(row, self.reference, effects)]
-        self.reference = Reference(settled)
+        self.reference, self.state = Reference(settled), self._empty_state()
         self._is_emptied = True
         self._looks, self._calls = {}, {}
         begun = [name for name, old in self.workers.items() if old.epochs]
@@ -364,6 +371,7 @@ class World:
     async def check(self) -> None:
         """Compare the tables with what should be. Raises Broken."""
         tables = await self.tables()
+        check_state(self.state, self.reference)
         if self._is_begun_anew:
             check_fold(tables, self.reference)
         else:

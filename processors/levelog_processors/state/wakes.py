@@ -1,0 +1,132 @@
+"""Which levels are to be decided on: those that records ask for, oldest first, and those whose time has come."""
+
+import heapq
+from collections import deque
+from collections.abc import Callable, Collection, Iterator
+from datetime import datetime
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from levelog_store.decide.decisions import Decided, PendingWake
+from levelog_store.fold.changes import Wake, added, noted
+from levelog_store.fold.levelwrites import ASKED_FOR
+from levelog_store.rows import ViewParent, namespace_of
+
+
+class Wakes(Struct):
+    """One wake for each level that is asked for, at once or at a time."""
+
+    held: dict[ViewParent, PendingWake] = {}
+    _fresh: dict[str, dict[ViewParent, None]] = {}
+    """Those that records ask for, by namespace, in the order in which they were asked for."""
+    _times: list[tuple[datetime, ViewParent]] = []
+    """A heap of due times; those that no wake has any more are skipped."""
+    _generation: int = 0
+
+    def ask(self, level: ViewParent, wake: Wake) -> None:
+        """Note that records ask for a level; one that is scheduled is due now, what a person asked for stays so."""
+        known = self.held.get(level)
+        self._generation += 1
+        is_asked_for = known is not None and known.due_at == ASKED_FOR
+        self._put(
+            PendingWake(
+                view=level[0],
+                parent=level[1],
+                partition=wake.partition,
+                cause=max(wake.cause, known.cause if known else 0),
+                causes=added(known.causes if known else "", noted(wake.causes)),
+                generation=self._generation,
+                due_at=ASKED_FOR if is_asked_for else None,
+            )
+        )
+
+    def ask_again(self, level: ViewParent, partition: int, cause: int) -> None:
+        """Have a level decided on again for no record: a person, a take-over or changed code asks for it."""
+        known = self.held.get(level)
+        self._generation += 1
+        wake = known or PendingWake(
+            view=level[0], parent=level[1], partition=partition, cause=cause, generation=0, due_at=None
+        )
+        self._put(replace(wake, generation=self._generation, due_at=ASKED_FOR))
+
+    def forget(self, level: ViewParent) -> None:
+        """Ask for a level no more."""
+        wake = self.held.pop(level, None)
+        if wake is not None and wake.due_at is None:
+            self._unqueue(level)
+
+    def conclude(self, decided: Decided) -> None:
+        """Forget the wake of a decision, or put it off until its time; one that was asked for again stays due."""
+        level = decided.name
+        known = self.held.get(level)
+        if known is None or known.generation != decided.wake.generation:
+            return
+        if decided.due_at is None:
+            self.forget(level)
+        else:
+            left = known.causes if decided.is_put_off else ""
+            self._put(replace(known, due_at=decided.due_at, causes=left))
+
+    def due(self, at: datetime, is_meant: Callable[[PendingWake], bool], limit: int) -> list[PendingWake]:
+        """Up to so many that are due and meant, of each namespace in turn; those whose time has come go first."""
+        found: list[PendingWake] = []
+        for level in self._of_time(at):
+            if len(found) == limit:
+                return found
+            if is_meant(self.held[level]):
+                found.append(self.held[level])
+        queues = deque(map(iter, self._fresh.values()))
+        while queues and len(found) < limit:
+            queue = queues.popleft()
+            wake = next((self.held[level] for level in queue if is_meant(self.held[level])), None)
+            if wake is not None:
+                found.append(wake)
+                queues.append(queue)
+        return found
+
+    def are_due(self, levels: Collection[ViewParent], at: datetime) -> dict[ViewParent, int]:
+        """Those of the levels that are due, with the newest record that asks for each."""
+        held = (self.held[level] for level in levels if level in self.held)
+        return {(each.view, each.parent): each.cause for each in held if each.due_at is None or each.due_at <= at}
+
+    @property
+    def next_due(self) -> datetime | None:
+        """When the first is due that waits for its time."""
+        self._skip()
+        return self._times[0][0] if self._times else None
+
+    def _put(self, wake: PendingWake) -> None:
+        level = wake.view, wake.parent
+        before = self.held.get(level)
+        self.held[level] = wake
+        if wake.due_at is None:
+            self._fresh.setdefault(namespace_of(wake.parent), {})[level] = None
+            return
+        if before is not None and before.due_at is None:
+            self._unqueue(level)
+        heapq.heappush(self._times, (wake.due_at, level))
+
+    def _unqueue(self, level: ViewParent) -> None:
+        namespace = namespace_of(level[1])
+        queue = self._fresh[namespace]
+        del queue[level]
+        if not queue:
+            del self._fresh[namespace]
+
+    def _of_time(self, at: datetime) -> Iterator[ViewParent]:
+        """Levels whose time has come, earliest first."""
+        self._skip()
+        if not self._times or self._times[0][0] > at:
+            return
+        for due_at, level in sorted({each for each in self._times if each[0] <= at}):
+            if (wake := self.held.get(level)) is not None and wake.due_at == due_at:
+                yield level
+
+    def _skip(self) -> None:
+        while self._times and not self._is_current(*self._times[0]):
+            heapq.heappop(self._times)
+
+    def _is_current(self, due_at: datetime, level: ViewParent) -> bool:
+        wake = self.held.get(level)
+        return wake is not None and wake.due_at == due_at

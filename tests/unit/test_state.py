@@ -1,0 +1,151 @@
+"""State: what the log shows, in memory, however the records came; and which levels are asked for, in which order."""
+
+from collections.abc import Callable, Iterator, Sequence
+from datetime import UTC, datetime, timedelta
+from itertools import pairwise
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from levelog import Index, Level, Operator, Resource, Struct
+from levelog.wire.records import LoggedRecord
+from levelog_processors.program import Program
+from levelog_processors.state.buckets import Buckets
+from levelog_processors.state.state import State, parts
+from levelog_processors.state.wakes import Wakes
+from levelog_store.decide.decisions import Decided, PendingWake
+from levelog_store.fold.changes import Wake
+from levelog_store.rows import Entry, LevelRow
+from rigs.histories import CHANGES, PARTITIONS, Changes, told
+from rigs.run.examples import examples
+
+NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+MINUTE = timedelta(minutes=1)
+op = Operator("webs")
+
+
+class Spec(Struct):
+    image: str
+    replicas: int = 1
+
+
+class Web(Resource, group="example.com", version="v1", plural="webs"):
+    spec: Spec
+
+
+@op.index
+def images(web: Web) -> Iterator[tuple[str, int]]:
+    """Raises for some images."""
+    if web.spec.image == "bad":
+        raise ValueError("bad")
+    yield web.spec.image, web.spec.replicas
+
+
+@op.view
+def alike(web: Web, images: Index[str, int]) -> Level[list[int]]:
+    return Level(desired=[], actual=list(images[web.spec.image]))
+
+
+def state() -> State:
+    return State(Program([op]), "webs", PARTITIONS)
+
+
+def fold(into: State, records: Sequence[LoggedRecord]) -> None:
+    for part in parts(records):
+        into.apply(into.fold(part))
+
+
+def shown(of: State) -> dict[str, Any]:
+    """All that tells of objects."""
+    return {
+        "objects": of.objects,
+        "tombstones": of.tombstones,
+        "unreadable": of.unreadable,
+        "lists": of.syncs,
+        "folded": of.folded_to,
+        "entries": {(name, entry) for name, held in of.buckets.by_object.items() for entry in held.values()},
+        "values": of.buckets.by_key,
+        "asked": set(of.wakes.held),
+    }
+
+
+@settings(max_examples=examples(60), deadline=None)
+@given(CHANGES, st.lists(st.integers(0, 60), max_size=5))
+def test_invariant_20_the_state_is_the_same_however_the_records_were_batched(
+    changes: Changes, cuts: Sequence[int]
+) -> None:
+    records = told(changes)
+    one, other = state(), state()
+    for logged in records:
+        fold(one, [logged])
+    for begin, end in pairwise([0, *sorted(cut for cut in cuts if cut < len(records)), len(records)]):
+        fold(other, records[begin:end])
+    assert shown(one) == shown(other)
+
+
+def asked(wakes: Wakes, *levels: str) -> None:
+    for number, name in enumerate(levels, 1):
+        wakes.ask(("webs/alike", f"webs.example.com/{name}"), Wake(0, (number,)))
+
+
+def names(found: Sequence[PendingWake]) -> list[str]:
+    return [wake.parent.partition("/")[2] for wake in found]
+
+
+def everything(_: PendingWake) -> bool:
+    return True
+
+
+def test_namespaces_take_turns_and_each_has_its_oldest_first() -> None:
+    wakes = Wakes()
+    asked(wakes, "noisy/a", "noisy/b", "noisy/c", "quiet/d")
+    assert names(wakes.due(NOON, everything, 2)) == ["noisy/a", "quiet/d"]
+    assert sorted(names(wakes.due(NOON, everything, 9))) == ["noisy/a", "noisy/b", "noisy/c", "quiet/d"]
+
+
+def test_levels_that_are_not_meant_take_no_place() -> None:
+    wakes = Wakes()
+    asked(wakes, "noisy/a", "noisy/b")
+    only: Callable[[PendingWake], bool] = lambda wake: wake.parent.endswith("b")  # noqa: E731
+    assert names(wakes.due(NOON, only, 1)) == ["noisy/b"]
+
+
+def decided(wake: PendingWake, due_at: datetime | None) -> Decided:
+    level = LevelRow(
+        view=wake.view, parent=wake.parent, partition=0, parent_uid="", status="in_sync", evaluated_at=NOON
+    )
+    return Decided(wake=wake, level=level, due_at=due_at)
+
+
+def test_a_decision_answers_what_had_asked_and_nothing_later() -> None:
+    wakes = Wakes()
+    asked(wakes, "a/b")
+    (wake,) = wakes.due(NOON, everything, 9)
+    asked(wakes, "a/b")
+    wakes.conclude(decided(wake, None))
+    (again,) = wakes.due(NOON, everything, 9)
+    wakes.conclude(decided(again, None))
+    assert wakes.due(NOON, everything, 9) == []
+
+
+def test_a_level_that_is_put_off_is_due_at_its_time_or_once_a_record_asks() -> None:
+    wakes = Wakes()
+    asked(wakes, "a/b")
+    (wake,) = wakes.due(NOON, everything, 9)
+    wakes.conclude(decided(wake, NOON + MINUTE))
+    assert wakes.due(NOON, everything, 9) == []
+    assert wakes.next_due == NOON + MINUTE
+    assert names(wakes.due(NOON + MINUTE, everything, 9)) == ["a/b"]
+    asked(wakes, "a/b")
+    assert wakes.next_due is None
+    assert names(wakes.due(NOON, everything, 9)) == ["a/b"]
+
+
+def test_an_entry_that_was_given_anew_does_not_end_at_its_older_time() -> None:
+    buckets = Buckets()
+    buckets.put("pods/a/b", Entry("i", "k", 0, b"1", "", NOON))
+    buckets.put("pods/a/b", Entry("i", "k", 0, b"1", "", NOON + MINUTE))
+    assert buckets.expired(NOON) == []
+    assert [entry.expires_at for _, entry in buckets.expired(NOON + MINUTE)] == [NOON + MINUTE]
+    assert buckets.next_expiry_after(NOON) == NOON + MINUTE
