@@ -37,7 +37,8 @@ from levelog_store.look.recall import read_called
 from rigs.nats import NatsServer
 
 WEBS = GroupResource(group="example.com", resource="webs")
-NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+BEGIN = datetime.now(UTC) + timedelta(hours=1)
+"""Time of the first record: no decision was made before the log was."""
 VERSIONS = 10
 """Of each object, one after the other: the first tenth of the records shows all objects once."""
 IN_ORDER = 500
@@ -84,8 +85,8 @@ async def _record(stream: LogStream, count: int) -> int:
     """Write a list and changes of Webs; returns how many records that is."""
     writer = MessageWriter(stream.cluster, stream.partitions, source="bench")
     publisher = BatchPublisher(stream)
-    begun = SyncStarted(resource=WEBS, sync_id="one", time=NOON)
-    ended = SyncFinished(resource=WEBS, sync_id="one", version=Version(0), time=NOON)
+    begun = SyncStarted(resource=WEBS, sync_id="one", time=BEGIN)
+    ended = SyncFinished(resource=WEBS, sync_id="one", version=Version(0), time=BEGIN)
     messages = writer.to_all_partitions(begun)
     messages += writer.to_all_partitions(ended)
     await publisher.publish(messages)
@@ -113,7 +114,7 @@ def _batches(count: int) -> Iterator[Sequence[ObjectSeen]]:
                 uid=Uid(name),
                 version=Version(number + 1),
                 origin="watch",
-                time=NOON + timedelta(milliseconds=number),
+                time=BEGIN + timedelta(milliseconds=number),
                 body=msgspec.json.encode(body),
             )
         )
