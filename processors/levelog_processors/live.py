@@ -21,7 +21,7 @@ from levelog_processors.waiting import SAFETY_SWEEP
 from levelog_store.connect.database import Database
 from levelog_store.decide.inputreads import read_buckets, read_versions, read_whole_index
 from levelog_store.look.contact import read_contact
-from levelog_store.rows import IndexKey, Scope
+from levelog_store.rows import IndexKey, Scope, WholeIndex
 
 log = logging.getLogger(__name__)
 
@@ -75,6 +75,20 @@ class LiveIndices(Struct, eq=False):
             bucket = (await read_buckets(connection, self.scope, [place]))[place]
         return max(bucket.version, 0), bucket.values
 
+    async def whole(self, name: str, known: Mapping[str, int] | None) -> WholeIndex | None:
+        """Every bucket of an index; None: it is as in the `known` versions of its parts. Raises Unavailable."""
+        async with self.database.reading() as connection:
+            if known is not None:
+                versions = await read_versions(connection, self.scope, [(name, key) for key in known])
+                if all(versions.get((name, key), -1) == known[key] for key in known):
+                    return None
+            return await read_whole_index(connection, self.scope, name)
+
+    async def contact(self, resource: str) -> Contact:
+        """How the watch of a resource stands. Raises Unavailable."""
+        async with self.database.reading() as connection:
+            return await read_contact(connection, self.scope, resource)
+
     async def _look(self) -> None:
         hint = self.hints.listen(Topic.WAKE)
         while True:
@@ -108,16 +122,12 @@ class _Live(LiveIndex[Any, Any]):
         return _decoded(self._decoder, values)
 
     async def everything(self) -> Mapping[Any, Collection[Any]]:
-        live, name, place = self._live, self._name, (self._name, self._decoder.type)
-        async with live.database.reading() as connection:
-            if place in live.wholes:
-                known, decoded = live.wholes[place]
-                versions = await read_versions(connection, live.scope, [(name, key) for key in known])
-                if all(versions.get((name, key), -1) == known[key] for key in known):
-                    return decoded
-            found = await read_whole_index(connection, live.scope, name)
-        decoded = {key_from(text): _decoded(self._decoder, values) for text, values in found.buckets.items()}
-        live.wholes[place] = found.versions, decoded
+        place = self._name, self._decoder.type
+        known, decoded = self._live.wholes.get(place, (None, {}))
+        found = await self._live.whole(self._name, known)
+        if found is not None:
+            decoded = {key_from(text): _decoded(self._decoder, values) for text, values in found.buckets.items()}
+            self._live.wholes[place] = found.versions, decoded
         return decoded
 
     def changes(self, key: Any) -> "_Changes":
@@ -130,8 +140,7 @@ class _Live(LiveIndex[Any, Any]):
         raise AssertionError("an iteration over changes has no end")
 
     async def contact(self) -> Contact:
-        async with self._live.database.reading() as connection:
-            return await read_contact(connection, self._live.scope, self._resource)
+        return await self._live.contact(self._resource)
 
     def _place(self, key: Any) -> IndexKey:
         key_type, _ = self._live.program.indices[self._name].handler.types

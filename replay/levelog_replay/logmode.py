@@ -13,7 +13,7 @@ from typing import Final
 from levelog.secrets.redaction import Redactor
 from levelog.wire.records import LoggedRecord, SyncFinished
 from levelog_processors.decide.functions import Caller
-from levelog_processors.engine import Engine
+from levelog_processors.memory import MemoryEngine
 from levelog_replay.comparing import NO_VIEW, Conclusion, Judged
 from levelog_replay.scratch import Scratch
 from levelog_replay.sources import Recording
@@ -27,7 +27,7 @@ _BEGIN: Final = datetime.min.replace(tzinfo=UTC)
 
 
 class LogReplay:
-    """Folds a history into scratch tables and decides on it; what was decided is in their `decisions`."""
+    """Folds a history in memory and decides on it; what was decided is in the `decisions` of a scratch database."""
 
     def __init__(
         self, history: Recording, scratch: Scratch, *, redactor: Redactor, caller: Caller | None = None
@@ -35,7 +35,7 @@ class LogReplay:
         self._history = history
         self._scratch = scratch
         self._now = _BEGIN
-        self._engine = Engine(
+        self._engine = MemoryEngine(
             scratch.database,
             scratch.scope,
             scratch.program,
@@ -59,7 +59,7 @@ class LogReplay:
         first: list[LoggedRecord] = []
         async with aclosing(_each(self._history)) as records:
             async for logged in records:
-                if not (await self._engine.readiness()).views:
+                if not self._engine.readiness.views:
                     first.append(logged)
                     if len(first) < FIRST_BATCH and not isinstance(logged.record, SyncFinished):
                         continue
@@ -74,7 +74,7 @@ class LogReplay:
     async def _take(self, records: list[LoggedRecord]) -> None:
         time = max(self._now, *(logged.record.time for logged in records))
         await self._pass_to(time)
-        folded = await self._engine.fold(records)
+        folded = self._engine.fold(records)
         self.records += len(records)
         if folded.wakes or folded.has_list:
             await self._decide()
@@ -91,15 +91,15 @@ class LogReplay:
     async def _decide(self) -> bool:
         """Decide until nothing is due now; tells whether anything was decided."""
         has_decided = is_planned = False
-        while cut := await self._engine.decide(now=self._now):
+        while True:
+            cut = await self._engine.decide(now=self._now)
             self.decisions += len(cut.decided)
             has_decided |= bool(cut.decided)
             is_planned |= any(decided.due_at is not None for decided in cut.decided)
             if not cut.has_more:
                 break
         if is_planned or self._next_due is not None:
-            due = await self._engine.next_due()
-            self._next_due = due[0] if due is not None else None
+            self._next_due = self._engine.next_due
         return has_decided
 
 

@@ -226,7 +226,7 @@ class Simulation:
     @property
     def calls(self) -> dict[str, int]:
         """How often each view, reconcile function and effect was called, by name; those never called are absent."""
-        return {name.partition("/")[2]: n for name, n in self._open.engine.decider.calls.functions.items()}
+        return {name.partition("/")[2]: n for name, n in self._open.engine.calls.functions.items()}
 
     @property
     def _open(self) -> World:

@@ -9,10 +9,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from sqlalchemy import func, select, update
+from sqlalchemy import select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from levelog.errors import LevelogError
+from levelog.indices import Contact
 from levelog.operator import Operator
 from levelog.resources import Manifest, ResourceType
 from levelog.secrets.redaction import Redactor
@@ -41,17 +42,18 @@ from levelog_kube.client import KubeClient, connect
 from levelog_log.hints import Hint, Hints
 from levelog_processors.deliver.delivery import Delivery
 from levelog_processors.deliver.timers import Timers
-from levelog_processors.engine import Engine
 from levelog_processors.hooks import Lifecycle
 from levelog_processors.live import LiveIndices
+from levelog_processors.memory import MemoryEngine
 from levelog_processors.program import Program
+from levelog_processors.state.state import State
 from levelog_sandbox import Sandbox, StatusError
 from levelog_store.actuate.claims import ClaimedIntent
 from levelog_store.connect.database import Database
 from levelog_store.owners.leases import Leases
 from levelog_store.owners.scopes import open_scope
-from levelog_store.rows import Scope
-from levelog_store.tables import index_entries, intents, levels, metadata
+from levelog_store.rows import IndexKey, Scope, StoredObject, WholeIndex
+from levelog_store.tables import intents, levels, metadata
 from levelog_testing.clock import Clock
 from levelog_testing.outside import Externals, StandIns
 from levelog_testing.pacing import Runs, VirtualPauses
@@ -79,10 +81,11 @@ class World:
         self.clock = clock
         self.refusals: list[Refusal] = []
         self.is_echoing = True
-        self.engine = Engine(database, scope, program, patience=None, redactor=REDACTOR)
-        self.live = LiveIndices(database, scope, program, _NoHints())
+        self.engine = MemoryEngine(database, scope, program, patience=None, redactor=REDACTOR)
+        self.live = _Indices(database, scope, program, _NoHints())
+        self.live.engine = self.engine
         self._sender = sender
-        self.effects = StandIns(program.effects, self.engine.decider.calls.count, program.unrecorded)
+        self.effects = StandIns(program.effects, self.engine.calls.count, program.unrecorded)
         """What is called in place of effects."""
         self._records: list[LoggedRecord] = []
         """The log, as far as record handlers are called."""
@@ -96,9 +99,10 @@ class World:
             call=self.effects.unrecorded_function,
         )
         self._delivered_to = 0
-        self._timers = Timers(
+        self._timers = _Timers(
             database, scope, program, patience=None, clock=clock, call=self.effects.unrecorded_function
         )
+        self._timers.state = self.engine.state
         self._caller = EffectCaller(self.effects.handlers, ActuatorSettings(), REDACTOR, clock)
         self._pauses = VirtualPauses(clock)
         self.live.waits = self._pauses.watching
@@ -151,7 +155,7 @@ class World:
             await self.sandbox.settle()
             moved = await self._take_changes()
             cut = await self.engine.decide(now=self.clock())
-            moved |= cut is not None and bool(cut.decided)
+            moved |= bool(cut.decided)
             moved |= await self._send()
             moved |= await self._deliver()
             moved |= await self._call_timers()
@@ -215,17 +219,14 @@ class World:
     async def _next_due(self) -> datetime | None:
         """When the next wakeup or postponed write is due, or an entry ends, after now."""
         now = self.clock()
-        first = await self.engine.next_due()
+        expiry = self.engine.state.buckets.next_expiry_after(now)
         async with self.database.reading() as connection:
             waiting = select(intents.c.key).where(
                 intents.c.scope == self.scope.number, intents.c.state.in_(("pending", "claimed"))
             )
             postponed = [self._postponed.get(key) for key in (await connection.execute(waiting)).scalars()]
-            ends = index_entries.c.expires_at
-            expiring = select(func.min(ends)).where(index_entries.c.scope == self.scope.number, ends > now)
-            expiry: datetime | None = (await connection.execute(expiring)).scalar_one()
         times = (
-            first[0] if first else None,
+            self.engine.next_due,
             expiry,
             self._delivery.due_at,
             self._timers.due_at,
@@ -281,7 +282,8 @@ class World:
             )
         if self.program.record_handlers:
             self._records += logged
-        folded = await self.engine.fold(logged)
+        folded = self.engine.fold(logged)
+        await self.engine.write_ends()
         self._timers.see(logged)
         self.live.tell(folded.keys)
 
@@ -380,7 +382,7 @@ class World:
             )
         self._postponed.pop(intent.key, None)
         name = ObjectKey.parse(intent.target).resource
-        self.engine.decider.calls.count(f"{intent.view.partition('/')[0]}/{name}")
+        self.engine.calls.count(f"{intent.view.partition('/')[0]}/{name}")
         self._runs.begin(intent.key, f"daemon {intent.view} of {intent.parent}", self._caller.carry_out(intent))
         self._began[intent.key] = intent
 
@@ -478,6 +480,37 @@ async def open_world(
         await stack.enter_async_context(Lifecycle(program, world.live.index))
         await world.begin()
         yield world
+
+
+class _Indices(LiveIndices):
+    """Live indices of the state in memory."""
+
+    engine: MemoryEngine | None = None
+
+    @property
+    def _state(self) -> State:
+        assert self.engine is not None  # noqa: S101 - given as soon as it is made
+        return self.engine.state
+
+    async def values(self, place: IndexKey) -> tuple[int, tuple[bytes, ...]]:
+        bucket = self._state.buckets.get(place)
+        return max(bucket.version, 0), bucket.values
+
+    async def whole(self, name: str, known: Mapping[str, int] | None) -> WholeIndex | None:
+        found = self._state.buckets.whole(name, PARTITIONS)
+        return None if found.versions == known else found
+
+    async def contact(self, resource: str) -> Contact:
+        return self._state.contact(resource)
+
+
+class _Timers(Timers):
+    """Timers for the objects of the state in memory."""
+
+    state: State
+
+    async def _read(self, names: set[str]) -> dict[str, StoredObject]:
+        return {name: self.state.objects[name] for name in names if name in self.state.objects}
 
 
 class _NoHints(Hints):

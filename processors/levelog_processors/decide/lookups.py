@@ -164,6 +164,18 @@ class Fetch(Protocol):
         ...
 
 
+class IndexMemory(Protocol):
+    """What indices hold, at hand."""
+
+    def bucket(self, place: IndexKey) -> Bucket:
+        """What is under a key."""
+        ...
+
+    def whole(self, index: str) -> WholeIndex:
+        """Every bucket of an index."""
+        ...
+
+
 class NeededKey(Struct, frozen=True):
     """What a paused view waits for; key None: the whole index."""
 
@@ -174,8 +186,10 @@ class NeededKey(Struct, frozen=True):
 class Reads:
     """What one evaluation has read."""
 
-    def __init__(self, known: Mapping[IndexKey, Bucket]) -> None:
+    def __init__(self, known: Mapping[IndexKey, Bucket], memory: IndexMemory | None = None) -> None:
+        """`known` are buckets that need not be fetched; none has to be where all are in memory."""
         self._known = dict(known)
+        self._memory = memory
         self._wholes: dict[str, WholeIndex] = {}
         self.versions: dict[IndexKey, int] = {}
         self._contents: dict[IndexKey, tuple[bytes, ...]] = {}
@@ -195,7 +209,7 @@ class Reads:
             )
         bucket = self._known.get(place)
         if bucket is None:
-            bucket = self._pause(NeededKey(index, key))
+            bucket = self._pause(NeededKey(index, key)) if self._memory is None else self._memory.bucket(place)
         self.versions[place] = bucket.version
         self._contents[place] = _contents(index, key, bucket)
         return bucket.values
@@ -221,7 +235,9 @@ class Reads:
     def whole(self, index: str) -> WholeIndex:
         """Every bucket of an index; pauses the view."""
         if index not in self._wholes:
-            whole: WholeIndex = self._pause(NeededKey(index, None))
+            whole: WholeIndex = (
+                self._pause(NeededKey(index, None)) if self._memory is None else self._memory.whole(index)
+            )
             self._wholes[index] = whole
             for key, version in whole.versions.items():
                 self.versions[index, key] = version

@@ -84,7 +84,7 @@ async def read_facts(
             view=view,
             parent=parent,
             before=row,
-            intents=[_as_watched(intent, program, namespaces) for intent in inputs.intents.get(level, ())],
+            intents=[as_watched(intent, program, namespaces) for intent in inputs.intents.get(level, ())],
             inputs=identity,
             reads=row.reads,
             versions=digest_of_versions(read),
@@ -116,7 +116,7 @@ def _with_reads(facts: Facts, buckets: Mapping[IndexKey, Bucket]) -> Known:
     return replace(facts, reads=digest_with(reads, facts.standings)), known
 
 
-def _as_watched(intent: OpenIntent, program: Program, namespaces: Namespaces) -> OpenIntent:
+def as_watched(intent: OpenIntent, program: Program, namespaces: Namespaces) -> OpenIntent:
     """The intent as the log will show it: not at all if its target is not watched any more."""
     is_awaited = intent.state == "written" and intent.is_watched
     if not is_awaited or is_watched(program, namespaces, ObjectKey.parse(intent.target)):

@@ -28,7 +28,16 @@ from levelog.levels import Level
 from levelog.secrets.redaction import Redactor
 from levelog.wire.canonical import canonical
 from levelog_processors.decide.facts import Facts, Seen, digest_with
-from levelog_processors.decide.lookups import Fetch, IndexReader, LevelLookups, NeededKey, ObjectLookups, Reads, sight
+from levelog_processors.decide.lookups import (
+    Fetch,
+    IndexMemory,
+    IndexReader,
+    LevelLookups,
+    NeededKey,
+    ObjectLookups,
+    Reads,
+    sight,
+)
 from levelog_processors.fence.calls import Fence, TookTooLong, filtered
 from levelog_store.rows import ERRORS, Bucket, IndexKey
 
@@ -62,15 +71,16 @@ class Evaluation:
         namespaces: Mapping[str, tuple[str, ...]],
         redactor: Redactor,
         most: timedelta | None = None,
+        memory: IndexMemory | None = None,
     ) -> None:
-        """`known` are buckets that need not be fetched; `redactor` is that of what is recorded.
+        """`known` are buckets that need not be fetched, or all are in memory; `redactor` is that of what is recorded.
 
         The call is ended after `most`, if that is less than the view's time limit.
         """
         self.facts = facts
         self._redactor = redactor
         self._namespaces = namespaces
-        self.reads = Reads(known)
+        self.reads = Reads(known, memory)
         self._lookups = LevelLookups(facts.view, facts.parent.body, self.reads.bucket)
         self.result = Seen(inputs=facts.inputs)
         """What the call has come to so far, but for what was read."""

@@ -46,9 +46,22 @@ async def write_decisions(
     current = await _current_versions(connection, scope, batch, raising)
     # a key that was read and has no row any more was pruned: it is read again, as one that never changed
     held = [d for d in batch if all(current.get(place) == max(version, 0) for place, version in d.versions.items())]
-    withdrawn = await _withdraw(connection, scope, [key for d in held for key in d.withdrawn])
-    held = [d for d in held if withdrawn.issuperset(d.withdrawn)]
-    await _remove_dependencies(connection, scope, held)
+    written = await write_held(connection, scope, held, fingerprint, claiming=claiming)
+    await _remove_dependencies(connection, scope, written.held)
+    return written
+
+
+async def write_held(
+    connection: AsyncConnection,
+    scope: Scope,
+    batch: Sequence[Decided],
+    fingerprint: str,
+    *,
+    claiming: Claiming | None = None,
+) -> WrittenDecisions:
+    """Write decisions, but for those that were to withdraw an intent which an actuator has claimed meanwhile."""
+    withdrawn = await _withdraw(connection, scope, [key for d in batch for key in d.withdrawn])
+    held = [d for d in batch if withdrawn.issuperset(d.withdrawn)]
     await upsert(connection, levels, rows_of(scope, [d.level for d in held]))
     await _write_history(connection, scope, held, fingerprint)
     return WrittenDecisions(held, await _write_intents(connection, scope, held, claiming))

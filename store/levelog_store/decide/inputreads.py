@@ -406,6 +406,47 @@ def _open_intents(dialect: Dialect) -> Select[Any]:
     )
 
 
+async def read_intents_of(
+    connection: AsyncConnection, scope: Scope, of: Sequence[ViewParent]
+) -> dict[ViewParent, list[tuple[str, OpenIntent]]]:
+    """Intents of each level's last round, and older ones that are not settled, with the uid of their parent.
+
+    What is held of their targets is left to the caller.
+    """
+    found: dict[ViewParent, list[tuple[str, OpenIntent]]] = {}
+    rows = mappings(await run(connection, scope, _intents_of, pairs=of))
+    for row in sorted(rows, key=itemgetter("round", "ordinal")):
+        uid = row.pop("parent_uid")
+        (intents_,) = _as_intents([row]).values()
+        found.setdefault((row["view"], row["parent"]), []).append((uid, *intents_))
+    return found
+
+
+@built_once
+def _intents_of(dialect: Dialect) -> Select[Any]:
+    wanted, table, level = pairs(dialect), intents.c, levels.c
+    is_level = and_(level.scope == OF_SCOPE, level.view == wanted.c.first, level.parent == wanted.c.second)
+    is_of_level = and_(table.scope == OF_SCOPE, table.view == wanted.c.first, table.parent == wanted.c.second)
+    is_open = and_(
+        table.state != "superseded",
+        table.verb != "event",
+        or_(table.round == level.round, table.state.in_(UNSETTLED)),
+    )
+    fields = [name for name in OpenIntent.__struct_fields__ if name in table]
+    return (
+        select(
+            *(table[name] for name in fields),
+            case((table.outcome == "failed", table.receipt)).label("receipt"),
+            *(case((table.verb == "call", table[name])).label(name) for name in ("body", "options")),
+            table.parent_uid,
+            table.round,
+            table.ordinal,
+        )
+        .select_from(wanted.outerjoin(levels, is_level).outerjoin(intents, and_(is_of_level, is_open)))
+        .where(func.coalesce(table.scope, -1) == OF_SCOPE)
+    )
+
+
 async def read_last_rounds(
     connection: AsyncConnection, scope: Scope, of: Sequence[ViewParent]
 ) -> dict[tuple[str, str, str], int]:

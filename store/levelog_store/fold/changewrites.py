@@ -23,7 +23,7 @@ from levelog_store.dialects import (
     write,
 )
 from levelog_store.fold.calls import forget_calls
-from levelog_store.fold.changes import Changes, Held, Replaced, Wake, merge_wake
+from levelog_store.fold.changes import Changes, Checkpoint, Held, Replaced, Wake, merge_wake
 from levelog_store.fold.deletions import keep_deleted
 from levelog_store.fold.heldreads import unsettled_of
 from levelog_store.fold.levelwrites import (
@@ -62,7 +62,7 @@ async def write_changes(
     it commits; it has read what is held, with all intents under way for it. The caller holds the leases of the
     partitions (`leases.guard`) in the same transaction.
     """
-    await _write_checkpoints(connection, scope, changes)
+    await write_checkpoints(connection, scope, changes.checkpoints)
     if changes.deletions:
         await keep_deleted(connection, scope, changes.deletions)
     await _write_objects(connection, scope, changes)
@@ -113,7 +113,8 @@ async def _find_wakes(
     return wakes
 
 
-async def _write_checkpoints(connection: AsyncConnection, scope: Scope, changes: Changes) -> None:
+async def write_checkpoints(connection: AsyncConnection, scope: Scope, points: Mapping[int, Checkpoint]) -> None:
+    """Move the checkpoints of partitions."""
     rows = [
         {
             "of_scope": scope.number,
@@ -123,7 +124,7 @@ async def _write_checkpoints(connection: AsyncConnection, scope: Scope, changes:
             "id": point.record_id,
             "newest": point.time,
         }
-        for partition, point in sorted(changes.checkpoints.items())
+        for partition, point in sorted(points.items())
     ]
     await write(connection, _move_checkpoints(), rows)
 

@@ -64,7 +64,7 @@ async def write_receipts(
         for each in sorted(receipts, key=lambda each: each.record.key)
     ]
     apart = [each for each in receipts if not each.is_at_round or each.level in gone]
-    await write(connection, _end_intents(connection.dialect, have_levels=not apart), rows)
+    await write(connection, end_intents(connection.dialect, have_levels=not apart), rows)
     await _raise_rounds(connection, scope, [each for each in apart if each.has_view])
 
 
@@ -79,7 +79,7 @@ _HAS_LEVEL: Final = there_is(
 
 
 @built_once
-def _end_intents(dialect: Dialect, *, have_levels: bool) -> Update:
+def end_intents(dialect: Dialect, *, have_levels: bool) -> Update:
     """End the row `of_key`, but not by a receipt of an earlier claim than the one that holds or ended it.
 
     A row that was claimed and is no longer may be ended by any of its receipts. Where all `have_levels`, no other table

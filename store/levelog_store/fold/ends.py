@@ -1,0 +1,91 @@
+"""What folded records end of that which only SQL keeps: intents, levels of parents that are gone, checkpoints."""
+
+from collections.abc import Mapping
+
+from msgspec import Struct
+from sqlalchemy import Dialect, Update, and_, bindparam, case, or_, select, update
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from levelog.wire.records import TargetSighted
+from levelog_store.actuate.outcomes import values_of
+from levelog_store.dialects import (
+    built_once,
+    change,
+    delete_each,
+    is_of_resource,
+    one_of,
+    row_of,
+    rows_of,
+    upsert,
+    write,
+)
+from levelog_store.fold.changes import Checkpoint, FoldedReceipt
+from levelog_store.fold.changewrites import write_checkpoints
+from levelog_store.fold.levelwrites import end_intents, write_sightings
+from levelog_store.rows import Input, LevelRow, Scope, ViewParent
+from levelog_store.tables import intents, levels
+
+
+class Ends(Struct):
+    """What folded records have ended of that which SQL keeps, and has not been told there."""
+
+    checkpoints: dict[int, Checkpoint] = {}
+    receipts: list[tuple[FoldedReceipt, str]] = []
+    """With the state that each leaves its intent in, unless a later claim holds that."""
+    sightings: list[TargetSighted] = []
+    gone: dict[ViewParent, str] = {}
+    """Levels, with the uid that their parent has now; empty: none."""
+    levels: dict[ViewParent, LevelRow] = {}
+    """Levels that are otherwise without a decision: blocked, or at a later round."""
+    unmade: dict[str, LevelRow] = {}
+    """Levels that are made for their round alone, if the intent of this key, which tells it, is lost."""
+    reverted: list[Input] = []
+    """Partitions and resources of which nothing that was written will be shown any more."""
+
+    def __bool__(self) -> bool:
+        return bool(self.receipts or self.sightings or self.gone or self.levels or self.unmade or self.reverted)
+
+
+async def write_ends(connection: AsyncConnection, scope: Scope, ends: Ends) -> list[LevelRow]:
+    """Write them, and return the levels that were made.
+
+    The caller holds the leases of the partitions (`leases.guard`) in the same transaction.
+    """
+    await write_checkpoints(connection, scope, ends.checkpoints)
+    if ends.gone:
+        await delete_each(connection, scope, levels, ("view", "parent"), sorted(ends.gone))
+        rows = [
+            {"of_scope": scope.number, "of_view": view, "of_parent": parent, "uid": uid}
+            for (view, parent), uid in sorted(ends.gone.items())
+        ]
+        await write(connection, _supersede(connection.dialect), rows)
+    for partition, resource in ends.reverted:
+        are_targets = intents.c.partition == partition, is_of_resource(intents.c.target, resource)
+        await change(connection, scope, intents, intents.c.state == "written", *are_targets, state="settled")
+    if ends.receipts:
+        told = sorted(ends.receipts, key=lambda each: each[0].record.key)
+        rows = [values_of(scope, each.record) | {"by": each.record.process, "new_state": state} for each, state in told]
+        await write(connection, end_intents(connection.dialect, have_levels=True), rows)
+    if ends.sightings:
+        await write_sightings(connection, scope, ends.sightings)
+    made = await _made(connection, scope, ends.unmade) if ends.unmade else []
+    await upsert(connection, levels, rows_of(scope, [*made, *(row for _, row in sorted(ends.levels.items()))]))
+    return made
+
+
+async def _made(connection: AsyncConnection, scope: Scope, unmade: Mapping[str, LevelRow]) -> list[LevelRow]:
+    """The levels whose intents are lost, each at its last round."""
+    is_told = one_of(connection.dialect, intents.c.key, unmade)
+    kept = set(await connection.scalars(select(intents.c.key).where(intents.c.scope == scope.number, is_told)))
+    lost = sorted((row for key, row in unmade.items() if key not in kept), key=lambda row: row.round)
+    return list({(row.view, row.parent): row for row in lost}.values())
+
+
+@built_once
+def _supersede(_: Dialect) -> Update:
+    """Withdraw unclaimed intents, and settle what was written for other parents than there are now."""
+    table = intents.c
+    is_left = and_(table.state == "written", table.is_folded, table.parent_uid != bindparam("uid"))
+    ended = case((table.state == "pending", "superseded"), (table.error != "", "failed"), else_="settled")
+    is_meant = row_of(intents, "view", "parent"), or_(table.state == "pending", is_left)
+    return update(intents).where(*is_meant).values(state=ended)
