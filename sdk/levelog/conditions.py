@@ -7,7 +7,7 @@ Their meaning is that of KEP-1623 and kstatus: `Reconciling` and `Stalled` say w
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, TypeAlias
 
 from msgspec.structs import replace
 
@@ -22,6 +22,9 @@ PATIENCE: Final = timedelta(seconds=1)
 """So long a level may settle before conditions say so: most writes are done sooner, and need no second one."""
 MOST_MESSAGE: Final = 1024
 """Characters of a message; the API's own conditions allow 32,768."""
+
+Counted: TypeAlias = Callable[[], Mapping[str, bool]]
+"""Gives the views that conditions sum up, and of each whether its levels are runs of a daemon."""
 
 _CODE: Final = "conditions 8"
 """Stands for this module in fingerprints: raised when the same levels lead to other conditions."""
@@ -43,21 +46,19 @@ class Condition(Struct, kw_only=True):
 def inspect_conditions(
     cls: type[ResourceBase],
     name: str,
-    acting: Mapping[str, ReconcileHandler],
+    counted: Counted,
     inspect_view: Callable[[Callable[..., Any]], ViewHandler],
+    *,
+    watched: Sequence[str],
 ) -> ViewHandler:
-    """The view of a class's conditions; `acting` are the reconcile functions by their views, which they sum up.
+    """The view of a class's conditions; `watched` are those of the `counted` views that have no reconcile function.
 
     Raises OperatorError as `inspect_view` does.
     """
 
     def conditions(parent: Mapping[str, Any], levels: Levels, now: datetime) -> Level[dict[str, Any]]:
-        held = {each.get("type"): each for each in _held(parent)}
-        own = {
-            view: _as_told(acting[view], standing)
-            for view, standing in levels.items()
-            if view in acting and standing.status != "deleting"
-        }
+        held, acting = {each.get("type"): each for each in _held(parent)}, counted()
+        own = {view: each for view, each in _told(levels, acting).items() if each.status != "deleting"}
         generation, stalled = parent["metadata"].get("generation", 0), held.get("Stalled", {})
         told = _failures(stalled, acting) if stalled.get("observedGeneration") == generation else {}
         standings = {
@@ -73,12 +74,12 @@ def inspect_conditions(
 
     conditions.__name__ = name
     handler = inspect_view(conditions)
-    handler.fingerprint = digest(_CODE, name, str(cls.resource_type.group_resource))
+    handler.fingerprint = digest(_CODE, name, str(cls.resource_type.group_resource), *watched)
     return handler
 
 
 def conditions_writer(
-    cls: type[ResourceBase], acting: Collection[str], view: ViewHandler, lender: Lender, *, events: bool
+    cls: type[ResourceBase], counted: Counted, view: ViewHandler, lender: Lender, *, events: bool
 ) -> ReconcileHandler:
     """The reconcile function of such a view: it patches the status, and keeps conditions of others.
 
@@ -104,7 +105,7 @@ def conditions_writer(
             body={"status": {"conditions": list(conditions.values())}},
             options=IntentOptions(if_unchanged=True),  # the list is replaced as a whole
         )
-        return [patch, *_events_of_failures(level.desired, held, acting)] if events else [patch]
+        return [patch, *_events_of_failures(level.desired, held, counted())] if events else [patch]
 
     write.__name__ = f"{view.name}.write"
     verbs: list[Verb] = ["patch_status", "event"] if events else ["patch_status"]
@@ -138,13 +139,14 @@ def _failures(stalled: Mapping[str, Any], acting: Collection[str]) -> dict[str, 
     return dict(zip(parts[::2], parts[1::2], strict=True))
 
 
-def _as_told(acting: ReconcileHandler, standing: Standing) -> Standing:
-    """How a level stands for who waits for the object: while a daemon runs, it is as it should be."""
-    return (
-        replace(standing, status="in_sync", reason="")
-        if acting.is_lasting and standing.status == "settling"
-        else standing
-    )
+def _told(levels: Mapping[str, Standing], acting: Mapping[str, bool]) -> dict[str, Standing]:
+    """How the levels that count stand for who waits for the object: while a daemon runs, it is as it should be."""
+    runs = Standing(status="in_sync")
+    return {
+        view: runs if acting[view] and standing.status == "settling" else standing
+        for view, standing in levels.items()
+        if view in acting
+    }
 
 
 def _as_before(standing: Standing, error: str | None) -> Standing:
@@ -153,12 +155,11 @@ def _as_before(standing: Standing, error: str | None) -> Standing:
     return replace(standing, status="failed", reason=error) if is_retried else standing
 
 
-def _of_children(levels: Levels, acting: Mapping[str, ReconcileHandler]) -> dict[str, Standing]:
+def _of_children(levels: Levels, acting: Mapping[str, bool]) -> dict[str, Standing]:
     """How the levels of children stand, and of their children, by `pods of webs.example.com/default/shop`."""
     found: dict[str, Standing] = {}
     for name, of_child in levels.children().items():
-        told = {view: _as_told(acting[view], standing) for view, standing in of_child.items() if view in acting}
-        found |= {f"{view} of {name}": standing for view, standing in told.items()}
+        found |= {f"{view} of {name}": standing for view, standing in _told(of_child, acting).items()}
         found |= _of_children(of_child, acting)
     return found
 

@@ -44,17 +44,17 @@ class Drift(Struct, frozen=True):
 class Level(Generic[T]):
     """What a view returns for one parent: a desired and an actual value of one type; equal means in sync.
 
-    `recheck_at` asks for another evaluation at that time, even if nothing that the view reads changes.
+    `recheck_at` asks for another evaluation at that time, even if nothing that the view reads changes. `reason` says in
+    your words why actual is not as desired; it is the level's reason while the level drifts and nothing is under way.
     """
 
-    __slots__ = ("_drift", "actual", "desired", "is_asked_for", "is_known", "recheck_at", "waits")
+    __slots__ = ("_drift", "actual", "desired", "is_asked_for", "is_known", "reason", "recheck_at")
 
-    def __init__(self, desired: T, actual: T, *, recheck_at: datetime | None = None) -> None:
+    def __init__(self, desired: T, actual: T, *, recheck_at: datetime | None = None, reason: str = "") -> None:
         self.desired = desired
         self.actual = actual
         self.recheck_at = recheck_at
-        self.waits = ""
-        """Of levelog's own views: why nothing is done about the drift yet."""
+        self.reason = reason
         self.is_known = False
         """Of edge handlers: the object was noted before its first call."""
         self.is_asked_for = False

@@ -71,6 +71,8 @@ class Operator:
         """By the name of the view."""
         self.with_conditions: set[type[ResourceBase]] = set()
         """Classes whose objects have conditions that sum up their levels."""
+        self._watched: set[str] = set()
+        """Views without a reconcile function that count there."""
         self.effects: dict[str, EffectHandler] = {}
         """By name; each has an index of that name too."""
         self.sources: dict[str, SourceHandler] = {}
@@ -215,13 +217,20 @@ class Operator:
 
         return register if function is None else register(function)
 
-    def conditions(self, cls: type[ResourceBase], *, name: str = "conditions", events: bool = True) -> None:
+    def conditions(
+        self,
+        cls: type[ResourceBase],
+        *,
+        also: Iterable[Callable[..., Level[Any]]] = (),
+        name: str = "conditions",
+        events: bool = True,
+    ) -> None:
         """Keep `Ready`, `Reconciling` and `Stalled` in `status.conditions` of each object of a class.
 
-        They sum up the object's levels whose views have reconcile functions: in sync, under way, failed. The CRD needs
-        the field and the status subresource; conditions of other types stay as they are. levelog writes the status when
-        a condition changes, and not for a level that settles within a second. `name` is the name of the view that this
-        makes.
+        They sum up the object's levels whose views have reconcile functions: in sync, under way, failed. `also` are
+        views without one that count too, for what no write can close: `0 of 1 pods ready`. The CRD needs the field and
+        the status subresource; conditions of other types stay as they are. levelog writes the status when a condition
+        changes, and not for a level that settles within a second. `name` is the name of the view that this makes.
 
         A level that fails with a new error also posts a Kubernetes Event about the object (`Failed`, a warning), unless
         `events=False`. This operator's functions get the objects without these conditions, whose changes would wake
@@ -231,11 +240,27 @@ class Operator:
         def inspect_view(view: Callable[..., Any]) -> ViewHandler:
             return ViewHandler.inspect(view, self.indices, Selector(), self._lender, deleting=True, objects={}, of=cls)
 
-        handler = inspect_conditions(cls, name, self.reconcilers, inspect_view)
+        watched = sorted(self._view_of(view, "conditions", "also=[{}]").name for view in also)
+        handler = inspect_conditions(cls, name, self._counted, inspect_view, watched=watched)
         self._claim(name, self.conditions)
         self.with_conditions.add(cls)
+        self._watched.update(watched)
         self.views[name] = handler
-        self.reconcilers[name] = conditions_writer(cls, self.reconcilers, handler, self._lender, events=events)
+        self.reconcilers[name] = conditions_writer(cls, self._counted, handler, self._lender, events=events)
+
+    def _counted(self) -> dict[str, bool]:
+        return dict.fromkeys(self._watched, False) | {name: each.is_lasting for name, each in self.reconcilers.items()}
+
+    def _view_of(self, view: Callable[..., Any], asking: str, form: str) -> ViewHandler:
+        if not callable(view):  # pyright: ignore[reportUnnecessaryComparison]
+            raise OperatorError(f"{asking} takes the function of a view, not {view!r}: {form.format(view)}")
+        handler = self._views_by_function.get(view)
+        if handler is None:
+            called = getattr(view, "__name__", repr(view))
+            raise OperatorError(
+                f"{called} is not a view of the operator {self.name!r}: decorate it with @op.view first"
+            )
+        return handler
 
     def reconcile(
         self,
@@ -254,15 +279,7 @@ class Operator:
         refused and fails the level. `levelog rbac` derives roles from it, and it declares kinds that no handler of the
         operator reads.
         """
-        if not callable(view):  # pyright: ignore[reportUnnecessaryComparison]
-            raise OperatorError(f"reconcile takes the function of a view, not {view!r}: @op.reconcile({view})")
-        handler = self._views_by_function.get(view)
-        if handler is None:
-            called = getattr(view, "__name__", repr(view))
-            raise OperatorError(
-                f"{called} is not a view of the operator {self.name!r}: decorate it with @op.view first"
-            )
-
+        handler = self._view_of(view, "reconcile", "@op.reconcile({})")
         name = handler.name
 
         def register(function: ReconcileF) -> ReconcileF:

@@ -119,6 +119,7 @@ class World:
         self._revisions = dict.fromkeys(program.resources, 0)
         self.externals = Externals(program.sources)
         self._postponed: dict[str, datetime] = {}
+        self._has_hastened = False
         self._written: set[int] = set()
         """resourceVersions of the operator's own writes."""
         self._withheld: list[tuple[int, int, Record]] = []
@@ -331,6 +332,7 @@ class World:
             ).mappings()
             pending = [dict(row) for row in rows]
         has_ended, held = False, set[str]()
+        self._has_hastened = False
         for row in sorted(pending, key=lambda row: row["state"] == "pending"):
             if row["target"] in held or row["key"] in self._runs:
                 continue
@@ -338,7 +340,7 @@ class World:
                 has_ended = True
             else:
                 held.add(row["target"])
-        return has_ended
+        return has_ended or self._has_hastened
 
     async def _send_one(self, row: Mapping[str, Any]) -> bool:
         fields = [name for name in ClaimedIntent.__struct_fields__ if name not in ("attempts", "is_doubtful")]
@@ -413,6 +415,9 @@ class World:
             )
         if due_at is not None:
             self._postponed[intent.key] = due_at
+            if _state(result) == "pending":
+                level = intent.view, intent.parent  # as the ledger does after an attempt that failed
+                self._has_hastened |= self.engine.state.wakes.hasten(level, self.clock())
             return False
         assert isinstance(result, Ended)  # noqa: S101 - the other half of a closed union
         self._written.add(result.version)

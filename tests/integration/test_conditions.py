@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import field
 
-from levelog import GiveUp, Index, Intent, Level, Operator, Owner, Resource, Struct, apply
+from levelog import GiveUp, Index, Intent, Level, Operator, OperatorError, Owner, Resource, Struct, apply
 from levelog.conditions import MOST_MESSAGE, Condition
 from levelog.daemons import Daemon
 from levelog.levels import Levels
@@ -186,7 +186,7 @@ def test_an_object_is_ready_while_its_daemon_runs_and_stalled_once_that_has_give
 def test_an_object_that_waits_for_its_handler_to_be_let_go_is_not_ready_and_says_for_which() -> None:
     op, errors = Operator("shops"), list[Exception]()
 
-    @op.on.delete(finalizer=True)
+    @op.on.delete(finalizer=True, backoff=timedelta(minutes=1))
     def archive(shop: Typed) -> None:
         if errors:
             raise errors[0]
@@ -204,12 +204,79 @@ def test_an_object_that_waits_for_its_handler_to_be_let_go_is_not_ready_and_says
         assert status_writes(simulation) == writes, "it was let go at once"
         errors.append(ValueError("the archive is full"))
         simulation.delete(Typed, "slow")
-        simulation.advance(timedelta(seconds=5))
+        simulation.advance(timedelta(seconds=1.2))
         assert statuses_of(simulation, "slow", cls=Typed) == RECONCILING
         assert conditions_of(simulation, "slow", cls=Typed)["Ready"]["message"] == "archive: settling"
         errors.clear()
         simulation.advance(timedelta(hours=1))
         assert simulation.objects(Typed) == []
+
+
+@pytest.mark.parametrize("give_up_after", [None, timedelta(days=1)])
+def test_a_deletion_that_hangs_says_its_last_error_in_the_condition_and_in_an_event(
+    give_up_after: timedelta | None,
+) -> None:
+    op, errors = Operator("shops"), [ValueError("the archive is full")]
+
+    @op.on.delete(finalizer=True, backoff=timedelta(minutes=1), give_up_after=give_up_after)
+    def archive(shop: Typed) -> None:
+        if errors:
+            raise errors[0]
+
+    op.conditions(Typed)
+    with Simulation(op) as simulation:
+        simulation.call_through(archive)
+        simulation.apply({**web(), "kind": "Shop"})
+        simulation.run()
+        simulation.delete(Typed, "shop")
+        simulation.advance(timedelta(seconds=90))
+        assert (statuses_of(simulation, cls=Typed), simulation.events) == (RECONCILING, []), "two attempts"
+        for hour, error in enumerate(["the archive is full", "no archive"]):
+            errors[0] = ValueError(error)
+            simulation.advance(timedelta(hours=1))
+            assert statuses_of(simulation, cls=Typed) == STALLED
+            assert conditions_of(simulation, cls=Typed)["Stalled"]["message"].endswith(f"archive: ValueError: {error}")
+            assert len(simulation.events) == hour + 1
+            assert any(each.note.endswith(f"ValueError: {error}") for each in simulation.events)
+        errors.clear()
+        simulation.advance(timedelta(minutes=2))
+        assert simulation.objects(Typed) == []
+
+
+def test_what_no_write_can_close_counts_where_it_is_asked_for_and_says_what_is_missing() -> None:
+    op = Operator("webs")
+
+    @op.index
+    def running(pod: Pod) -> Iterator[tuple[Owner, bool]]:
+        if owner := pod.metadata.controlled_by(Web):
+            yield owner, True
+
+    @op.view
+    def ready(web: Web, running: Index[Owner, bool]) -> Level[int]:
+        there, wanted = len(list(running[web.as_owner])), web.spec.replicas
+        return Level(desired=wanted, actual=there, reason=f"{there} of {wanted} pods ready")
+
+    op.conditions(Web, also=[ready])
+    with Simulation(op) as simulation:
+        made = simulation.apply(web(replicas=2))
+        simulation.run()
+        assert simulation.level("ready", "default", "shop").reason == "0 of 2 pods ready"
+        assert statuses_of(simulation) == RECONCILING
+        assert conditions_of(simulation)["Ready"]["message"] == "ready: 0 of 2 pods ready"
+        owner = {"apiVersion": "example.com/v1", "kind": "Web", "name": "shop", "controller": True}
+        for name, message in (("a", "ready: 1 of 2 pods ready"), ("b", "in sync: ready")):
+            owners = [owner | {"uid": made["metadata"]["uid"]}]
+            metadata = {"name": name, "namespace": "default", "ownerReferences": owners}
+            spec = {"containers": [{"name": "web", "image": "a"}]}
+            simulation.apply({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
+            simulation.run()
+            assert conditions_of(simulation)["Ready"]["message"] == message
+        assert statuses_of(simulation) == READY
+
+
+def test_what_conditions_count_besides_are_views_of_the_operator() -> None:
+    with pytest.raises(OperatorError, match=r"conditions takes the function of a view, not 'ready': also=\[ready\]"):
+        Operator("webs").conditions(Web, also=["ready"])  # type: ignore[list-item]  # pyright: ignore[reportArgumentType]
 
 
 def test_an_object_that_is_being_deleted_is_not_said_to_be_ready_by_views_that_leave_it_alone() -> None:

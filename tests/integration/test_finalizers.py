@@ -93,7 +93,7 @@ def test_a_finalizer_is_on_before_anything_is_done_and_off_once_the_end_is_handl
         assert handlers.told[1:] == [("archive", both)] * (len(handlers.told) - 1)
         assert len(handlers.told) > 3
         level = simulation.level("archive", "default", "shop")
-        assert (level.status, level.desired, level.actual) == ("settling", "deleted", "known")
+        assert (level.status, level.desired, level.actual) == ("failed", "deleted", "known")
         handlers.failing.clear()
         handlers.told.clear()
         simulation.advance(timedelta(minutes=20))

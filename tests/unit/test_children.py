@@ -323,7 +323,7 @@ def test_step_by_step_any_children_become_the_wanted_ones_in_a_safe_order(
         )
         if not found.drift:
             break
-        assert found.steps or found.waits
+        assert found.steps or found.reason
         for step in found.steps:
             [kind] = [kind for kind in KINDS if kind.cls is step.resource]
             taken.append((step.verb, kind.label))

@@ -40,6 +40,8 @@ _LISTS: Final = (
 )
 CALLS_APART: Final = timedelta(minutes=1)
 """Between two looks at whether a call that fails may be withdrawn by now, where the actuator did not tell."""
+HANGS_AT: Final = 3
+"""Attempt that fails from which on a call has failed that keeps its parent from being deleted, and goes on."""
 
 
 def must_act(look: Outlook) -> bool:
@@ -131,10 +133,11 @@ def _verdict_after(look: Outlook, round_: Round, now: datetime) -> _Verdict:
     if round_.error:  # its round counts, so that it is not called in a circle
         return _Verdict("failed", round_.error, next_at)
     if round_.is_sent:
-        return _Verdict("settling", "", _next_look(look))  # what is sent may be given up
+        is_calling = any(row.verb == "call" for row in round_.rows)
+        return _Verdict("settling", "", _look_at_calls(look, _next_look(look), is_calling=is_calling))
     if look.facts.view.handler.writes_once:  # all of it was there, or is nothing to wait for
         return _Verdict("settling", "", now)
-    waits = look.level.waits if look.level is not None else ""
+    waits = look.level.reason if look.level is not None else ""
     if waits and (planned := _next_look(look)) is not None:
         return _Verdict("drifting", waits, planned)
     return _Verdict("drifting", waits or _NOTHING + (_LISTS if _is_of_lists(look) else ""), next_at)
@@ -155,7 +158,12 @@ def _verdict_at_rest(look: Outlook, now: datetime) -> _Verdict:
     if not drifts and level is None and before.status == "failed":  # nothing new: the error still stands
         return _Verdict("failed", before.reason, recheck_at)
     if under_way := look.under_way:
-        return _Verdict("settling", _wait(under_way), _when_withdrawable(look, recheck_at))
+        is_calling = any(each.verb == "call" for each in under_way)
+        due_at = _look_at_calls(look, recheck_at, is_calling=is_calling)
+        hanging = [each for each in under_way if each.verb == "call" and each.error and each.attempts >= HANGS_AT]
+        if hanging and facts.parent.is_deleting:
+            return _Verdict("failed", hanging[0].error, due_at)
+        return _Verdict("settling", _wait(under_way), due_at)
     if not drifts:
         return _Verdict("in_sync", "", recheck_at)
     if failures := facts.failures:
@@ -165,7 +173,7 @@ def _verdict_at_rest(look: Outlook, now: datetime) -> _Verdict:
     if until := look.rests_until:
         return _Verdict("drifting", f"{_undone(facts)}; the next round is at {until:%H:%M:%S} UTC", until)
     if facts.view.reconcile is None:
-        return _Verdict("drifting", "", recheck_at)
+        return _Verdict("drifting", before.reason if level is None else level.reason, recheck_at)
     return _Verdict("drifting", _unclosed(facts), _later(facts, now))
 
 
@@ -179,12 +187,16 @@ def _next_look(look: Outlook) -> datetime | None:
     return asked if asked - seen_at >= LOOKS_APART else seen_at + LOOKS_APART
 
 
-def _when_withdrawable(look: Outlook, recheck_at: datetime | None) -> datetime | None:
-    """When to look again at a level that waits for a call which its view has no use for any more."""
-    is_outdated = look.digest != look.facts.before.decided_inputs
-    if not is_outdated or all(intent.verb != "call" for intent in look.under_way):
+def _look_at_calls(look: Outlook, recheck_at: datetime | None, *, is_calling: bool) -> datetime | None:
+    """When to look again at a level that waits for a call which its view has no use for any more, or its parent's end.
+
+    The actuator has it looked at sooner once an attempt has failed.
+    """
+    facts = look.facts
+    is_outdated = bool(look.under_way) and look.digest != facts.before.decided_inputs
+    if not is_calling or not (is_outdated or facts.parent.is_deleting):
         return recheck_at
-    again = look.facts.now + CALLS_APART
+    again = facts.now + (CALLS_APART if is_outdated else facts.longest)
     return again if recheck_at is None else min(recheck_at, again)
 
 

@@ -41,14 +41,13 @@ class Wakes(Struct):
             )
         )
 
-    def ask_again(self, level: ViewParent, partition: int, cause: int) -> None:
-        """Have a level decided on again for no record: a person, a take-over or changed code asks for it."""
-        known = self.held.get(level)
-        self._generation += 1
-        wake = known or PendingWake(
-            view=level[0], parent=level[1], partition=partition, cause=cause, generation=0, due_at=None
-        )
-        self._put(replace(wake, generation=self._generation, due_at=ASKED_FOR))
+    def hasten(self, level: ViewParent, at: datetime) -> bool:
+        """Let a level be due at a time that waits for a later one; tells whether it does."""
+        wake = self.held.get(level)
+        if wake is None or wake.due_at is None or wake.due_at <= at:
+            return False
+        self._put(replace(wake, due_at=at))
+        return True
 
     def forget(self, level: ViewParent) -> None:
         """Ask for a level no more."""

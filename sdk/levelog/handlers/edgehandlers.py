@@ -361,10 +361,10 @@ def edge_view(
         else:
             level = handler.level(found, [each for each in calls if not each.name], read)
             if "waits" in phases and level.drift:
-                level.waits = "waits for its finalizer to be put on"
+                level.reason = "waits for its finalizer to be put on"
             level.is_known = any(each.name == KNOWN for each in calls)
         if handler.is_yielding and level.drift and _is_writing(handler, uid, calls, read):
-            level.waits = f"waits until what it yielded last is written: see {handler.writes_name}"
+            level.reason = f"waits until what it yielded last is written: see {handler.writes_name}"
         return level
 
     hint = Mapping[str, Any] if handler.reader.is_plain else handler.reader.cls
@@ -413,7 +413,7 @@ def edge_writer(handler: EdgeHandler, view: ViewHandler, effect: EffectHandler, 
     is_end = view.is_of_deleted
 
     async def act(parent: Any, level: Level[Any]) -> list[Intent]:  # async, so that it needs no thread
-        if level.waits and not handler.is_hurried(level):
+        if level.reason and not handler.is_hurried(level):
             return []
         found = handler.handed(parent)
         if is_end or level.desired == END:

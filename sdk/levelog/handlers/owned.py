@@ -76,11 +76,10 @@ class ChildrenLevel(Level[dict[str, Any]]):
     __slots__ = ("steps",)
 
     def __init__(
-        self, desired: dict[str, Any], actual: dict[str, Any], steps: Sequence[Intent] = (), waits: str = ""
+        self, desired: dict[str, Any], actual: dict[str, Any], steps: Sequence[Intent] = (), reason: str = ""
     ) -> None:
-        super().__init__(desired, actual)
+        super().__init__(desired, actual, reason=reason)
         self.steps = tuple(steps)
-        self.waits = waits
 
     @property
     def drift(self) -> Drift:

@@ -203,7 +203,7 @@ def daemon_view(
             return Level(desired=last, actual=last)
         level = Level[Any](desired=last + 1, actual=last)
         if finalizing is not None and "waits" in read["finalizing"][uid]:
-            level.waits = "waits for its finalizer to be put on"
+            level.reason = "waits for its finalizer to be put on"
         return level
 
     hint = Mapping[str, Any] if handler.reader.is_plain else handler.reader.cls
@@ -220,7 +220,7 @@ def daemon_writer(handler: DaemonHandler, view: ViewHandler, effect: EffectHandl
     """The reconcile function of such a view: it starts the daemon."""
 
     async def act(parent: Any, level: Level[Any]) -> list[Intent]:  # noqa: ARG001 - async, so that it needs no thread
-        return [] if level.waits else [call(effect.function, Run(number=level.desired))]
+        return [] if level.reason else [call(effect.function, Run(number=level.desired))]
 
     act.__annotations__["parent"] = Mapping[str, Any] if handler.reader.is_plain else handler.reader.cls
     act.__name__ = f"{view.name}.call"

@@ -48,6 +48,7 @@ class OpenIntent(StoredIntent, frozen=True, kw_only=True, omit_defaults=True):
     """HTTP status that refused it, if it failed; 0: none."""
     request: str = ""
     """What it asks an effect for, by `request_of`."""
+    attempts: int = 0
     sighted_version: int | None = None
     """Version in the sighting of the target; 0: it was gone; None: no sighting."""
     sighted_at: datetime | None = None

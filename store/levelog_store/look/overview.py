@@ -239,6 +239,7 @@ async def _read_writes(connection: AsyncConnection, scope: Scope) -> dict[ViewPa
             or_(
                 and_(level.status == _SETTLING, is_unsettled(intents)),
                 and_(level.status == _FAILED, table.state == _FAILED, table.round == level.round),
+                and_(level.status == _FAILED, table.verb == "call", table.error != "", is_unsettled(intents)),
             ),
         )
         .order_by(table.round, table.ordinal)
@@ -267,7 +268,7 @@ def _with_writes(line: LevelLine, writes: list[WriteLine]) -> LevelLine:
     if not writes:
         return line
     line = replace(line, writes=writes)
-    if line.status != "settling":
+    if line.status != "settling" and not line.put_off:
         return line
     for write in writes:
         if is_daemon(line.view, write.verb, write.target):

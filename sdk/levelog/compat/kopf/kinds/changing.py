@@ -163,7 +163,7 @@ class ChangeHandler(EdgeHandler):
 
     def is_hurried(self, level: Level[Any]) -> bool:
         """Tell whether somebody wants a call now that is made again later."""
-        return level.is_asked_for and level.waits.startswith(LATER)
+        return level.is_asked_for and level.reason.startswith(LATER)
 
     def _again(self, found: dict[str, Any], last: Call[Edge, Any], read: Mapping[str, Any]) -> Level[Any] | None:
         """The level of an object for which the last call raised; None: there is no such, or the object is another now.
@@ -276,7 +276,7 @@ def _pause(
 ) -> None:
     if not _wait_for_patch(level, last, found, now) and now < due and not before.is_over:
         level.recheck_at = due
-        level.waits = f"{LATER} {due:%H:%M:%S} UTC, attempt {before.retry + 1}: {before.error}"
+        level.reason = f"{LATER} {due:%H:%M:%S} UTC, attempt {before.retry + 1}: {before.error}"
 
 
 def _wait_for_patch(level: Level[Any], last: Call[Edge, Any], found: dict[str, Any], now: datetime) -> bool:
@@ -284,7 +284,7 @@ def _wait_for_patch(level: Level[Any], last: Call[Edge, Any], found: dict[str, A
     latest = last.called_at + SHOWN_WITHIN
     if now >= latest or not is_unseen(last, found):
         return False
-    level.waits, level.recheck_at = UNSEEN, latest
+    level.reason, level.recheck_at = UNSEEN, latest
     return True
 
 
