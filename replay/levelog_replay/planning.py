@@ -14,6 +14,7 @@ from typing import Final
 
 from msgspec import Struct
 
+from levelog.handlers.children import ChildrenView
 from levelog.secrets.redaction import Redactor
 from levelog_processors.engine import Engine
 from levelog_processors.fold.backfilling import PAGE, PAGES_A_SECOND, Backfiller, Pace
@@ -39,6 +40,8 @@ class PlannedLevel(Struct, frozen=True, kw_only=True):
     """The code that runs would decide on it now too."""
     is_held: bool
     """It is decided on only after others, of views that wait for a list."""
+    deletions: tuple[str, ...] = ()
+    """What it would delete, in this round or once all else is done: children, by kind and name, or targets."""
 
 
 class Planned(Struct, frozen=True, kw_only=True):
@@ -75,7 +78,8 @@ async def plan(
                 before = await trial.count_levels(connection)
             at = datetime.now(UTC)
             unlisted = await _take_over(scratch, scope, program, at, redactor=redactor, caller=caller)
-            return await _planned(scratch, at, before, unlisted)
+            children = {name for name, view in program.views.items() if isinstance(view.handler, ChildrenView)}
+            return await _planned(scratch, at, before, unlisted, children)
 
 
 async def _take_over(
@@ -114,7 +118,11 @@ async def _take_over(
 
 
 async def _planned(
-    scratch: Database, at: datetime, before: Mapping[str, int], unlisted: Mapping[str, Sequence[str]]
+    scratch: Database,
+    at: datetime,
+    before: Mapping[str, int],
+    unlisted: Mapping[str, Sequence[str]],
+    children: Collection[str],
 ) -> Planned:
     writes: defaultdict[ViewParent, list[trial.PlannedWrite]] = defaultdict(list)
     async with scratch.reading() as connection:
@@ -129,6 +137,7 @@ async def _planned(
                 writes=tuple(writes[change.name]),
                 is_due=change.name in due,
                 is_held=change.after is not None and change.after.reason == CHANGED_CODE,
+                deletions=_deletions(change, writes[change.name], children),
             )
             async for change in trial.read_changed_levels(connection)
         ]
@@ -141,3 +150,11 @@ async def _planned(
             unlisted=unlisted,
             held=[view for view in woken if view not in unlisted],
         )
+
+
+def _deletions(
+    change: trial.LevelChange, writes: Sequence[trial.PlannedWrite], children: Collection[str]
+) -> tuple[str, ...]:
+    if change.view in children:
+        return tuple(change.after.differing.get("extra", ())) if change.after is not None else ()
+    return tuple(sorted(write.target for write in writes if write.verb == "delete"))

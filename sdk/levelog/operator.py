@@ -3,11 +3,12 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextvars import ContextVar
 from datetime import timedelta
-from typing import Any, Final, overload
+from typing import Any, ClassVar, Final, overload
 
 from levelog.conditions import conditions_writer, inspect_conditions
 from levelog.effects import EFFECT_TIME, EffectHandler
 from levelog.errors import OperatorError
+from levelog.handlers.children import KEEP as KEPT
 from levelog.handlers.children import ChildrenView, inspect_children, reconciler_of, refuse_shared
 from levelog.handlers.edgehandlers import EdgeOptions
 from levelog.handlers.edgeregistry import EdgeRegistry
@@ -43,7 +44,7 @@ from levelog.handlers.timers import (
 )
 from levelog.handlers.views import RECONCILE_TIME, VIEW_TIME, ReconcileHandler, ViewHandler, Writes
 from levelog.levels import Level
-from levelog.resources import External, ResourceBase, ResourceType, is_external
+from levelog.resources import External, Manifest, ResourceBase, ResourceType, is_external
 from levelog.selectors import Selector, Value, taken_from
 
 loaded_into: Final[ContextVar[dict[str, Any] | None]] = ContextVar("loaded_into", default=None)
@@ -59,6 +60,9 @@ class Operator:
     that has a parameter annotated with the class of `settings` gets them. They count as part of the code: a function
     with other settings is another version of it.
     """
+
+    KEEP: ClassVar[Manifest] = KEPT
+    """What a function of `op.children` returns to leave the children of a parent as they are."""
 
     def __init__(self, name: str, *, settings: object | None = None) -> None:
         self.name = name
@@ -337,13 +341,18 @@ class Operator:
         reads: Iterable[type[ResourceBase]] = (),
         timeout: timedelta = VIEW_TIME,
         force: bool = True,
+        max_deletions: int | None = None,
     ) -> Callable[[ChildrenF], ChildrenF]:
         """Register a pure function of a parent, and of what a view may take, that returns manifests of its children.
 
-        It returns or yields any number of manifests, or returns None. levelog makes a view with the function's name,
+        It returns or yields any number of manifests, or op.KEEP to leave the children as they are, as they stay if it
+        raises. It may return None, for none, if its annotation says so. levelog makes a view with the function's name,
         and writes the children. It applies a child that is missing or differs in a field of its manifest, kind by kind
         in the order of `of`. Once all of these match, it deletes children that are no longer returned, in the reverse
         order of kinds. All of the parent's children of these kinds belong to this function.
+
+        If more than `max_deletions` children would be deleted at once, the level fails, and they stay until an
+        annotation on the parent confirms it; the level's reason names it. None: no limit.
 
         With `force=False`, a field that another manager has taken is a conflict that names the manager, and is not
         taken back. Filters, `reads` and `timeout` are those of views; a parent that the filters exclude keeps its
@@ -359,7 +368,7 @@ class Operator:
                     view, self.indices, selector, self._lender, deleting=False, objects=objects, timeout=timeout
                 )
 
-            handler = inspect_children(function, parent, of, inspect_view, force=force)
+            handler = inspect_children(function, parent, of, inspect_view, force=force, max_deletions=max_deletions)
             refuse_shared(handler, self.views.values())
             self._claim(handler.name, function)
             for index in objects.values():

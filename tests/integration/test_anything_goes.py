@@ -211,7 +211,7 @@ class Does:
         self.index: Callable[[], Any] = dict
         self.act: list[Callable[[], Any]] = []
         self.act_later: list[Callable[[], Any]] = []
-        self.children: Callable[[], Any] = returning(None)
+        self.children: Callable[[], Any] = list
         self.effect: Callable[[], Any] = returning(None)
         self.handler: Callable[[], Any] = returning(None)
         self.told: set[str] = set()
@@ -261,7 +261,7 @@ def operator(does: Does) -> Operator:
 
     @op.children(Web, of=ConfigMap)
     def parts(web: Web) -> Any:
-        return does.children() if web.metadata.name == "odd" else None
+        return does.children() if web.metadata.name == "odd" else []
 
     @op.on.create
     async def handle(web: Web) -> Any:

@@ -6,9 +6,16 @@ from typing import Any
 import msgspec
 
 from levelog import Manifest, Operator, Resource
+from levelog.secrets.redaction import Redactor
 from levelog.wire.objects import GroupResource, ObjectKey, Uid
 from levelog.wire.projection import Applied, applied
 from levelog.wire.records import ObjectSeen, ReceiptNoted
+from levelog_cli.printing.planned import plan_lines
+from levelog_processors.program import Program
+from levelog_replay.calling import ReplayCaller
+from levelog_replay.planning import plan
+from levelog_store.connect.database import Database
+from levelog_store.owners.scopes import find_scopes
 from levelog_store.tables import index_entries, intents
 from rigs.nats import NatsServer
 from rigs.processing import Processing
@@ -136,3 +143,24 @@ async def test_two_processors_share_parents_and_children(nats_server: NatsServer
             ("apply", 1),
             ("apply", 2),
         ]
+
+
+async def test_a_plan_says_how_many_deletions_may_follow_also_those_of_a_later_round(
+    nats_server: NatsServer, database_url: str
+) -> None:
+    changed = Operator("webs")
+
+    @changed.children(Web, of=ConfigMap)
+    def config(web: Web) -> Manifest:
+        return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": f"{web.metadata.name}-2"}}
+
+    async with Processing(nats_server.url, database_url, [op]) as stack:
+        await applied_once(stack)
+    async with await Database.open(database_url, read_only=True) as database:
+        async with database.reading() as connection:
+            [scope] = await find_scopes(connection)
+        caller = ReplayCaller(threads=1)
+        planned = await plan(database, scope, Program([changed]), redactor=Redactor(), caller=caller)
+    assert {write.verb for level in planned.levels for write in level.writes} == {"apply"}
+    text = " ".join(" ".join(plan_lines(planned)).split())
+    assert "1 deletion may follow, now or once all else is done: ConfigMap (1)" in text

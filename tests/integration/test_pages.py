@@ -41,6 +41,7 @@ SHOWN: Final = {
     "README.md": "test_why_prints_what_the_readme_shows; of the demo's steps, tests/unit/test_docs.py",
     "docs/development.md": "a board on a terminal; test_dev.py holds it",
     "docs/handlers.md": "a handler that fails; test_told_calls.py holds its form",
+    "docs/children.md": "a level that waits; test_kept_children.py does what it says",
     "docs/code-changes.md": "the doctor's note; e2e/test_other_versions.py holds it",
     "docs/decisions/0070-a-shot-waits-twenty-milliseconds.md": "it hangs; tests/unit/test_fence.py",
     "docs/monitoring.md": "at a port of its own; test_probes.py holds it",

@@ -60,14 +60,16 @@ class Nothing(dict[Any, Any]):
         return ()
 
 
-def level(result: Any, *, parent: type[ResourceBase] = Web, of: Any = (ConfigMap, Service)) -> ChildrenLevel:
+def level(
+    result: Any, *, parent: type[ResourceBase] = Web, of: Any = (ConfigMap, Service), returns: Any = Any
+) -> ChildrenLevel:
     """The level of a parent that has no children yet, for what a function returned."""
     op = Operator("shop")
 
     def stack(parent: Any) -> Any:
         raise AssertionError("not called")
 
-    stack.__annotations__["parent"] = parent
+    stack.__annotations__ |= {"parent": parent, "return": returns}
     op.children(parent, of=of)(stack)
     view = op.views["stack"]
     assert isinstance(view, ChildrenView)
@@ -85,7 +87,26 @@ def test_one_manifest_several_or_none_are_returned_or_yielded() -> None:
     assert set(level(config()).desired) == {"ConfigMap/a"}
     assert set(level([config("a"), config("b")]).desired) == {"ConfigMap/a", "ConfigMap/b"}
     assert set(level(yielded()).desired) == {"ConfigMap/a", "ConfigMap/b"}
-    assert level(None).desired == {}
+    assert level([]).desired == {}
+
+
+@pytest.mark.parametrize(
+    ("returns", "is_fine"),
+    [(Manifest | None, True), (None, True), (list[Manifest], False), (Any, False)],
+)
+def test_none_is_none_only_where_the_annotation_says_so(returns: Any, is_fine: bool) -> None:
+    if is_fine:
+        assert level(None, returns=returns).desired == {}
+    else:
+        with pytest.raises(ChildRefused, match=r"nothing is returned: return \[\] for no children, op.KEEP to leave"):
+            level(None, returns=returns)
+
+
+def test_children_are_kept_as_a_whole_or_not_at_all() -> None:
+    assert not level(Operator.KEEP).drift
+    assert not level(iter([Operator.KEEP])).drift
+    with pytest.raises(ChildRefused, match="KEEP is returned beside manifests"):
+        level([config(), Operator.KEEP])
 
 
 @pytest.mark.parametrize(

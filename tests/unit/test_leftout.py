@@ -94,10 +94,8 @@ def test_only_the_parent_of_a_child_that_is_too_large_has_to_wait() -> None:
     nothing = dict.fromkeys([parameter.name for parameter in view.indices], _Lookup({}))
     children = next(name for name in nothing if "children/" in name)
     with pytest.raises(ObjectTooLarge, match=SAYS):
-        view.level(
-            parent, None, {**nothing, children: _Lookup({parent.as_owner: (found[parent.as_owner],)})}, Redactor()
-        )
-    assert not view.level(parent, None, nothing, Redactor()).drift
+        view.level(parent, [], {**nothing, children: _Lookup({parent.as_owner: (found[parent.as_owner],)})}, Redactor())
+    assert not view.level(parent, [], nothing, Redactor()).drift
 
 
 class _Lookup(dict[Any, Any]):

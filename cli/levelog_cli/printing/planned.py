@@ -138,6 +138,9 @@ def _remarks(plan: Planned) -> Iterator[str]:
     written = counted_writes(plan.levels)
     at_once = " at once" if plan.unlisted else ""
     remarks = [f"writes that would follow{at_once}: {written or 'none'}"]
+    if deletions := Counter(name.partition("/")[0] for level in plan.levels for name in level.deletions):
+        numbers = ", ".join(f"{kind} ({number})" for kind, number in sorted(deletions.items()))
+        remarks.append(f"{counted(deletions.total(), 'deletion')} may follow, now or once all else is done: {numbers}")
     if plan.dropped:
         remarks.append(f"writes that are decided, not sent yet, and would be dropped: {plan.dropped}")
     if plan.waiting:
@@ -164,6 +167,7 @@ def plan_json(plan: Planned) -> dict[str, Any]:
                 "parent": level.change.parent,
                 "is_due": level.is_due,
                 "is_held": level.is_held,
+                "deletions": level.deletions,
                 "before": _told(level.change.before),
                 "after": _told(level.change.after),
                 "writes": [

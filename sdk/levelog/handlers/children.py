@@ -3,7 +3,8 @@
 import inspect
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import wraps
-from typing import Any, Final
+from types import NoneType
+from typing import Any, Final, get_args
 
 import msgspec
 from msgspec import Struct, field
@@ -12,12 +13,23 @@ from levelog.errors import ChildRefused, OperatorError
 from levelog.handlers.fingerprints import fingerprint
 from levelog.handlers.indexers import APPLIED, MARK, ImplicitIndex
 from levelog.handlers.injection import Given, Lender
-from levelog.handlers.owned import ChildKind, ChildrenLevel, WantedChild, as_stored, level_of, owned_child, sight_of
+from levelog.handlers.owned import (
+    CONFIRMED,
+    ChildKind,
+    ChildrenLevel,
+    WantedChild,
+    as_stored,
+    confirms,
+    held_back,
+    level_of,
+    owned_child,
+    sight_of,
+)
 from levelog.handlers.signatures import holds_intents, parameters, shown, type_hints
 from levelog.handlers.views import IndexParameter, ReconcileHandler, ViewHandler, Writes
 from levelog.intents import Intent
 from levelog.levels import Level
-from levelog.resources import Metadata, Owner, ResourceBase, ResourceType, refuse_external
+from levelog.resources import Manifest, Metadata, Owner, ResourceBase, ResourceType, refuse_external
 from levelog.secrets.redaction import Redactor, with_encoded_data
 from levelog.wire.canonical import canonical, digest
 from levelog.wire.projection import Applied, fields_of
@@ -26,6 +38,8 @@ from levelog.wire.records import refuse_remains
 REDACTOR: Final = f"{MARK}redactor"
 """Name under which the view is given the redactor, as manifests are compared with what is recorded of objects."""
 
+KEEP: Final[Manifest] = {}
+"""What a function returns, by identity, to leave the parent's children as they are: it cannot tell them now."""
 _CODE: Final = "children 3"
 """Stands for this module in fingerprints: raised when the same manifests lead to other levels or other intents."""
 
@@ -93,9 +107,28 @@ class AppliedIndex(ImplicitIndex):
         return []
 
 
+class ConfirmedIndex(ImplicitIndex):
+    """What a parent's annotation confirms, by its uid."""
+
+    def __init__(self, parent: type[ResourceBase]) -> None:
+        super().__init__(confirmed_name(parent), parent, lambda _: (), code=_CODE)
+        self.fingerprint = digest(_CODE, CONFIRMED)
+
+    def entries(self, body: bytes) -> list[tuple[Any, Any]]:
+        """The value of the annotation, if there is one."""
+        metadata = msgspec.json.decode(body, type=dict[str, Any])["metadata"]
+        value = (metadata.get("annotations") or {}).get(CONFIRMED)
+        return [] if value is None else [(metadata["uid"], value)]
+
+
 def index_name(parent: type[ResourceBase], cls: type[ResourceBase]) -> str:
     """Name of the index of a child class: `children/webs.example.com/deployments.apps`."""
     return f"children/{parent.resource_type.group_resource}/{cls.resource_type.group_resource}"
+
+
+def confirmed_name(parent: type[ResourceBase]) -> str:
+    """Name of the index of what annotations of parents confirm."""
+    return f"confirmed/{parent.resource_type.group_resource}"
 
 
 def applied_name(function: str) -> str:
@@ -109,10 +142,15 @@ class ChildrenView(ViewHandler):
     parent: type[ResourceBase]
     kinds: tuple[ChildKind, ...]
     force: bool
+    max_deletions: int | None
+    may_return_none: bool
+    """Its annotation says so; else None is what a function returns by mistake."""
 
     def own_indices(self) -> list[ImplicitIndex]:
         """The indices that the view reads, besides those that the function reads."""
-        return [*(ChildIndex(self.parent, kind.cls) for kind in self.kinds), AppliedIndex(self.name, self.parent)]
+        confirmed = [] if self.max_deletions is None else [ConfirmedIndex(self.parent)]
+        children = (ChildIndex(self.parent, kind.cls) for kind in self.kinds)
+        return [*children, AppliedIndex(self.name, self.parent), *confirmed]
 
     def children_in(self, desired: bytes | None, namespace: str, of: Collection[str]) -> tuple[str, ...]:
         """Names of the children that a level wants, of some resources; `namespace` is its parent's."""
@@ -127,7 +165,8 @@ class ChildrenView(ViewHandler):
     def level(self, parent: Any, result: Any, indices: Mapping[str, Any], redactor: Redactor) -> ChildrenLevel:
         """The level of one parent; `indices` by their names."""
         metadata: Metadata = parent.metadata
-        wanted = self._wanted(metadata, result, redactor)
+        manifests = self._manifests(result)
+        wanted = self._wanted(metadata, manifests or (), redactor)
         key = str(self.resource.key(metadata.namespace, metadata.name))
         remembered = _by_uid(indices[MARK + applied_name(self.name)][key], metadata.uid)
         owned = [
@@ -137,6 +176,9 @@ class ChildrenView(ViewHandler):
         ]
         for each in owned:
             refuse_remains(each.body)
+        if manifests is None:
+            kept: dict[str, Any] = {child.key: {} for child in owned if not child.is_deleting}
+            return ChildrenLevel(kept, kept)
         there = {child.key for child in owned}
         leaving: set[str] = set()
         for child in wanted:
@@ -145,7 +187,13 @@ class ChildrenView(ViewHandler):
                 for found in indices[MARK + index_name(self.parent, child.kind.cls)][place.namespace, place.name]:
                     if self._leaves(child, msgspec.convert(found, _Named), metadata, remembered):
                         leaving.add(child.key)
-        return level_of(self.kinds, wanted, owned, leaving, force=self.force)
+        level = level_of(self.kinds, wanted, owned, leaving, force=self.force)
+        if self.max_deletions is not None and any(step.verb == "delete" for step in level.steps):
+            extra = [child for child in owned if child.key in level.drift.extra]
+            confirmed = indices[MARK + confirmed_name(self.parent)][metadata.uid]
+            if len(extra) > self.max_deletions and not any(confirms(each, extra, self.kinds) for each in confirmed):
+                raise ChildRefused(held_back(extra, self.kinds, self.max_deletions, self.resource, metadata))
+        return level
 
     def sight(
         self, desired: bytes, parent_uid: str, contents: Mapping[tuple[str, str], Sequence[bytes]]
@@ -187,8 +235,21 @@ class ChildrenView(ViewHandler):
         held_by = f"{owner.kind}/{owner.name}" if owner else "nobody"
         raise ChildRefused(f"{child.key} exists already and is controlled by {held_by}: it is not taken over")
 
-    def _wanted(self, parent: Metadata, result: Any, redactor: Redactor) -> list[WantedChild]:
-        manifests: Iterable[Any] = () if result is None else (result,) if isinstance(result, Mapping) else result
+    def _manifests(self, result: Any) -> Sequence[Any] | None:
+        """What the function returned; None: the children stay as they are."""
+        if result is None and not self.may_return_none:
+            raise ChildRefused(
+                "nothing is returned: return [] for no children, op.KEEP to leave them as they are, or annotate the "
+                "function to return `Manifest | None`"
+            )
+        manifests = [] if result is None else [result] if isinstance(result, Mapping) else list(result)
+        if any(each is KEEP for each in manifests):
+            if len(manifests) > 1:
+                raise ChildRefused("op.KEEP is returned beside manifests: it leaves all children as they are")
+            return None
+        return manifests
+
+    def _wanted(self, parent: Metadata, manifests: Iterable[Any], redactor: Redactor) -> list[WantedChild]:
         found: dict[str, WantedChild] = {}
         for manifest in manifests:
             child = self._child(parent, manifest, redactor)
@@ -247,6 +308,7 @@ def inspect_children(
     inspect_view: Callable[[Callable[..., Any]], ChildrenView],
     *,
     force: bool,
+    max_deletions: int | None,
 ) -> ChildrenView:
     """Make the view; `inspect_view` checks a function's signature as that of a view.
 
@@ -281,11 +343,14 @@ def inspect_children(
                 f"children {function.__name__}: parameter {name!r} asks for the time, but nothing calls the function "
                 "again when that has come: use a view, which returns Level(…, recheck_at=…), and a reconcile function"
             )
-    handler.parent, handler.kinds, handler.force = parent, kinds, force
+    if max_deletions is not None and (type(max_deletions) is not int or max_deletions < 0):
+        raise OperatorError(f"children {function.__name__}: max_deletions={max_deletions!r} is no number of children")
+    handler.parent, handler.kinds, handler.force, handler.max_deletions = parent, kinds, force, max_deletions
+    handler.may_return_none = NoneType in (hints.get("return"), *get_args(hints.get("return")))
     own = tuple(IndexParameter(index.name, index, Any, Any) for index in handler.own_indices())
     handler.indices = (*handler.indices, *own)
     labels = [f"{kind.label} {kind.resource.group_resource}" for kind in kinds]
-    handler.fingerprint = digest(handler.fingerprint, fingerprint(function), _CODE, *labels, str(force))
+    handler.fingerprint = digest(handler.fingerprint, fingerprint(function), _CODE, *labels, f"{force} {max_deletions}")
     return handler
 
 

@@ -8,10 +8,14 @@ from msgspec import Struct
 
 from levelog.intents import Intent, apply, delete
 from levelog.levels import Drift, Level
-from levelog.resources import ResourceBase, ResourceType
-from levelog.wire.canonical import canonical
+from levelog.resources import Metadata, ResourceBase, ResourceType
+from levelog.wire.canonical import canonical, digest
 from levelog.wire.projection import Applied, differing, project
 
+CONFIRMED: Final = "levelog/confirm-deletions"
+"""Annotation of a parent that lets its function delete more children at once than it may."""
+_NAMED: Final = 3
+"""Children that a reason names of those that are not deleted."""
 MOST_PATHS: Final = 20
 """Fields of one child that a drift names."""
 
@@ -139,6 +143,32 @@ def actual_of(desired: Mapping[str, Any], owned: Iterable[OwnedChild]) -> dict[s
         for child in owned
         if not child.is_deleting
     }
+
+
+def held_back(
+    extra: Sequence[OwnedChild], kinds: Sequence[ChildKind], most: int, parents: ResourceType, parent: Metadata
+) -> str:
+    """Why these children are not deleted, and how to confirm that they shall be."""
+    names = sorted(child.key for child in extra)
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    place = f" -n {parent.namespace}" if parent.namespace else ""
+    return (
+        f"{len(extra)} children would be deleted, and {most} may be at once: {', '.join(names[:_NAMED])}{more}; they "
+        f"stay until you confirm it with `kubectl annotate --overwrite {parents.group_resource} {parent.name}{place} "
+        f"{CONFIRMED}={len(extra)}-{_last(extra, kinds)}`"
+    )
+
+
+def confirms(value: str, extra: Sequence[OwnedChild], kinds: Sequence[ChildKind]) -> bool:
+    """Tell whether an annotation confirms these deletions: until the last child is gone, and no later ones."""
+    number, _, last = value.partition("-")
+    return last == _last(extra, kinds) and number.isdecimal() and int(number) >= len(extra)
+
+
+def _last(extra: Sequence[OwnedChild], kinds: Sequence[ChildKind]) -> str:
+    """Names the incarnation that is deleted last."""
+    last = min(extra, key=lambda child: (kinds.index(child.kind), child.key))
+    return digest(last.body["metadata"]["uid"])[:6]
 
 
 def as_stored(body: Mapping[str, Any]) -> dict[str, Any]:
