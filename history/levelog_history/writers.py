@@ -1,18 +1,19 @@
-"""Who writes which objects: how often, how regularly, and with what effect."""
+"""Who writes which objects: how often, how regularly, with what effect, and who undoes it."""
 
 import statistics
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 from itertools import pairwise
-from typing import Final
+from typing import Any, Final
 
 from msgspec import Struct, field
 
 from levelog.errors import ConfigurationError
-from levelog.wire.objects import ObjectKey
+from levelog.wire.canonical import is_other
+from levelog.wire.objects import GroupResource, ObjectKey
 from levelog_history.reach import Moment, nothing_of
-from levelog_history.records import LogSource, read_about
+from levelog_history.records import LogSource, read_about, resources_of
 from levelog_history.revisions import Revision, Revisions
 from levelog_history.selection import Selected, has_any
 from levelog_log.stream import LogStream
@@ -96,6 +97,73 @@ class Writers:
             for (manager, resource), tally in self._tallies.items()
         ]
         return sorted(writers, key=lambda writer: (-writer.writes, writer.resource, writer.manager))
+
+
+class Contested(Struct, frozen=True, kw_only=True):
+    """One field that a field manager set back to what it was, each time another one had changed it."""
+
+    field: str
+    resource: str
+    objects: int
+    manager: str
+    undoes: str
+    """The other manager."""
+    times: int
+
+
+class Contests:
+    """Counts who undoes whom, in the order of the log: a manager sets a field to what it had set it to before another.
+
+    One time alone is somebody's correction; it counts if the two go on, in whatever direction.
+    """
+
+    def __init__(self) -> None:
+        self._creators: dict[str, str] = {}
+        self._last: dict[tuple[str, str], str] = {}
+        self._values: dict[tuple[str, str], dict[str, Any]] = defaultdict(dict)
+        self._undone: dict[tuple[str, str, str, str], list[str]] = defaultdict(list)
+
+    def take(self, revision: Revision) -> None:
+        """Look at one revision."""
+        manager, name = revision.written.manager, revision.object
+        if revision.happened != "changed" or not manager:
+            if not revision.differences:
+                self._creators[name] = manager
+            return
+        resource = str(ObjectKey.parse(name).group_resource)
+        for difference in revision.differences:
+            place, path = (name, difference.path), difference.path
+            values = self._values[place]
+            last = self._last.get(place) or self._creators.get(name, "")
+            if last and last not in values:
+                values[last] = difference.before
+            if last and last != manager and manager in values and not is_other(values[manager], difference.after):
+                self._undone[resource, path, manager, last].append(name)
+            values[manager], self._last[place] = difference.after, manager
+
+    def found(self) -> list[Contested]:
+        """Those that go on, most often undone first."""
+        contested = [
+            Contested(
+                field=path, resource=resource, objects=len(set(names)), manager=manager, undoes=other, times=len(names)
+            )
+            for (resource, path, manager, other), names in self._undone.items()
+            if len(names) + len(self._undone.get((resource, path, other, manager), ())) > 1
+        ]
+        return sorted(contested, key=lambda each: (-each.times, each.resource, each.field, each.manager))
+
+
+async def count_contests(stream: LogStream, start: Moment) -> list[Contested]:
+    """What field managers undid for each other after a moment, in all resources that are recorded."""
+    selected = [Selected(GroupResource.parse(name)) for name in await resources_of(stream)]
+    revisions, contests = Revisions(lambda _: True), Contests()
+    if not selected:
+        return []
+    async for logged in read_about(stream, selected):
+        for entry in revisions.take(logged):
+            if isinstance(entry, Revision) and start.precedes(logged):
+                contests.take(entry)
+    return contests.found()
 
 
 async def count_writers(stream: LogStream, selected: Sequence[Selected], start: Moment) -> list[ManagerWrites]:

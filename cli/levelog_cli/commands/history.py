@@ -75,13 +75,14 @@ def history(
 def writers(
     settings: Settings,
     objects: Annotated[
-        list[str],
+        list[str] | None,
         typer.Argument(
             help="RESOURCE[.GROUP]/NAMESPACE/NAME; without a name, or without both, all objects there, as in "
-            "webs.example.com or pods/default.",
+            "webs.example.com or pods/default. Without any: which fields writers undo for each other, in all objects.",
             metavar="OBJECTS",
+            show_default=False,
         ),
-    ],
+    ] = None,
     *,
     since: Annotated[
         str, typer.Option(help="Count what came after: a sequence, a time, or how long ago (15m).", metavar="MOMENT")
@@ -96,6 +97,6 @@ def writers(
     async def work() -> None:
         from levelog_cli.wiring.lookback import show_writers
 
-        await show_writers(settings, objects, since=since, form=plain_form_of(output, as_json=as_json))
+        await show_writers(settings, objects or [], since=since, form=plain_form_of(output, as_json=as_json))
 
     execute(settings, work)

@@ -15,7 +15,7 @@ from levelog_cli.printing.lines import print_line, print_lines
 from levelog_cli.printing.tables import GrowingTable, is_narrow, print_table
 from levelog_history.differences import drift_text
 from levelog_history.levels import LevelsNow
-from levelog_history.writers import ManagerWrites, Period
+from levelog_history.writers import Contested, ManagerWrites, Period
 from levelog_store.decide.decisions import Decision
 from levelog_store.look.overview import LevelLine
 from levelog_store.rows import Scope, UnreadableRow
@@ -139,6 +139,15 @@ def print_writers(found: Sequence[ManagerWrites]) -> None:
     """Print a row for each field manager and resource."""
     columns = ("WRITER", "RESOURCE", "OBJECTS", "WRITES", "IDLE", "EVERY", "FIELDS")
     print_table(columns, [_row(writer) for writer in found])
+
+
+def print_contests(found: Sequence[Contested]) -> None:
+    """Print a row for each field that a manager sets back after another."""
+    if not found:
+        print_line("no field manager undoes what another one writes")
+        return
+    columns = ("WRITER", "UNDOES", "TIMES", "OBJECTS", "RESOURCE", "FIELD")
+    print_table(columns, [(w.manager, w.undoes, str(w.times), str(w.objects), w.resource, w.field) for w in found])
 
 
 def _row(writer: ManagerWrites) -> tuple[str, ...]:

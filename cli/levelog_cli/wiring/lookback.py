@@ -20,7 +20,7 @@ from levelog_cli.printing.plain import (
     level_plain,
     past_level_plain,
 )
-from levelog_cli.printing.rows import print_age, print_blanks, print_levels, print_names, print_writers
+from levelog_cli.printing.rows import print_age, print_blanks, print_contests, print_levels, print_names, print_writers
 from levelog_cli.printing.timeline import Timeline
 from levelog_cli.servers.data_dir import DataDir
 from levelog_cli.servers.databases import open_to_read
@@ -33,7 +33,7 @@ from levelog_history.revisions import Missing
 from levelog_history.selection import Shown
 from levelog_history.timeline import DecisionEntry, decisions_on, entries_of, interleaved, is_after, object_at
 from levelog_history.why import Looking, Question
-from levelog_history.writers import count_writers
+from levelog_history.writers import count_contests, count_writers
 from levelog_store.connect.database import Database
 from levelog_store.rows import Scope
 
@@ -123,8 +123,19 @@ async def show_levels_at(settings: Settings, wanted: LevelFilter, *, at: str, fo
 
 
 async def show_writers(settings: Settings, objects: Sequence[str], *, since: str, form: PlainForm | None) -> None:
-    """Print a row for each field manager and resource. Raises ConfigurationError if nobody wrote such an object."""
+    """Print a row for each field manager and resource; without objects, for each field that managers undo.
+
+    Raises ConfigurationError if nobody wrote such an object.
+    """
     start = Moment.parse(since, datetime.now(UTC)) if since else Moment()
+    if not objects:
+        async with opened_log(settings) as stream:
+            contests = await count_contests(stream, start)
+        if form:
+            print_plain(contests, form)
+        else:
+            print_contests(contests)
+        return
     async with opened_log(settings) as stream:
         selected = await chosen(LogSource(stream), objects)
         found = await count_writers(stream, selected, start)

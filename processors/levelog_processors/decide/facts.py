@@ -13,7 +13,6 @@ from levelog.levels import Level, Standing
 from levelog.wire.canonical import canonical, digest
 from levelog_processors.decide.settling import (
     AT_ONCE,
-    CALM,
     LOOKS_APART,
     MANY,
     MAX_BACKOFF,
@@ -23,7 +22,7 @@ from levelog_processors.decide.settling import (
     is_settled,
 )
 from levelog_processors.program import BoundView
-from levelog_store.decide.decisions import Basis, IntentRow, OpenIntent, PendingWake
+from levelog_store.decide.decisions import UNDONE, Basis, IntentRow, OpenIntent, PendingWake
 from levelog_store.fold.levelwrites import ASKED_FOR
 from levelog_store.rows import IndexKey, LevelRow, StoredObject, ViewParent
 
@@ -182,9 +181,11 @@ class Facts(Struct, frozen=True, kw_only=True, dict=True):
     @cached_property
     def repeats(self) -> Repeats | None:
         """Rounds so far that somebody undid; none any more if the level has been in sync for long enough since."""
-        repeats = Repeats.read(self.before.repeats)
-        is_calm = self.before.status == "in_sync" and repeats is not None and self.now - repeats.at >= CALM
-        return None if is_calm else repeats
+        before, repeats = self.before, Repeats.read(self.before.repeats)
+        if repeats is None or self.now < repeats.calm_at:
+            return repeats
+        was_in_sync = before.status == "in_sync" or before.reason.startswith(UNDONE)
+        return repeats.calmed if was_in_sync and before.drift is None else repeats
 
     def basis(
         self,

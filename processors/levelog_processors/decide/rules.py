@@ -28,7 +28,7 @@ from levelog_processors.decide.settling import (
     backoff,
     pause,
 )
-from levelog_store.decide.decisions import Decided, OpenIntent
+from levelog_store.decide.decisions import UNDONE, Decided, OpenIntent
 from levelog_store.fold.changes import added, read_causes
 from levelog_store.rows import IndexKey, LevelRow
 
@@ -164,6 +164,10 @@ def _verdict_at_rest(look: Outlook, now: datetime) -> _Verdict:
         if hanging and facts.parent.is_deleting:
             return _Verdict("failed", hanging[0].error, due_at)
         return _Verdict("settling", _wait(under_way), due_at)
+    last = facts.repeats
+    if not drifts and last is not None and last.is_contested(now):
+        calm_at = last.calm_at if recheck_at is None else min(last.calm_at, recheck_at)
+        return _Verdict("failed", _undone(last.succeeded.count - 1, last.by), calm_at)
     if not drifts:
         return _Verdict("in_sync", "", recheck_at)
     if failures := facts.failures:
@@ -171,7 +175,7 @@ def _verdict_at_rest(look: Outlook, now: datetime) -> _Verdict:
         planned = [at for at in (recheck_at, facts.planned) if at is not None and at > now]
         return _Verdict("failed", failures[0].error, recheck_at if wait is None else min([now + wait, *planned]))
     if until := look.rests_until:
-        return _Verdict("drifting", f"{_undone(facts)}; the next round is at {until:%H:%M:%S} UTC", until)
+        return _Verdict("failed", _undone(last.count if last is not None else 0, _undone_by(facts)), until)
     if facts.view.reconcile is None:
         return _Verdict("drifting", before.reason if level is None else level.reason, recheck_at)
     return _Verdict("drifting", _unclosed(facts), _later(facts, now))
@@ -214,15 +218,19 @@ def _unclosed(facts: Facts) -> str:
     )
 
 
-def _undone(facts: Facts) -> str:
+def _undone(count: int, by: str) -> str:
     """How often the last rounds were undone, and by whom."""
+    return f"{UNDONE} {count} times{f' by {by}' if by else ''}"
+
+
+def _undone_by(facts: Facts) -> str:
+    """Who undid the last round, as far as the API tells."""
     own = field_manager(facts.view.operator)
     others = [i.held_manager for i in facts.intents if i.held_manager not in ("", own)]
     again = [i.target for i in facts.intents if i.held_manager == own and (i.held_version or 0) > i.result_version > 0]
-    by = f", the last time by {others[0]}" if others else ""
-    if again and not others:
-        by = f", the last time by another write of {own} itself: `levelog why {again[0]}` shows both"
-    return f"written and undone {facts.repeats.count if facts.repeats else 0} times{by}"
+    if others or not again:
+        return others[0] if others else ""
+    return f"another write of {own} itself: `levelog why {again[0]}` shows both"
 
 
 def _wait(under_way: Sequence[OpenIntent]) -> str:
@@ -336,7 +344,8 @@ def _repeats(look: Outlook, round_: Round | None, verdict: _Verdict) -> str | No
         of = look.state
     if of:
         is_retry = of in FAULTS or bool(look.facts.failures)
-        return (Repeats(of=of, count=1, at=now) if last is None else last.then(of, now, is_retry=is_retry)).text
+        by = _undone_by(look.facts)
+        return (Repeats(of=of, count=1, at=now) if last is None else last.then(of, now, is_retry=is_retry, by=by)).text
     is_in_sync = verdict.status == "in_sync"
     if last is None or (last.of == VIEW_FAULT and seen is not None):
         return None

@@ -101,6 +101,10 @@ AT_ONCE: Final = 6
 """So many rounds in a row for the same state come without a wait: the first one, and five more."""
 CALM: Final = timedelta(minutes=1)
 """A level that stayed in sync for so long was not undone by somebody who does so each time."""
+LONGEST_CALM: Final = timedelta(minutes=30)
+"""The same where the last two rounds lay apart: twice that, at most this. Argo CD looks every 3 minutes, Flux 10."""
+OFTEN: Final = 3
+"""A level that was undone so often is not in sync before it is calm."""
 
 FAULT: Final = "!"
 """What `Repeats` are of where a reconcile function raises."""
@@ -122,6 +126,10 @@ class Repeats(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """When the first round was of those that failed, one after the other; None: it is the only one."""
     retries: int = 0
     """How many of these rounds followed one that had failed."""
+    gap: timedelta = timedelta(0)
+    """Between the last two rounds."""
+    by: str = ""
+    """Who undid it before the last round, as people are told."""
 
     @classmethod
     def read(cls, text: str | None) -> "Repeats | None":
@@ -136,14 +144,29 @@ class Repeats(Struct, frozen=True, kw_only=True, omit_defaults=True):
     @property
     def succeeded(self) -> "Repeats":
         """Once a round did not fail: those before it count as that one."""
-        return Repeats(of=self.of, count=self.count - self.retries, at=self.at)
+        return Repeats(of=self.of, count=self.count - self.retries, at=self.at, gap=self.gap, by=self.by)
 
-    def then(self, of: str, now: datetime, *, is_retry: bool) -> "Repeats":
+    @property
+    def calm_at(self) -> datetime:
+        """When nobody can be said to undo it any more."""
+        return self.at + min(max(CALM, 2 * self.gap), LONGEST_CALM)
+
+    @property
+    def calmed(self) -> "Repeats | None":
+        """What is left of it then: since when, to tell how far apart two rounds are."""
+        return None if self.of in FAULTS else Repeats(of=self.of, count=0, at=self.at)
+
+    def is_contested(self, now: datetime) -> bool:
+        """Tell whether somebody undoes it again and again, so that it is not in sync although it looks so."""
+        return self.of not in FAULTS and self.succeeded.count > OFTEN and now < self.calm_at
+
+    def then(self, of: str, now: datetime, *, is_retry: bool, by: str = "") -> "Repeats":
         """After another round that wrote or raised; `is_retry` says that the one before it has failed."""
         if of != self.of:
-            return Repeats(of=of, count=1, at=now)
-        if not is_retry:
-            return Repeats(of=of, count=self.succeeded.count + 1, at=now)
+            return Repeats(of=of, count=1, at=now, by=by)
+        if not is_retry or self.count == 0:
+            gap = max(now - self.at, timedelta(0))
+            return Repeats(of=of, count=self.succeeded.count + 1, at=now, gap=gap, by=by)
         return Repeats(of=of, count=self.count + 1, at=now, since=self.since or self.at, retries=self.retries + 1)
 
 

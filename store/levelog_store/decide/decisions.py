@@ -1,6 +1,7 @@
 """Decisions as values: inputs, results, and the intents that they ask for."""
 
 from datetime import datetime
+from typing import Final
 
 from msgspec import Struct
 
@@ -8,6 +9,9 @@ from levelog.levels import Standing
 from levelog.wire.canonical import digest
 from levelog_store.fold.changes import Causes
 from levelog_store.rows import IndexKey, LevelRow, Verdict, ViewParent
+
+UNDONE: Final = "undone"
+"""Begins the reason of a level whose writes somebody undoes again and again."""
 
 
 class PendingWake(Struct, frozen=True, kw_only=True):

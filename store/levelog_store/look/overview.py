@@ -14,7 +14,7 @@ from levelog.counting import counted
 from levelog.handlers.callnames import is_daemon, shown_write, title_of
 from levelog.handlers.timers import moment
 from levelog_store.actuate.claims import is_unsettled
-from levelog_store.decide.decisions import next_attempt
+from levelog_store.decide.decisions import UNDONE, next_attempt
 from levelog_store.deliver.positions import CallHold, read_holds
 from levelog_store.dialects import constant, now, one_of
 from levelog_store.look.contact import listed_resources
@@ -213,6 +213,8 @@ def _line(values: dict[str, Any]) -> LevelLine:
     line = LevelLine(**values)
     if line.status != "failed" or next_at is None:
         return line
+    if line.reason.startswith(UNDONE):
+        return replace(line, reason=f"{line.reason}; levelog looks again at {_moment(next_at)}")
     rounds = _rounds.decode(repeats) if repeats else None
     tried = Tried(
         count=max(attempts or 0, rounds.retries + 1 if rounds else 1),

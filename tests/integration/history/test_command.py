@@ -99,6 +99,7 @@ async def test_writers_are_counted_from_the_log(ran: Levelog) -> None:
     assert [(each["manager"], each["resource"], each["objects"]) for each in json.loads(ended.stdout)] == [
         (manager, "pods", 3) for manager in ("kubelet", "levelog-webs")
     ]
+    assert "no field manager undoes what another one writes" in (await ran.ends("writers")).stdout
     assert "holds no record of services: recorded is what" in await ran.refused("writers", "services", status=2)
     assert "no write to webs.example.com" in await ran.refused("writers", "webs.example.com", status=2)
 

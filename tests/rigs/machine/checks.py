@@ -11,7 +11,7 @@ from levelog.levels import drift_between
 from levelog.wire.objects import ObjectKey
 from levelog_processors.decide.settling import MAX_BACKOFF
 from levelog_processors.state.state import State
-from levelog_store.decide.decisions import Decided
+from levelog_store.decide.decisions import UNDONE, Decided
 from rigs.machine.cluster import Happening
 from rigs.machine.log import PARTITIONS, Log
 from rigs.machine.operator import LAST_DEADLINE
@@ -249,7 +249,8 @@ def _flaw(
         return "" if is_told or unsettled else f"it is {status} ({reason}), not failed: {outcome.error}"
     if unsettled and status != "settling":
         return f"it is {status} while {unsettled[0]['target']} is not settled"
-    if not unsettled and (status == "in_sync") == drifts(outcome):
+    is_contested = status == "failed" and reason.startswith(UNDONE)
+    if not unsettled and not is_contested and (status == "in_sync") == drifts(outcome):
         return f"it is {status} ({reason}): {outcome}"
     desired, actual = (msgspec.json.decode(row[name]) if row[name] else None for name in ("desired", "actual"))
     said = Outcome(desired=desired, actual=actual)

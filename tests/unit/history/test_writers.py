@@ -5,7 +5,7 @@ from msgspec.structs import replace
 
 from levelog.wire.records import ControlRecord, ObjectDeleted, ObjectSeen, Written
 from levelog_history.revisions import Revision, Revisions
-from levelog_history.writers import ManagerWrites, Period, Writers
+from levelog_history.writers import Contests, ManagerWrites, Period, Writers
 from rigs.webs import NOON, deleted, logged, web
 
 
@@ -21,6 +21,26 @@ def counted(records: Sequence[ObjectSeen | ObjectDeleted | ControlRecord]) -> li
             if isinstance(entry, Revision):
                 counting.take(entry)
     return counting.found()
+
+
+def contested(*replicas: tuple[str, int], name: str = "a") -> list[tuple[str, str, int]]:
+    """Who undoes whom, of writers one after the other; the first one creates the object."""
+    revisions, contests = Revisions(lambda _: True), Contests()
+    for each in logged([by(who, web(name, 1 + n, replicas=size)) for n, (who, size) in enumerate(replicas)]):
+        for entry in revisions.take(each):
+            if isinstance(entry, Revision):
+                contests.take(entry)
+    found = contests.found()
+    assert {(each.resource, each.field, each.objects) for each in found} <= {("webs.example.com", "spec.replicas", 1)}
+    return [(each.manager, each.undoes, each.times) for each in found]
+
+
+def test_who_sets_a_field_back_again_and_again_undoes_the_other() -> None:
+    fight = [("levelog-webs", 3), ("boss", 5)] * 4
+    assert contested(*fight) == [("boss", "levelog-webs", 3), ("levelog-webs", "boss", 3)]
+    assert contested(*fight[:3]) == [], "one correction is none"
+    assert contested(("levelog-webs", 3), ("hpa", 4), ("hpa", 5), ("levelog-webs", 6), ("hpa", 7)) == []
+    assert contested(("me", 3), ("me", 4), ("me", 3), ("me", 4)) == []
 
 
 def test_writes_are_counted_by_manager_and_those_that_changed_nothing_beside() -> None:
