@@ -12,6 +12,7 @@ from typing import Any, Final, TextIO
 
 import msgspec
 
+from levelog.handlers.callnames import in_words
 from levelog_cli.printing.lines import escaped
 from levelog_cli.settings import LogFormat, LogLevel
 
@@ -76,7 +77,7 @@ class _TextFormatter(logging.Formatter):
         )
         line = f"{at} {record.levelname.lower():<8} {_room(record.name):<10} {message:<40}  {named}".rstrip()
         trace = [_BELOW + each for each in _trace(record).splitlines()] if record.exc_info else ()
-        return "\n".join(map(escaped, (line, *trace)))
+        return "\n".join(map(escaped, (in_words(line), *trace)))
 
 
 class _JsonFormatter(logging.Formatter):

@@ -17,6 +17,7 @@ from types import FrameType
 from typing import Any, Final, NoReturn, TypeVar, TypeVarTuple
 
 from levelog.errors import ConfigurationError, LevelogError
+from levelog.handlers.callnames import in_words
 from levelog_cli.logs import set_up_logs
 from levelog_cli.printing.lines import escaped
 from levelog_cli.settings import Settings, misspelt
@@ -91,7 +92,7 @@ def first_error(group: BaseException) -> BaseException:
 def _end(settings: Settings, error: BaseException) -> NoReturn:
     if settings.debug:
         traceback.print_exception(error)
-    sys.stderr.write(f"levelog: {escaped(' '.join(str(error).split()))}\n")
+    sys.stderr.write(f"levelog: {escaped(in_words(' '.join(str(error).split())))}\n")
     raise SystemExit(MISUSED if isinstance(error, ConfigurationError) else FAILED)
 
 

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from levelog import External, GiveUp, LabelledResource, Operator, OperatorError, Resource, Retry, Struct
+from levelog.handlers.edgehandlers import IS_HANDLED, IS_OPEN
 from levelog.testing import Simulation
 from levelog_processors.program import Program
 
@@ -93,7 +94,7 @@ def test_a_finalizer_is_on_before_anything_is_done_and_off_once_the_end_is_handl
         assert handlers.told[1:] == [("archive", both)] * (len(handlers.told) - 1)
         assert len(handlers.told) > 3
         level = simulation.level("archive", "default", "shop")
-        assert (level.status, level.desired, level.actual) == ("failed", "deleted", "known")
+        assert (level.status, level.desired, level.actual) == ("failed", IS_HANDLED, IS_OPEN)
         handlers.failing.clear()
         handlers.told.clear()
         simulation.advance(timedelta(minutes=20))

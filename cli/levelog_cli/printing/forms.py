@@ -12,7 +12,7 @@ import msgspec
 import typer
 
 from levelog.errors import ConfigurationError
-from levelog_cli.printing.lines import print_line, print_yaml
+from levelog_cli.printing.lines import print_lines, print_yaml
 
 Form = Literal["json", "yaml", "wide", "name"]
 PlainForm = Literal["json", "yaml"]
@@ -48,7 +48,7 @@ def print_plain(told: object, form: PlainForm = "json") -> None:
     """Print one line of JSON, or one document of YAML."""
     encoded = msgspec.json.encode(told)
     if form == "json":
-        print_line(encoded.decode())
+        print_lines([encoded.decode()])
     else:
         print_yaml(msgspec.json.decode(encoded), explicit_start=True)
 

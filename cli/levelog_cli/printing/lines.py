@@ -5,6 +5,8 @@ import sys
 from collections.abc import Iterable
 from typing import Any, Final
 
+from levelog.handlers.callnames import in_words
+
 _ACTING: Final = re.compile(
     "[\x00-\x1f\x7f-\x9f"  # controls, escapes, ends of lines
     "\u00ad\u200b\u2060-\u2064\ufeff"  # not seen at all
@@ -15,8 +17,8 @@ _SHORT: Final = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
 
 def print_line(*lines: str) -> None:
-    """Print lines, escaped."""
-    print_lines(lines)
+    """Print lines that people read, escaped."""
+    print_lines(map(in_words, lines))
 
 
 def print_lines(lines: Iterable[str]) -> None:

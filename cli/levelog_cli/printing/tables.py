@@ -5,6 +5,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
+from levelog.handlers.callnames import in_words
 from levelog_cli.printing.lines import escaped
 
 Paint = Callable[[str], str]
@@ -81,13 +82,13 @@ def table_lines(
 
 
 def _escaped(rows: Sequence[Sequence[str]]) -> list[list[str]]:
-    return [[escaped(cell) for cell in row] for row in rows]
+    return [[escaped(in_words(cell)) for cell in row] for row in rows]
 
 
 def folded(text: str, width: int) -> list[str]:
     """Lines of at most that width: broken at words and at the parts of a name where that can be, else anywhere."""
     lines: list[str] = []
-    rest = text.strip()
+    rest = in_words(text.strip())
     while len(rest) > width:
         at = max(rest.rfind(mark, 0, width) for mark in _BREAKS) + 1
         if rest[width] == " ":

@@ -6,7 +6,7 @@ from datetime import UTC, date, datetime
 from typing import Final
 
 from levelog.counting import counted
-from levelog.handlers.callnames import NOT_CALLED, only_notes, shown_patches, shown_write
+from levelog.handlers.callnames import NOT_CALLED, in_words, only_notes, shown_patches, shown_write
 from levelog.wire.records import ReceiptNoted, TargetSighted
 from levelog_cli.printing.tables import line_width
 from levelog_history.happenings import Entry
@@ -158,5 +158,5 @@ def _receipt(receipt: ReceiptNoted) -> str:
 def folded(text: str, begin: str = INDENT) -> list[str]:
     """Lines of the width that there is; those after the first are indented as far as it."""
     return textwrap.wrap(
-        text, line_width(), initial_indent=begin, subsequent_indent=" " * len(begin), break_on_hyphens=False
+        in_words(text), line_width(), initial_indent=begin, subsequent_indent=" " * len(begin), break_on_hyphens=False
     )

@@ -198,7 +198,7 @@ async def show_object(
         await refuse_beyond(source, moment)
         revision = await object_at(source, selected[0], moment)
     if form == "json":
-        print_line(revision.body.decode())
+        print_lines([revision.body.decode()])
     else:
         print_yaml(revision.manifest())
 

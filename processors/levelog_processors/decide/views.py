@@ -22,6 +22,7 @@ from levelog.calls import observations
 from levelog.calls.caller import FunctionCaller
 from levelog.calls.faults import HandlerFault, Interruption, fault_reason, tell_fault
 from levelog.calls.mappings import Notes, RecordedMapping, plain
+from levelog.handlers.callnames import in_words
 from levelog.handlers.children import REDACTOR, ChildrenView
 from levelog.handlers.injection import Given, about
 from levelog.levels import Level
@@ -182,7 +183,7 @@ class Evaluation:
             if errors := self.reads.bucket(index, key):
                 first = _entry_error.decode(errors[0])
                 more = f" (and {len(errors) - 1} more objects)" if len(errors) > 1 else ""
-                reasons.append(f"index {index} leaves out {first.object}{more}: {first.error}")
+                reasons.append(f"index {in_words(index)} leaves out {first.object}{more}: {first.error}")
         return "; ".join(reasons)
 
 

@@ -1,5 +1,9 @@
-"""How people are told of a call: by the function that its user wrote, and what kind of function that is."""
+"""How people are told of a call: by the function that its user wrote, and what kind of function that is.
 
+And of what has a name of levelog's own: by words.
+"""
+
+import re
 from typing import Final
 
 from levelog.effects import GROUP
@@ -59,3 +63,25 @@ def only_notes(view: str, target: str, made: CallNoted | None) -> bool:
 def is_daemon(view: str, verb: str, target: str) -> bool:
     """Tell whether a write is the run of a daemon."""
     return verb == "call" and title_of(view, target).startswith(f"{DAEMON} ")
+
+
+_OF: Final = r"(?:[\w.-]+/)?@"
+_WORDS: Final = (
+    (re.compile(r"([a-z0-9][-a-z0-9.]*?)\.?:deleted/([^/\s]+/[^\s:,;()]+):[\w.-]*\w"), r"\1/\2 (deleted)"),
+    (re.compile(rf"{_OF}applied/(\w+)"), r"what \1 applied"),
+    (re.compile(rf"{_OF}children/([\w.-]+)/([\w.-]*\w)"), r"\2 that \1 control"),
+    (re.compile(rf"{_OF}confirmed/([\w.-]*\w)"), r"deletions confirmed on \1"),
+    (re.compile(rf"{_OF}finalizing/([\w.-]*\w)"), r"finalizers of \1"),
+    (re.compile(rf"{_OF}daemon/(\w+)"), r"objects of daemon \1"),
+    (re.compile(r"(?<![\w./@-])[\w.-]+/@([A-Z]\w*)"), r"objects \1"),
+)
+"""Names of indices that levelog keeps, and of the end of an incarnation, and what people read instead."""
+
+
+def in_words(text: str) -> str:
+    """A text that people read, without the names that levelog gives to what no user named."""
+    if "@" not in text and ":deleted/" not in text:
+        return text
+    for name, words in _WORDS:
+        text = name.sub(words, text)
+    return text

@@ -48,6 +48,9 @@ from levelog.resources import ResourceBase, refuse_external
 from levelog.selectors import Presence, Selector
 from levelog.wire.canonical import digest
 
+IS_HANDLED: Final = "its deletion is handled"
+IS_OPEN: Final = "its deletion is not handled"
+"""The two sides of a level of an object that is deleted, or being deleted."""
 END: Final = "deleted"
 """Name of the call for the end of an object."""
 Phase: TypeAlias = Literal["waits", "held"]
@@ -354,7 +357,7 @@ def edge_view(
         phases: list[Phase] = list(read["finalizing"][uid]) if finalizing is not None else []
         if handler.options.finalizer and found["metadata"].get("deletionTimestamp"):
             is_open = "held" in phases and not handler.is_ended(calls)
-            level: Level[Any] = Level(desired=END, actual=KNOWN if is_open else END)
+            level: Level[Any] = Level(desired=IS_HANDLED, actual=IS_OPEN if is_open else IS_HANDLED)
             if is_open:
                 handler.state(found)  # a read of all that the call is given, so that it is given the newest
                 handler.hold(level, found, [each for each in calls if each.name == END], read)
@@ -399,7 +402,7 @@ def end_view(handler: EdgeHandler, inspect_view: Callable[[Callable[..., Any]], 
     def view(parent: Any, **read: Any) -> Level[Any]:
         calls: list[Call[Edge, Any]] = list(read[index][parent["metadata"]["uid"]])
         is_open = bool(calls) and not any(each.name == END for each in calls) and is_wanted(handler, parent)
-        return Level(desired="deleted", actual="known" if is_open else "deleted")
+        return Level(desired=IS_HANDLED, actual=IS_OPEN if is_open else IS_HANDLED)
 
     annotations: dict[str, Any] = {"parent": Mapping[str, Any], index: called(handler)}
     made = inspect_view(declared(view, f"{handler.name}_deleted", annotations, Level[Any]))
@@ -416,7 +419,7 @@ def edge_writer(handler: EdgeHandler, view: ViewHandler, effect: EffectHandler, 
         if level.reason and not handler.is_hurried(level):
             return []
         found = handler.handed(parent)
-        if is_end or level.desired == END:
+        if is_end or level.desired == IS_HANDLED:
             edge = Edge(reason="delete", object=found, is_held=not is_end, carried=handler.carried(level))
             return [call(effect.function, msgspec.structs.replace(edge, is_noted=not handler.fits(edge)), name=END)]
         reason = handler.beginning(found) if level.actual is None else "update"

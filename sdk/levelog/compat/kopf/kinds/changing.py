@@ -17,7 +17,7 @@ from levelog.compat.kopf.given.memos import forget_memo
 from levelog.compat.kopf.patches import SHOWN_WITHIN, WRITES, is_unseen
 from levelog.edges import Diff, Edge, Reason, diff_of, essence, flat, under, value_at
 from levelog.effects import Call
-from levelog.handlers.edgehandlers import END, EdgeHandler, EdgeOptions, is_wanted
+from levelog.handlers.edgehandlers import END, IS_HANDLED, EdgeHandler, EdgeOptions, is_wanted
 from levelog.handlers.fingerprints import value_fingerprint
 from levelog.handlers.injection import Given, Injections
 from levelog.handlers.readers import ObjectReader
@@ -157,7 +157,7 @@ class ChangeHandler(EdgeHandler):
 
     def carried(self, level: Level[Any]) -> dict[str, Any] | None:
         """What the next call goes on from; nothing where the last one gave up and somebody wants another."""
-        side: Any = level.actual if level.desired == END else level.desired
+        side: Any = level.actual if level.desired == IS_HANDLED else level.desired
         found = side.get(LEFT) if isinstance(side, Mapping) else None  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
         return None if found and found.get("is_over") and level.is_asked_for else found  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
 
