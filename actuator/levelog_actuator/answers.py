@@ -4,6 +4,7 @@ Two tables; the first rule that fits applies. `ANSWER_RULES` is for the API's an
 state of a target that was read before a write or after one of unclear effect. docs/writes.md shows both.
 """
 
+import re
 from collections.abc import Callable
 from datetime import timedelta
 from enum import StrEnum
@@ -54,6 +55,27 @@ class Reply(Struct, frozen=True, kw_only=True):
     causes: tuple[FailureCause, ...] = ()
     retry_after: timedelta | None = None
     body: bytes = b""
+
+    @property
+    def is_unfit(self) -> bool:
+        """It refuses what was sent, as 422 does, though its status is that of a fault of the server."""
+        return self.status == 500 and _UNFIT.match(self.message) is not None
+
+    @property
+    def counts_as(self) -> int:
+        """The HTTP status that says what it means."""
+        return 422 if self.is_unfit else self.status
+
+
+_UNFIT: Final = re.compile(
+    r"failed to create typed (patch|live) object"
+    r"|failed to convert new object .* to proper version: unable to convert unstructured object to"
+    r"|etcdserver: request is too large|rpc error: .* trying to send message larger than max"
+)
+"""How kube-apiserver 1.36 words it: structuredmerge.go of apimachinery, and etcd's limits of 1.5 and 2 MiB.
+
+A conversion that fails is told from one by a webhook, which may be away.
+"""
 
 
 class Case(Struct, frozen=True, kw_only=True):
@@ -174,10 +196,11 @@ ANSWER_RULES: Final[tuple[Rule[[Order, Reply]], ...]] = (
     Rule("401", _is(401), Judgement.RETRY, "credentials are being renewed"),
     Rule("429", _is(429), Judgement.RETRY, "the server is overloaded; after Retry-After"),
     Rule(
-        "500 about a typed patch",
-        lambda _, reply: reply.status == 500 and reply.message.startswith("failed to create typed patch object"),
+        "500 about what was sent",
+        lambda _, reply: reply.is_unfit,
         Judgement.FAILED,
-        "how kube-apiserver refuses a manifest with an unknown field or a wrong type",
+        "how kube-apiserver refuses an unknown field, a wrong type, a malformed quantity, time or base64, a schema "
+        "that the stored object does not fit, and what is too large for etcd; counts as 422",
     ),
     Rule(
         "408, 5xx",

@@ -25,7 +25,10 @@ class Ended(Struct, frozen=True, kw_only=True):
     version: int = 0
     error: str = ""
     answer: int = 0
-    """HTTP status of the last answer to the write under this claim; 0: none came, or nothing was sent."""
+    """HTTP status of the last answer to the write under this claim; 0: none came, or nothing was sent.
+
+    422 stands for a 500 that refuses what was sent.
+    """
     applied: Applied | None = None
     """What the server made of the manifest, where the intent asks for it."""
     call: CallNoted | None = None

@@ -273,7 +273,7 @@ class Sender(Struct, eq=False):
 
 
 def _answered(result: Result, reply: Reply | None) -> Result:
-    return replace(result, answer=reply.status) if isinstance(result, Ended) and reply is not None else result
+    return replace(result, answer=reply.counts_as) if isinstance(result, Ended) and reply is not None else result
 
 
 def _refused(intent: ClaimedIntent, why: str) -> Ended:

@@ -166,7 +166,10 @@ class ReceiptNoted(Struct, frozen=True, kw_only=True):
     """resourceVersion that the API answered; 0 where it answered none."""
     error: str = ""
     answer: int = 0
-    """HTTP status of the last answer to the write; 0: none came, and the target was looked at."""
+    """HTTP status of the last answer to the write; 0: none came, and the target was looked at.
+
+    422 stands for a 500 that refuses what was sent.
+    """
     attempts: _Count = 1
     manager: str = ""
     """Field manager that wrote."""

@@ -12,6 +12,7 @@ from rigs.acting import ACTUATOR, WEBS, Acting, writes
 from rigs.api import Api
 from rigs.apirequests import asks
 from rigs.faults import Refuse
+from rigs.fixtures import KUBE_APISERVER
 from rigs.nats import NatsServer
 from rigs.waiting import until
 
@@ -115,6 +116,27 @@ async def test_what_is_refused_for_good_is_sent_once_and_fails(on_sandbox: Actin
     assert (receipt.outcome, receipt.answer, receipt.attempts) == ("failed", code, 1)
     assert receipt.error.endswith(": never")
     assert len(on_sandbox.sent()) == 1
+
+
+@pytest.mark.parametrize("control_plane_or_none", [KUBE_APISERVER], indirect=True)
+async def test_what_is_refused_by_a_500_is_sent_once_and_fails_as_by_a_422(acting: Acting) -> None:
+    limits = {"containers": [{"name": "a", "image": "a", "resources": {"limits": {"cpu": "lots"}}}]}
+    refused = {
+        "field not declared in schema": config_map("a", bogus=1),
+        "quantities must match": {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"}, "spec": limits},
+        "illegal base64": {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "a"}, "data": {"k": "!"}},
+    }
+    wanted = [
+        acting.intent("apply", body=body, target=f"{body['kind'].lower()}s/{acting.namespace}/a")
+        for body in refused.values()
+    ]
+    async with acting.running():
+        receipts = await acting.carried_out(*wanted)
+    assert [(each.outcome, each.answer, each.attempts) for each in receipts] == [("failed", 422, 1)] * 3
+    for receipt, words in zip(receipts, refused, strict=True):
+        assert ": 500: " in receipt.error
+        assert words in receipt.error
+    assert len(acting.sent()) == 3
 
 
 POLICIES = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies"

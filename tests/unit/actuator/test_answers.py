@@ -99,9 +99,36 @@ def test_no_answer_is_a_doubt_only_if_something_was_sent() -> None:
     assert rule_for_answer(order(), reply(0, is_sent=False)).verdict is Judgement.RETRY
 
 
-def test_a_manifest_that_does_not_fit_its_schema_fails() -> None:
-    message = "failed to create typed patch object (/a; v1, Kind=Web): .spec.x: field not declared in schema"
-    assert rule_for_answer(order("apply"), reply(500, message=message)).verdict is Judgement.FAILED
+@pytest.mark.parametrize(
+    "message",
+    [
+        "failed to create typed patch object (/a; v1, Kind=Web): errors:\n  .spec.x: field not declared in schema",
+        "failed to create typed live object (default/a; example.com/v1, Kind=Web): .spec.image: expected numeric",
+        "failed to convert new object (/a; apps/v1, Kind=Deployment) to proper version: unable to convert unstructured "
+        "object to apps/v1, Kind=Deployment: quantities must match the regular expression",
+        "etcdserver: request is too large",
+        "rpc error: code = ResourceExhausted desc = trying to send message larger than max (2500528 vs. 2097152)",
+    ],
+)
+def test_a_500_that_refuses_what_was_sent_fails_and_counts_as_422(message: str) -> None:
+    refusal = reply(500, message=message)
+    assert rule_for_answer(order("apply"), refusal).verdict is Judgement.FAILED
+    assert (refusal.counts_as, reply(503, message=message).counts_as) == (422, 503)
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "failed to convert new object (/a; example.com/v1, Kind=Web) to proper version: conversion webhook for "
+        "example.com/v1, Kind=Web failed: connection refused",
+        "rpc error: code = ResourceExhausted desc = etcdserver: too many requests",
+        "etcdserver: request timed out",
+    ],
+)
+def test_a_500_about_the_server_is_looked_into_later(message: str) -> None:
+    refusal = reply(500, message=message)
+    assert rule_for_answer(order("apply"), refusal).verdict is Judgement.LOOK_LATER
+    assert refusal.counts_as == 500
 
 
 def judge(of: Order, seen: Any, **fields: Any) -> Judgement:
