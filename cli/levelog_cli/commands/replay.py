@@ -144,7 +144,10 @@ def export(
     start: Annotated[
         str,
         typer.Option(
-            "--from", help="Decisions from a moment on: a sequence, a time, or how long ago (15m).", metavar="MOMENT"
+            "--from",
+            help="Decisions from a moment on: a sequence, a time, or how long ago (15m). Of older records, only those "
+            "that say what there was then.",
+            metavar="MOMENT",
         ),
     ] = "",
     end: Annotated[str, typer.Option("--to", help="Decisions up to there.", metavar="MOMENT")] = "",
@@ -160,6 +163,10 @@ def export(
         str,
         typer.Option("--selector", "-l", help="Only decisions on objects with these labels: team=a", metavar="LABELS"),
     ] = "",
+    bookmarks: Annotated[
+        bool,
+        typer.Option("--bookmarks", help="Also write that nothing changed, each minute: for indices with expires=."),
+    ] = False,
 ) -> None:
     """Write decisions, and the records that they were made on, into one file, redacted as the log is.
 
@@ -174,7 +181,15 @@ def export(
 
         if is_there:
             raise ConfigurationError(f"{file} is there already: give another name, or remove it")
-        written = await export_history(settings, file, start=start, end=end, objects=objects or [], selector=selector)
+        written = await export_history(
+            settings,
+            file,
+            start=start,
+            end=end,
+            objects=objects or [],
+            selector=selector,
+            has_bookmarks=bookmarks,
+        )
         schemas = f", schemas of {', '.join(written.schemas)}" if written.schemas else ""
         decisions, records = counted(written.decisions, "decision"), counted(written.records, "record")
         print_line(f"{file}: {decisions}, {records}{schemas}")

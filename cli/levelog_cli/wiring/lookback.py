@@ -239,8 +239,8 @@ async def _opened_decisions(
 
 
 async def _tell_beginning(source: RecordSource) -> None:
-    """Say on stderr that older history has expired."""
+    """Say on stderr that older history has expired, or was cut off."""
     first, record, _ = await source.ends()
     if first > 1:
         since = f", {record.record.time:%Y-%m-%d %H:%M:%S} UTC" if record else ""
-        sys.stderr.write(f"the log begins with record {first}{since}; older ones have expired\n")
+        sys.stderr.write(f"{source.name} begins with record {first}{since}; older ones are not in it any more\n")

@@ -139,7 +139,7 @@ async def _opened(
     if choice.bundle is not None:
         bundle = open_bundle(choice.bundle)
         for each in applications:
-            refuse_other(bundle, application.name, each.program.watched)
+            refuse_other(bundle, application.name, each.program)
         return bundle, bundle.begins
     stream = await stack.enter_async_context(opened_log(settings))
     begins = await beginning(stream, application.program.watched)
@@ -205,7 +205,14 @@ def _quieten(settings: Settings) -> None:
 
 
 async def export_history(
-    settings: Settings, file: Path, *, start: str, end: str, objects: Sequence[str], selector: str
+    settings: Settings,
+    file: Path,
+    *,
+    start: str,
+    end: str,
+    objects: Sequence[str],
+    selector: str,
+    has_bookmarks: bool,
 ) -> Exported:
     """Write a bundle; returns what is in it.
 
@@ -239,6 +246,7 @@ async def export_history(
                 selection=selection,
                 schemas=schemas,
                 chosen=described(objects, labels=selector, start=start, end=end),
+                has_bookmarks=has_bookmarks,
             )
 
 

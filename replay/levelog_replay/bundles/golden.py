@@ -32,7 +32,7 @@ async def check(path: Path, program: Program, *, application: str, is_updated: b
     a key that is not the log's, and if secret values are written and there is no key.
     """
     bundle = open_bundle(path)
-    refuse_other(bundle, application, program.watched)
+    refuse_other(bundle, application, program)
     redactor.refuse_history(f"bundle {path}", bundle.redaction)
     comparison = Comparison()
     conclusions: dict[tuple[str, str, int], Conclusion | None] = {}

@@ -49,6 +49,10 @@ class Heading(Struct, frozen=True, kw_only=True, tag="bundle", tag_field="line")
     """Up to here records are in it."""
     begins: Moment
     """From there on nothing is missing."""
+    cut: int = 0
+    """Up to here versions of objects that were replaced by then are not in it; 0: they are."""
+    has_bookmarks: bool = True
+    """False: only those that end a lost contact are in it."""
     redaction: str = ""
     """Digest of the key and the rules by which secret values were replaced; empty in older bundles."""
 

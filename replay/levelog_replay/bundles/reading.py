@@ -1,6 +1,6 @@
 """Reads a bundle: history in one file, to inspect and repeat without cluster, NATS or SQL server."""
 
-from collections.abc import AsyncGenerator, AsyncIterator, Collection, Iterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
 from contextlib import aclosing
 from hashlib import sha256
 from pathlib import Path
@@ -13,6 +13,7 @@ from levelog.wire.records import LoggedRecord, ObjectDeleted, ObjectSeen, Receip
 from levelog_history.reach import Moment
 from levelog_history.selection import Selected, has_any
 from levelog_history.timeline import DecisionEntry, IsShown
+from levelog_processors.program import Program
 from levelog_replay.bundles.lines import (
     FORMAT,
     ConclusionLine,
@@ -82,10 +83,11 @@ class Bundle:
         return self.heading.cluster
 
     async def ends(self) -> tuple[int, LoggedRecord | None, int]:
-        """Sequence of the first record, the record itself if it is there, and sequence of the last."""
-        async for records in self.records():
-            return self.first, records[0], self.last
-        return self.first, None, self.last
+        """Sequence from which all records are there, the first of them that is, and sequence of the last."""
+        first = self.heading.cut or self.first
+        async for records in self.records(self.heading.cut):
+            return first, records[0], self.last
+        return first, None, self.last
 
     async def resources(self) -> Sequence[str]:
         """Names of the resources of which it has records, sorted."""
@@ -246,14 +248,19 @@ def _damaged(path: Path, why: str) -> ConfigurationError:
     return ConfigurationError(f"bundle {path} is damaged: {why}")
 
 
-def refuse_other(bundle: Bundle, application: str, watched: Collection[str]) -> None:
+def refuse_other(bundle: Bundle, application: str, program: Program) -> None:
     """Raise ConfigurationError if a bundle is not of an application, or its operators read what is not in there."""
     if bundle.origin.application != application:
         raise ConfigurationError(
             f"bundle {bundle.path} is of application {bundle.origin.application}, the operators given are {application}"
         )
-    if missing := sorted(set(watched) - set(bundle.heading.resources)):
+    if missing := sorted(program.watched - set(bundle.heading.resources)):
         raise ConfigurationError(
             f"bundle {bundle.path} holds no records of {', '.join(missing)}, which the operators read; it holds those "
             f"of {', '.join(bundle.heading.resources)}"
+        )
+    if program.expires and not bundle.heading.has_bookmarks:
+        raise ConfigurationError(
+            f"bundle {bundle.path} holds no bookmarks, by whose times entries of indices with expires= end: export it "
+            "with --bookmarks"
         )

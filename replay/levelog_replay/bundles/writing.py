@@ -13,9 +13,18 @@ import msgspec
 from msgspec import Raw, Struct
 
 from levelog.errors import ConfigurationError
-from levelog.wire.objects import Application
-from levelog.wire.records import LoggedRecord, ObjectDeleted, ObjectSeen, ReceiptNoted, TargetSighted, Unreadable
+from levelog.wire.objects import Application, ObjectKey
+from levelog.wire.records import (
+    BookmarkNoted,
+    LoggedRecord,
+    ObjectDeleted,
+    ObjectSeen,
+    ReceiptNoted,
+    TargetSighted,
+    Unreadable,
+)
 from levelog_history.reach import Moment
+from levelog_replay.bundles.cutting import Contact, Cut
 from levelog_replay.bundles.lines import (
     FORMAT,
     HASHED,
@@ -75,27 +84,38 @@ async def export(
     selection: Selection,
     schemas: Mapping[str, Mapping[str, Raw]],
     chosen: str,
+    has_bookmarks: bool,
 ) -> Exported:
     """Write the selected decisions, and all records that they can have been made on; returns what was written.
 
     `schemas` are those of custom resources, by resource and version; `chosen` are words for the selection.
 
-    That is all records of these resources up to the last that a decision saw or the selection names: what a decision
-    read may come from any of them. Raises ConfigurationError if nothing was decided, or the file cannot be written.
+    That is all records of these resources up to the last that a decision saw or the selection names, but for what was
+    replaced before the selection starts, and bookmarks: what a decision read may come from any of them. Raises
+    ConfigurationError if nothing was decided, or the file cannot be written.
     """
-    is_decided = False
     last = 0
+    folded: tuple[int, ...] = ()
+    parents: set[ObjectKey] = set()
     async for past in history.decisions():
         if _is_kept(past, selection, history):
-            is_decided = True
             last = max(last, past.seen_to)
-    if not is_decided:
+            if len(past.basis.folded) == history.origin.partitions:
+                folded = tuple(map(min, folded or past.basis.folded, past.basis.folded))
+            parents.add(ObjectKey.parse(past.parent))
+    if not parents:
         raise ConfigurationError(
             f"no decision of application {history.origin.application} was recorded {chosen}: `levelog levels` "
             "shows what it decides on"
         )
     if selection.end is None:
         last = history.last
+    last = max(last, selection.end.sequence if selection.end else 0)
+    cut: Cut | None = None
+    if selection.start is not None and folded:
+        ended = {key.living for key in parents if key.living != key}
+        cut = await Cut.find(history, selection.start, folded, ended, last)
+        begins = cut.begins if cut.begins.is_later(begins) else begins
     heading = Heading(
         format=FORMAT,
         levelog=version("levelog"),
@@ -105,19 +125,27 @@ async def export(
         stream_created=history.origin.stream_created,
         resources=sorted(resources),
         first=history.first,
-        last=max(last, selection.end.sequence if selection.end else 0),
+        last=last,
         begins=begins,
+        cut=cut.begins.sequence if cut is not None else 0,
+        has_bookmarks=has_bookmarks,
         redaction=history.redaction,
     )
     with _written(path) as writer:
         writer.write(heading)
         for resource, versions in sorted(schemas.items()):
             writer.write(SchemaLine(resource=resource, versions=dict(versions)))
+        contact = Contact()
         async for batch in history.records():
             for logged in batch:
-                if logged.sequence <= heading.last and _is_about(logged, resources, heading.application):
+                if logged.sequence > last or not _is_about(logged, resources, heading.application):
+                    continue
+                is_needed = cut is None or cut.keeps(logged)
+                if isinstance(logged.record, BookmarkNoted) and not has_bookmarks:
+                    is_needed = False
+                if contact.is_regained(logged) or is_needed:
                     writer.write(record_line(logged))
-            if batch and batch[-1].sequence >= heading.last:
+            if batch and batch[-1].sequence >= last:
                 break
         async for past in history.decisions():
             if _is_kept(past, selection, history):

@@ -78,6 +78,13 @@ class Story:
         assert ended.stdout, ended.stderr
         return ended.status, json.loads(ended.stdout), ended.stderr
 
+    async def exported(self, name: str, *arguments: str) -> tuple[int, list[dict[str, Any]]]:
+        """Write a bundle; returns how many records it has, and its decisions."""
+        ended = await self.levelog.ends("export", name, *arguments, env=self.env)
+        assert ended.status == 0, ended
+        lines = list(map(json.loads, (self.levelog.folder / name).read_text().splitlines()))
+        return lines[-1]["records"], [line for line in lines if line["line"] == "decision"]
+
     async def has(self, wanted: Mapping[str, int]) -> None:
         """Wait until each Web has so many pods, and its level says so."""
 
@@ -164,3 +171,16 @@ async def test_invariant_12_what_four_processors_decided_on_postgresql_is_decide
         assert (tally["changed"], tally["skipped"], found["obstacles"]) == (0, 0, {})
         assert said.splitlines()[-1] == "loaded: []", "what could write is not in the process"
         assert await dump(postgres_url) == before
+        await bundles_miss_nothing_that_begin_later(told, tally["same"])
+
+
+async def bundles_miss_nothing_that_begin_later(told: Story, total: int) -> None:
+    """They hold fewer records, and what was decided since is decided again."""
+    whole, decisions = await told.exported("whole.jsonl")
+    assert len(decisions) == total
+    for number in (total * 3 // 4, total - 1):
+        start, name = max(decisions[number]["basis"]["folded"]), f"{number}.jsonl"
+        records, since = await told.exported(name, "--from", str(start))
+        assert (records < whole, 0 < len(since) < total) == (True, True)
+        status, found, _ = await told.replay(WEBS_FILE, "--bundle", name)
+        assert (status, found["views"]["webs/pods"]["same"], found["obstacles"]) == (0, len(since), {})

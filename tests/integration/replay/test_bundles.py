@@ -12,15 +12,18 @@ import pytest
 import pytest_asyncio
 import yaml
 
+from levelog import Level, Operator, Resource
 from levelog.errors import ConfigurationError
 from levelog.secrets.redaction import Redactor
-from levelog.wire.objects import Cluster
+from levelog.wire.objects import Cluster, Version
+from levelog.wire.records import BookmarkNoted, ContactLost
+from levelog_processors.program import Program
 from levelog_replay.bundles.reading import open_bundle, refuse_other
 from levelog_sandbox import Sandbox
 from rigs.levelog import KEY, WEBS, WEBS_FILE, Levelog, define_webs, python
 from rigs.nats import NatsServer
 from rigs.processing import Processing
-from rigs.webs import pod, web
+from rigs.webs import NOON, PODS, pod, web
 
 GREEDY = WEBS_FILE.read_text().replace(
     "range(web.spec.replicas)", "range(web.spec.replicas if web.spec.replicas < 4 else 2)"
@@ -32,6 +35,18 @@ atexit.register(lambda: print("loaded:", sorted(m for m in sys.modules if m.star
 """
 SHOP = "webs.example.com/default/shop"
 TEAM = {"team": "a"}
+
+
+others = Operator("webs")
+
+
+class Service(Resource, version="v1", plural="services"):
+    pass
+
+
+@others.view
+def named(service: Service) -> Level[str]:
+    return Level(desired=service.metadata.name, actual=service.metadata.name)
 
 
 class Exported:
@@ -86,6 +101,9 @@ async def exported(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Ex
         written = await Levelog(home).ends("export", part, *arguments, env=env)
         assert (written.status, written.stdout.endswith(" records\n")) == (0, True)
         assert "schemas of custom resources are not in it: " in written.stderr
+        cut = ("--from", str(scaled), "--bookmarks")
+        written = await Levelog(home).ends("export", bundle.file.with_name("end.jsonl"), *cut, env=env)
+        assert "2 decisions, " in written.stdout, written
         yield bundle
 
 
@@ -94,6 +112,10 @@ async def decides(stack: Processing) -> int:
     pods = [pod(f"shop-{n}", 2 + n, owner="uid-shop") for n in range(2)]
     last = await stack.listed(web("shop", 1, replicas=2, labels=TEAM), web("other", 5, replicas=1), *pods, version=5)
     stack.start()
+    await stack.folded(last)
+    bookmark = BookmarkNoted(resource=PODS, version=Version(5), time=NOON)
+    for record in (bookmark, ContactLost(resource=PODS, error="gone", time=NOON), bookmark, bookmark):
+        last = await stack.mark(record)
     await stack.folded(last)
     scaled = 0
     for replicas, version in ((3, 7), (4, 8), (2, 9)):
@@ -147,8 +169,40 @@ async def test_a_bundle_of_a_range_and_an_object_holds_these_decisions_and_all_r
     same = await exported.levelog.ends("replay", exported.greedy, "--bundle", part, "--json")
     assert same.status == 0, same.stderr
     assert json.loads(same.stdout)["views"]["webs/pods"]["same"] == 2
-    held = {json.loads(line)["headers"]["ce-subject"] for line in part.read_text().splitlines() if "ce-subject" in line}
-    assert "webs.example.com/default/other" in held
+    assert held(part, "webs.example.com/default/other")
+
+
+def held(file: Path, text: str) -> int:
+    return sum('"line":"record"' in line and text in line for line in file.read_text().splitlines())
+
+
+async def test_a_bundle_that_begins_later_holds_the_state_of_then_and_what_came_after(exported: Exported) -> None:
+    end, scaled = exported.file.with_name("end.jsonl"), str(exported.scaled)
+    assert [held(file, '"name":"shop"') for file in (exported.file, end)] == [4, 2]
+    same = await exported.levelog.ends("replay", WEBS_FILE, "--bundle", end, "--from", scaled, "--json")
+    assert (same.status, json.loads(same.stdout)["views"]["webs/pods"]["same"]) == (0, 2), same
+    history = await exported.levelog.ends("history", SHOP, "--bundle", end)
+    assert f"the bundle begins with record {scaled}" in history.stderr
+    said = await exported.levelog.refused("history", SHOP, "--at", "9", "--bundle", end, status=2)
+    assert said.startswith(f"sequence 9 is before the bundle begins: its first record is {scaled}, of ")
+    before = ("replay", WEBS_FILE, "--bundle", end, "--from", "9")
+    assert "is before history begins" in await exported.levelog.refused(*before, status=2)
+
+
+async def test_bookmarks_stay_out_unless_asked_for_but_for_those_that_end_a_lost_contact(exported: Exported) -> None:
+    marks = "levelog.bookmark.noted"
+    partitions = json.loads(exported.lines()[0])["partitions"]
+    asked = exported.file.with_name("asked.jsonl")
+    written = await exported.levelog.ends("export", asked, "--bookmarks", env=exported.env)
+    assert written.status == 0, written
+    assert (held(exported.file, marks), held(asked, marks)) == (partitions, 3 * partitions)
+    expiring = exported.levelog.folder / "expiring.py"
+    text = WEBS_FILE.read_text().replace("@op.index(", "@op.index(expires=timedelta(hours=1), ")
+    expiring.write_text(text.replace("from levelog import", "from datetime import timedelta\n\nfrom levelog import", 1))
+    said = await exported.levelog.refused("replay", expiring, "--bundle", exported.file, status=2)
+    assert said.endswith("by whose times entries of indices with expires= end: export it with --bookmarks")
+    ended = await exported.levelog.ends("replay", expiring, "--bundle", asked)
+    assert "SAME" in ended.stdout, ended
 
 
 async def test_decisions_on_objects_with_labels_are_chosen(exported: Exported) -> None:
@@ -221,7 +275,7 @@ async def test_bad_bundles_are_refused_in_one_sentence(exported: Exported, tmp_p
     with pytest.raises(ConfigurationError, match="cannot be read: No such file"):
         open_bundle(tmp_path / "none")
     with pytest.raises(ConfigurationError, match="holds no records of services, which the operators read; it holds"):
-        refuse_other(open_bundle(exported.file), "webs", {"pods", "services"})
+        refuse_other(open_bundle(exported.file), "webs", Program([others]))
     cut = exported.file.with_name("cut.jsonl")
     said = await exported.levelog.refused("replay", WEBS_FILE, "--bundle", cut, status=2)
     assert "is damaged: its end is missing" in said

@@ -12,8 +12,10 @@ from sqlalchemy import select
 from levelog import Level, Operator, Resource, Struct
 from levelog.wire.objects import Application, Cluster
 from levelog.wire.records import LoggedRecord
+from levelog_history.reach import Moment
 from levelog_processors.program import Program
 from levelog_replay import tape
+from levelog_replay.bundles.cutting import Cut
 from levelog_replay.scratch import Origin, Scratch, open_scratch
 from levelog_replay.tape import HistoryFolder
 from levelog_store.tables import index_entries, objects, syncs, tombstones, wakeups
@@ -67,7 +69,7 @@ async def tables(scratch: Scratch) -> list[Any]:
     """All that tells of objects."""
     found: list[Any] = []
     async with scratch.database.reading() as connection:
-        for table in (objects, tombstones, index_entries, syncs):
+        for table in (objects, index_entries, syncs, tombstones):
             rows = await connection.execute(select(table).order_by(*table.primary_key))
             found.append([tuple(row) for row in rows])
     return found
@@ -108,7 +110,7 @@ def test_invariant_3_entries_of_a_version_that_was_left_out_are_kept_where_the_n
     changes = [("seen", "shop", 1, "a", 1), ("seen", "shop", 1, "b", 2), ("seen", "shop", 1, "bad", 1)]
     one, other, reads = asyncio.run(folded(told(changes), [], 1000))
     assert one == other
-    assert [(entry[2], entry[5]) for entry in other[2]] == [('"b"', b"2")]
+    assert [(entry[2], entry[5]) for entry in other[1]] == [('"b"', b"2")]
     assert reads == 2
 
 
@@ -123,3 +125,41 @@ def test_a_version_that_the_next_one_replaces_is_not_folded() -> None:
 async def _given(history: Told) -> list[tape.Stretch]:
     read = tape.Tape(history.records(), is_thinned=lambda _: True)
     return [stretch async for stretch in read.up_to([history.last] * PARTITIONS)]
+
+
+async def cut_off(records: Sequence[LoggedRecord], start: int, behind: Sequence[int]) -> tuple[list[Any], list[Any]]:
+    """Tables at a moment and at the end: of all records, and of those that a bundle which begins there has."""
+    history = Told(records, 7)
+    folded = [max(start - each, 0) for each in behind]
+    cut = await Cut.find(history, Moment(sequence=start), folded, (), history.last)
+    kept = [each for each in records if cut.keeps(each)]
+    found: list[list[Any]] = []
+    async with (
+        open_scratch(Program([op]), history.origin) as one,
+        open_scratch(Program([op]), history.origin) as other,
+    ):
+        for scratch, each in ((one, records), (other, kept)):
+            before = [logged for logged in each if logged.sequence <= folded[logged.partition]]
+            await scratch.fold(before)
+            at = await tables(scratch)
+            await scratch.fold([logged for logged in each if logged not in before])
+            found.append([*at[:-1], *(await tables(scratch))[:-1]])
+    return found[0], found[1]
+
+
+@settings(max_examples=examples(60), deadline=None)
+@given(CHANGES, st.integers(1, 40), st.lists(st.integers(0, 8), min_size=2, max_size=2))
+def test_what_was_replaced_before_a_bundle_begins_is_not_missed(
+    changes: Sequence[tuple[str, str, int, str, int]], start: int, behind: Sequence[int]
+) -> None:
+    fine = [(*each[:3], "a" if each[3] == "bad" else each[3], each[4]) for each in changes]
+    one, other = asyncio.run(cut_off(told(fine), start, behind))
+    assert one == other
+
+
+async def test_a_bundle_begins_with_what_there_was() -> None:
+    changes = [("seen", name, 1, "a", number) for number in range(4) for name in ("shop", "blog")]
+    records = told([*changes[:4], ("deleted", "blog", 1, "a", 1), *changes[4:]])
+    cut = await Cut.find(Told(records, 3), Moment(sequence=6), [9, 9], (), 9)
+    assert [int(each.sequence) for each in records if cut.keeps(each)] == [5, 6, 7, 8, 9]
+    assert cut.begins.sequence == 6

@@ -1,0 +1,168 @@
+"""Which records a bundle can do without: versions of objects that were replaced before it begins, and bookmarks.
+
+Of each object stay all records of the version that it had when the bundle begins, since each list that repeats it keeps
+it from being swept; and the rest: lists, receipts, gaps.
+"""
+
+from collections.abc import Collection
+from typing import Self
+
+from msgspec import Struct
+
+from levelog.wire.objects import ObjectKey, is_newer
+from levelog.wire.records import (
+    BookmarkNoted,
+    ContactLost,
+    HistoryReverted,
+    LoggedRecord,
+    ObjectDeleted,
+    ObjectSeen,
+    ObjectUnreadable,
+    SyncFinished,
+    SyncStarted,
+    Unreadable,
+    api_version_of,
+    follows,
+    is_unlisted,
+    swept_version,
+    with_begun,
+)
+from levelog_history.reach import Moment
+from levelog_processors.fold.objects import unreadable
+from levelog_replay.sources import Recording
+from levelog_store.rows import Input
+
+
+class _Newest(Struct):
+    """What the fold holds of an object, and the records that show it."""
+
+    partition: int
+    uid: str
+    version: int
+    is_gone: bool
+    sequences: list[int]
+    """The last one says when it was last there."""
+
+
+class Cut:
+    """Takes the records of a history in their order, and tells afterwards which ones are needed; made by `find`."""
+
+    def __init__(self, folded: Collection[int], ended: Collection[ObjectKey]) -> None:
+        """`folded`: up to where each partition may be cut; `ended`: objects whose end is handled, which stay whole."""
+        self._folded = list(folded)
+        self._ended = ended
+        self._newest: dict[ObjectKey, _Newest] = {}
+        self._versions: dict[Input, str] = {}
+        self._begun: dict[Input, dict[str, int]] = {}
+        self._needed: set[int] = set()
+        self._bookmarks: dict[int, int] = {}
+        """By partition, the bookmark that tells how late it is."""
+        self.begins = Moment(sequence=1)
+        """From there on nothing is missing."""
+
+    @classmethod
+    async def find(
+        cls, history: Recording, start: Moment, folded: Collection[int], ended: Collection[ObjectKey], last: int
+    ) -> Self:
+        """The cut at `start`, of records up to `last`, none of them after what the decisions had `folded`."""
+        cut = cls(folded, ended)
+        is_after = False
+        async for batch in history.records():
+            for logged in batch:
+                if not is_after and start.precedes(logged):
+                    is_after = True
+                    cut._folded = [min(each, cut.begins.sequence) for each in cut._folded]
+                if not is_after:
+                    cut.begins = Moment(sequence=logged.sequence, time=logged.record.time)
+                cut._take(logged, is_before=not is_after and logged.sequence <= cut._folded[logged.partition])
+            if batch and batch[-1].sequence >= last:
+                break
+        for newest in cut._newest.values():
+            if not newest.is_gone:
+                cut._needed.update(newest.sequences)
+        cut._needed.update(cut._bookmarks.values())
+        return cut
+
+    def keeps(self, logged: LoggedRecord) -> bool:
+        """Tell whether a record is needed."""
+        if not isinstance(logged.record, ObjectSeen | ObjectDeleted | BookmarkNoted):
+            return True
+        return logged.sequence > self._folded[logged.partition] or logged.sequence in self._needed
+
+    def _take(self, logged: LoggedRecord, *, is_before: bool) -> None:
+        match logged.record:
+            case ObjectSeen(key=key) | ObjectDeleted(key=key) if not is_before:
+                if newest := self._newest.pop(key, None):  # a late record must not bring back what is gone
+                    self._needed.update(newest.sequences)
+            case ObjectSeen() | ObjectDeleted() as record:
+                self._see(logged, record)
+            case Unreadable(key=ObjectKey() as key) | ObjectUnreadable(key=ObjectKey() as key) if is_before:
+                self._show(key, logged.sequence)
+            case HistoryReverted(resource=resource) if is_before:
+                self._begin_anew(str(resource))
+            case SyncStarted(resource=resource, api_version=version) as record if is_before:
+                place = (logged.partition, str(resource))
+                self._begun[place] = with_begun(self._begun.get(place, {}), record.sync_id, logged.sequence)
+                if is_newer(version, self._versions.setdefault(place, version)):
+                    self._versions[place] = version
+                    self._begin_anew(str(resource))
+            case SyncFinished() as record if is_before:
+                self._sweep(logged.partition, record)
+            case BookmarkNoted() if is_before:
+                self._bookmarks[logged.partition] = logged.sequence
+            case _:
+                pass
+
+    def _see(self, logged: LoggedRecord, record: ObjectSeen | ObjectDeleted) -> None:
+        key, sequence = record.key, logged.sequence
+        known = self._versions.get((logged.partition, str(key.group_resource)), "")
+        is_skipped = bool(unreadable(record)) or is_newer(known, api_version_of(record))
+        if key in self._ended or is_skipped:
+            self._needed.add(sequence)
+            self._show(key, sequence)
+            return
+        newest = self._newest.get(key)
+        if newest is None or follows(record, newest.uid, newest.version, is_gone=newest.is_gone):
+            is_gone = isinstance(record, ObjectDeleted)
+            self._newest[key] = _Newest(logged.partition, record.uid, record.version, is_gone, [sequence])
+        elif (newest.uid, newest.version) == (record.uid, record.version):
+            self._show(key, sequence)
+
+    def _show(self, key: ObjectKey, sequence: int) -> None:
+        if (newest := self._newest.get(key)) and not newest.is_gone:
+            newest.sequences.append(sequence)
+
+    def _sweep(self, partition: int, finished: SyncFinished) -> None:
+        """Let the objects go that a list left out; it does so again if their last records are there."""
+        begun = self._begun.get((partition, str(finished.resource)), {}).pop(finished.sync_id, 0)
+        for key, newest in self._newest.items():
+            if newest.partition != partition or key.group_resource != finished.resource or newest.is_gone:
+                continue
+            version, inside = newest.version, key.namespace
+            if is_unlisted(finished, begun=begun, sequence=newest.sequences[-1], version=version, namespace=inside):
+                newest.is_gone = True
+                newest.version = swept_version(finished, version=version, namespace=inside)
+
+    def _begin_anew(self, resource: str) -> None:
+        """Versions before and after do not compare: what was known stays."""
+        for key in [each for each in self._newest if str(each.group_resource) == resource]:
+            self._needed.update(self._newest.pop(key).sequences)
+
+
+class Contact:
+    """Tells which bookmarks end a lost contact: views are told of that, and of nothing else that a bookmark says."""
+
+    def __init__(self) -> None:
+        self._lost: set[Input] = set()
+
+    def is_regained(self, logged: LoggedRecord) -> bool:
+        """Tell whether a record ends one; takes them in their order."""
+        record = logged.record
+        if isinstance(record, ContactLost):
+            self._lost.add((logged.partition, str(record.resource)))
+        elif isinstance(record, BookmarkNoted | SyncFinished):
+            place = (logged.partition, str(record.resource))
+            is_lost = place in self._lost
+            self._lost.discard(place)
+            return is_lost
+        return False
