@@ -44,7 +44,7 @@ class _Newest(Struct):
     """The last one says when it was last there."""
 
 
-class Cut:
+class Trim:
     """Takes the records of a history in their order, and tells afterwards which ones are needed; made by `find`."""
 
     def __init__(self, folded: Collection[int], ended: Collection[ObjectKey]) -> None:
@@ -149,13 +149,13 @@ class Cut:
             self._needed.update(self._newest.pop(key).sequences)
 
 
-class Contact:
+class Losses:
     """Tells which bookmarks end a lost contact: views are told of that, and of nothing else that a bookmark says."""
 
     def __init__(self) -> None:
         self._lost: set[Input] = set()
 
-    def is_regained(self, logged: LoggedRecord) -> bool:
+    def ends(self, logged: LoggedRecord) -> bool:
         """Tell whether a record ends one; takes them in their order."""
         record = logged.record
         if isinstance(record, ContactLost):

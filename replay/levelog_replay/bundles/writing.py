@@ -24,7 +24,7 @@ from levelog.wire.records import (
     Unreadable,
 )
 from levelog_history.reach import Moment
-from levelog_replay.bundles.cutting import Contact, Cut
+from levelog_replay.bundles.cutting import Losses, Trim
 from levelog_replay.bundles.lines import (
     FORMAT,
     HASHED,
@@ -111,10 +111,10 @@ async def export(
     if selection.end is None:
         last = history.last
     last = max(last, selection.end.sequence if selection.end else 0)
-    cut: Cut | None = None
+    cut: Trim | None = None
     if selection.start is not None and folded:
         ended = {key.living for key in parents if key.living != key}
-        cut = await Cut.find(history, selection.start, folded, ended, last)
+        cut = await Trim.find(history, selection.start, folded, ended, last)
         begins = cut.begins if cut.begins.is_later(begins) else begins
     heading = Heading(
         format=FORMAT,
@@ -135,7 +135,7 @@ async def export(
         writer.write(heading)
         for resource, versions in sorted(schemas.items()):
             writer.write(SchemaLine(resource=resource, versions=dict(versions)))
-        contact = Contact()
+        losses = Losses()
         async for batch in history.records():
             for logged in batch:
                 if logged.sequence > last or not _is_about(logged, resources, heading.application):
@@ -143,7 +143,7 @@ async def export(
                 is_needed = cut is None or cut.keeps(logged)
                 if isinstance(logged.record, BookmarkNoted) and not has_bookmarks:
                     is_needed = False
-                if contact.is_regained(logged) or is_needed:
+                if losses.ends(logged) or is_needed:
                     writer.write(record_line(logged))
             if batch and batch[-1].sequence >= last:
                 break

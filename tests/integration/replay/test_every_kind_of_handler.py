@@ -248,7 +248,14 @@ async def test_invariant_12_each_kind_of_handler_decides_again_as_it_did(
     file = tmp_path / "depot.jsonl"
     resources = program().watched
     await export(
-        history, file, resources=resources, begins=Moment(sequence=1), selection=Selection(), schemas={}, chosen=""
+        history,
+        file,
+        resources=resources,
+        begins=Moment(sequence=1),
+        selection=Selection(),
+        schemas={},
+        chosen="",
+        has_bookmarks=True,
     )
     expected = await decided(file)
     assert {each["view"] for each in msgspec.json.decode(expected)} == set(comparison.views)

@@ -15,7 +15,7 @@ from levelog.wire.records import LoggedRecord
 from levelog_history.reach import Moment
 from levelog_processors.program import Program
 from levelog_replay import tape
-from levelog_replay.bundles.cutting import Cut
+from levelog_replay.bundles.cutting import Trim
 from levelog_replay.scratch import Origin, Scratch, open_scratch
 from levelog_replay.tape import HistoryFolder
 from levelog_store.tables import index_entries, objects, syncs, tombstones, wakeups
@@ -131,7 +131,7 @@ async def cut_off(records: Sequence[LoggedRecord], start: int, behind: Sequence[
     """Tables at a moment and at the end: of all records, and of those that a bundle which begins there has."""
     history = Told(records, 7)
     folded = [max(start - each, 0) for each in behind]
-    cut = await Cut.find(history, Moment(sequence=start), folded, (), history.last)
+    cut = await Trim.find(history, Moment(sequence=start), folded, (), history.last)
     kept = [each for each in records if cut.keeps(each)]
     found: list[list[Any]] = []
     async with (
@@ -160,6 +160,6 @@ def test_what_was_replaced_before_a_bundle_begins_is_not_missed(
 async def test_a_bundle_begins_with_what_there_was() -> None:
     changes = [("seen", name, 1, "a", number) for number in range(4) for name in ("shop", "blog")]
     records = told([*changes[:4], ("deleted", "blog", 1, "a", 1), *changes[4:]])
-    cut = await Cut.find(Told(records, 3), Moment(sequence=6), [9, 9], (), 9)
+    cut = await Trim.find(Told(records, 3), Moment(sequence=6), [9, 9], (), 9)
     assert [int(each.sequence) for each in records if cut.keeps(each)] == [5, 6, 7, 8, 9]
     assert cut.begins.sequence == 6
