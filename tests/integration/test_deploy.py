@@ -11,7 +11,7 @@ import yaml
 
 from levelog.errors import ConfigurationError
 from levelog_cli.deployment.files import write
-from levelog_cli.deployment.kustomization import contents
+from levelog_cli.deployment.kustomization import contents, single
 from levelog_cli.deployment.workloads import Workloads
 from levelog_cli.loading import load_application
 from levelog_cli.monitoring.listening import ListenAddress
@@ -27,9 +27,10 @@ def workloads(inside: str = "levelog", *namespaces: str, file: Path = WEBS_FILE)
     return Workloads(application=application, files=[file], image="levelog:local", inside=inside, namespaces=namespaces)
 
 
-def objects(made: Workloads) -> list[dict[str, Any]]:
-    texts = [text for name, text in contents(made).items() if name.endswith(".yaml") and "kustomization" not in name]
-    texts.remove(contents(made)["overlays/keda/scaledobject.yaml"])  # of a kind that not each cluster has
+def objects(made: Workloads, *, is_single: bool = False) -> list[dict[str, Any]]:
+    files = single(made) if is_single else contents(made)
+    files.pop("overlays/keda/scaledobject.yaml", "")  # of a kind that not each cluster has
+    texts = [text for name, text in files.items() if name.endswith(".yaml") and "kustomization" not in name]
     return [one for text in texts for one in yaml.safe_load_all(text) if one]
 
 
@@ -40,7 +41,9 @@ def deployments() -> list[dict[str, Any]]:
 async def test_the_manifests_are_valid_and_their_pods_as_restricted_as_pods_can_be(control_plane: ControlPlane) -> None:
     namespace = await restricted_namespace(control_plane.admin)
     for namespaces in ((), (namespace,)):
-        assert await warnings_of(control_plane.admin, objects(workloads(namespace, *namespaces))) == []
+        made = workloads(namespace, *namespaces)
+        for is_single in (False, True):
+            assert await warnings_of(control_plane.admin, objects(made, is_single=is_single)) == []
 
 
 @pytest.mark.long
@@ -73,6 +76,32 @@ def test_each_process_runs_as_its_own_account_with_settings_that_exist() -> None
     for pod in pods:
         [container] = pod["containers"]
         assert {each["name"] for each in container["env"]} <= known
+
+
+def test_a_single_pod_has_one_account_a_volume_and_settings_that_exist() -> None:
+    made = objects(workloads(), is_single=True)
+    assert [one["kind"] for one in made] == [
+        *("CustomResourceDefinition", "ServiceAccount", "ClusterRole", "ClusterRoleBinding", "ConfigMap"),
+        *("StatefulSet", "Service", "NetworkPolicy"),
+    ]
+    spec = next(one["spec"] for one in made if one["kind"] == "StatefulSet")
+    pod = spec["template"]["spec"]
+    [container] = pod["containers"]
+    values = {each["name"]: each["value"] for each in container["env"]}
+    assert values.keys() <= {variable(name) for name in Settings.__struct_fields__}
+    [claim] = spec["volumeClaimTemplates"]
+    [place] = [each["mountPath"] for each in container["volumeMounts"] if each["name"] == claim["metadata"]["name"]]
+    assert Path(values[variable("data_dir")]).parent == Path(place)
+    assert (spec["replicas"], pod["serviceAccountName"]) == (1, made[1]["metadata"]["name"])
+
+
+def test_manifests_bring_the_definitions_of_own_classes_and_say_what_is_open_and_why() -> None:
+    made = workloads()
+    for files in (contents(made), single(made)):
+        [definition] = yaml.safe_load_all(files["base/definitions.yaml"])
+        assert definition["metadata"]["name"] == "webs.example.com"
+        assert "definitions.yaml" in files["base/kustomization.yaml"]
+        assert files["base/networkpolicies.yaml"].startswith("# Egress names ports")
 
 
 def test_what_is_asked_of_the_secret_is_what_the_readme_says() -> None:

@@ -29,7 +29,9 @@ async def warnings_of(api: Api, manifests: Iterable[Mapping[str, Any]]) -> list[
         await apply(asking, manifest, is_tried=True)
         if template := manifest.get("spec", {}).get("template"):
             # The server makes no pods of these, and there are no accounts: nothing is kept.
-            pod = {**template["spec"], "serviceAccountName": "default"}
+            claimed = [each["metadata"]["name"] for each in manifest["spec"].get("volumeClaimTemplates", ())]
+            volumes = [*template["spec"]["volumes"], *({"name": name, "emptyDir": {}} for name in claimed)]
+            pod = {**template["spec"], "volumes": volumes, "serviceAccountName": "default"}
             metadata = {**template["metadata"], **{key: manifest["metadata"][key] for key in ("name", "namespace")}}
             await apply(asking, {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": pod}, is_tried=True)
     return asking.warnings

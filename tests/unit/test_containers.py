@@ -20,6 +20,7 @@ from msgspec.structs import fields
 from levelog.secrets.redaction import Redactor
 from levelog_cli.main import app
 from levelog_cli.monitoring.listening import ListenAddress, WebPage, listening
+from levelog_cli.servers.embedded import nats_program
 from levelog_cli.settings import Settings, variable
 from levelog_sandbox.__main__ import parser
 
@@ -283,3 +284,11 @@ def test_what_the_image_leaves_out_can_be_kept() -> None:
     assert re.findall(r'case " \$KEEP " in \*" (\S+) "\*\)', DOCKERFILE) == kept[1].split()
     [package] = re.findall(r"uninstall --quiet --yes (\S+)", DOCKERFILE)
     assert re.search(rf"^{package}==", (ROOT / "requirements/runtime.txt").read_text(), re.MULTILINE)
+
+
+def test_a_target_has_the_nats_server_that_a_single_process_starts_and_the_default_has_none() -> None:
+    *_, single, last = re.split(r"^FROM ", DOCKERFILE, flags=re.MULTILINE)
+    assert single.startswith("processes AS single\n")
+    [(source, target)] = re.findall(r"^COPY --from=dependencies (/nats/\S+) (\S+)$", single, re.MULTILINE)
+    assert Path(target) / Path(source).name == Path("/opt/levelog/bin") / nats_program().name
+    assert last.strip() == "processes"

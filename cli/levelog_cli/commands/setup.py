@@ -2,7 +2,7 @@
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
 import msgspec
 import typer
@@ -11,6 +11,9 @@ from levelog.errors import ConfigurationError
 from levelog_cli.printing.forms import PlainForm, plain_form_of
 from levelog_cli.running import FAILED, execute
 from levelog_cli.settings import NATS, LogLevel, Settings, taking
+
+_NAMESPACE: Final = "levelog"
+"""In which the processes run if no other is named; not that in which people try things."""
 
 
 @taking(
@@ -78,7 +81,7 @@ def rbac(
     *,
     operator_namespace: Annotated[
         str, typer.Option(help="Namespace in which the processes run.", metavar="NAMESPACE")
-    ] = "default",
+    ] = _NAMESPACE,
 ) -> None:
     """Print accounts and roles for ingest, process and actuate, with just what these operators need."""
 
@@ -124,10 +127,13 @@ def manifests(
     output: Annotated[Path, typer.Option(help="Folder to write to.", metavar="FOLDER", show_default=False)],
     operator_namespace: Annotated[
         str, typer.Option(help="Namespace in which the processes run.", metavar="NAMESPACE")
-    ] = "default",
+    ] = _NAMESPACE,
     form: Annotated[
         str, typer.Option("--format", help="kustomize: a base and an overlay; helm: a chart.", metavar="FORMAT")
     ] = "kustomize",
+    single: Annotated[
+        bool, typer.Option("--single", help="One pod with NATS and SQLite in it, and no other servers.")
+    ] = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace what an earlier call has written.")] = False,
 ) -> None:
     """Write what runs these operators on Kubernetes, with the accounts of `rbac`: for kustomize, or a Helm chart."""
@@ -143,15 +149,18 @@ def manifests(
             raise ConfigurationError(f"--format {form}: give {' or '.join(formats)}")
         if not image.strip():
             raise ConfigurationError("--image is empty: give the image that has levelog and the operators")
-        if form == "helm" and operator_namespace != "default":
+        if form == "helm" and operator_namespace != _NAMESPACE:
             raise ConfigurationError(
                 "--operator-namespace goes with --format kustomize: a chart runs in the namespace of its release"
             )
+        if single and form == "helm":
+            raise ConfigurationError("--single goes with --format kustomize: a chart has the processes one by one")
         application = load_application(settings, files)
         workloads = Workloads(
             application=application, files=files, image=image, inside=operator_namespace, namespaces=settings.namespaces
         )
-        for path in write(formats[form](workloads), output, is_overwriting=overwrite):
+        made = kustomization.single(workloads) if single else formats[form](workloads)
+        for path in write(made, output, is_overwriting=overwrite):
             sys.stdout.write(f"{path}\n")
 
     execute(settings, work)

@@ -12,7 +12,9 @@ from typing import Any, Final
 
 import msgspec
 
+from levelog_cli.crds.definitions import as_yaml
 from levelog_cli.deployment.files import documents
+from levelog_cli.deployment.kustomization import EGRESS
 from levelog_cli.deployment.workloads import KEY_OF_REDACTION, Object, Workloads
 from levelog_cli.settings import LogLevel
 from levelog_cli.wiring.manifests import roles_of
@@ -42,10 +44,12 @@ def contents(workloads: Workloads) -> dict[str, str]:
         "operators.yaml": _template(documents([_operators(valued)])),
         "migrate.yaml": _migration(valued),
         **{name: _template(documents(objects)) for name, objects in processes.items()},
-        "networkpolicies.yaml": _template(documents(valued.policies())),
+        "networkpolicies.yaml": EGRESS + _template(documents(valued.policies())),
         "NOTES.txt": _notes(workloads),
     }
+    definitions = workloads.definitions()
     return {
+        **({"crds/definitions.yaml": as_yaml(definitions)} if definitions else {}),
         "Chart.yaml": documents([_chart(workloads)]),
         "values.yaml": _explained(_values(workloads)),
         "values.schema.json": json.dumps(_schema(), indent=2) + "\n",
@@ -197,7 +201,7 @@ def _notes(workloads: Workloads) -> str:
     secrets = "".join(f"  {line}\n" for line in _asked())
     return f"""{workloads.name} runs in {{{{ .Release.Namespace }}}} as soon as the database is migrated.
 
-Not part of it are the CustomResourceDefinitions of its classes (levelog crd), and the Secrets with its addresses:
+Not part of it are the Secrets with its addresses:
 {secrets}
 What it decided, and why, from a machine that reaches NATS and PostgreSQL:
   levelog levels

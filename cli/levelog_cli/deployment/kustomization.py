@@ -5,12 +5,19 @@ from typing import Any, Final
 
 import yaml
 
+from levelog_cli.crds.definitions import as_yaml
 from levelog_cli.deployment.files import documents
-from levelog_cli.deployment.workloads import KEY_OF_REDACTION, Workloads
+from levelog_cli.deployment.workloads import KEY_OF_REDACTION, RUN, Workloads
 from levelog_cli.wiring.manifests import roles_of
 from levelog_cli.wiring.roles import Role
 
 _KUSTOMIZATION: Final = "kustomization.yaml"
+
+
+EGRESS: Final = """\
+# Egress names ports, and no addresses: those of NATS, PostgreSQL and the API server are not known here. It is open for
+# a process that runs effects or sources, as what these call is in their code. Narrow both in an overlay of your own.
+"""
 
 
 def contents(workloads: Workloads) -> dict[str, str]:
@@ -23,8 +30,10 @@ def contents(workloads: Workloads) -> dict[str, str]:
         "operators.yaml": documents([workloads.operators()]),
         "migrate.yaml": documents([workloads.migration()]),
         **{name: documents(objects) for name, objects in deployments.items()},
-        "networkpolicies.yaml": documents(workloads.policies()),
+        "networkpolicies.yaml": EGRESS + documents(workloads.policies()),
     }
+    if definitions := workloads.definitions():
+        base = {"definitions.yaml": as_yaml(definitions), **base}
     scaled = {
         "autoscaler.yaml": documents([workloads.autoscaler()]),
         _KUSTOMIZATION: documents([_scaled(f"{workloads.name}-{Role.PROCESS}", "autoscaler.yaml")]),
@@ -40,6 +49,47 @@ def contents(workloads: Workloads) -> dict[str, str]:
         **{f"overlays/scaled/{name}": text for name, text in scaled.items()},
         **{f"overlays/keda/{name}": text for name, text in keda.items()},
     }
+
+
+def single(workloads: Workloads) -> dict[str, str]:
+    """The same for one process with embedded servers."""
+    base = {
+        "rbac.yaml": roles_of(
+            workloads.application,
+            operator_namespace=workloads.inside,
+            namespaces=tuple(workloads.namespaces),
+            is_single=True,
+        ),
+        "operators.yaml": documents([workloads.operators()]),
+        "run.yaml": documents([workloads.single(), workloads.service(RUN)]),
+        "networkpolicies.yaml": EGRESS + documents([workloads.single_policy()]),
+    }
+    if definitions := workloads.definitions():
+        base = {"definitions.yaml": as_yaml(definitions), **base}
+    return {
+        "README.md": _single_readme(workloads),
+        **{f"base/{name}": text for name, text in base.items()},
+        f"base/{_KUSTOMIZATION}": documents([_resources(base)]),
+    }
+
+
+def _single_readme(workloads: Workloads) -> str:
+    return f"""# {workloads.name}
+
+Made by `levelog manifests --single`: one pod, with NATS and SQLite in it, and a volume. The image needs nats-server, as
+levelog's Dockerfile builds it with `--target single`. There are no other servers, and no Secret to make:
+
+```console
+kubectl create namespace {workloads.inside}
+kubectl apply -k base
+```
+
+`base/definitions.yaml` has the CustomResourceDefinitions of your classes. What levelog decided, and why:
+
+```console
+kubectl -n {workloads.inside} exec {workloads.name}-{RUN}-0 -- levelog levels
+```
+"""
 
 
 def _resources(files: Mapping[str, str]) -> dict[str, Any]:
@@ -64,9 +114,8 @@ def _readme(workloads: Workloads) -> str:
     literals = literals.replace("=database://", "=postgresql://")
     return f"""# {workloads.name}
 
-Made by `levelog manifests`. Before the first time, apply the CustomResourceDefinitions of your classes
-(`levelog crd`), and make the Secret that the processes read their addresses from. The database in them is for this
-application alone:
+Made by `levelog manifests`, with the CustomResourceDefinitions of your classes. Before the first time, make the Secret
+that the processes read their addresses from. The database in them is for this application alone:
 
 ```console
 openssl rand -hex 32 > {KEY_OF_REDACTION}

@@ -12,7 +12,8 @@ from typing import Any, Final
 from msgspec import Struct
 
 from levelog.errors import ConfigurationError
-from levelog_cli.loading import LoadedApplication
+from levelog_cli.crds.definitions import definitions_of, is_own
+from levelog_cli.loading import LoadedApplication, load_classes
 from levelog_cli.settings import LogLevel, variable
 from levelog_cli.wiring.manifests import dns_name
 from levelog_cli.wiring.roles import Role, needs_cluster, needs_sql
@@ -25,7 +26,9 @@ MOST_PROCESSORS: Final = 16
 _MOST_CODE_BYTES: Final = 1_000_000
 """What the API server takes as a ConfigMap is 1 MiB."""
 _LONGEST_HASH: Final = 10
-_OPERATORS, _KEYS, _PORT = "/operators", "/keys", 8080
+RUN: Final = "run"
+"""All roles in one process, with embedded servers."""
+_OPERATORS, _KEYS, _DATA, _PORT = "/operators", "/keys", "/data", 8080
 _EGRESS: Final = {Role.INGEST: (4222, 443, 6443), Role.PROCESS: (4222, 5432), Role.ACTUATE: (4222, 5432, 443, 6443)}
 """NATS 4222, PostgreSQL 5432; the API server is 443 at its Service, and mostly 6443 behind it."""
 _CPU: Final = {Role.INGEST: "100m", Role.PROCESS: "200m", Role.ACTUATE: "100m"}
@@ -114,6 +117,33 @@ class Workloads(Struct, frozen=True, kw_only=True):
             spec["strategy"] = {"type": "Recreate"}
         return {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": self._metadata(role), "spec": spec}
 
+    def single(self) -> Object:
+        """One process, with NATS and SQLite embedded, and the volume that holds what they store.
+
+        A StatefulSet makes the next pod once the last one is gone, so that there are never two; on a node that does not
+        answer, that is once somebody deletes the pod by force, or the node.
+        """
+        pod = {**self._pod(RUN, {}), "serviceAccountName": f"{self.name}-{RUN}", "automountServiceAccountToken": True}
+        claim = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "5Gi"}}}
+        spec: Object = {
+            "replicas": 1,
+            "serviceName": f"{self.name}-{RUN}",
+            "selector": {"matchLabels": self._labels(RUN)},
+            "template": {"metadata": {"labels": self._labels(RUN)}, "spec": pod},
+            "volumeClaimTemplates": [{"metadata": {"name": "data"}, "spec": claim}],
+        }
+        return {"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": self._metadata(RUN), "spec": spec}
+
+    def single_policy(self) -> Object:
+        """Who may reach the one pod, and whom it may reach."""
+        is_open = bool(self.application.program.effects or self.application.program.sources)
+        return self._policy(RUN, None if is_open else (443, 6443), is_scraped=True)
+
+    def service(self, process: str) -> Object:
+        """The port of metrics, without an address of its own."""
+        spec = {"clusterIP": "None", "selector": self._labels(process), "ports": [{"name": "http", "port": _PORT}]}
+        return {"apiVersion": "v1", "kind": "Service", "metadata": self._metadata(process), "spec": spec}
+
     def budget(self, role: Role) -> Object:
         """One process of a kind at a time is evicted."""
         spec = {"maxUnavailable": 1, "selector": {"matchLabels": self._labels(role)}}
@@ -199,7 +229,11 @@ class Workloads(Struct, frozen=True, kw_only=True):
             {"name": "operators", "configMap": {"name": code, "items": items}},
             {"name": "tmp", "emptyDir": {}},
         ]
-        if command in set(Role):
+        if command == RUN:
+            container |= _probed()
+            container["resources"] = {"requests": {"cpu": "200m", "memory": "256Mi"}, "limits": {"memory": "512Mi"}}
+            container["volumeMounts"].append({"name": "data", "mountPath": _DATA})
+        elif command in set(Role):
             container |= _probed()
             container["volumeMounts"].append({"name": "keys", "mountPath": _KEYS, "readOnly": True})
             key = {"key": KEY_OF_REDACTION, "path": KEY_OF_REDACTION}
@@ -216,9 +250,19 @@ class Workloads(Struct, frozen=True, kw_only=True):
             "volumes": volumes,
         }
 
+    def definitions(self) -> list[Object]:
+        """The CustomResourceDefinitions of the classes that define a resource."""
+        classes = [cls for cls in load_classes(self.files) if is_own(cls)]
+        return definitions_of(classes) if classes else []
+
     def _settings(self, command: str) -> list[Object]:
         values = {"log_format": "json", "log_level": str(self.log_level), "application": self.application.name}
-        if command in set(Role):
+        if command == RUN:
+            # Below the volume's root, which belongs to whoever made the volume.
+            values |= {"listen": f":{_PORT}", "data_dir": f"{_DATA}/levelog"}
+            if self.namespaces:
+                values["namespace"] = ",".join(self.namespaces)
+        elif command in set(Role):
             values |= {"listen": f":{_PORT}", "redaction_key_file": f"{_KEYS}/{KEY_OF_REDACTION}"}
             if self.namespaces and needs_cluster(frozenset({Role(command)})):
                 values["namespace"] = ",".join(self.namespaces)

@@ -22,6 +22,10 @@ from levelog_cli.servers.permissions import (
 from levelog_cli.wiring.roles import Role
 
 _API: Final = "rbac.authorization.k8s.io"
+_READS_SECRETS: Final = """\
+# The operators read Secrets, and the API gives none without its values: these are hashed under the redaction key before
+# anything is recorded. Limit them to some namespaces with --namespace.
+"""
 _MOST_NAME: Final = 200  # a DNS subdomain may have 253 characters; levelog's own part takes some
 
 
@@ -35,15 +39,21 @@ class _Identity(Struct, frozen=True, kw_only=True):
     """Needed only where owners that block their deletion need a permission."""
 
 
-def roles_of(application: LoadedApplication, *, operator_namespace: str, namespaces: Sequence[str]) -> str:
+def roles_of(
+    application: LoadedApplication, *, operator_namespace: str, namespaces: Sequence[str], is_single: bool = False
+) -> str:
     """YAML documents for `kubectl apply -f -`, the same for the same operators.
 
     Service accounts are in `operator_namespace`. With `namespaces`, rights on namespaced objects are given only there.
+    `is_single`: one account for one process that does all.
     Raises ConfigurationError for reconcile functions that do not say what they write.
     """
     refuse_undeclared(application)
     documents: list[str] = []
-    for identity in _identities(application, namespaces):
+    identities = list(_identities(application, namespaces))
+    if is_single:
+        identities = [_together(application, identities)]
+    for identity in identities:
         documents += _documents(identity, operator_namespace)
     return "---\n".join([_head(application, namespaces), *documents])
 
@@ -72,6 +82,15 @@ def _identities(application: LoadedApplication, namespaces: Sequence[str]) -> It
         does="Writes what was decided.",
         needs=[*to_identify(), *to_write(program, namespaces)],
         if_enforced=to_own(program, namespaces),
+    )
+
+
+def _together(application: LoadedApplication, identities: Sequence[_Identity]) -> _Identity:
+    return _Identity(
+        name=f"levelog-{dns_name(application.name)}-run",
+        does="Watches what the operators read, decides, and writes what was decided.",
+        needs=list(dict.fromkeys(need for each in identities for need in each.needs)),
+        if_enforced=[need for each in identities for need in each.if_enforced],
     )
 
 
@@ -109,8 +128,9 @@ def _rules(needs: Sequence[NeededPermission]) -> Iterator[str]:
         here = [need for need in needs if _place(need.permission) == place]
         verbs = [permission.verb for permission in ordered({need.permission for need in here})]
         names = f"  resourceNames: [{_quoted(name)}]\n" if name else ""
+        why = _READS_SECRETS if (group, resource) == ("", "secrets") and "list" in verbs else ""
         yield (
-            f"{_reasons(here)}- apiGroups: [{_quoted(group)}]\n  resources: [{_quoted(resource)}]\n{names}"
+            f"{why}{_reasons(here)}- apiGroups: [{_quoted(group)}]\n  resources: [{_quoted(resource)}]\n{names}"
             f"  verbs: [{', '.join(map(_quoted, verbs))}]\n"
         )
 
