@@ -40,7 +40,7 @@ class Chart:
         return subprocess.run(command, env=self._env, capture_output=True, text=True, check=False, timeout=120)
 
     def rendered(self, inside: str, *options: str) -> dict[tuple[str, str, str], Any]:
-        ended = self.run("template", "release", self.folder, "--namespace", inside, *options)
+        ended = self.run("template", "release", self.folder, "--include-crds", "--namespace", inside, *options)
         assert (ended.returncode, ended.stderr) == (0, "")
         return by_name(yaml.safe_load_all(ended.stdout))
 
@@ -74,7 +74,7 @@ def job_of(objects: str) -> str:
 
 def leaves(values: Mapping[str, Any], *path: str) -> Iterator[str]:
     for name, value in values.items():
-        if isinstance(value, dict):
+        if isinstance(value, dict) and value:
             yield from leaves(value, *path, name)
         else:
             yield ".".join((*path, name))
@@ -128,6 +128,12 @@ def test_values_are_where_the_objects_need_them(helm: Path, tmp_path: Path) -> N
         "database": {"secret": "sql: 'quoted'", "keys": {"migrate": "owner"}},
         "redaction": {"secret": "vault", "key": "bytes"},
         "logLevel": "debug",
+        "env": [{"name": "HTTPS_PROXY", "value": "http://proxy:3128"}],
+        "envFrom": [{"secretRef": {"name": "mail"}}],
+        "nodeSelector": {"disk": "fast"},
+        "tolerations": [{"key": "batch", "operator": "Exists"}],
+        "imagePullSecrets": [{"name": "registry"}],
+        "podLabels": {"team": "a"},
     }
     expected = base(msgspec.structs.replace(made, image=given["image"], log_level=given["logLevel"]))
     expected["Deployment", "operators", "levelog-webs-process"]["spec"]["replicas"] = 7
@@ -136,6 +142,10 @@ def test_values_are_where_the_objects_need_them(helm: Path, tmp_path: Path) -> N
             continue
         spec = one["spec"]["template"]["spec"]
         [container] = spec["containers"]
+        one["spec"]["template"]["metadata"]["labels"] |= given["podLabels"]
+        spec |= {field: given[field] for field in ("nodeSelector", "tolerations", "imagePullSecrets")}
+        container["env"] += given["env"]
+        container["envFrom"] = given["envFrom"]
         if name == "levelog-webs-actuate":
             container["resources"]["limits"]["memory"] = "1Gi"
         for each in container["env"]:
@@ -149,6 +159,20 @@ def test_values_are_where_the_objects_need_them(helm: Path, tmp_path: Path) -> N
                 secret["items"][0]["key"] = "bytes"
     (tmp_path / "given.json").write_text(json.dumps(given))
     assert Chart(helm, made, tmp_path).rendered("operators", "--values", str(tmp_path / "given.json")) == expected
+
+
+@pytest.mark.long
+def test_a_service_monitor_finds_the_pods_by_a_service(helm: Path, tmp_path: Path) -> None:
+    options = ("--set", "serviceMonitor.enabled=true,serviceMonitor.labels.release=prometheus")
+    made = Chart(helm, workloads("operators"), tmp_path).rendered("operators", *options)
+    service = made["Service", "operators", "levelog-webs-metrics"]
+    monitor = made["ServiceMonitor", "operators", "levelog-webs-metrics"]
+    assert monitor["metadata"]["labels"] == {"release": "prometheus"}
+    assert monitor["spec"]["selector"]["matchLabels"] == service["metadata"]["labels"]
+    pods = made["Deployment", "operators", "levelog-webs-ingest"]["spec"]["template"]
+    assert service["spec"]["selector"].items() <= pods["metadata"]["labels"].items()
+    [endpoint], [port] = monitor["spec"]["endpoints"], pods["spec"]["containers"][0]["ports"]
+    assert endpoint["port"] == service["spec"]["ports"][0]["name"] == port["name"]
 
 
 @pytest.mark.long
@@ -193,7 +217,8 @@ async def test_what_helm_installs_is_valid_and_as_restricted_as_pods_can_be(
     made = Chart(helm, workloads("elsewhere"), tmp_path)
     assert await warnings_of(api, made.rendered(namespace).values()) == []
     server = ("--kubeconfig", str(control_plane.kubeconfig), "--namespace", namespace)
-    installed = made.run("install", "webs", made.folder, *server)
+    # What this server, which tests share, has of definitions stays.
+    installed = made.run("install", "webs", made.folder, "--skip-crds", *server)
     try:
         assert (installed.returncode, installed.stderr) == (0, "")
         assert "levelog-webs: actuate-database-url, migrate-database-url, process-database-url\n" in installed.stdout

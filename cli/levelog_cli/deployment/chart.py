@@ -23,6 +23,14 @@ from levelog_cli.wiring.roles import Role
 _MIGRATE: Final = "migrate"
 _QUOTED: Final = re.compile(r"""'(\{\{ toJson [^'\n]+ \}\})'|"(\{\{ toJson [^"\n]+ \}\})\"""")
 """An expression as YAML quotes it, and as JSON does."""
+_OPTIONAL: Final = re.compile(
+    r"^( *)(\w+: \{\{ toJson \.Values\.(?:envFrom|imagePullSecrets|nodeSelector|tolerations) \}\}\n)", re.MULTILINE
+)
+"""A field that is there if its value is not empty."""
+_MORE: Final = "LEVELOG_MORE"
+"""Stands where the chart's user adds to a list of variables, or to labels."""
+_MORE_ENV: Final = re.compile(rf"^( *)- {_MORE}\n", re.MULTILINE)
+_MORE_LABELS: Final = re.compile(rf"^( *){_MORE}: ''\n", re.MULTILINE)
 _FOREIGN: Final = re.compile(r"\{\{(?! toJson )")
 """Braces of the application's own, as in a name."""
 _RELEASE: Final = re.compile(r"\d+\.\d+\.\d+")
@@ -45,6 +53,7 @@ def contents(workloads: Workloads) -> dict[str, str]:
         "migrate.yaml": _migration(valued),
         **{name: _template(documents(objects)) for name, objects in processes.items()},
         "networkpolicies.yaml": EGRESS + _template(documents(valued.policies())),
+        "servicemonitor.yaml": _monitor(valued),
         "NOTES.txt": _notes(workloads),
     }
     definitions = workloads.definitions()
@@ -88,6 +97,13 @@ def _values(workloads: Workloads) -> Object:
         **{name: {"secret": workloads.name, "keys": keys[name]} for name in used},
         "redaction": {"secret": workloads.name, "key": KEY_OF_REDACTION},
         "logLevel": workloads.log_level,
+        "env": [],
+        "envFrom": [],
+        "nodeSelector": {},
+        "tolerations": [],
+        "imagePullSecrets": [],
+        "podLabels": {},
+        "serviceMonitor": {"enabled": False, "labels": {}},
     }
 
 
@@ -99,6 +115,13 @@ _COMMENTS: Final = {
     "database": "The same for PostgreSQL, with a database for this application alone.",
     "redaction": "At least 16 random bytes, the same for as long as the log is kept.",
     "logLevel": f"One of {', '.join(LogLevel)}.",
+    "env": "Further variables of all processes, as a container has them.",
+    "envFrom": "ConfigMaps and Secrets with further variables.",
+    "nodeSelector": "Labels of the nodes to run on.",
+    "tolerations": "Taints of nodes to run on nevertheless.",
+    "imagePullSecrets": "Secrets for the registry of the image: [{name: NAME}].",
+    "podLabels": "Further labels of the pods.",
+    "serviceMonitor": "Lets the Prometheus Operator scrape the processes, with the labels by which it finds monitors.",
 }
 
 
@@ -109,6 +132,8 @@ def _explained(values: Mapping[str, Any]) -> str:
 def _schema() -> Object:
     """What values may be: no other names than those that the templates read."""
     text = {"type": "string", "minLength": 1}
+    listed = {"type": "array", "items": {"type": "object"}}
+    labels = {"type": "object", "additionalProperties": {"type": "string"}}
     everybody, with_sql = [*map(str, Role), _MIGRATE], ["process", "actuate", _MIGRATE]
 
     def all_of(names: list[str], what: Object) -> Object:
@@ -126,6 +151,10 @@ def _schema() -> Object:
         "database": kept({"keys": all_of(with_sql, text)}),
         "redaction": kept({"key": text}),
         "logLevel": {"enum": [*map(str, LogLevel)]},
+        **dict.fromkeys(("env", "envFrom", "tolerations", "imagePullSecrets"), listed),
+        **dict.fromkeys(("nodeSelector", "podLabels"), labels),
+        "serviceMonitor": all_of(["enabled", "labels"], {})
+        | {"properties": {"enabled": {"type": "boolean"}, "labels": labels}},
         "global": {"type": "object"},  # Helm gives it to each chart that stands within another
     }
     required = [name for name in properties if name != "global"]
@@ -167,6 +196,10 @@ def _with_values(made: Object) -> Object:
     spec = made["spec"]["template"]["spec"]
     [container] = spec["containers"]
     process = container["name"]
+    made["spec"]["template"]["metadata"]["labels"][_MORE] = ""
+    for field in ("imagePullSecrets", "nodeSelector", "tolerations"):
+        spec[field] = _expression(f".Values.{field}")
+    container["envFrom"] = _expression(".Values.envFrom")
     container["resources"] = _expression(f".Values.resources.{process}")
     for each in container["env"]:
         if found := each.get("valueFrom"):
@@ -175,12 +208,24 @@ def _with_values(made: Object) -> Object:
                 "name": _expression(f".Values.{server}.secret"),
                 "key": _expression(f".Values.{server}.keys.{process}"),
             }
+    container["env"].append(_MORE)
     for volume in spec["volumes"]:
         if secret := volume.get("secret"):
             secret["secretName"] = _expression(".Values.redaction.secret")
             for item in secret["items"]:
                 item["key"] = _expression(".Values.redaction.key")
     return made
+
+
+def _monitor(workloads: Workloads) -> str:
+    """A Service of all processes, and who scrapes it."""
+    service = workloads.service("metrics")
+    service["spec"]["selector"] = service["metadata"]["labels"]
+    metadata = {**service["metadata"], "labels": _expression(".Values.serviceMonitor.labels")}
+    spec = {"selector": {"matchLabels": service["metadata"]["labels"]}, "endpoints": [{"port": "http"}]}
+    monitor = {"apiVersion": "monitoring.coreos.com/v1", "kind": "ServiceMonitor", "metadata": metadata, "spec": spec}
+    made = _template(documents([service, monitor]))
+    return f"{{{{- if .Values.serviceMonitor.enabled }}}}\n{made}{{{{- end }}}}\n"
 
 
 def _container(spec: Object) -> Object:
@@ -193,8 +238,15 @@ def _expression(path: str) -> str:
 
 def _template(text: str) -> str:
     """The YAML with its expressions as they are, and braces that are none kept from being read as one."""
-    kept = _FOREIGN.sub('{{ "{{" }}', text)
-    return _QUOTED.sub(r"\1\2", kept)
+    kept = _QUOTED.sub(r"\1\2", _FOREIGN.sub('{{ "{{" }}', text))
+    kept = _OPTIONAL.sub(lambda found: f"{{{{- if {_path_in(found[2])} }}}}\n{found[0]}{{{{- end }}}}\n", kept)
+    kept = _MORE_ENV.sub(r"{{- range .Values.env }}\n\1- {{ toJson . }}\n{{- end }}\n", kept)
+    labels = r"{{- range $name, $value := .Values.podLabels }}\n\1{{ toJson $name }}: {{ toJson $value }}\n{{- end }}\n"
+    return _MORE_LABELS.sub(labels, kept)
+
+
+def _path_in(line: str) -> str:
+    return line.partition("{{ toJson ")[2].partition(" }}")[0]
 
 
 def _notes(workloads: Workloads) -> str:
