@@ -12,6 +12,7 @@ help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
 
 $(VENV)/runtime.done: requirements/runtime.txt requirements/build.txt pyproject.toml
+	@echo "Installing levelog and the libraries of requirements/runtime.txt into $(VENV): half a minute, the first time."
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install $(PIP) --require-hashes -r requirements/build.txt
 	$(BIN)/python -m pip install $(PIP) --require-hashes -r requirements/runtime.txt
@@ -19,6 +20,7 @@ $(VENV)/runtime.done: requirements/runtime.txt requirements/build.txt pyproject.
 	@touch $@
 
 $(VENV)/dev.done: requirements/dev.txt pyproject.toml
+	@echo "Installing levelog and the libraries of requirements/dev.txt into $(VENV): a minute or two, the first time."
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install $(PIP) --require-hashes -r requirements/dev.txt
 	$(BIN)/python -m pip install $(PIP) --no-deps --no-build-isolation -e .

@@ -1,6 +1,7 @@
 import asyncio
 import json
 import os
+import re
 import sys
 from pathlib import Path
 
@@ -36,6 +37,10 @@ async def test_the_demo_converges_with_no_call_and_no_write_in_vain() -> None:
     assert summary["spurious_wakes"] == 0
     assert summary["calls"]["webs/converge"] == 4 + 2 * at_two
     assert summary["seconds"] < 60
+    assert lines[0].startswith("Starts NATS, SQLite and a Kubernetes API in memory")
+    [first] = re.findall(r"Records 1 to (\d+) of the log", out.decode())
+    causes = re.findall(r"for records? (\d+)", out.decode())
+    assert int(first) < int(causes[0])
     assert summary["records"] > 100
     assert sum("no write" in line for line in lines) == 3 - at_two
     assert max(map(len, lines[:-1])) <= 80

@@ -56,7 +56,7 @@ async def _run(settings: Settings, *, as_json: bool, keep: bool) -> None:
     from rich.console import Console
 
     from levelog_cli.demo.steps import STORY
-    from levelog_cli.demo.telling import Watching, tell, tell_how_to_try, tell_sum
+    from levelog_cli.demo.telling import Watching, tell, tell_how_to_try, tell_lists, tell_start, tell_sum
     from levelog_cli.loading import load_application
     from levelog_cli.wiring.roles import EVERYTHING
     from levelog_cli.wiring.stack import run_stack
@@ -73,6 +73,7 @@ async def _run(settings: Settings, *, as_json: bool, keep: bool) -> None:
         processors.append(processor)
         is_ready.set()
 
+    tell_start(console)
     async with Sandbox() as sandbox:
         sandbox.kubeconfig(settings.kubeconfig)
         sandbox.user.create(yaml.safe_load((HERE / "crd.yaml").read_text()))
@@ -81,8 +82,9 @@ async def _run(settings: Settings, *, as_json: bool, keep: bool) -> None:
         try:
             await _first(running, is_ready.wait())
             async with await Database.open(str(settings.data_dir / "levelog.db"), read_only=True) as database:
-                watching = Watching(sandbox, database, list(processors[0].program.resources))
-                await _first(running, watching.settled())
+                resources = list(processors[0].program.resources)
+                watching = Watching(sandbox, database, resources)
+                tell_lists(console, resources, await _first(running, watching.settled()))
                 writes = 0
                 for number, step in enumerate(STORY, start=1):
                     step.act(sandbox)

@@ -130,6 +130,21 @@ _TIE: Final = "\u00a0"
 """A space at which no line is broken."""
 
 
+def tell_start(console: Console) -> None:
+    """Print what takes a second or two."""
+    text = "Starts NATS, SQLite and a Kubernetes API in memory, and the operator of examples/webs."
+    console.print(textwrap.fill(text, console.width), highlight=False, soft_wrap=True)
+
+
+def tell_lists(console: Console, resources: Sequence[str], outcome: StepResult) -> None:
+    """Print what is in the log before the story."""
+    text = (
+        f"Records 1 to {outcome.records} of the log say in each of its partitions when the first lists of "
+        f"{' and '.join(resources)} began and ended: there was nothing in them."
+    )
+    console.print(textwrap.fill(text, console.width), highlight=False, soft_wrap=True)
+
+
 def tell(console: Console, number: int, step: StoryStep, outcome: StepResult) -> None:
     """Print one step."""
     console.print(f"\n[bold]{number}. {escape(step.title)}[/bold]")
