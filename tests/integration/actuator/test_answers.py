@@ -121,7 +121,7 @@ async def test_what_is_refused_for_good_is_sent_once_and_fails(on_sandbox: Actin
 @pytest.mark.parametrize("control_plane_or_none", [KUBE_APISERVER], indirect=True)
 async def test_what_is_refused_by_a_500_is_sent_once_and_fails_as_by_a_422(acting: Acting) -> None:
     limits = {"containers": [{"name": "a", "image": "a", "resources": {"limits": {"cpu": "lots"}}}]}
-    refused = {
+    refused: dict[str, Any] = {
         "field not declared in schema": config_map("a", bogus=1),
         "quantities must match": {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"}, "spec": limits},
         "illegal base64": {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "a"}, "data": {"k": "!"}},
