@@ -27,7 +27,8 @@ async def create_from_files(sandbox: Sandbox, files: Iterable[Path]) -> None:
     """
     for path in files:
         for file, manifest in _ordered(path) if path.is_dir() else _manifests(path):
-            name = (manifest.get("metadata") or {}).get("name", "without a name")
+            metadata = manifest.get("metadata")
+            name = metadata.get("name", "without a name") if isinstance(metadata, dict) else "without a name"
             try:
                 sandbox.user.create(manifest)
             except StatusError as error:
@@ -66,20 +67,9 @@ def _ordered(folder: Path) -> list[tuple[Path, Json]]:
 
 
 def _manifests(file: Path) -> Iterator[tuple[Path, Json]]:
-    import yaml  # noqa: PLC0415 - slow to load, and most sandboxes are given no files
+    from levelog.wire.manifests import manifests_of  # noqa: PLC0415 - slow, and most sandboxes are given no files
 
-    try:
-        documents: list[Any] = list(yaml.safe_load_all(file.read_bytes()))
-    except OSError as error:
-        raise ConfigurationError(f"{file} cannot be read: {error.strerror}") from error
-    except yaml.YAMLError as error:
-        raise ConfigurationError(f"{file} is not YAML: {' '.join(str(error).split())}") from error
-    for document in documents:
-        if document is None:  # nothing but comments
-            continue
-        if not isinstance(document, dict):
-            raise ConfigurationError(f"{file} holds something that is not a manifest")
-        yield file, document
+    return ((file, manifest) for manifest in manifests_of(file))
 
 
 async def serve(given: argparse.Namespace) -> None:

@@ -139,6 +139,32 @@ spec:
         running.kill()
 
 
+async def test_a_document_that_is_wrong_holds_up_no_other(levelog: Levelog) -> None:
+    about = "apiVersion: example.com/v1\nkind: Shop\nmetadata: {"
+    documents = [
+        "a: b: c\n",
+        f"{about}name: one}}\nspec: {{text: 22:22, copies: 1}}\n",
+        "words\n",
+        f"{about}generateName: two-}}\nspec: {{text: hello, copies: 1}}\n",
+        f"{about}name: three}}\nspec: {{text: hello, text: again}}\n",
+        'kind: List\nitems:\n- {apiVersion: example.com/v1, kind: Shop, metadata: {name: four}, spec: {text: "4"}}\n',
+    ]
+    (levelog.folder / "many.yaml").write_text("---\n".join(documents))
+    running = levelog.start("dev", "shop.py", "--create", "many.yaml")
+    try:
+        for line in (
+            "created Shop one",
+            "created Shop four",
+            "many.yaml, line 1: mapping values are not allowed in this context; mend many.yaml",
+            "many.yaml, line 8: something that is not an object; mend many.yaml",
+            "apiVersion, kind and metadata.name, as generateName would make another one each time",
+            "many.yaml, line 18: text stands twice in an object; mend many.yaml",
+        ):
+            await running.says(line)
+    finally:
+        running.kill()
+
+
 async def test_on_a_terminal_the_levels_are_below_the_log(levelog: Levelog) -> None:
     terminal, slave = pty.openpty()
     process = await asyncio.create_subprocess_exec(

@@ -151,7 +151,7 @@ class ClusterClient:
         """A JSON patch."""
         return await self.ask("PATCH", path, list(operations), content_type=JSON_PATCH, query=query)
 
-    async def apply(self, path: str, manifest: Json, manager: str = "one", **query: str) -> Answer:
+    async def apply(self, path: str, manifest: Json | str, manager: str = "one", **query: str) -> Answer:
         """A server-side apply."""
         query = {"fieldManager": manager, **query}
         return await self.ask("PATCH", path, manifest, content_type=APPLY, query=query)

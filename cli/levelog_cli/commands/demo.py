@@ -52,9 +52,9 @@ def _temporary_folder() -> Generator[Path]:
 
 async def _run(settings: Settings, *, as_json: bool, keep: bool) -> None:
     import msgspec
-    import yaml
     from rich.console import Console
 
+    from levelog.wire.manifests import manifests_of
     from levelog_cli.demo.steps import STORY
     from levelog_cli.demo.telling import Watching, tell, tell_how_to_try, tell_lists, tell_start, tell_sum
     from levelog_cli.loading import load_application
@@ -76,7 +76,8 @@ async def _run(settings: Settings, *, as_json: bool, keep: bool) -> None:
     tell_start(console)
     async with Sandbox() as sandbox:
         sandbox.kubeconfig(settings.kubeconfig)
-        sandbox.user.create(yaml.safe_load((HERE / "crd.yaml").read_text()))
+        for manifest in manifests_of(HERE / "crd.yaml"):
+            sandbox.user.create(manifest)
         application = load_application(settings, [HERE / "webs.py"])
         running = asyncio.create_task(run_stack(settings, application, EVERYTHING, on_processor=follow))
         try:

@@ -204,7 +204,8 @@ def crd(
     """Print CustomResourceDefinitions made from the Resource classes. A check that fails ends with status 1."""
 
     async def work() -> None:
-        from levelog_cli.crds.definitions import as_yaml, definitions_of
+        from levelog.wire.manifests import as_yaml
+        from levelog_cli.crds.definitions import definitions_of
         from levelog_cli.crds.earlier import compare
         from levelog_cli.loading import load_classes
 

@@ -2,9 +2,7 @@
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, Final
-
-import yaml
+from typing import Final
 
 from levelog.errors import OperatorError
 from levelog.resources import Definition, ResourceBase
@@ -44,20 +42,6 @@ def definitions_of(classes: Iterable[type[ResourceBase]]) -> list[Json]:
             'no class is of a custom resource of its own, as class Web(Resource, group="example.com", plural="webs")'
         )
     return [_definition(name, versions) for name, versions in resources.items()]
-
-
-def as_yaml(manifests: Iterable[Json]) -> str:
-    """YAML documents for `kubectl apply -f -`."""
-    return "---\n".join(
-        yaml.dump(manifest, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=100) for manifest in manifests
-    )
-
-
-class _Dumper(yaml.SafeDumper):
-    """Writes what stands twice twice."""
-
-    def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002
-        return True
 
 
 def _definition(name: str, classes: Sequence[type[ResourceBase]]) -> Json:

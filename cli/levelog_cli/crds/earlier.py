@@ -5,10 +5,10 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-import yaml
 from msgspec import Struct
 
 from levelog.errors import ConfigurationError
+from levelog.wire.manifests import manifests_of
 from levelog.wire.objects import GroupResource
 from levelog_cli.crds.breaking import breaks
 from levelog_cli.crds.definitions import KIND
@@ -62,13 +62,10 @@ async def compare(settings: Settings, made: Sequence[Json], file: Path | None) -
 
 def in_file(file: Path) -> dict[str, Json]:
     """The definitions of a YAML file, by their names."""
+    found = [one for one in manifests_of(file) if one.get("kind") == KIND]
     try:
-        documents: list[Any] = list(yaml.safe_load_all(file.read_text()))
-        found = [one for one in documents if isinstance(one, dict) and one.get("kind") == KIND]
         msgspec.convert(found, list[_Definition])
-    except OSError as error:
-        raise ConfigurationError(f"definitions cannot be read from {file}: {error.strerror}") from error
-    except (yaml.YAMLError, msgspec.ValidationError) as error:
+    except msgspec.ValidationError as error:
         raise ConfigurationError(f"definitions cannot be read from {file}: {error}") from error
     if not found:
         raise ConfigurationError(f"{file} holds no {KIND}")

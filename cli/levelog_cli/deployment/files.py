@@ -1,13 +1,15 @@
-"""Manifests as files: YAML as people write it, and the folder that it is written to."""
+"""Manifests as files: their YAML, and the folder that it is written to."""
 
 import shutil
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
+from functools import partial
 from pathlib import Path, PurePosixPath
-from typing import Any
-
-import yaml
+from typing import Final
 
 from levelog.errors import ConfigurationError
+from levelog.wire.manifests import as_yaml
+
+documents: Final = partial(as_yaml, width=1_000)
 
 
 def write(files: Mapping[str, str], folder: Path, *, is_overwriting: bool) -> list[Path]:
@@ -35,25 +37,3 @@ def write(files: Mapping[str, str], folder: Path, *, is_overwriting: bool) -> li
     except OSError as error:
         raise ConfigurationError(f"manifests cannot be written to {folder}: {error}") from error
     return [folder / name for name in files]
-
-
-def documents(objects: Iterable[Mapping[str, Any]]) -> str:
-    """The objects as YAML documents; what stands twice is written twice."""
-    return "---\n".join(
-        yaml.dump(dict(each), Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=1_000) for each in objects
-    )
-
-
-class _Dumper(yaml.SafeDumper):
-    """Writes what stands twice twice, and texts of several lines as they are."""
-
-    def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002
-        return True
-
-
-def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
-    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style="|" if "\n" in text else None)
-
-
-_Dumper.add_representer(str, _text)
-_Dumper.add_multi_representer(str, lambda dumper, text: _text(dumper, str(text)))

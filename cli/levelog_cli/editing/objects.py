@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any, Final
 
 import msgspec
-import yaml
 from msgspec import Struct
 from msgspec.structs import replace
 
 from levelog.errors import ConfigurationError, LevelogError
+from levelog.wire.manifests import each_manifest
 from levelog_cli.crds.definitions import API_VERSION
 from levelog_cli.editing.children import Child, Family, until_gone
 from levelog_cli.editing.installing import APPLY, MANAGER, Break, find_served, still_there, until_defined
@@ -145,10 +145,11 @@ async def _applied(client: KubeClient, files: Sequence[Path], forced: Sequence[P
     applied = AppliedFiles()
     found: list[tuple[Path, dict[str, Any]]] = []
     for file in files:
-        try:
-            found += [(file, manifest) for manifest in _manifests(file)]
-        except ConfigurationError as error:
-            applied.refused.append(f"{error}; {_mend(file)}")
+        for each in _read(file):
+            if isinstance(each, ConfigurationError):
+                applied.refused.append(f"objects cannot be read from {each}; {_mend(file)}")
+            else:
+                found.append((file, each))
     for file, manifest in sorted(found, key=lambda each: not _is_definition(each[1])):
         try:
             await _apply(client, manifest, is_forced=file in forced)
@@ -175,12 +176,14 @@ def _mend(file: Path) -> str:
 
 async def _apply(client: KubeClient, manifest: dict[str, Any], *, is_forced: bool) -> None:
     metadata = manifest.get("metadata")
-    name, namespace = (
-        str(metadata.get(each, "")) if isinstance(metadata, dict) else "" for each in ("name", "namespace")
-    )
-    kind, api_version = (str(manifest.get(each, "")) for each in ("kind", "apiVersion"))
+    metadata = metadata if isinstance(metadata, dict) else {}
+    name, namespace = (str(metadata.get(each) or "") for each in ("name", "namespace"))
+    kind, api_version = (str(manifest.get(each) or "") for each in ("kind", "apiVersion"))
     if not (name and kind and api_version):
-        raise ConfigurationError("an object needs apiVersion, kind and metadata.name")
+        raise ConfigurationError(
+            "an object needs apiVersion, kind and metadata.name"
+            + (", as generateName would make another one each time" if metadata.get("generateName") else "")
+        )
     served = await find_served(client, api_version, kind)
     if served is None:
         raise ConfigurationError(f"the cluster does not serve {kind} in version {api_version}")
@@ -222,11 +225,8 @@ def _named(manifest: dict[str, Any]) -> str:
     return f"{manifest.get('kind') or 'object'} {name}".strip()
 
 
-def _manifests(file: Path) -> list[dict[str, Any]]:
+def _read(file: Path) -> Iterator[dict[str, Any] | ConfigurationError]:
     try:
-        documents: list[Any] = [each for each in yaml.safe_load_all(file.read_text()) if each is not None]
-        return msgspec.convert(documents, list[dict[str, Any]])
-    except OSError as error:
-        raise ConfigurationError(f"objects cannot be read from {file}: {error.strerror}") from error
-    except (yaml.YAMLError, msgspec.ValidationError) as error:
-        raise ConfigurationError(f"objects cannot be read from {file}: {' '.join(str(error).split())}") from error
+        yield from each_manifest(file)
+    except ConfigurationError as error:
+        yield error

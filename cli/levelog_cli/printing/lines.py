@@ -38,9 +38,9 @@ def _escape(found: re.Match[str]) -> str:
 
 def print_yaml(plain: Any, *, explicit_start: bool = False) -> None:
     """Print a document of YAML. Everything but ASCII is escaped in it if anything acts on a terminal."""
-    import yaml  # noqa: PLC0415 - commands load this module for their options
+    from levelog.wire.manifests import as_yaml  # noqa: PLC0415 - commands load this module for their options
 
-    text = yaml.safe_dump(plain, sort_keys=False, allow_unicode=True, explicit_start=explicit_start)
+    text = as_yaml([plain])
     if any(_ACTING.search(line) for line in text.split("\n")):
-        text = yaml.safe_dump(plain, sort_keys=False, explicit_start=explicit_start)
-    sys.stdout.write(text)
+        text = as_yaml([plain], is_ascii=True)
+    sys.stdout.write(f"---\n{text}" if explicit_start else text)

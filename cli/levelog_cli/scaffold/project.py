@@ -9,7 +9,8 @@ from string import Template
 from typing import Final
 
 from levelog.errors import ConfigurationError
-from levelog_cli.crds.definitions import as_yaml, definitions_of
+from levelog.wire.manifests import as_yaml
+from levelog_cli.crds.definitions import definitions_of
 from levelog_cli.loading import load_classes
 
 _FILES: Final[Mapping[str, str]] = {

@@ -101,12 +101,13 @@ def decoded(raw: bytes, *, is_yaml: bool = False) -> Any:
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         if not is_yaml:
             raise refusals.bad_request(f"the object provided is unrecognized: json parse error: {error}") from error
-    import yaml  # noqa: PLC0415 - few clients send YAML, and it is slow to load
+    from levelog.wire.manifests import documents  # noqa: PLC0415 - few clients send YAML, and it is slow to load
 
-    try:
-        return yaml.safe_load(raw)
-    except yaml.YAMLError as error:
-        raise refusals.bad_request(f"error decoding YAML: {error}") from error
+    for document in documents(raw, is_strict=False):
+        if document.error:
+            raise refusals.bad_request(f"error decoding YAML: line {document.line}: {document.error}")
+        return document.value
+    return None
 
 
 def patch(content_type: str, body: Any, schema: Schema | None) -> Callable[[Json], Any]:

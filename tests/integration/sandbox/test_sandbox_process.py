@@ -187,9 +187,9 @@ async def test_a_line_that_a_killed_sandbox_did_not_finish_is_left_out(sandbox: 
         pytest.param(
             ["--create", "absent.yaml"], "absent.yaml cannot be read: No such file or directory", marks=pytest.mark.long
         ),
-        (["--create", "broken.yaml"], "broken.yaml is not YAML: "),
+        (["--create", "broken.yaml"], "broken.yaml, line 1: mapping values are not allowed in this context"),
         pytest.param(
-            ["--create", "text.yaml"], "text.yaml holds something that is not a manifest", marks=pytest.mark.long
+            ["--create", "text.yaml"], "text.yaml, line 1: something that is not an object", marks=pytest.mark.long
         ),
         (["--create", str(WEBS / "shop.yaml")], 'Web shop: no matches for kind "Web" in version "example.com/v1"'),
         (["--journal", "text.yaml"], "text.yaml is not of a sandbox: line 1: "),

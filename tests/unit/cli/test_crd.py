@@ -13,8 +13,9 @@ from msgspec import Meta
 from levelog import CEL, External, Resource, Struct
 from levelog.errors import ConfigurationError, OperatorError
 from levelog.resources import ExternalMeta
+from levelog.wire.manifests import as_yaml
 from levelog_cli.crds.breaking import breaks
-from levelog_cli.crds.definitions import as_yaml, definitions_of
+from levelog_cli.crds.definitions import definitions_of
 from levelog_cli.crds.earlier import compare, in_file
 from levelog_cli.crds.importing import source_of
 from levelog_cli.loading import load_classes
@@ -268,8 +269,8 @@ async def test_a_file_from_before_is_compared_by_the_names_of_its_definitions(
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        (None, "cannot be read from .*crd.yaml: No such file or directory$"),
-        ("a: [", "cannot be read from .*crd.yaml: while parsing"),
+        (None, "crd.yaml cannot be read: No such file or directory$"),
+        ("a: [", "crd.yaml, line 2: while parsing a flow node: did not find expected node content"),
         ("kind: Namespace", "crd.yaml holds no CustomResourceDefinition"),
         ("kind: CustomResourceDefinition", "cannot be read from .*crd.yaml: .*metadata"),
     ],
