@@ -33,7 +33,8 @@ log = logging.getLogger(__name__)
 ArgumentTs = TypeVarTuple("ArgumentTs")
 ResultT = TypeVar("ResultT")
 
-Command = Callable[[], Coroutine[Any, Any, None]]
+Command = Callable[[], Coroutine[Any, Any, None] | None]
+"""What it does before it returns needs no event loop: a signal ends it at once."""
 Tell = Callable[[signal.Signals], None]
 
 
@@ -124,9 +125,11 @@ def _tell_nobody(_: signal.Signals) -> None:
 def _run(command: Command, tell: Tell, *, is_seen: bool) -> None:
     import uvloop  # noqa: PLC0415 - commands that end before this start without it
 
+    if (coroutine := command()) is None:
+        return
     new_loop = _SeenLoop if is_seen else uvloop.new_event_loop
     with asyncio.Runner(loop_factory=new_loop) as runner, suppress(_Stopped):
-        runner.run(_until_stopped(command, tell))
+        runner.run(_until_stopped(coroutine, tell))
 
 
 class _SeenLoop(asyncio.SelectorEventLoop):
@@ -145,10 +148,10 @@ class _Stopped(Exception):
     """A signal asked the command to end, and it did."""
 
 
-async def _until_stopped(command: Command, tell: Tell) -> None:
+async def _until_stopped(command: Coroutine[Any, Any, None], tell: Tell) -> None:
     """Run the command as a task that the first signal cancels; the second one ends the process at once."""
     loop = asyncio.get_running_loop()
-    task = loop.create_task(command(), name="command")
+    task = loop.create_task(command, name="command")
     is_stopped = False
 
     def stop(number: signal.Signals) -> None:

@@ -149,21 +149,31 @@ EVENTS_OF_CLUSTER: Final = "default"
 class Definition(msgspec.Struct, frozen=True, kw_only=True):
     """What `levelog crd` prints of a resource beside its fields, from the class statement."""
 
-    crd: bool = True
-    """False for what somebody else defines."""
+    crd: bool | None = None
+    """False for what somebody else defines. None: as the group says."""
     storage: bool = False
     """Of several versions, the one in which objects are stored."""
     served: bool = True
-    deprecated: str = ""
-    """What clients of this version are warned with."""
+    deprecated: str | bool = ""
+    """What clients of this version are warned with; True: in the server's words."""
+    singular: str = ""
+    list_kind: str = ""
+    annotations: Mapping[str, str] = {}
+    """Of the definition itself."""
     short_names: tuple[str, ...] = ()
     categories: tuple[str, ...] = ()
-    columns: Mapping[str, str] = {}
-    """Path of each column of `kubectl get`, by its title."""
+    columns: Mapping[str, str | Mapping[str, Any]] = {}
+    """Path of each column of `kubectl get`, by its title; or the column as it stands in the definition."""
     wide_columns: Mapping[str, str] = {}
     """Those that only `kubectl get -o wide` shows."""
-    scale: tuple[str, ...] = ()
-    """Paths of the wanted replicas, of the actual ones and, if there is one, of their selector."""
+    scale: tuple[str, ...] | Mapping[str, str] = ()
+    """Paths of the wanted replicas, of the actual ones and, if there is one, of their selector; or as it stands."""
+    status_subresource: bool | None = None
+    """None: if the class has a status."""
+    selectable_fields: tuple[str, ...] = ()
+    """Paths that a field selector may name."""
+    extra_json_schema: Mapping[str, Any] = {}
+    """Keywords that the schema of the whole object has as they stand."""
 
 
 _LABEL: Final = re.compile(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?")
@@ -239,8 +249,9 @@ class Resource(ResourceBase):
     you pass `kind=`; pass `scope="Cluster"` for objects without a namespace. Changes of labels and annotations do not
     count.
 
-    For your own resources, `short_names=`, `categories=`, `columns=`, `wide_columns=`, `scale=`, `storage=`, `served=`,
-    `deprecated=` and `crd=` control what `levelog crd` prints.
+    For your own resources, `short_names=`, `categories=`, `singular=`, `list_kind=`, `annotations=`, `columns=`,
+    `wide_columns=`, `scale=`, `status_subresource=`, `selectable_fields=`, `storage=`, `served=`, `deprecated=`,
+    `extra_json_schema=` and `crd=` control what `levelog crd` prints.
     """
 
     metadata: Metadata

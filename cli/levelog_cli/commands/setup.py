@@ -1,14 +1,16 @@
 """Before and after a run: `init`, CRDs, `doctor`, `migrate`, `rbac`, `manifests` and `remove-finalizers`."""
 
 import sys
+from collections.abc import Coroutine
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 import msgspec
 import typer
 
 from levelog.errors import ConfigurationError
 from levelog_cli.printing.forms import PlainForm, plain_form_of
+from levelog_cli.printing.lines import escaped
 from levelog_cli.running import FAILED, execute
 from levelog_cli.settings import NATS, LogLevel, Settings, taking
 
@@ -203,17 +205,22 @@ def crd(
 ) -> None:
     """Print CustomResourceDefinitions made from the Resource classes. A check that fails ends with status 1."""
 
-    async def work() -> None:
+    def work() -> Coroutine[Any, Any, None] | None:
         from levelog.wire.manifests import as_yaml
         from levelog_cli.crds.definitions import definitions_of
         from levelog_cli.crds.earlier import compare
         from levelog_cli.loading import load_classes
 
         made = definitions_of(load_classes(files))
-        if not check and against is None:
-            sys.stdout.write(as_yaml(made))
-        elif not await compare(settings, made, against):
-            raise SystemExit(FAILED)
+
+        async def checked() -> None:
+            if not await compare(settings, made, against):
+                raise SystemExit(FAILED)
+
+        if check or against is not None:
+            return checked()
+        sys.stdout.write(as_yaml(made))
+        return None
 
     execute(settings, work)
 
@@ -223,12 +230,18 @@ def import_crd(
     settings: Settings,
     file: Annotated[Path, typer.Argument(metavar="FILE", help="YAML of definitions.", show_default=False)],
 ) -> None:
-    """Print Resource classes written from CustomResourceDefinitions."""
+    """Print Resource classes written from CustomResourceDefinitions; on stderr, what these do not keep."""
 
-    async def work() -> None:
+    def work() -> None:
         from levelog_cli.crds.earlier import in_file
         from levelog_cli.crds.importing import source_of
+        from levelog_cli.crds.losses import losses
 
-        sys.stdout.write(source_of(in_file(file)))
+        definitions = in_file(file)
+        source = source_of(definitions)
+        sys.stdout.write(source)
+        sys.stdout.flush()
+        for line in losses(definitions, source):
+            sys.stderr.write(f"not kept: {escaped(line)}\n")
 
     execute(settings, work)

@@ -1,7 +1,7 @@
 """CustomResourceDefinitions made of the Resource classes of operator files."""
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from levelog.errors import OperatorError
@@ -11,6 +11,8 @@ from levelog_cli.crds.schemas import INT_OR_STRING, KEPT, Json, schema_of
 API_VERSION: Final = "apiextensions.k8s.io/v1"
 KIND: Final = "CustomResourceDefinition"
 
+_OF_ALL: Final = ("short_names", "categories", "singular", "list_kind", "annotations")
+"""Options that are of all versions."""
 _PLAIN_PATH: Final = re.compile(r"\w+(\.\w+)*")
 _DATE: Final[Json] = {"type": "string", "format": "date-time"}
 _METADATA: Final[Json] = {
@@ -22,10 +24,10 @@ _METADATA: Final[Json] = {
 def is_own(cls: type[ResourceBase]) -> bool:
     """Whether a class is of a resource that its operator defines.
 
-    It has a group with a dot that Kubernetes does not keep for itself, and does not say `crd=False`.
+    It says `crd=True`; or has a group with a dot that Kubernetes does not keep for itself, and no `crd=False`.
     """
-    group = cls.resource_type.group
-    return "." in group and not f".{group}".endswith(".k8s.io") and cls.definition.crd
+    group, said = cls.resource_type.group, cls.definition.crd
+    return "." in group and (not f".{group}".endswith(".k8s.io") if said is None else said)
 
 
 def definitions_of(classes: Iterable[type[ResourceBase]]) -> list[Json]:
@@ -51,20 +53,20 @@ def _definition(name: str, classes: Sequence[type[ResourceBase]]) -> Json:
         resource = cls.resource_type
         if (resource.kind, resource.scope) != (of.kind, of.scope):
             raise OperatorError(f"class {cls.__name__}: {name} is a {of.kind}, {of.scope}, as {stored.__name__} says")
-        if cls is not stored and (cls.definition.short_names or cls.definition.categories):
+        if cls is not stored and any(getattr(cls.definition, each) for each in _OF_ALL):
             raise OperatorError(f"class {cls.__name__}: names are of all versions: give them to {stored.__name__}")
     names: Json = {
         "plural": of.plural,
-        "singular": of.kind.lower(),
+        "singular": said.singular or of.kind.lower(),
         "kind": of.kind,
-        "listKind": f"{of.kind}List",
+        "listKind": said.list_kind or f"{of.kind}List",
         "shortNames": list(said.short_names),
         "categories": list(said.categories),
     }
     return {
         "apiVersion": API_VERSION,
         "kind": KIND,
-        "metadata": {"name": name},
+        "metadata": {"name": name} | ({"annotations": dict(said.annotations)} if said.annotations else {}),
         "spec": {
             "group": of.group,
             "scope": of.scope,
@@ -96,12 +98,16 @@ def _version(cls: type[ResourceBase], *, is_stored: bool) -> Json:
     said, schema = cls.definition, schema_of(cls)
     made: Json = {"name": cls.resource_type.version, "served": said.served, "storage": is_stored}
     if said.deprecated:
-        made |= {"deprecated": True, "deprecationWarning": said.deprecated}
-    subresources: Json = {"status": {}} if "status" in schema.get("properties", {}) else {}
+        made["deprecated"] = True
+    if isinstance(said.deprecated, str) and said.deprecated:
+        made["deprecationWarning"] = said.deprecated
+    has_status = said.status_subresource
+    if "status" in schema.get("properties", {}) if has_status is None else has_status:
+        made["subresources"] = {"status": {}}
     if said.scale:
-        subresources["scale"] = _scale(cls, said.scale, schema)
-    if subresources:
-        made["subresources"] = subresources
+        made.setdefault("subresources", {})["scale"] = scale_of(cls.__name__, said.scale, schema)
+    if said.selectable_fields:
+        made["selectableFields"] = [{"jsonPath": f".{path.lstrip('.')}"} for path in said.selectable_fields]
     if columns := list(_columns(cls, said, schema)):
         made["additionalPrinterColumns"] = columns
     return made | {"schema": {"openAPIV3Schema": schema}}
@@ -109,27 +115,36 @@ def _version(cls: type[ResourceBase], *, is_stored: bool) -> Json:
 
 def _columns(cls: type[ResourceBase], said: Definition, schema: Json) -> Iterator[Json]:
     for columns, wide in ((said.columns, {}), (said.wide_columns, {"priority": 1})):
-        for title, path in columns.items():
-            shown = _at(cls, f"the column {title}", path, schema)
-            type_ = shown.get("type")
-            if str(shown.get("format")).startswith("date"):
-                type_ = "date"
-            known = type_ in ("integer", "number", "boolean", "date")
-            yield {"name": title, "type": type_ if known else "string", "jsonPath": f".{path.lstrip('.')}", **wide}
+        for title, column in columns.items():
+            if isinstance(column, str):
+                yield column_of(cls.__name__, title, column, schema) | wide
+            else:
+                yield {"name": title, **column}
 
 
-def _scale(cls: type[ResourceBase], paths: Sequence[str], schema: Json) -> Json:
+def column_of(cls: str, title: str, path: str, schema: Json) -> Json:
+    """The column that shows what is at a path. Raises OperatorError where there is nothing."""
+    shown = _at(cls, f"the column {title}", path, schema)
+    type_ = "date" if str(shown.get("format")).startswith("date") else shown.get("type")
+    known = type_ in ("integer", "number", "boolean", "date")
+    return {"name": title, "type": type_ if known else "string", "jsonPath": f".{path.lstrip('.')}"}
+
+
+def scale_of(cls: str, paths: Sequence[str] | Mapping[str, str], schema: Json) -> Json:
+    """The scale subresource. Raises OperatorError for paths of something else than replicas and a selector."""
+    if isinstance(paths, Mapping):
+        return dict(paths)
     wanted = ("integer", "integer", "string")
     names = ("specReplicasPath", "statusReplicasPath", "labelSelectorPath")
-    types = [_at(cls, "scale", path, schema).get("type") for path in paths]
+    types = [_at(cls, "scale", path, schema).get("type", want) for path, want in zip(paths, wanted, strict=False)]
     if len(paths) not in (2, 3) or types != [*wanted[: len(paths)]]:
         raise OperatorError(
-            f"class {cls.__name__}: scale is the paths of two integers, spec.… and status.…, and of a selector as text"
+            f"class {cls}: scale is the paths of two integers, spec.… and status.…, and of a selector as text"
         )
     return {name: f".{path.lstrip('.')}" for name, path in zip(names, paths, strict=False)}
 
 
-def _at(cls: type[ResourceBase], what: str, path: str, schema: Json) -> Json:
+def _at(cls: str, what: str, path: str, schema: Json) -> Json:
     """The schema at a path; an empty one for a path with filters, and where anything may stand.
 
     Raises OperatorError where there is nothing at the path.
@@ -141,6 +156,6 @@ def _at(cls: type[ResourceBase], what: str, path: str, schema: Json) -> Json:
             return {}
         below = found.get("properties", {}).get(part) or found.get("additionalProperties")
         if below is None:
-            raise OperatorError(f"class {cls.__name__}: {what} shows {path}, and there is no {part}")
+            raise OperatorError(f"class {cls}: {what} shows {path}, and there is no {part}")
         found = below
     return found if _PLAIN_PATH.fullmatch(path) else {}

@@ -4,12 +4,16 @@ import builtins
 import json
 import keyword
 import re
-from collections.abc import Iterator, Mapping
+import warnings
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from functools import cache, partial
 from typing import Any, Final
 
 import msgspec
 
-from levelog.resources import Struct
+from levelog.errors import OperatorError
+from levelog.resources import Resource, ResourceBase, Struct
+from levelog_cli.crds.definitions import column_of, scale_of
 from levelog_cli.crds.schemas import INT_OR_STRING, KEPT, LIST_TYPE, RULES, SERVERS, Json
 
 _IMPORTS: Final = {
@@ -19,12 +23,23 @@ _IMPORTS: Final = {
     "msgspec": ("Meta", "convert", "field"),
     "levelog": ("CEL", "Resource", "Struct"),
 }
+_TAKEN: Final = {*dir(builtins), *keyword.kwlist, "cel_rules", *(each for names in _IMPORTS.values() for each in names)}
+"""Names that mean something inside a class."""
 _SCALARS: Final = {"string": "str", "integer": "int", "number": "float", "boolean": "bool"}
 _FORMATS: Final = {"date-time": "datetime", "date": "date", "byte": "bytes", "uuid": "UUID"}
 _RULE: Final = {"message": "message", "messageExpression": "message_expression", "fieldPath": "field_path"}
-_SIZES: Final = {"string": "Length", "array": "Items", "object": "Properties"}
-_SAID: Final = {"type", "properties", "required", "items", "additionalProperties", "enum", "default", "description"}
-_SAID_TOO: Final = {"nullable", RULES, KEPT, INT_OR_STRING, "exclusiveMinimum", "exclusiveMaximum"}
+_SIZES: Final = {"list": "Items", "frozenset": "Items", "dict": "Properties", "str": "Length"}
+_STRUCT: Final = frozenset({"type", "properties", "required", "description"})
+"""Keywords that a class says."""
+LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
+
+
+class _Type(Struct, frozen=True):
+    """A type as it is written, and the keywords that it says."""
+
+    text: str
+    says: frozenset[str]
+    is_class: bool = False
 
 
 def source_of(definitions: Mapping[str, Json]) -> str:
@@ -35,7 +50,7 @@ def source_of(definitions: Mapping[str, Json]) -> str:
     writer = _Writer()
     for definition in definitions.values():
         for version in definition["spec"]["versions"]:
-            writer.resource(definition["spec"], version)
+            writer.resource(definition, version)
     body = "".join(f"\n\n{text}" for text in writer.classes)
     used = set(re.findall(r"\w+", body))
     imports = {module: ", ".join(name for name in names if name in used) for module, names in _IMPORTS.items()}
@@ -56,144 +71,263 @@ class _Writer:
     def __init__(self) -> None:
         self.classes: list[str] = []
         self._names: set[str] = {name for names in _IMPORTS.values() for name in names}
+        self._in_status = False
 
-    def resource(self, spec: Json, version: Json) -> None:
-        kind = spec["names"]["kind"]
-        name = _word(kind if version["storage"] else kind + version["name"].capitalize())
+    def resource(self, definition: Json, version: Json) -> None:
+        kind = definition["spec"]["names"]["kind"]
         schema = version.get("schema", {}).get("openAPIV3Schema", {})
         properties = {key: each for key, each in schema.get("properties", {}).items() if key not in SERVERS}
-        options = (f"    {key}={_literal(value)},\n" for key, value in _options(spec, version))
-        self._class(name, f"\n    Resource,\n{''.join(options)}", schema | {"properties": properties})
+        schema = schema | {"properties": properties}
+        name = self._name(_word(kind if version["storage"] else kind + version["name"].capitalize()))
+        options = dict(_options(name, definition, version, schema))
+        if extra := _unsaid(schema, _STRUCT | {RULES}, not_required=(*SERVERS, "status")):
+            options["extra_json_schema"] = extra
+        lines = "".join(f"    {key}={_literal(value)},\n" for key, value in options.items())
+        self._class(name, f"\n    Resource,\n{lines}", schema, taken={*dir(Resource), *ResourceBase.__annotations__})
 
-    def _class(self, wanted: str, bases: str, schema: Json) -> str:
-        name = wanted if wanted not in self._names else f"{wanted}{len(self._names)}"
+    def _name(self, wanted: str) -> str:
+        name, number = wanted, len(self._names)
+        while name in self._names or not name.isidentifier() or keyword.iskeyword(name):
+            name, number = f"{wanted or 'Kind'}{number}", number + 1
         self._names.add(name)
-        taken = {*dir(builtins), *keyword.kwlist, *(each for names in _IMPORTS.values() for each in names)}
-        fields = [
-            self._field(name, key, below, taken, is_required=key in schema.get("required", ()))
-            for key, below in schema.get("properties", {}).items()
-        ]
-        required = [key in schema.get("required", ()) for key in schema.get("properties", {})]
-        is_in_order = required == sorted(required, reverse=True)
-        options = "" if is_in_order else "    kw_only=True,\n" if bases.endswith("\n") else ", kw_only=True"
-        said = f"    {_text(schema['description'])}\n" if schema.get("description") else ""
-        blank = "\n" if said and fields else ""
-        rules = "".join(f"@{_rule(rule)}\n" for rule in schema.get(RULES, ()))
-        body = said + blank + "".join(fields) or "    pass\n"
-        self.classes.append(f"{rules}class {name}({bases}{options}):\n{body}")
         return name
 
+    def _class(self, name: str, bases: str, schema: Json, taken: Iterable[str] = ()) -> None:
+        taken = {*_TAKEN, *taken}
+        required = schema.get("required", ())
+        properties: Json = schema.get("properties", {})
+        is_top = bases != "Struct"
+        fields: list[str] = []
+        for key, below in properties.items():
+            self._in_status = key == "status" if is_top else self._in_status
+            fields.append(self._field(name, key, below, taken, is_required=key in required))
+        has_default = [key not in required or "default" in below for key, below in properties.items()]
+        kw_only = "" if has_default == sorted(has_default) else "    kw_only=True,\n" if is_top else ", kw_only=True"
+        said = f"    {_text(schema['description'])}\n" if schema.get("description") else ""
+        blank = "\n" if said and fields else ""
+        rules = "".join(f"@{_rule(rule)}\n" for rule in schema.get(RULES, ()) if _says_all(schema))
+        body = said + blank + "".join(fields) or "    pass\n"
+        self.classes.append(f"{rules}class {name}({bases}{kw_only}):\n{body}")
+
     def _field(self, owner: str, key: str, schema: Json, taken: set[str], *, is_required: bool) -> str:
-        hint, is_class = self._hint(owner + _word(key[:1].upper() + key[1:]), schema)
         name = _field_name(key)
         while name in taken:
             name += "_"
         taken.add(name)
+        made = self._type(owner + _word(key[:1].upper() + key[1:]), schema)
         options = {} if _encoded(name) == key else {"name": _literal(key)}
+        extra: Json = {}
+        hint = self._annotated(made, schema, is_below=not made.is_class)
         if "default" in schema:
-            options |= _default(schema["default"], hint)
+            value = schema["default"]
+            options |= _default(value, made.text)
+            if self._in_status or not _is_said(value, made.text):
+                extra["default"] = value
         elif not is_required:
-            hint += "" if hint == "Any" or hint.endswith("None") else " | None"
             options["default"] = "None"
+        is_null = options.get("default") == "None"
+        if schema.get("nullable") and (is_null or "enum" in schema):
+            extra["nullable"] = True
+        if (schema.get("nullable") or is_null) and made.text != "Any":
+            hint += " | None"
+        if extra:
+            hint = f"Annotated[{hint}, Meta(extra_json_schema={_literal(extra)})]"
         value = ", ".join(f"{option}={text}" for option, text in options.items())
         value = f" = field({value})" if options.keys() - {"default"} else f" = {options['default']}" if options else ""
-        text = "" if is_class else schema.get("description")
+        text = "" if made.is_class else schema.get("description")
         return f"    {name}: {hint}{value}\n" + (f"    {_text(text)}\n" if text else "")
 
-    def _hint(self, name: str, schema: Json) -> tuple[str, bool]:
-        plain, is_class = self._plain(name, schema)
-        said, extra = _bounds(schema)
-        if schema.get(LIST_TYPE) == "set" and plain.startswith("frozenset"):
-            extra.pop(LIST_TYPE)
-        if "format" in extra and plain in _FORMATS.values():
-            extra.pop("format")
-        meta = [f"{key}={_literal(value)}" for key, value in said.items()]
-        meta += [f"extra_json_schema={_literal(extra)}"] if extra else []
+    def _inner(self, name: str, schema: Json) -> str:
+        """The type of the items of a list, or of the values of a map."""
+        made = self._type(name, schema)
+        extra = {"default": schema["default"]} if "default" in schema else {}
+        hint = self._annotated(made, schema, is_below=False)
+        if schema.get("nullable"):
+            hint += " | None"
+            extra |= {"nullable": True} if "enum" in schema else {}
+        return f"Annotated[{hint}, Meta(extra_json_schema={_literal(extra)})]" if extra else hint
+
+    def _annotated(self, made: _Type, schema: Json, *, is_below: bool) -> str:
+        """A type with what it does not say itself; the description may stand below."""
+        said = _bounds(schema, made)
+        if schema.get("description") and not is_below and not made.is_class:
+            said["description"] = ("description", schema["description"])
+        has_rules = not made.is_class and _says_all(schema)
+        says = {*made.says, *said, "description", "nullable", "default", *((RULES,) if has_rules else ())}
+        meta = [f"{key}={_literal(value)}" for key, value in dict(said.values()).items()]
+        if extra := _unsaid(schema, says):
+            meta.append(f"extra_json_schema={_literal(extra)}")
         notes = [f"Meta({', '.join(meta)})"] if meta else []
-        notes += [] if is_class else map(_rule, schema.get(RULES, ()))
-        hint = f"Annotated[{', '.join([plain, *notes])}]" if notes else plain
-        return f"{hint} | None" if schema.get("nullable") else hint, is_class
+        notes += map(_rule, schema.get(RULES, ())) if has_rules else ()
+        return f"Annotated[{', '.join([made.text, *notes])}]" if notes else made.text
 
-    def _plain(self, name: str, schema: Json) -> tuple[str, bool]:
-        """The type without what else is said of it, and whether it is a class that was written for it."""
-        type_ = schema.get("type")
+    def _type(self, name: str, schema: Json) -> _Type:
+        type_, items, others = schema.get("type"), schema.get("items"), schema.get("additionalProperties")
         if schema.get(INT_OR_STRING):
-            return "int | str", False
-        if "enum" in schema:
-            return f"Literal[{', '.join(map(_literal, schema['enum']))}]", False
-        if type_ == "array" and "items" in schema:
-            items, _ = self._hint(name, schema["items"])
-            is_set = schema.get(LIST_TYPE) == "set" and schema["items"].get("type") in _SCALARS
-            return f"{'frozenset' if is_set else 'list'}[{items}]", False
-        if type_ == "object" and schema.get("additionalProperties"):
-            return f"dict[str, {self._hint(name, schema['additionalProperties'])[0]}]", False
-        if type_ == "object" and schema.get(KEPT):
-            return "dict[str, Any]", False
+            return _Type("int | str", frozenset({INT_OR_STRING, "type"}))
+        if _SCALARS.get(str(type_)) in ("str", "int") and schema.get("enum"):
+            values = [value for value in schema["enum"] if value is not None]
+            says = {"type"} if None in schema["enum"] or not values else {"type", "enum"}
+            return _Type(f"Literal[{', '.join(map(_literal, values))}]" if values else "None", frozenset(says))
+        if type_ == "array" and isinstance(items, dict):
+            is_set = schema.get(LIST_TYPE) == "set" and items.get("type") in _SCALARS and not items.get("nullable")
+            says = {"type", "items", LIST_TYPE} if is_set else {"type", "items"}
+            return _Type(f"{'frozenset' if is_set else 'list'}[{self._inner(name, items)}]", frozenset(says))
+        if type_ == "object" and isinstance(others, dict) and others:
+            return _Type(f"dict[str, {self._inner(name, others)}]", frozenset({"type", "additionalProperties"}))
+        if type_ == "object" and (schema.get("properties") or not (schema.get(KEPT) or others)):
+            name = self._name(name)
+            self._class(name, "Struct", schema)
+            rules = {RULES} if _says_all(schema) else set[str]()
+            return _Type(name, _STRUCT | rules, is_class=True)
         if type_ == "object":
-            return self._class(name, "Struct", schema), True
-        of_format = _FORMATS.get(schema.get("format", "")) if type_ == "string" else None
-        return of_format or _SCALARS.get(str(type_), "Any"), False
+            return _Type("dict[str, Any]", frozenset({"type", KEPT} if schema.get(KEPT) else ()))
+        if type_ == "string" and (of_format := _FORMATS.get(schema.get("format", ""))):
+            return _Type(of_format, frozenset({"type", "format"}))
+        scalar = _SCALARS.get(str(type_), "Any")
+        return _Type(
+            scalar, frozenset({KEPT} if scalar == "Any" and type_ is None else {"type"} if scalar != "Any" else ())
+        )
 
 
-def _options(spec: Json, version: Json) -> Iterator[tuple[str, Any]]:
+def _options(name: str, definition: Json, version: Json, schema: Json) -> Iterator[tuple[str, Any]]:
     """Keywords of the class statement."""
-    names = spec["names"]
-    yield from {"group": spec["group"], "version": version["name"], "plural": names["plural"]}.items()
-    if not version["storage"]:
-        yield "kind", names["kind"]
-    elif len(spec["versions"]) > 1:
+    spec = definition["spec"]
+    names, kind, group = spec["names"], spec["names"]["kind"], spec["group"]
+    yield from {"group": group, "version": version["name"], "plural": names["plural"]}.items()
+    if f".{group}".endswith(".k8s.io"):
+        yield "crd", True
+    if name != kind:
+        yield "kind", kind
+    if version["storage"] and len(spec["versions"]) > 1:
         yield "storage", True
     if spec["scope"] != "Namespaced":
         yield "scope", spec["scope"]
     if not version["served"]:
         yield "served", False
     if version.get("deprecated"):
-        yield "deprecated", version.get("deprecationWarning") or f"{version['name']} is deprecated"
-    for key, given in (("short_names", "shortNames"), ("categories", "categories")):
-        if names.get(given) and version["storage"]:
-            yield key, names[given]
-    columns = version.get("additionalPrinterColumns", [])
-    for key, is_wide in (("columns", False), ("wide_columns", True)):
-        shown = {one["name"]: one["jsonPath"] for one in columns if bool(one.get("priority")) is is_wide}
-        if shown:
-            yield key, shown
-    if scale := version.get("subresources", {}).get("scale"):
-        paths = (scale.get(key) for key in ("specReplicasPath", "statusReplicasPath", "labelSelectorPath"))
-        yield "scale", [path for path in paths if path]
+        yield "deprecated", version.get("deprecationWarning") or True
+    if version["storage"]:
+        annotations: Json = definition["metadata"].get("annotations") or {}
+        of_all = {
+            "short_names": names.get("shortNames"),
+            "categories": names.get("categories"),
+            "singular": names.get("singular", "").replace(kind.lower(), "", names.get("singular") == kind.lower()),
+            "list_kind": names.get("listKind", "").replace(f"{kind}List", "", names.get("listKind") == f"{kind}List"),
+            "annotations": {key: text for key, text in annotations.items() if key != LAST_APPLIED},
+        }
+        yield from ((key, value) for key, value in of_all.items() if value)
+    yield from _columns(name, version.get("additionalPrinterColumns", []), schema)
+    subresources = version.get("subresources") or {}
+    if ("status" in subresources) != ("status" in schema["properties"]):
+        yield "status_subresource", "status" in subresources
+    if scale := subresources.get("scale"):
+        paths = [scale[key] for key in ("specReplicasPath", "statusReplicasPath", "labelSelectorPath") if key in scale]
+        yield "scale", paths if _makes(scale, lambda: scale_of(name, paths, schema)) else scale
+    if selectable := version.get("selectableFields"):
+        yield "selectable_fields", [each["jsonPath"] for each in selectable]
 
 
-def _bounds(schema: Json) -> tuple[Json, Json]:
-    """What a Meta says of a value by its own names, and the rest."""
-    said: Json = {}
-    extra = {key: value for key, value in schema.items() if key not in _SAID | _SAID_TOO}
-    type_ = schema.get("type")
-    if type_ in ("integer", "number") and "enum" not in schema:
-        for key, inclusive, exclusive in (("minimum", "ge", "gt"), ("maximum", "le", "lt")):
-            if key in extra:
-                said[exclusive if schema.get(f"exclusive{key.capitalize()}") else inclusive] = extra.pop(key)
-        if "multipleOf" in extra:
-            said["multiple_of"] = extra.pop("multipleOf")
-    for key in ("min", "max"):
-        if (size := key + _SIZES.get(str(type_), "")) in extra and "properties" not in schema:
-            said[f"{key}_length"] = extra.pop(size)
-    if type_ == "string" and "enum" not in schema and "pattern" in extra and _is_pattern(extra["pattern"]):
-        said["pattern"] = extra.pop("pattern")
-    return said, extra
+def _columns(name: str, columns: Sequence[Json], schema: Json) -> Iterator[tuple[str, Json]]:
+    """By their paths as far as that gives the same columns, else as they stand."""
+    shown: dict[str, Any] = {}
+    wide: dict[str, str] = {}
+    for one in columns:
+        title, path = one["name"], one["jsonPath"]
+        rest = {key: value for key, value in one.items() if key not in ("name", "priority")}
+        is_plain = _makes({"name": title} | rest, partial(column_of, name, title, path, schema))
+        if is_plain and one.get("priority") == 1:
+            wide[title] = path
+        elif is_plain and not one.get("priority"):
+            shown[title] = path
+        else:
+            shown[title] = {key: value for key, value in one.items() if key != "name"}
+    if [*shown, *wide] != [one["name"] for one in columns]:  # in another order
+        shown = {
+            one["name"]: {key: value for key, value in one.items() if key != "name"}
+            if one["name"] in wide
+            else shown[one["name"]]
+            for one in columns
+        }
+        wide = {}
+    yield from ((key, given) for key, given in (("columns", shown), ("wide_columns", wide)) if given)
 
 
-def _is_pattern(text: str) -> bool:
+def _makes(wanted: Json, make: Callable[[], Json]) -> bool:
     try:
-        re.compile(text)
-    except re.error:
+        return make() == wanted
+    except OperatorError:
         return False
-    return True
+
+
+def _unsaid(schema: Json, says: Collection[str], not_required: Sequence[str] = ()) -> Json:
+    """The keywords that stand as they are."""
+    extra = {key: value for key, value in schema.items() if key not in says}
+    properties: Json = schema.get("properties", {})
+    wanted = [name for name in schema.get("required", ()) if name not in SERVERS or not not_required]
+    found = {
+        key for key in wanted if "default" not in properties.get(key, {"default": None}) and key not in not_required
+    }
+    if "required" in says and set(wanted) != found:
+        extra["required"] = wanted
+    if RULES in schema and not _says_all(schema):
+        extra[RULES] = schema[RULES]
+    return extra
+
+
+def _says_all(schema: Json) -> bool:
+    """Whether a CEL of levelog can say each of the rules."""
+    return all(rule.keys() <= {"rule", *_RULE} for rule in schema.get(RULES, ()))
+
+
+def _bounds(schema: Json, made: _Type) -> dict[str, tuple[str, Any]]:
+    """What a Meta says of a value by its own names, by the keyword."""
+    said: dict[str, tuple[str, Any]] = {}
+    if made.text in ("int", "float"):
+        for key, inclusive, exclusive in (("minimum", "ge", "gt"), ("maximum", "le", "lt")):
+            if (bound := _bound(schema.get(key), made.text)) is not None:
+                is_exclusive = schema.get(f"exclusive{key.capitalize()}")
+                said[key] = (exclusive if is_exclusive else inclusive, bound)
+                said |= {f"exclusive{key.capitalize()}": said[key]} if is_exclusive else {}
+        step = _bound(schema.get("multipleOf"), made.text)
+        if step is not None and made.text == "int":  # Python's remainders of floats are not the server's
+            said["multipleOf"] = ("multiple_of", step)
+    size = _SIZES.get(made.text.partition("[")[0])
+    for end in ("min", "max"):
+        if size is not None and (bound := _bound(schema.get(f"{end}{size}"), "int")) is not None:
+            said[f"{end}{size}"] = (f"{end}_length", bound)
+    if made.text == "str" and _is_pattern(schema.get("pattern")):
+        said["pattern"] = ("pattern", schema["pattern"])
+    return said
+
+
+def _bound(value: Any, type_: str) -> Any:
+    """A bound as msgspec takes it; None for one that it does not."""
+    if value is None or not -(2**63) <= value < 2**63:
+        return None
+    return int(value) if value == int(value) else value if type_ == "float" else None
+
+
+def _is_pattern(text: str | None) -> bool:
+    try:
+        with warnings.catch_warnings(action="error"):  # what sets will mean in a later Python
+            return text is not None and bool(re.compile(text) or True)
+    except (re.error, Warning, OverflowError, RecursionError):
+        return False
+
+
+def _is_said(value: Any, hint: str) -> bool:
+    """Whether a class has a default as it stands."""
+    if hint in _FORMATS.values() or hint.startswith("frozenset["):
+        return value == []
+    return (value is not None and not isinstance(value, dict | list)) or value in ([], {})
 
 
 def _default(value: Any, hint: str) -> dict[str, str]:
     """Option of a field: scalars as they are, anything else converted for each object, as it may be changed."""
-    if value in ([], {}) and hint.removeprefix("Annotated[").startswith(("list[", "dict[")):
+    if value is None or (value in ([], {}) and hint.startswith(("list[", "dict["))):
         return {"default": _literal(value)}
-    if isinstance(value, str | int | float) and not hint.startswith(tuple(_FORMATS.values())):
+    if isinstance(value, str | int | float) and hint not in _FORMATS.values():
         return {"default": _literal(value)}
     return {"default_factory": f"lambda: convert({_literal(value)}, {hint})"}
 
@@ -204,15 +338,16 @@ def _rule(rule: Json) -> str:
 
 
 def _field_name(key: str) -> str:
-    name = re.sub(r"\W", "_", re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", key)).lower().strip("_")
+    name = re.sub(r"[^a-zA-Z0-9_]", "_", re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", key)).lower().strip("_")
     return name if name.isidentifier() else f"field_{name}"
 
 
 def _word(text: str) -> str:
     """The text as part of a name: whoever wrote the definition may not write code."""
-    return re.sub(r"\W", "", text)
+    return re.sub(r"[^a-zA-Z0-9_]", "", text)
 
 
+@cache
 def _encoded(name: str) -> str:
     """The name in JSON of a field of a Struct."""
     [field] = msgspec.structs.fields(msgspec.defstruct("Named", [(name, int)], bases=(Struct,)))
@@ -221,13 +356,14 @@ def _encoded(name: str) -> str:
 
 def _text(text: str) -> str:
     line = " ".join(text.split())
-    return json.dumps(line, ensure_ascii=False) if "\\" in line or '"' in line else f'"""{line}"""'
+    is_plain = line.isprintable() and "\\" not in line and '"' not in line
+    return f'"""{line}"""' if is_plain else _literal(line)
 
 
 def _literal(value: Any) -> str:
     match value:
         case str():
-            return json.dumps(value, ensure_ascii=False)
+            return json.dumps(value, ensure_ascii=not value.isprintable())
         case list():
             return f"[{', '.join(map(_literal, value))}]"
         case dict():

@@ -2,13 +2,13 @@
 
 import ast
 import inspect
-import textwrap
-from collections.abc import Iterable, Mapping, Sequence
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import date, datetime
 from enum import Enum
 from functools import cache
 from itertools import pairwise
-from types import NoneType, UnionType
+from types import ModuleType, NoneType, UnionType
 from typing import Annotated, Any, Final, Literal, TypeAlias, Union, get_args, get_origin
 from uuid import UUID
 
@@ -70,7 +70,7 @@ def schema_of(cls: type[ResourceBase]) -> Json:
     made = _struct(cls, _Place(cls.__name__))
     made["properties"] = {name: each for name, each in made["properties"].items() if name not in SERVERS}
     made["required"] = [name for name in made["required"] if name not in (*SERVERS, "status")]
-    return {name: each for name, each in made.items() if each}
+    return _ordered({name: each for name, each in made.items() if each} | dict(cls.definition.extra_json_schema))
 
 
 def _schema(hint: Any, at: _Place) -> Json:
@@ -78,10 +78,9 @@ def _schema(hint: Any, at: _Place) -> Json:
     while (is_noted := get_origin(hint) is Annotated) or hasattr(hint, "__supertype__"):
         notes = hint.__metadata__ + notes if is_noted else notes
         hint = hint.__origin__ if is_noted else hint.__supertype__
-    given: Json = {}
-    for note in notes:
-        given |= getattr(note, "extra_json_schema", None) or {}
-    is_given = not given.keys().isdisjoint(("type", KEPT, INT_OR_STRING))
+    given = _given(notes)
+    is_struct = isinstance(hint, type) and issubclass(hint, msgspec.Struct)  # such may keep what it does not name
+    is_given = not given.keys().isdisjoint(("type", INT_OR_STRING) if is_struct else ("type", KEPT, INT_OR_STRING))
     made = {} if is_given else _plain(hint, at)
     for note in notes:
         match note:
@@ -149,14 +148,15 @@ def _mapping(arguments: Sequence[Any], at: _Place) -> Json:
     key, value = arguments or (str, Any)
     if _schema(key, at).get("type") != "string":
         raise at.refused("has keys that are no strings")
-    made = _settled(_schema(value, at), at)
+    made = _settled(_schema(value, at), at, value)
     return {"type": "object"} | (made if made == {KEPT: True} else {"additionalProperties": made})
 
 
 def _list(origin: Any, arguments: Sequence[Any], at: _Place) -> Json:
     if origin is tuple and arguments[1:] not in ((), (...,)):
         raise at.refused("is a tuple of several types; the items of a list have one type: tuple[T, ...]")
-    items = _settled(_schema(arguments[0] if arguments else Any, at), at)
+    item = arguments[0] if arguments else Any
+    items = _settled(_schema(item, at), at, item)
     unique = {LIST_TYPE: "set"} if origin in _SETS and items.get("type") not in (None, "object", "array") else {}
     return {"type": "array", "items": items} | unique
 
@@ -181,8 +181,8 @@ def _struct(hint: Any, at: _Place) -> Json:
         if field.required:
             required.append(name)
         else:
-            made |= _default(field, made, here)
-        properties[name] = _settled(made, here)
+            made = _default(field, made, here) | made
+        properties[name] = _settled(made, here, field.type)
     text, rules = vars(cls).get("__doc__"), getattr(cls, "cel_rules", ())
     return _ordered(
         ({"description": _line(text)} if text else {})
@@ -196,7 +196,7 @@ def _struct(hint: Any, at: _Place) -> Json:
 def _default(field: FieldInfo, schema: Json, at: _Place) -> Json:
     """What a field without a value has. None is what an absent field is, so it may not be written either."""
     value = field.default if field.default is not NODEFAULT else field.default_factory()
-    if value is None:
+    if value is None and "nullable" not in _given(_notes(field.type)):
         schema.pop("nullable", None)
     if value is None or value is UNSET or not at.has_defaults:
         return {}
@@ -210,11 +210,14 @@ def _default(field: FieldInfo, schema: Json, at: _Place) -> Json:
 
 def _without_inner(value: Any, schema: Json) -> Any:
     """A default without what the server adds to it: nulls are none, and fields have defaults of their own."""
+    if isinstance(value, list):
+        return [_without_inner(each, schema.get("items", {})) for each in value]
     if not isinstance(value, dict):
         return value
     parts: Mapping[str, Json] = schema.get("properties", {})
+    others: Any = schema.get("additionalProperties")
     return {
-        name: _without_inner(each, parts.get(name, {}))
+        name: _without_inner(each, parts.get(name) or (others if isinstance(others, dict) else {}))
         for name, each in value.items()
         if name not in parts or (each is not None and ("default", each) not in parts[name].items())
     }
@@ -251,22 +254,55 @@ def _notes(hint: Any) -> tuple[Any, ...]:
     return getattr(hint, "__metadata__", ())
 
 
-@cache
+def _given(notes: tuple[Any, ...]) -> Json:
+    """Keywords that stand as they are."""
+    given: Json = {}
+    for note in notes:
+        given |= getattr(note, "extra_json_schema", None) or {}
+    return given
+
+
 def _texts(cls: type) -> Mapping[str, str]:
     """The string below each field, of a class and those that it is derived from."""
     found: dict[str, str] = {}
     for base in reversed(cls.__mro__):
-        try:
-            [node] = ast.parse(textwrap.dedent(inspect.getsource(base))).body
-        except (OSError, TypeError, SyntaxError):  # not written in a file that can be read
-            continue
-        for part, following in pairwise(node.body if isinstance(node, ast.ClassDef) else ()):
-            match part, following:
-                case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str() as text)):
-                    found[name] = _line(text)
-                case _:
-                    pass
+        module = sys.modules.get(base.__module__)
+        found |= _texts_in(module).get(base.__qualname__, {}) if module is not None else {}
     return found
+
+
+@cache
+def _texts_in(module: ModuleType) -> Mapping[str, Mapping[str, str]]:
+    """The string below each field, by class."""
+    try:
+        tree = ast.parse(inspect.getsource(module))
+    except (OSError, TypeError, SyntaxError):  # not written in a file that can be read
+        return {}
+    found: dict[str, dict[str, str]] = {}
+    within: list[tuple[str, ast.AST]] = [("", tree)]
+    while within:
+        prefix, node = within.pop()
+        for child in ast.iter_child_nodes(node):
+            match child:
+                case ast.ClassDef(name=name, body=body):
+                    found[prefix + name] = dict(_texts_below(body))
+                    within.append((f"{prefix}{name}.", child))
+                case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
+                    within.append((f"{prefix}{name}.<locals>.", child))
+                case ast.expr():
+                    pass
+                case _:
+                    within.append((prefix, child))
+    return found
+
+
+def _texts_below(body: Sequence[ast.stmt]) -> Iterator[tuple[str, str]]:
+    for part, following in pairwise(body):
+        match part, following:
+            case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str() as text)):
+                yield name, _line(text)
+            case _:
+                pass
 
 
 def _line(text: str) -> str:
@@ -276,9 +312,9 @@ def _line(text: str) -> str:
 _ORDER: Final = ("description", "title", "type", "format", "nullable", "default", "enum", "required", "properties")
 
 
-def _settled(made: Json, at: _Place) -> Json:
+def _settled(made: Json, at: _Place, hint: Any) -> Json:
     """The schema of a value, in the order in which it is printed."""
-    if made.get("nullable") and "enum" in made:
+    if made.get("nullable") and "enum" in made and "nullable" not in _given(_notes(hint)):
         raise at.refused("is one of a few values or None, and no API server takes null there: make None its default")
     return _ordered(made)
 
