@@ -6,8 +6,10 @@ from typing import Any
 import pytest
 import yaml
 
+from levelog.wire.manifests import as_yaml, manifests_of
 from rigs.api import Api
 from rigs.controlplane import ControlPlane
+from rigs.largecrds import SHAPES, definition
 from rigs.levelog import Levelog
 from rigs.waiting import until
 
@@ -138,3 +140,22 @@ async def test_a_check_against_the_cluster_names_what_would_break_objects(
     (levelog.folder / "new.py").write_text(BUCKETS.read_text().replace("buckets.example.com", "new.example.com"))
     ended = await levelog.ends("crd", "new.py", "--check")
     assert (ended.status, ended.stdout) == (0, "buckets.new.example.com: is new\n"), ended
+
+
+async def test_large_definitions_are_taken_again_once_they_were_imported(
+    control_plane: ControlPlane, levelog: Levelog
+) -> None:
+    given = [definition(name) for name in SHAPES]
+    (levelog.folder / "large.yaml").write_text(as_yaml(given))
+    ended = await levelog.ends("import-crd", "large.yaml")
+    assert (ended.status, ended.stderr) == (0, ""), ended.stderr[-1000:]
+    (levelog.folder / "imported.py").write_text(ended.stdout)
+    ended = await levelog.ends("crd", "imported.py")
+    assert (ended.status, ended.stderr) == (0, ""), ended.stderr[-1000:]
+    (levelog.folder / "again.yaml").write_text(ended.stdout)
+    again = manifests_of(levelog.folder / "again.yaml")
+    assert [one["metadata"]["name"] for one in again] == [*SHAPES]
+    for manifest in (*given, *again):
+        path = f"{DEFINITIONS}?dryRun=All&fieldValidation=Strict"
+        status, answer = await control_plane.admin.request("POST", path, manifest)
+        assert status == 201, answer["message"]

@@ -11,7 +11,7 @@ from levelog.errors import ConfigurationError
 from levelog.wire.manifests import manifests_of
 from levelog.wire.objects import GroupResource
 from levelog_cli.crds.breaking import breaks
-from levelog_cli.crds.definitions import KIND
+from levelog_cli.crds.definitions import API_VERSION, KIND
 from levelog_cli.crds.schemas import Json
 from levelog_cli.printing.lines import print_line, print_lines
 from levelog_cli.servers.clusters import connect_cluster
@@ -63,6 +63,11 @@ async def compare(settings: Settings, made: Sequence[Json], file: Path | None) -
 def in_file(file: Path) -> dict[str, Json]:
     """The definitions of a YAML file, by their names."""
     found = [one for one in manifests_of(file) if one.get("kind") == KIND]
+    for one in found:
+        if one.get("apiVersion", API_VERSION) != API_VERSION:
+            raise ConfigurationError(
+                f"definitions cannot be read from {file}: {one['apiVersion']} is not {API_VERSION}"
+            )
     try:
         msgspec.convert(found, list[_Definition])
     except msgspec.ValidationError as error:

@@ -164,7 +164,7 @@ class _Writer:
     def _type(self, name: str, schema: Json) -> _Type:
         type_, items, others = schema.get("type"), schema.get("items"), schema.get("additionalProperties")
         if schema.get(INT_OR_STRING):
-            return _Type("int | str", frozenset({INT_OR_STRING, "type"}))
+            return _Type("int | str", frozenset(() if "type" in schema else {INT_OR_STRING}))
         if _SCALARS.get(str(type_)) in ("str", "int") and schema.get("enum"):
             values = [value for value in schema["enum"] if value is not None]
             says = {"type"} if None in schema["enum"] or not values else {"type", "enum"}

@@ -23,7 +23,10 @@ def losses(definitions: Mapping[str, Json], source: str) -> Iterator[str]:
         file.write_text(source)
         made = {each["metadata"]["name"]: each for each in definitions_of(load_classes([file]))}
     for name, definition in definitions.items():
-        yield from (f"{name} {place}" for place in _differences(_plain(definition), _plain(made[name]), ""))
+        if name in made:
+            yield from (f"{name} {place}" for place in _differences(_plain(definition), _plain(made[name]), ""))
+        else:
+            yield f"{name} metadata.name, which is not made of plural and group"
 
 
 def _plain(definition: Json) -> Json:

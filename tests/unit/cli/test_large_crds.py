@@ -1,0 +1,57 @@
+"""Definitions of the shape and size that clusters have: imported, printed again, and of use for their objects."""
+
+import time
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from levelog_cli.crds.definitions import definitions_of
+from levelog_cli.crds.importing import source_of
+from levelog_cli.crds.losses import losses
+from levelog_cli.loading import load_classes
+from rigs.largecrds import SHAPES, definition, nested, objects, thing
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_a_large_definition_is_made_again_and_its_objects_are_decoded(name: str, tmp_path: Path) -> None:
+    given = definition(name)
+    source = source_of({name: given})
+    assert list(losses({name: given}, source)) == []
+    file = tmp_path / "imported.py"
+    file.write_text(source)
+    stored = next(cls for cls in load_classes([file]) if cls.definition.storage)
+    schema = given["spec"]["versions"][1]["schema"]["openAPIV3Schema"]
+    for value in objects(schema):
+        msgspec.convert(value | {"metadata": {"name": "a"}}, stored)
+
+
+def seconds(width: int, tmp_path: Path) -> float:
+    given = definition("compositions.cross.example.com")
+    schema = given["spec"]["versions"][1]["schema"]["openAPIV3Schema"]
+    schema["properties"]["spec"] = thing({f"part{number}": nested(2, 3) for number in range(width)})
+    file = tmp_path / f"imported{width}.py"
+    started = time.process_time()
+    file.write_text(source_of({"": given}))
+    definitions_of(load_classes([file]))
+    return time.process_time() - started
+
+
+def test_ten_times_the_classes_take_ten_times_as_long(tmp_path: Path) -> None:
+    seconds(1, tmp_path)
+    assert seconds(100, tmp_path) < 25 * seconds(10, tmp_path)
+
+
+def test_what_classes_cannot_say_is_listed() -> None:
+    given = definition("compositions.cross.example.com")
+    given["metadata"]["labels"] = {"app": "a"}
+    given["spec"]["conversion"] = {"strategy": "Webhook", "webhook": {"conversionReviewVersions": ["v1"]}}
+    properties = given["spec"]["versions"][1]["schema"]["openAPIV3Schema"]["properties"]
+    properties["metadata"] = {"type": "object", "properties": {"name": {"type": "string", "maxLength": 9}}}
+    name = given["metadata"]["name"]
+    assert list(losses({name: given}, source_of({name: given}))) == [
+        f"{name} metadata.labels.app",
+        f"{name} spec.versions.v1.schema.openAPIV3Schema.properties.metadata",
+        f"{name} spec.conversion.strategy",
+        f"{name} spec.conversion.webhook",
+    ]
