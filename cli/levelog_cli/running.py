@@ -103,11 +103,12 @@ def _ending_early(tell: Tell) -> Generator[None]:
 
     def end(number: int, frame: FrameType | None) -> NoReturn:  # noqa: ARG001
         tell(signal.Signals(number))
-        raise SystemExit(0)
+        raise _Stopped
 
     before = {number: signal.signal(number, end) for number in _SIGNALS}
     try:
-        yield
+        with suppress(_Stopped):
+            yield
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
@@ -144,8 +145,8 @@ class _SeenLoop(asyncio.SelectorEventLoop):
         return super().run_in_executor(executor, partial(copy_context().run, func, *args))
 
 
-class _Stopped(Exception):
-    """A signal asked the command to end, and it did."""
+class _Stopped(BaseException):
+    """A signal asked the command to end, and it did. What files of the user raise is something else."""
 
 
 async def _until_stopped(command: Coroutine[Any, Any, None], tell: Tell) -> None:

@@ -38,3 +38,14 @@ def test_a_command_whose_reader_is_gone_ends_quietly() -> None:
     finally:
         os.close(writing)
     assert (ended.returncode, ended.stderr) == (0, "")
+
+
+async def test_a_signal_ends_a_command_at_once_while_it_prints_definitions(tmp_path: Path) -> None:
+    levelog = Levelog(tmp_path)
+    (tmp_path / "long.py").write_text("print('begun', flush=True)\nwhile True:\n    pass\n")
+    running = levelog.start("crd", "long.py")
+    try:
+        await running.says("begun")
+        assert await running.stops(seconds=10) == 0
+    finally:
+        running.kill()

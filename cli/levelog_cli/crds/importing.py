@@ -253,7 +253,7 @@ def _columns(name: str, columns: Sequence[Json], schema: Json) -> Iterator[tuple
     yield from ((key, given) for key, given in (("columns", shown), ("wide_columns", wide)) if given)
 
 
-def _makes(wanted: Json, make: Callable[[], Json]) -> bool:
+def _makes(wanted: object, make: Callable[[], object]) -> bool:
     try:
         return make() == wanted
     except OperatorError:
@@ -319,7 +319,7 @@ def _is_pattern(text: str | None) -> bool:
 def _is_said(value: Any, hint: str) -> bool:
     """Whether a class has a default as it stands."""
     if hint in _FORMATS.values() or hint.startswith("frozenset["):
-        return value == []
+        return bool(value == [])
     return (value is not None and not isinstance(value, dict | list)) or value in ([], {})
 
 

@@ -153,6 +153,34 @@ def test_what_kubernetes_defines_gets_no_definition(group: str) -> None:
         definitions_of([resource(group=group), resource(crd=False), Branch])
 
 
+def test_a_group_of_kubernetes_is_defined_by_a_class_that_says_so() -> None:
+    approval = {"api-approved.kubernetes.io": "https://github.com/kubernetes/enhancements/pull/1"}
+    made = definition(group="networking.k8s.io", crd=True, annotations=approval)
+    assert made["metadata"] == {"name": "webs.networking.k8s.io", "annotations": approval}
+
+
+def test_an_option_says_what_a_class_does_not() -> None:
+    column = {"type": "string", "jsonPath": ".status.gone", "description": "Nobody knows."}
+    scale = {"specReplicasPath": ".spec.size", "statusReplicasPath": ".status.size"}
+    [version] = definition(
+        ("size", Any),
+        columns={"Gone": column, "Size": "spec.size"},
+        scale=scale,
+        status_subresource=True,
+        selectable_fields=["spec.size"],
+        deprecated=True,
+        extra_json_schema={"x-kubernetes-preserve-unknown-fields": True},
+    )["spec"]["versions"]
+    assert version["additionalPrinterColumns"] == [
+        {"name": "Gone"} | column,
+        {"name": "Size", "type": "string", "jsonPath": ".spec.size"},
+    ]
+    assert version["subresources"] == {"status": {}, "scale": scale}
+    assert version["selectableFields"] == [{"jsonPath": ".spec.size"}]
+    assert (version["deprecated"], version.get("deprecationWarning")) == (True, None)
+    assert version["schema"]["openAPIV3Schema"]["x-kubernetes-preserve-unknown-fields"] is True
+
+
 @pytest.mark.parametrize(
     ("versions", "why"),
     [
@@ -273,6 +301,10 @@ async def test_a_file_from_before_is_compared_by_the_names_of_its_definitions(
         ("a: [", "crd.yaml, line 2: while parsing a flow node: did not find expected node content"),
         ("kind: Namespace", "crd.yaml holds no CustomResourceDefinition"),
         ("kind: CustomResourceDefinition", "cannot be read from .*crd.yaml: .*metadata"),
+        (
+            "apiVersion: apiextensions.k8s.io/v1beta1\nkind: CustomResourceDefinition",
+            "cannot be read from .*crd.yaml: apiextensions.k8s.io/v1beta1 is not apiextensions.k8s.io/v1",
+        ),
     ],
 )
 def test_a_file_that_holds_no_definitions_is_named(tmp_path: Path, text: str | None, why: str) -> None:
