@@ -5,7 +5,7 @@ from typing import Any, Final
 
 import yaml
 
-from levelog_cli.crds.definitions import as_yaml
+from levelog.wire.manifests import as_yaml
 from levelog_cli.deployment.files import documents
 from levelog_cli.deployment.workloads import KEY_OF_REDACTION, RUN, Workloads
 from levelog_cli.wiring.manifests import roles_of
