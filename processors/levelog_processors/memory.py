@@ -285,7 +285,7 @@ class MemoryEngine:
         return [(look, round_ and completed(look, round_)) for look, round_ in acted]
 
     async def _commit(self, batch: Sequence[Decided]) -> Sequence[Decided]:
-        """Write the decisions in one transaction with the checkpoints, and take those that hold."""
+        """Write the decisions in one transaction, and take those that hold."""
         if not batch:
             return ()
         async with self._database.transaction(durable=False) as connection:

@@ -164,7 +164,7 @@ def test_what_is_written_wrongly_is_refused_by_what_to_write(register: Callable[
 
 
 def test_a_class_with_an_option_that_classes_have_not_is_refused_by_its_name() -> None:
-    with pytest.raises(OperatorError, match=r"^class Box: takes no option 'singular'$"):
+    with pytest.raises(OperatorError, match=r"^class Box: takes no option 'sharp'$"):
 
         class Box(Resource, group="example.com", version="v1", plural="boxes", sharp=True):  # pyright: ignore
             pass
