@@ -66,4 +66,4 @@ def test_each_marked_mistake_is_reported_and_nothing_else(checker: Checker, tmp_
 
 def test_what_type_checkers_accept_levelog_accepts_too() -> None:
     [op] = load_operators([HERE / "accepted/webs.py"])
-    assert set(op.reconcilers) == {"pods", "quotas", "status", "parts", "account"}
+    assert set(op.reconcilers) == {"pods", "quotas", "status", "size", "rest", "parts", "account"}

@@ -320,7 +320,7 @@ def _members(hint: Any) -> tuple[Any, ...]:
 
 
 Entries: TypeAlias = Iterable[tuple[Any, Any]] | Mapping[Any, Any] | None
-Intents: TypeAlias = Iterable[Intent] | None
+Intents: TypeAlias = Iterable[Intent] | Intent | None
 Children: TypeAlias = Manifest | Iterable[Manifest] | None
 
 IndexF = TypeVar("IndexF", bound=Callable[..., Entries])

@@ -162,6 +162,26 @@ async def report(web: Web, level: Level[int]) -> Iterable[Intent]:
     return [patch_status(web, {"zones": level.desired}), delete(web)]
 
 
+@op.view
+def size(web: Web) -> Level[int]:
+    return Level(desired=web.spec.replicas, actual=0)
+
+
+@op.reconcile(size)
+def note(web: Web, level: Level[int]) -> Intent:
+    return patch_status(web, {"size": level.desired})
+
+
+@op.view
+def rest(web: Web) -> Level[int]:
+    return Level(desired=web.spec.replicas, actual=0)
+
+
+@op.reconcile(rest)
+async def settle(web: Web, level: Level[int]) -> Intent | None:
+    return patch_status(web, {"rest": level.desired}) if level.desired else None
+
+
 def pod(web: Web, name: str, image: str) -> Manifest:
     spec: Mapping[str, object] = {"containers": [{"name": "web", "image": image}]}
     return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec}
