@@ -206,7 +206,7 @@ def test_an_object_that_waits_for_its_handler_to_be_let_go_is_not_ready_and_says
         simulation.delete(Typed, "slow")
         simulation.advance(timedelta(seconds=1.2))
         assert statuses_of(simulation, "slow", cls=Typed) == RECONCILING
-        assert conditions_of(simulation, "slow", cls=Typed)["Ready"]["message"] == "archive: settling"
+        assert conditions_of(simulation, "slow", cls=Typed)["Ready"]["message"] == "archive: waits for handler archive"
         errors.clear()
         simulation.advance(timedelta(hours=1))
         assert simulation.objects(Typed) == []

@@ -42,6 +42,7 @@ STATUS: Final = "echo $?"
 SHOWN: Final = {
     "README.md": "test_why_prints_what_the_readme_shows; of the demo's steps, tests/unit/test_docs.py",
     "docs/development.md": "a board on a terminal; test_dev.py holds it",
+    "docs/custom-resources.md": "what import-crd cannot keep; tests/unit/cli/test_large_crds.py holds its form",
     "docs/handlers.md": "a handler that fails; test_told_calls.py holds its form",
     "docs/children.md": "a level that waits; test_kept_children.py does what it says",
     "docs/code-changes.md": "the doctor's note; e2e/test_other_versions.py holds it",

@@ -37,7 +37,7 @@ from rigs.run.examples import examples
 from rigs.webs import PODS, WEBS, deleted, lists_done, logged, pod, receipt, web
 
 PARTITIONS: Final = 2
-_TIME: Final = re.compile(r"20\d\d-\d\d-\d\dT[\d:.]+Z")
+_TIME: Final = re.compile(r"20\d\d-\d\d-\d\dT[\d:.]+Z|PT[\d.]+S")
 NAMES: Final = ("a", "b")
 PARENTS: Final = tuple(f"webs.example.com/default/{name}" for name in NAMES)
 VIEWS: Final = ("webs/pods", "webs/shown", "webs/summary")

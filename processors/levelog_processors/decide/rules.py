@@ -167,7 +167,7 @@ def _verdict_at_rest(look: Outlook, now: datetime) -> _Verdict:
     last = facts.repeats
     if not drifts and last is not None and last.is_contested(now):
         calm_at = last.calm_at if recheck_at is None else min(last.calm_at, recheck_at)
-        return _Verdict("failed", _undone(last.succeeded.count - 1, last.by), calm_at)
+        return _Verdict("failed", _undone(last.undone, last.by), calm_at)
     if not drifts:
         return _Verdict("in_sync", "", recheck_at)
     if failures := facts.failures:

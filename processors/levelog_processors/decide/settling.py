@@ -129,7 +129,9 @@ class Repeats(Struct, frozen=True, kw_only=True, omit_defaults=True):
     gap: timedelta = timedelta(0)
     """Between the last two rounds."""
     by: str = ""
-    """Who undid it before the last round, as people are told."""
+    """Who undid it before the last round, as people are told; empty: nobody is known to."""
+    undone: int = 0
+    """Before how many of these rounds in a row somebody was."""
 
     @classmethod
     def read(cls, text: str | None) -> "Repeats | None":
@@ -144,7 +146,8 @@ class Repeats(Struct, frozen=True, kw_only=True, omit_defaults=True):
     @property
     def succeeded(self) -> "Repeats":
         """Once a round did not fail: those before it count as that one."""
-        return Repeats(of=self.of, count=self.count - self.retries, at=self.at, gap=self.gap, by=self.by)
+        count = self.count - self.retries
+        return Repeats(of=self.of, count=count, at=self.at, gap=self.gap, by=self.by, undone=self.undone)
 
     @property
     def calm_at(self) -> datetime:
@@ -157,17 +160,22 @@ class Repeats(Struct, frozen=True, kw_only=True, omit_defaults=True):
         return None if self.of in FAULTS else Repeats(of=self.of, count=0, at=self.at)
 
     def is_contested(self, now: datetime) -> bool:
-        """Tell whether somebody undoes it again and again, so that it is not in sync although it looks so."""
-        return self.of not in FAULTS and self.succeeded.count > OFTEN and now < self.calm_at
+        """Tell whether somebody who is known undoes it again and again, so that it is not in sync although it looks so.
+
+        A level may also write step by step, and somebody may delete what it makes: that is no contest.
+        """
+        return self.undone >= OFTEN and now < self.calm_at
 
     def then(self, of: str, now: datetime, *, is_retry: bool, by: str = "") -> "Repeats":
         """After another round that wrote or raised; `is_retry` says that the one before it has failed."""
         if of != self.of:
-            return Repeats(of=of, count=1, at=now, by=by)
+            return Repeats(of=of, count=1, at=now)
         if not is_retry or self.count == 0:
             gap = max(now - self.at, timedelta(0))
-            return Repeats(of=of, count=self.succeeded.count + 1, at=now, gap=gap, by=by)
-        return Repeats(of=of, count=self.count + 1, at=now, since=self.since or self.at, retries=self.retries + 1)
+            undone = self.undone + 1 if by and self.count else 0
+            return Repeats(of=of, count=self.succeeded.count + 1, at=now, gap=gap, by=by, undone=undone)
+        since, retries, by = self.since or self.at, self.retries + 1, self.by
+        return Repeats(of=of, count=self.count + 1, at=now, since=since, retries=retries, by=by, undone=self.undone)
 
 
 def is_undone(decided: Decided) -> bool:
