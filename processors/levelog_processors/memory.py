@@ -57,7 +57,12 @@ class MemoryEngine:
         self._scope = scope
         self._program = program
         self._redactor = redactor or Redactor()
-        self.acting = Acting(caller or Caller(), patience=patience)
+        self.acting = Acting(
+            caller or Caller(),
+            patience=patience,
+            redactor=self._redactor,
+            identity=(scope.cluster, scope.application),
+        )
         self.state = State(program, scope.application, scope.partitions)
         self.calls = CallCounts()
         self.epochs: Mapping[int, int] = {}

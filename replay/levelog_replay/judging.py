@@ -62,7 +62,12 @@ class Judge:
         self._stops = stops
         self._name = name
         self._redactor = redactor or Redactor()
-        self._acting = Acting(caller, patience=None)
+        self._acting = Acting(
+            caller,
+            patience=None,
+            redactor=self._redactor,
+            identity=(scratch.scope.cluster, scratch.scope.application),
+        )
 
     async def close(self) -> None:
         """End what runs of users' functions."""

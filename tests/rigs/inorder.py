@@ -12,10 +12,12 @@ from levelog_replay.sources import Recording
 from levelog_store.look.recall import read_called
 
 
-async def decided_in_order(program: Program, recording: Recording, url: str = "") -> bytes:
+async def decided_in_order(
+    program: Program, recording: Recording, url: str = "", *, redactor: Redactor | None = None
+) -> bytes:
     """Every decision, as JSON, with scratch tables in an empty database at `url`, or in a SQLite file."""
     async with open_scratch(program, recording.origin, url) as scratch:
-        replay = LogReplay(recording, scratch, redactor=Redactor())
+        replay = LogReplay(recording, scratch, redactor=redactor or Redactor())
         async for _ in replay.run():
             pass
         await replay.close()

@@ -60,6 +60,15 @@ def test_another_key_gives_other_hashes() -> None:
     assert Redactor(KEY).redact_manifest(SECRETS, value) != other
 
 
+def test_chance_is_the_same_for_the_same_key_and_parts_alone() -> None:
+    def drawn(key: bytes, *parts: str) -> int:
+        return Redactor(key).chance(parts).getrandbits(128)
+
+    first = drawn(KEY, "uid", "1")
+    assert first == drawn(KEY, "uid", "1")
+    assert len({first, drawn(KEY, "uid", "2"), drawn(KEY, "uid1", ""), drawn(bytes(16), "uid", "1")}) == 4
+
+
 def test_redacting_twice_changes_nothing_more() -> None:
     redactor = Redactor(KEY)
     once = redactor.redact_manifest(SECRETS, secret({"a": encoded("1")}))

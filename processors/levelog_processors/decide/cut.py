@@ -128,7 +128,12 @@ class Decider:
         `claimant` gets what is decided without asking for it, as far as it has room.
         """
         self._redactor = redactor or Redactor()
-        self.acting = Acting(caller or Caller(), patience=patience)
+        self.acting = Acting(
+            caller or Caller(),
+            patience=patience,
+            redactor=self._redactor,
+            identity=(scope.cluster, scope.application),
+        )
         self._database = database
         self._scope = scope
         self._program = program

@@ -14,6 +14,7 @@ from levelog.calls.faults import HandlerFault, fault_reason, tell_fault
 from levelog.handlers.injection import Given, about
 from levelog.handlers.views import ReconcileHandler
 from levelog.intents import Intent
+from levelog.secrets.redaction import Redactor
 from levelog_processors.decide.facts import Outlook, Round
 from levelog_processors.decide.rules import left_to_write, must_act
 from levelog_processors.decide.targets import require_target, target_key
@@ -130,8 +131,13 @@ class Acting:
     is written, so that a crash loses nothing.
     """
 
-    def __init__(self, caller: Caller, *, patience: timedelta | None) -> None:
+    def __init__(
+        self, caller: Caller, *, patience: timedelta | None, redactor: Redactor, identity: Sequence[str]
+    ) -> None:
+        """`identity` is (cluster, application); it and the redactor's key seed what functions take for chance."""
         self.caller = caller
+        self._redactor = redactor
+        self._identity = identity
         self.patience = patience
         self._begun: dict[ViewParent, _Begun] = {}
         self.on_return: Callable[[], None] = lambda: None
@@ -216,7 +222,10 @@ class Acting:
             arguments = {handler.parent_parameter: handler.reader.read(facts.parent.body)}
             if look.level is not None:
                 look.level.is_asked_for = facts.is_asked_for
-            given = {Given.LEVEL: look.level, Given.NOW: facts.now, Given.WRITTEN: look.is_written}
+            given: dict[Given, Any] = {Given.LEVEL: look.level, Given.NOW: facts.now, Given.WRITTEN: look.is_written}
+            if Given.CHANCE in handler.given.given.values():
+                about_round = facts.view.name, facts.parent.uid, str(facts.before.round + 1)
+                given[Given.CHANCE] = self._redactor.chance((*self._identity, *about_round))
             arguments |= handler.given.arguments(given)
             wanted: Sequence[Intent] = await self.caller.call(facts.name, handler, arguments)
             for intent in wanted:

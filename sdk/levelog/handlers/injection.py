@@ -5,6 +5,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from contextvars import ContextVar
 from datetime import datetime
 from enum import StrEnum
+from random import Random
 from typing import Any, Final, get_origin
 
 import msgspec
@@ -31,6 +32,7 @@ class Given(StrEnum):
     RETRY = "retry"
     STARTED = "started"
     WRITTEN = "written"
+    CHANCE = "chance"
     LOGGER = "logger"
     SETTINGS = "settings"
 
@@ -41,6 +43,7 @@ _BY_TYPE: Final[Mapping[Any, Given]] = {
     LiveIndex: Given.LIVE_INDEX,
     Objects: Given.OBJECTS,
     Levels: Given.LEVELS,
+    Random: Given.CHANCE,
     logging.Logger: Given.LOGGER,
 }
 _HOW: Final[Mapping[Given, str]] = {
@@ -54,6 +57,7 @@ _HOW: Final[Mapping[Given, str]] = {
     Given.RETRY: "retry: int",
     Given.STARTED: "started: datetime",
     Given.WRITTEN: "is_written: bool",
+    Given.CHANCE: "chance: random.Random (the same in a replay)",
     Given.LOGGER: "logger: logging.Logger",
     Given.SETTINGS: "settings (annotated with the class of Operator(settings=…))",
 }

@@ -36,7 +36,7 @@ VIEW_TIME: Final = timedelta(seconds=10)
 """Default time limit of a view, and the one of index functions."""
 
 OF_VIEWS: Final = (Given.INDEX, Given.OBJECTS, Given.LEVELS, Given.NOW, Given.LOGGER, Given.SETTINGS)
-OF_RECONCILERS: Final = (Given.LEVEL, Given.NOW, Given.LOGGER, Given.SETTINGS)
+OF_RECONCILERS: Final = (Given.LEVEL, Given.NOW, Given.CHANCE, Given.LOGGER, Given.SETTINGS)
 
 
 Anywhere: TypeAlias = Literal["anywhere"]

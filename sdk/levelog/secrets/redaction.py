@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from functools import lru_cache
 from hashlib import sha256
+from random import Random
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
@@ -159,12 +160,22 @@ class Redactor:
 
     def hash(self, parts: Iterable[str], value: bytes) -> str:
         """What stands for a value in a place."""
+        return _PREFIX + self._digest(parts, value).hex()
+
+    def chance(self, parts: Iterable[str]) -> Random:
+        """A source of chance that is always the same for these parts, and that nobody without the key can foretell.
+
+        Raises ConfigurationError without a key.
+        """
+        return Random(self._digest(("chance", *parts), b""))  # noqa: S311 - its seed is a keyed digest, drawn from once
+
+    def _digest(self, parts: Iterable[str], value: bytes) -> bytes:
         state = hmac.new(self._require_key(), digestmod=sha256)
         for part in parts:
             data = part.encode(errors="surrogatepass")
             state.update(len(data).to_bytes(4, "big") + data)
         state.update(value)
-        return _PREFIX + state.hexdigest()
+        return state.digest()
 
     def _require_key(self) -> bytes:
         if self._key is None:
