@@ -417,8 +417,8 @@ async def read_intents_of(
     rows = mappings(await run(connection, scope, _intents_of, pairs=of))
     for row in sorted(rows, key=itemgetter("round", "ordinal")):
         uid = row.pop("parent_uid")
-        (intents_,) = _as_intents([row]).values()
-        found.setdefault((row["view"], row["parent"]), []).append((uid, *intents_))
+        [(level, [intent])] = _as_intents([row]).items()
+        found.setdefault(level, []).append((uid, intent))
     return found
 
 
