@@ -3,10 +3,13 @@
 import copy
 import importlib
 import re
+import sys
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
+from levelog.operator import OPERATOR, Operator
 from levelog_cli.settings import Settings
 from levelog_cli.wiring.clients import configure_clients
 from rigs.kopfrivals import DEFINITION, rival
@@ -233,6 +236,12 @@ async def test_a_client_library_that_cannot_be_configured_is_named_with_what_to_
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     importlib.import_module("kubernetes.config")
+    for name, text in (("gone", None), ("edited", "def")):  # files that are not what was loaded any more
+        module, file = ModuleType(name), tmp_path / f"{name}.py"
+        vars(module).update({"__file__": str(file), OPERATOR: Operator(name)})
+        monkeypatch.setitem(sys.modules, name, module)
+        if text is not None:
+            file.write_text(text)
     (tmp_path / "broken").write_text("clusters: [")
     monkeypatch.setenv("KUBECONFIG", str(tmp_path / "broken"))
     await configure_clients(Settings())

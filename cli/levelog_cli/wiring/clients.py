@@ -47,7 +47,11 @@ def _imports() -> Iterator[str]:
         is_own = file.suffix == ".py" and "site-packages" not in file.parts
         if not is_own or not any(file.is_relative_to(folder) for folder in folders):
             continue
-        for node in ast.walk(ast.parse(file.read_bytes())):
+        try:
+            tree = ast.parse(file.read_bytes())
+        except (OSError, SyntaxError, ValueError):  # it is not what was loaded any more
+            continue
+        for node in ast.walk(tree):
             if isinstance(node, ast.Import):
                 yield from (each.name.partition(".")[0] for each in node.names)
             elif isinstance(node, ast.ImportFrom):
