@@ -5,7 +5,6 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from contextvars import ContextVar
 from datetime import datetime
 from enum import StrEnum
-from random import Random
 from typing import Any, Final, get_origin
 
 import msgspec
@@ -43,7 +42,6 @@ _BY_TYPE: Final[Mapping[Any, Given]] = {
     LiveIndex: Given.LIVE_INDEX,
     Objects: Given.OBJECTS,
     Levels: Given.LEVELS,
-    Random: Given.CHANCE,
     logging.Logger: Given.LOGGER,
 }
 _HOW: Final[Mapping[Given, str]] = {
@@ -180,6 +178,8 @@ def _given(name: str, hint: Any, lender: Lender) -> Given | None:
         return Given.RETRY if name == "retry" else None
     if hint is bool:
         return Given.WRITTEN if name == "is_written" else None
+    if (getattr(hint, "__module__", ""), getattr(hint, "__name__", "")) == ("random", "Random"):  # who asks imports it
+        return Given.CHANCE
     found = _BY_TYPE.get(get_origin(hint) or hint) if hint is not None else None
     return found or (Given.SETTINGS if lender.lends(hint) else None)
 

@@ -10,7 +10,6 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from functools import lru_cache
 from hashlib import sha256
-from random import Random
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
@@ -23,6 +22,8 @@ from levelog.wire.canonical import canonical, digest
 from levelog.wire.objects import GroupResource, ObjectKey
 
 if TYPE_CHECKING:
+    from random import Random
+
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 
@@ -162,11 +163,13 @@ class Redactor:
         """What stands for a value in a place."""
         return _PREFIX + self._digest(parts, value).hex()
 
-    def chance(self, parts: Iterable[str]) -> Random:
+    def chance(self, parts: Iterable[str]) -> "Random":
         """A source of chance that is always the same for these parts, and that nobody without the key can foretell.
 
         Raises ConfigurationError without a key.
         """
+        from random import Random
+
         return Random(self._digest(("chance", *parts), b""))  # noqa: S311 - its seed is a keyed digest, drawn from once
 
     def _digest(self, parts: Iterable[str], value: bytes) -> bytes:
