@@ -9,6 +9,7 @@ from typing import Any, Final
 import msgspec
 from msgspec import Struct
 from sqlalchemy import (
+    ColumnElement,
     Dialect,
     Integer,
     Select,
@@ -367,38 +368,47 @@ class _Answered(Struct):
 _answered: Final = msgspec.json.Decoder(_Answered)
 
 
+_IS_OPEN: Final = and_(
+    intents.c.state != "superseded",
+    intents.c.verb != "event",
+    or_(intents.c.round == levels.c.round, intents.c.state.in_(UNSETTLED)),
+)
+"""It is of its level's last round, or older and not settled."""
+_OF_OPEN: Final = (
+    *(intents.c[name] for name in OpenIntent.__struct_fields__ if name in intents.c),
+    case((intents.c.outcome == "failed", intents.c.receipt)).label("receipt"),
+    *(case((intents.c.verb == "call", intents.c[name])).label(name) for name in ("body", "options")),
+    intents.c.round,
+    intents.c.ordinal,
+)
+"""What `_as_intents` takes."""
+
+
+def _is_of(row: Any, wanted: Any) -> ColumnElement[bool]:
+    """Condition that a row of `OF_SCOPE` is of the level that a pair names."""
+    return and_(row.scope == OF_SCOPE, row.view == wanted.c.first, row.parent == wanted.c.second)
+
+
 @built_once
 def _open_intents(dialect: Dialect) -> Select[Any]:
     """Outer joins, so that SQLite looks up one after the other as they stand here; see `of_pairs`."""
     wanted, table, held, level = pairs(dialect), intents.c, objects.c, levels.c
     parent = objects.alias()
     is_parent = and_(parent.c.scope == OF_SCOPE, parent.c.object == wanted.c.second)
-    is_level = and_(level.scope == OF_SCOPE, level.view == wanted.c.first, level.parent == wanted.c.second)
-    is_of_level = and_(table.scope == OF_SCOPE, table.view == wanted.c.first, table.parent == wanted.c.second)
-    is_open = and_(
-        table.parent_uid == func.coalesce(level.parent_uid, parent.c.uid),
-        table.state != "superseded",
-        table.verb != "event",
-        or_(table.round == level.round, table.state.in_(UNSETTLED)),
-    )
-    fields = [name for name in OpenIntent.__struct_fields__ if name in table]
+    is_of_incarnation = table.parent_uid == func.coalesce(level.parent_uid, parent.c.uid)
     return (
         select(
-            *(table[name] for name in fields),
-            case((table.outcome == "failed", table.receipt)).label("receipt"),
-            *(case((table.verb == "call", table[name])).label(name) for name in ("body", "options")),
+            *_OF_OPEN,
             held.uid.label("held_uid"),
             held.version.label("held_version"),
             held.is_deleting.label("held_is_deleting"),
             func.coalesce(held.manager, "").label("held_manager"),
             tombstones.c.version.label("buried_version"),
-            table.round,
-            table.ordinal,
         )
         .select_from(
-            wanted.outerjoin(levels, is_level)
+            wanted.outerjoin(levels, _is_of(level, wanted))
             .outerjoin(parent, is_parent)
-            .outerjoin(intents, and_(is_of_level, is_open))
+            .outerjoin(intents, and_(_is_of(table, wanted), _IS_OPEN, is_of_incarnation))
             .outerjoin(objects, and_(held.scope == OF_SCOPE, held.object == table.target))
             .outerjoin(tombstones, and_(tombstones.c.scope == OF_SCOPE, tombstones.c.object == table.target))
         )
@@ -424,25 +434,11 @@ async def read_intents_of(
 
 @built_once
 def _intents_of(dialect: Dialect) -> Select[Any]:
-    wanted, table, level = pairs(dialect), intents.c, levels.c
-    is_level = and_(level.scope == OF_SCOPE, level.view == wanted.c.first, level.parent == wanted.c.second)
-    is_of_level = and_(table.scope == OF_SCOPE, table.view == wanted.c.first, table.parent == wanted.c.second)
-    is_open = and_(
-        table.state != "superseded",
-        table.verb != "event",
-        or_(table.round == level.round, table.state.in_(UNSETTLED)),
-    )
-    fields = [name for name in OpenIntent.__struct_fields__ if name in table]
+    wanted, table = pairs(dialect), intents.c
+    of_level = wanted.outerjoin(levels, _is_of(levels.c, wanted))
     return (
-        select(
-            *(table[name] for name in fields),
-            case((table.outcome == "failed", table.receipt)).label("receipt"),
-            *(case((table.verb == "call", table[name])).label(name) for name in ("body", "options")),
-            table.parent_uid,
-            table.round,
-            table.ordinal,
-        )
-        .select_from(wanted.outerjoin(levels, is_level).outerjoin(intents, and_(is_of_level, is_open)))
+        select(*_OF_OPEN, table.parent_uid)
+        .select_from(of_level.outerjoin(intents, and_(_is_of(table, wanted), _IS_OPEN)))
         .where(func.coalesce(table.scope, -1) == OF_SCOPE)
     )
 
@@ -460,10 +456,9 @@ async def read_last_rounds(
 @built_once
 def _last_rounds(dialect: Dialect) -> Select[Any, Any, Any, Any]:
     wanted, table = pairs(dialect), intents.c
-    is_of_level = and_(table.scope == OF_SCOPE, table.view == wanted.c.first, table.parent == wanted.c.second)
     return (
         select(wanted.c.first, wanted.c.second, table.parent_uid, func.max(table.round))
-        .select_from(wanted.outerjoin(intents, is_of_level))
+        .select_from(wanted.outerjoin(intents, _is_of(table, wanted)))
         .group_by(wanted.c.first, wanted.c.second, table.parent_uid)
     )
 
