@@ -8,20 +8,20 @@ from msgspec.structs import replace
 
 from levelog.secrets.redaction import Redactor
 from levelog.wire.records import LoggedRecord, SyncFinished
-from levelog_processors.decide.cut import BATCH, CallCounts, Cut
+from levelog_processors.decide.cut import BATCH, Asker, CallCounts, Cut, is_as_seen
 from levelog_processors.decide.facts import Facts, Outlook, Round, digest_with, level_before
 from levelog_processors.decide.functions import PATIENCE, Acted, Acting, Caller
 from levelog_processors.decide.intents import last_called, places_of_calls, target_names, with_rows
 from levelog_processors.decide.lookups import digest_of, digest_of_versions, sight
 from levelog_processors.decide.readiness import Readiness, is_watched
-from levelog_processors.decide.rules import conclude, must_act
+from levelog_processors.decide.rules import conclude
 from levelog_processors.decide.snapshot import as_watched
 from levelog_processors.decide.standings import deciding_views, encoded, standings, told, woken
 from levelog_processors.decide.views import Evaluation
-from levelog_processors.fold.batches import ALONE, Folded
+from levelog_processors.fold.batches import ALONE, Folded, parts
 from levelog_processors.fold.rules import parent_inputs
 from levelog_processors.program import Program
-from levelog_processors.state.state import State, parts
+from levelog_processors.state.state import State
 from levelog_store.connect.database import Database
 from levelog_store.decide import inputreads as stored
 from levelog_store.decide.decisions import Decided, OpenIntent, PendingWake
@@ -141,10 +141,10 @@ class MemoryEngine:
         ends = self.state.ends
         if not ends:
             return
-        self.state.ends = Ends()
         async with self._database.transaction(durable=False) as connection:
             await guard(connection, self._scope, self.epochs)
             made = await write_ends(connection, self._scope, ends)
+        self.state.ends = Ends()
         self.state.levels |= {(row.view, row.parent): row for row in made}
 
     async def _look(self, wakes: Sequence[PendingWake], now: datetime) -> list[Outlook]:
@@ -167,7 +167,7 @@ class MemoryEngine:
                 )
                 evaluation.call()
             look = Outlook(facts, evaluation.seen if evaluation is not None else None)
-            self._count(look)
+            self.calls.take(look)
             looks.append(look)
         return looks
 
@@ -252,24 +252,8 @@ class MemoryEngine:
         return any(cause <= wake.cause for cause in due.values())
 
     def _is_as_seen(self, look: Outlook) -> bool:
-        """Tell whether no wakeup came since a slow function began, and the view would see the same in the parent."""
-        facts, seen = look.facts, look.seen
-        wake, parent = self.state.wakes.held.get(facts.name), self.state.objects.get(facts.name[1])
-        if wake is None or parent is None or seen is None or wake.generation != facts.wake.generation:
-            return False
-        if parent.uid != facts.parent.uid:
-            return False
-        return parent_inputs(facts.view, parent.body, seen.looked_at or facts.before.looked_at) == seen.inputs
-
-    def _count(self, look: Outlook) -> None:
-        facts = look.facts
-        if look.seen is None:
-            self.calls.suppressed += 1
-        elif not look.seen.blocked:
-            self.calls.count(facts.view.name)
-            self.calls.spurious += not facts.is_changed and not facts.is_due and not facts.has_stored_drift
-        if must_act(look):
-            self.calls.count(facts.view.reconcile_name)
+        wake, parent = self.state.wakes.held.get(look.facts.name), self.state.objects.get(look.facts.name[1])
+        return is_as_seen(look, Asker(wake.generation, parent) if wake is not None and parent is not None else None)
 
     async def _with_rows(self, acted: Sequence[Acted]) -> list[Acted]:
         """The rounds with the rows of their intents, compared with what is held of the targets."""

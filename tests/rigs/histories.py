@@ -1,18 +1,55 @@
 """Histories of some Webs: seen, deleted, made anew, unreadable, between lists that leave some out."""
 
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Iterator, Sequence
 from typing import Any, TypeAlias
 
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from levelog import Resource, Struct
+from levelog.wire.objects import Application, Cluster
 from levelog.wire.records import LoggedRecord, ObjectUnreadable
 from levelog.wire.subjects import partition_of
+from levelog_replay.scratch import Origin
 from rigs.webs import NOON, WEBS, deleted, lists_done, logged, web
 
 PARTITIONS = 2
 Changes: TypeAlias = Sequence[tuple[str, str, int, str, int]]
 """What happens, to which Web, by how much the version grows, and the image and replicas from then on."""
+
+
+class Spec(Struct):
+    image: str
+    replicas: int = 1
+
+
+class Web(Resource, group="example.com", version="v1", plural="webs"):
+    spec: Spec
+
+
+def images(web: Web) -> Iterator[tuple[str, int]]:
+    """Raises for some images."""
+    if web.spec.image == "bad":
+        raise ValueError("bad")
+    yield web.spec.image, web.spec.replicas
+
+
+class Told:
+    """A history of some records, in batches of some size."""
+
+    def __init__(self, records: Sequence[LoggedRecord], size: int) -> None:
+        self._records = records
+        self._size = size
+        self.first = 1
+        self.last = len(records)
+        self.origin = Origin(cluster=Cluster("cluster"), application=Application("webs"), partitions=PARTITIONS)
+        self.reads = 0
+
+    async def records(self, start: int = 0) -> AsyncGenerator[list[LoggedRecord]]:
+        self.reads += 1
+        wanted = [each for each in self._records if each.sequence >= start]
+        for at in range(0, len(wanted), self._size):
+            yield wanted[at : at + self._size]
 
 
 def told(changes: Changes) -> list[LoggedRecord]:

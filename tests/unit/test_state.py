@@ -1,6 +1,6 @@
 """State: what the log shows, in memory, however the records came; and which levels are asked for, in which order."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from typing import Any
@@ -8,38 +8,23 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from levelog import Index, Level, Operator, Resource, Struct
+from levelog import Index, Level, Operator
 from levelog.wire.records import LoggedRecord
+from levelog_processors.fold.batches import parts
 from levelog_processors.program import Program
 from levelog_processors.state.buckets import Buckets
-from levelog_processors.state.state import State, parts
+from levelog_processors.state.state import State
 from levelog_processors.state.wakes import Wakes
 from levelog_store.decide.decisions import Decided, PendingWake
 from levelog_store.fold.changes import Wake
 from levelog_store.rows import Entry, LevelRow
-from rigs.histories import CHANGES, PARTITIONS, Changes, told
+from rigs.histories import CHANGES, PARTITIONS, Changes, Web, images, told
 from rigs.run.examples import examples
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)
 op = Operator("webs")
-
-
-class Spec(Struct):
-    image: str
-    replicas: int = 1
-
-
-class Web(Resource, group="example.com", version="v1", plural="webs"):
-    spec: Spec
-
-
-@op.index
-def images(web: Web) -> Iterator[tuple[str, int]]:
-    """Raises for some images."""
-    if web.spec.image == "bad":
-        raise ValueError("bad")
-    yield web.spec.image, web.spec.replicas
+op.index(images)
 
 
 @op.view

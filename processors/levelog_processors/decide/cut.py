@@ -51,6 +51,17 @@ class CallCounts(Struct):
         """Count one call."""
         self.functions[name] = self.functions.get(name, 0) + 1
 
+    def take(self, look: Outlook) -> None:
+        """Count what a look at a level has called, and is about to call."""
+        facts = look.facts
+        if look.seen is None:
+            self.suppressed += 1
+        elif not look.seen.blocked:
+            self.count(facts.view.name)
+            self.spurious += not facts.is_changed and not facts.is_due and not facts.has_stored_drift
+        if must_act(look):
+            self.count(facts.view.reconcile_name)
+
 
 class Cut(Struct, frozen=True):
     """What one cut came to."""
@@ -287,7 +298,7 @@ class Decider:
             if facts.name not in later:
                 evaluation = evaluations.get(facts.name)
                 looks.append(Outlook(facts, evaluation.seen if evaluation else None))
-                self._count(looks[-1])
+                self.calls.take(looks[-1])
         there = {facts.name for facts, _ in known}
         stray = [wake for wake in wakes if (wake.view, wake.parent) not in there]
         return _Looked(looks, stray, aside, evaluated.left)
@@ -297,7 +308,7 @@ class Decider:
         await evaluate_aside(evaluation, self._fetched, self.acting.caller)
         self.suspects.note(evaluation)
         look = Outlook(evaluation.facts, evaluation.seen)
-        self._count(look)
+        self.calls.take(look)
         return look
 
     async def _fetched(self, need: NeededKey) -> Any:
@@ -308,16 +319,6 @@ class Decider:
             place = need.index, need.key
             return (await fetch.buckets([place]))[place]
 
-    def _count(self, look: Outlook) -> None:
-        facts = look.facts
-        if look.seen is None:
-            self.calls.suppressed += 1
-        elif not look.seen.blocked:
-            self.calls.count(facts.view.name)
-            self.calls.spurious += not facts.is_changed and not facts.is_due and not facts.has_stored_drift
-        if must_act(look):
-            self.calls.count(facts.view.reconcile_name)
-
     async def _still_asked(
         self, connection: AsyncConnection, returned: Sequence[Acted]
     ) -> tuple[list[Acted], Mapping[ViewParent, Asker]]:
@@ -326,7 +327,7 @@ class Decider:
         Wakeups alone do not show this: a parent that changed back to what the stored level saw has none.
         """
         askers = await self._askers(connection, [look.facts.name for look, _ in returned])
-        kept = [each for each in returned if _is_as_seen(each[0], askers.get(each[0].facts.name))]
+        kept = [each for each in returned if is_as_seen(each[0], askers.get(each[0].facts.name))]
         return kept, {look.facts.name: askers[look.facts.name] for look, _ in kept}
 
     async def _askers(self, connection: AsyncConnection, names: Collection[ViewParent]) -> dict[ViewParent, Asker]:
@@ -423,7 +424,7 @@ class Decider:
             return written
 
 
-def _is_as_seen(look: Outlook, asker: Asker | None) -> bool:
+def is_as_seen(look: Outlook, asker: Asker | None) -> bool:
     """Tell whether no wakeup came since, and the view would see the same in the parent."""
     facts, seen = look.facts, look.seen
     if asker is None or seen is None or asker.generation != facts.wake.generation:

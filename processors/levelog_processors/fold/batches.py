@@ -1,6 +1,6 @@
 """Folds batches into the tables: reads the stored state, runs the pure fold, commits changes and checkpoint."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import groupby
 from typing import Final
@@ -72,13 +72,14 @@ class Folder(Struct, eq=False):
         """
         reached = dict(folded_to or {})
         wakes: dict[ViewParent, Wake] = {}
-        parts: list[Changes] = []
-        for kind, part in _parts(records):
-            changes = await (self._sweep(part) if kind is SyncFinished else self._records(part))
+        folded: list[Changes] = []
+        for part in parts(records):
+            is_sweep = isinstance(part[0].record, SyncFinished)
+            changes = await (self._sweep(part) if is_sweep else self._records(part))
             wakes |= await self.write(epochs, changes, reached)
             reached |= {partition: point.sequence for partition, point in changes.checkpoints.items()}
-            parts.append(changes)
-        return self._folded(records, wakes, parts)
+            folded.append(changes)
+        return self._folded(records, wakes, folded)
 
     async def read_within(
         self,
@@ -220,7 +221,7 @@ def foldable_at_once(records: Sequence[LoggedRecord]) -> bool:
     return not any(type(logged.record) in ALONE for logged in records)
 
 
-def _parts(records: Sequence[LoggedRecord]) -> Iterator[tuple[type | None, list[LoggedRecord]]]:
+def parts(records: Iterable[LoggedRecord]) -> Iterator[list[LoggedRecord]]:
     """Split a batch where lists finish or history goes back: those are folded by themselves, after all before them."""
-    for kind, part in groupby(records, key=lambda logged: ALONE.get(type(logged.record))):
-        yield kind, list(part)
+    for _, part in groupby(records, key=lambda logged: ALONE.get(type(logged.record))):
+        yield list(part)

@@ -2,7 +2,6 @@
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
-from itertools import groupby
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -11,7 +10,6 @@ from levelog.handlers.indexers import applied_place
 from levelog.indices import Contact
 from levelog.wire.objects import ObjectKey
 from levelog.wire.records import LoggedRecord, SyncFinished
-from levelog_processors.fold.batches import ALONE
 from levelog_processors.fold.entries import note_time
 from levelog_processors.fold.receipts import levels_of_calls
 from levelog_processors.fold.rules import Fold
@@ -361,9 +359,3 @@ def unknown(row: LevelRow, reason: str) -> LevelRow:
         cause=row.cause,
         suppressed=row.suppressed,
     )
-
-
-def parts(records: Iterable[LoggedRecord]) -> Iterator[list[LoggedRecord]]:
-    """Split a batch where lists finish or history goes back: those are folded by themselves, after all before them."""
-    for _, part in groupby(records, key=lambda logged: ALONE.get(type(logged.record))):
-        yield list(part)

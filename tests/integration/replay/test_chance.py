@@ -1,24 +1,17 @@
 """What a function takes for chance is the same in each replay, and another for each object, round and key."""
 
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import Iterator
 from random import Random
 
 import msgspec
 
 from levelog import Intent, Level, Operator, Resource, create
 from levelog.secrets.redaction import Redactor
-from levelog.wire.objects import Application, Cluster
-from levelog.wire.records import LoggedRecord
 from levelog_processors.program import Program
-from levelog_replay.scratch import Origin
-from rigs.histories import PARTITIONS, told
+from rigs.histories import Told, Web, told
 from rigs.inorder import decided_in_order
 
 op = Operator("webs")
-
-
-class Web(Resource, group="example.com", version="v1", plural="webs"):
-    pass
 
 
 class Secret(Resource, version="v1", plural="secrets"):
@@ -36,20 +29,11 @@ def generate(web: Web, chance: Random) -> Iterator[Intent]:
     yield create({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": web.metadata.name}, "stringData": text})
 
 
-class Told:
-    """A history of two Webs."""
-
-    def __init__(self) -> None:
-        self.told = told([("listed", "", 0, "", 0), ("seen", "shop", 1, "a", 1), ("seen", "blog", 1, "a", 1)])
-        self.first, self.last = 1, len(self.told)
-        self.origin = Origin(cluster=Cluster("cluster"), application=Application("webs"), partitions=PARTITIONS)
-
-    async def records(self, start: int = 0) -> AsyncGenerator[list[LoggedRecord]]:
-        yield [each for each in self.told if each.sequence >= start]
+CHANGES = [("listed", "", 0, "", 0), ("seen", "shop", 1, "a", 1), ("seen", "blog", 1, "a", 1)]
 
 
 async def decided(key: bytes | None) -> list[dict[str, object]]:
-    found = await decided_in_order(Program([op]), Told(), redactor=Redactor(key))
+    found = await decided_in_order(Program([op]), Told(told(CHANGES), 1000), redactor=Redactor(key))
     return msgspec.json.decode(found, type=list[dict[str, object]])
 
 

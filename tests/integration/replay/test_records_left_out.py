@@ -1,7 +1,7 @@
 """Versions of an object that the next one replaces are not folded, and the tables are the same."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 from unittest.mock import patch
 
@@ -9,60 +9,25 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sqlalchemy import select
 
-from levelog import Level, Operator, Resource, Struct
-from levelog.wire.objects import Application, Cluster
+from levelog import Level, Operator
 from levelog.wire.records import LoggedRecord
 from levelog_history.reach import Moment
 from levelog_processors.program import Program
 from levelog_replay import tape
 from levelog_replay.bundles.cutting import Trim
-from levelog_replay.scratch import Origin, Scratch, open_scratch
+from levelog_replay.scratch import Scratch, open_scratch
 from levelog_replay.tape import HistoryFolder
 from levelog_store.tables import index_entries, objects, syncs, tombstones, wakeups
-from rigs.histories import CHANGES, PARTITIONS, Changes, told
+from rigs.histories import CHANGES, PARTITIONS, Changes, Told, Web, images, told
 from rigs.run.examples import examples
 
 op = Operator("webs")
-
-
-class Spec(Struct):
-    image: str
-    replicas: int = 1
-
-
-class Web(Resource, group="example.com", version="v1", plural="webs"):
-    spec: Spec
-
-
-@op.index
-def images(web: Web) -> Iterator[tuple[str, int]]:
-    """Raises for some images."""
-    if web.spec.image == "bad":
-        raise ValueError("bad")
-    yield web.spec.image, web.spec.replicas
+op.index(images)
 
 
 @op.view
 def pods(web: Web) -> Level[int]:
     return Level(desired=web.spec.replicas, actual=web.spec.replicas)
-
-
-class Told:
-    """A history of some records, in batches of some size."""
-
-    def __init__(self, records: Sequence[LoggedRecord], size: int) -> None:
-        self._records = records
-        self._size = size
-        self.first = 1
-        self.last = len(records)
-        self.origin = Origin(cluster=Cluster("cluster"), application=Application("webs"), partitions=PARTITIONS)
-        self.reads = 0
-
-    async def records(self, start: int = 0) -> AsyncGenerator[list[LoggedRecord]]:
-        self.reads += 1
-        wanted = [each for each in self._records if each.sequence >= start]
-        for at in range(0, len(wanted), self._size):
-            yield wanted[at : at + self._size]
 
 
 async def tables(scratch: Scratch) -> list[Any]:

@@ -13,8 +13,9 @@ from sqlalchemy import update
 from levelog.errors import CommitsLost, HistoryLost, LeaseLost
 from levelog.wire.objects import Application, ObjectKey
 from levelog.wire.records import LoggedRecord
+from levelog_processors.fold.batches import parts
 from levelog_processors.program import Program
-from levelog_processors.state.state import State, parts
+from levelog_processors.state.state import State
 from levelog_store.connect.database import Database
 from levelog_store.decide.decisions import Decided
 from levelog_store.owners.scopes import open_scope
