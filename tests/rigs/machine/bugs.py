@@ -295,7 +295,7 @@ def late_decisions_by_wakeup_alone(_: Laboratory) -> Generator[None]:
     def is_asked(look: Outlook, asker: cut.Asker | None) -> bool:
         return asker is not None and asker.generation == look.facts.wake.generation
 
-    with _replaced((cut, "_is_as_seen"), by=is_asked):
+    with _replaced((cut, "is_as_seen"), by=is_asked):
         yield
 
 
