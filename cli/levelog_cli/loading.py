@@ -21,6 +21,7 @@ from levelog.errors import ConfigurationError, OperatorError
 from levelog.operator import OPERATOR, Operator, loaded_into
 from levelog.resources import ResourceBase
 from levelog.wire.objects import Application
+from levelog_cli.packages import Package, package_of
 from levelog_cli.settings import Settings
 from levelog_processors.program import Program
 
@@ -37,7 +38,8 @@ def load_operators(files: Sequence[Path]) -> list[Operator]:
     A folder stands for its Python files, in the order of their names; with an `__init__.py` it is a package, whose
     modules import each other as such. While a file is loaded its folder can be imported from, and a file that was named
     too is one module for both: so `webs.py` may begin with `from shop import op`. Modules stay in `sys.modules` under
-    names of their own, so that the source of functions and the names in their annotations are found.
+    names of their own, so that the source of functions and the names in their annotations are found; a file of a
+    package is the module of its name, with relative imports.
 
     Raises ConfigurationError, naming file and line, for a file that cannot be read or run, for one that holds no
     operator, and for two operators of one name; OperatorError, naming both too, for one that defines something wrong.
@@ -92,7 +94,8 @@ class _Loading:
             raise ConfigurationError(f"operator folder {_shown(folder)} holds no Python file")
         if not (folder / "__init__.py").exists():
             return [self.file(file) for file in files]
-        return [self._part(folder, file) for file in sorted(files, key=lambda file: file.stem != "__init__")]
+        parts = [(file, package_of(file)) for file in sorted(files, key=lambda file: file.stem != "__init__")]
+        return [self._part(folder, file, package) for file, package in parts if package is not None]
 
     def file(self, file: Path) -> ModuleType:
         """Run a file, unless one that ran before has imported it."""
@@ -101,6 +104,9 @@ class _Loading:
                 f"{_shown(file)} is no operator file: those are Python, and this is {file.suffix[1:]}"
             )
         module = self._modules.get(file) or self._imported(file)
+        package = package_of(file) if module is None and file.is_file() else None
+        if package is not None and not package.is_taken:
+            return self._part(file.parent if file.stem == "__init__" else file, file, package)
         if module is None:
             name = _module_name(file)
             loader = _SourceLoader(name, str(file))
@@ -136,17 +142,18 @@ class _Loading:
                 f"two operators are named {operator.name!r}, {where}; names are unique in an application"
             )
 
-    def _part(self, folder: Path, file: Path) -> ModuleType:
-        """Import a module of a package."""
-        name = folder.name if file.stem == "__init__" else f"{folder.name}.{file.stem}"
-        home = self._packages.setdefault(folder, {"__file__": str(folder)})
-        with _telling(file), _importable(folder.parent), _taking(home):
-            module = importlib.import_module(name)
+    def _part(self, given: Path, file: Path, package: Package) -> ModuleType:
+        """Import a module of a package; what it declares is of the file or the folder that was given."""
+        home = self._packages.setdefault(given, {"__file__": str(given)})
+        with _telling(file), _importable(package.root), _taking(home):
+            module = importlib.import_module(package.module)
         if Path(module.__file__ or "").resolve() != file:
             raise ConfigurationError(
-                f"operator folder {_shown(folder)}: the module {name} is {module.__file__ or 'built in'} already; "
-                "give the folder another name"
+                f"operator folder {_shown(file.parent)}: the module {package.module} is "
+                f"{module.__file__ or 'built in'} already; give the folder another name"
             )
+        if OPERATOR in home:  # also of a module that only imports those with handlers
+            vars(module).setdefault(OPERATOR, home[OPERATOR])
         self._modules[file] = module
         return module
 
@@ -224,8 +231,10 @@ def _sentence(file: Path, shown: str, error: BaseException) -> str:
         case ModuleNotFoundError(name="kopf"):
             line = _line_in(file, error.__traceback__)
             return f"operator file {shown} imports kopf in line {line}, which is not installed: {_FOR_KOPF}"
-        case ImportError() if "relative import" in str(error) and (file.parent / "__init__.py").exists():
-            return f"operator file {shown} is a module of a package: run its folder, {_shown(file.parent)}"
+        case ImportError() if "relative import" in str(error) and package_of(file) is None:
+            return (
+                f"operator file {shown} imports relatively, and {_shown(file.parent)} is no package: add an __init__.py"
+            )
         case _:
             line = _line_in(file, error.__traceback__)
             what = f"{type(error).__name__}: {error}".removesuffix(": ")

@@ -1,5 +1,6 @@
 """The command `levelog`. What a command needs is imported when it runs, so that `--help` answers at once."""
 
+import inspect
 import sys
 from importlib.metadata import version
 from typing import Annotated
@@ -13,7 +14,7 @@ from levelog_cli.commands.history import history, writers
 from levelog_cli.commands.levels import levels, retry
 from levelog_cli.commands.plan import plan
 from levelog_cli.commands.replay import export, replay
-from levelog_cli.commands.run import RunCommand, actuate, ingest, process, run
+from levelog_cli.commands.run import FilesCommand, RunCommand, actuate, ingest, process, run
 from levelog_cli.commands.setup import crd, doctor, import_crd, init, manifests, migrate, rbac, remove_finalizers
 from levelog_cli.commands.why import why
 
@@ -51,7 +52,8 @@ _COMMANDS = (
     completion,
 )
 for command in _COMMANDS:
-    app.command(cls=RunCommand if command is run else None)(command)
+    takes_files = "files" in inspect.signature(command).parameters
+    app.command(cls=RunCommand if command is run else FilesCommand if takes_files else None)(command)
 
 
 def _print_version(is_asked: bool) -> None:

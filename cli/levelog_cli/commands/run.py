@@ -8,13 +8,16 @@ from typing import Annotated, Any, Final
 import typer
 from typer.core import TyperCommand
 
+from levelog_cli.packages import file_of
 from levelog_cli.running import execute
 from levelog_cli.settings import NATS, Settings, taking
 
 Files = Annotated[
     list[Path],
     typer.Argument(
-        metavar="FILE", help="Python files that define operators, or folders of such files.", show_default=False
+        metavar="FILE",
+        help="Python files that define operators, folders of such files, or -m package.module.",
+        show_default=False,
     ),
 ]
 Reload = Annotated[bool, typer.Option("--reload", help="Start anew when a file changes; run prints what that changes.")]
@@ -25,7 +28,6 @@ _OF_KOPF: Final[Mapping[str, str]] = {
     **dict.fromkeys(("-q", "--quiet"), "write --log-level warning"),
     **dict.fromkeys(("--log-prefix", "--log-refkey"), "--log-format json has the object in a field of its own"),
     **dict.fromkeys(("-L", "--liveness"), "--listen 127.0.0.1:8080 serves /healthz and /readyz"),
-    **dict.fromkeys(("-m", "--module"), "name the file, or the folder of a package"),
     **dict.fromkeys(("--standalone", "--dev", "-P", "--peering", "-p", "--priority"), "processes share the work"),
 }
 """What is here in place of the options that `kopf run` has beside."""
@@ -36,7 +38,26 @@ _REDACTION: Final = ("redaction_key_file", "redact", "redaction")
 _SHARED: Final = (*NATS, "database_url", "application", "cluster")
 
 
-class RunCommand(TyperCommand):
+class FilesCommand(TyperCommand):
+    """A command that takes operator files, each also by the name of its module: `-m package.module`."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Read the arguments, with the file of a module in place of its name."""
+        given, found = iter(args), list[str]()
+        for each in given:
+            option, _, module = each.partition("=")
+            if option not in ("-m", "--module"):
+                found.append(each)
+                continue
+            module = module or next(given, "")
+            file = file_of(module)
+            if file is None:
+                ctx.fail(f"{option} {module}: there is no such module here, and none is installed")
+            found.append(str(file))
+        return super().parse_args(ctx, found)
+
+
+class RunCommand(FilesCommand):
     """`levelog run`, which knows what is here in place of an option of `kopf run`."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:

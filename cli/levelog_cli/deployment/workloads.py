@@ -14,6 +14,7 @@ from msgspec import Struct
 from levelog.errors import ConfigurationError
 from levelog_cli.crds.definitions import definitions_of, is_own
 from levelog_cli.loading import LoadedApplication, load_classes
+from levelog_cli.packages import package_of
 from levelog_cli.settings import LogLevel, variable
 from levelog_cli.wiring.manifests import dns_name
 from levelog_cli.wiring.roles import Role, needs_cluster, needs_sql
@@ -295,7 +296,9 @@ class Workloads(Struct, frozen=True, kw_only=True):
         return {"app": self.name, "process": str(process)}
 
     def _arguments(self) -> list[str]:
-        return [path.resolve().name for path in self.files]
+        """The files as the image has them: those of a package in its folder."""
+        packages = [(path.resolve(), package_of(path)) for path in self.files]
+        return [str(path.relative_to(package.root)) if package else path.name for path, package in packages]
 
 
 def _key(process: str, server: str) -> str:

@@ -9,6 +9,8 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from levelog_cli.packages import package_of
+
 _FOREIGN: Final = ("site-packages", "node_modules", "__pycache__")
 """Folders in a folder of operators whose files are not edited there."""
 
@@ -69,11 +71,17 @@ class Sources:
 
 def loaded_files(files: Sequence[Path], before: Collection[str], error: BaseException | None = None) -> list[Path]:
     """Files in the folders of operators that modules were loaded from since `before`, and those that an error names."""
-    folders = {file if file.is_dir() else file.parent for file in (each.resolve() for each in files)}
+    folders = {_edited_folder(file.resolve()) for file in files}
     modules = [module for name, module in list(sys.modules.items()) if name not in before]
     named = [getattr(module, "__file__", None) for module in modules] + list(_named(error))
     found = {Path(name).resolve() for name in named if name and name.endswith(".py")}
     return sorted(file for file in found if any(_is_edited(file, folder) for folder in folders))
+
+
+def _edited_folder(given: Path) -> Path:
+    """The folder whose files are edited: that of the whole package."""
+    package = package_of(given / "__init__.py" if given.is_dir() else given)
+    return package.root / package.module.partition(".")[0] if package else given if given.is_dir() else given.parent
 
 
 def _is_edited(file: Path, folder: Path) -> bool:

@@ -45,6 +45,11 @@ def write(folder: Path, name: str, text: str) -> Path:
     return file
 
 
+def test_a_file_with_relative_imports_and_no_package_is_told_what_is_missing(tmp_path: Path) -> None:
+    file = write(tmp_path, "half.py", MORE.format(module=".shop"))
+    assert refusal(file) == f"operator file {file} imports relatively, and {tmp_path} is no package: add an __init__.py"
+
+
 def refusal(file: Path) -> str:
     with pytest.raises(ConfigurationError) as refused:
         load_operators([file])
@@ -168,9 +173,6 @@ def test_a_folder_that_is_a_package_is_imported_as_one(tmp_path: Path) -> None:
     try:
         [op] = load_operators([folder])
         assert sorted(op.views) == ["full", "half"]
-        assert refusal(folder / "half.py") == (
-            f"operator file {folder / 'half.py'} is a module of a package: run its folder, {folder}"
-        )
     finally:
         for name in [each for each in sys.modules if each.startswith("package_of_this_test")]:
             del sys.modules[name]

@@ -92,7 +92,7 @@ def test_a_required_setting_that_is_missing_is_named_by_flag_and_variable() -> N
 
 
 OF_KOPF_RUN = """
--A --all-namespaces --standalone --dev -L --liveness -P --peering -p --priority -m --module -q --quiet -v --verbose -d
+-A --all-namespaces --standalone --dev -L --liveness -P --peering -p --priority -q --quiet -v --verbose -d
 -n --log-prefix --log-refkey
 """
 
