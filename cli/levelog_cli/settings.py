@@ -62,6 +62,7 @@ def _option(
 
 
 _NAMESPACE: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")  # as Kubernetes names one: RFC 1123
+_PATTERN: Final = re.compile(r"!?[-a-z0-9*?]{1,63}")
 
 
 class Settings(Struct, frozen=True, kw_only=True):
@@ -117,7 +118,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     ] = 24
     namespace: Annotated[
         list[str] | None,
-        _option("Watch this namespace only; several times, or with commas; default: all.", metavar="NAME"),
+        _option("Watch this namespace only, or team-* or !kube-*; with commas, or repeated.", metavar="NAME"),
     ] = None
     backfill_rate: Annotated[
         float,
@@ -146,17 +147,18 @@ class Settings(Struct, frozen=True, kw_only=True):
     debug: Annotated[bool, _option("Show the traceback of what ends the command.", flag="--debug")] = False
 
     def check(self) -> None:
-        """Raises ConfigurationError for a namespace that is none, such as a pattern."""
+        """Raises ConfigurationError for a namespace that is none, and no pattern of some."""
         for name in self.namespaces:
-            if not _NAMESPACE.fullmatch(name):
+            is_pattern = set(name) & {"*", "?", "!"}
+            if not (_PATTERN if is_pattern else _NAMESPACE).fullmatch(name):
                 raise ConfigurationError(
-                    f"{flag('namespace')}: {name!r} is no name of a namespace, and patterns are not taken: "
-                    "name each one, or leave it out for all, and filter in the operator by when="
+                    f"{flag('namespace')}: {name!r} is no name of a namespace, and no pattern: patterns are as in "
+                    "'team-*', 'team-?', and '!team-test' for all but one"
                 )
 
     @property
     def namespaces(self) -> tuple[str, ...]:
-        """Those that are watched, sorted; none for all."""
+        """Names and patterns of those that are watched, sorted; none for all."""
         given = (name.strip() for one in self.namespace or () for name in one.split(","))
         return tuple(sorted({name for name in given if name}))
 

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import Final
@@ -11,6 +11,7 @@ from levelog.absence import level_of
 from levelog.errors import ConfigurationError, IdentityMismatch, LevelogError
 from levelog.handlers.sources import SourceHandler
 from levelog.secrets.redaction import Redactor
+from levelog_ingest.namespaces import has_patterns, matched_namespaces
 from levelog_ingest.sources.runner import SourceRunner
 from levelog_ingest.status import Progress, ResourceStatus, WatchedResource
 from levelog_ingest.watcher import Watcher
@@ -30,10 +31,10 @@ VERIFY_EVERY: Final = timedelta(seconds=30)
 class Ingest:
     """Watches resources and records their changes; keeps no state except the log. Calls sources beside the watches.
 
-    Each resource has one watch, or one for each given namespace. A watch without any event for the time of `silence`,
-    not even a bookmark, is opened again. `application` is named in the log, so that other applications can check that
-    they agree. Raises ConfigurationError if a resource is given twice, or if Secrets are watched without a key to
-    redact them.
+    Each resource has one watch, or one for each given namespace, which may be given by patterns. A watch without any
+    event for the time of `silence`, not even a bookmark, is opened again. `application` is named in the log, so that
+    other applications can check that they agree. Raises ConfigurationError if a resource is given twice, or if Secrets
+    are watched without a key to redact them.
     """
 
     def __init__(
@@ -96,6 +97,10 @@ class Ingest:
                 tasks.create_task(watcher.run(), name=f"watch {name}")
             for source in self._sources:
                 tasks.create_task(source.run(), name=f"watch {source.status.watched}")
+            if by_patterns := [
+                each for each in self._watchers.values() if has_patterns(each.status.watched.namespaces)
+            ]:
+                tasks.create_task(self._follow_namespaces(by_patterns), name="watch namespaces")
             tasks.create_task(self._verify_log(), name="verify the log")
 
     def snapshot(self) -> list[ResourceStatus]:
@@ -106,6 +111,13 @@ class Ingest:
         """Which resources are not recorded now, and why; empty: all are."""
         now = datetime.now(UTC)
         return "; ".join(filter(None, (status.trouble(now) for status in self.snapshot())))
+
+    async def _follow_namespaces(self, watchers: Sequence[Watcher]) -> None:
+        """Have resources watched in the namespaces that match; the patterns are the same for all of them."""
+        async for namespaces in matched_namespaces(self._client, watchers[0].status.watched.namespaces):
+            log.info("watches namespaces: %s", ", ".join(namespaces))
+            for watcher in watchers:
+                watcher.rescope(namespaces)
 
     async def _check_cluster(self) -> None:
         cluster = await cluster_uid(self._client)

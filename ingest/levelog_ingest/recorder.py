@@ -18,7 +18,7 @@ from levelog.wire.records import (
     SyncStarted,
 )
 from levelog.wire.subjects import partition_of
-from levelog_ingest.status import ResourceStatus
+from levelog_ingest.status import ResourceStatus, WatchedResource
 from levelog_ingest.trimming import Trimmed, is_recordable, name_of, only_metadata, trim
 from levelog_log.messages import MessageWriter
 from levelog_log.publisher import BatchPublisher
@@ -46,10 +46,13 @@ class Recorder:
         self._redactor = redactor
         self._status = status
         self._application = application
-        self._watched = status.watched
         self._resource = status.watched.resource
         self._unnamed = 0
         """Objects of the list under way whose names cannot be read."""
+
+    @property
+    def _watched(self) -> WatchedResource:
+        return self._status.watched
 
     def object_message(
         self, body: bytes, *, origin: Origin, is_deleted: bool = False, kind: str = ""

@@ -7,10 +7,13 @@ from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from datetime import timedelta
 from typing import Any, Final, Literal, NoReturn, TypeAlias, TypeVar
 
+from msgspec.structs import replace
+
 from levelog.errors import ConfigurationError, IdentityMismatch, LevelogError
 from levelog.secrets.redaction import Redactor
 from levelog.wire.objects import Version
 from levelog_ingest.feed import Feed, HistoryExpired, Source, WentBack
+from levelog_ingest.namespaces import has_patterns
 from levelog_ingest.recorder import Recorder
 from levelog_ingest.resume import Decision, ListFirst, ResumeAt, find_resume_point, holds_list
 from levelog_ingest.status import Backoff, Progress, ResourceStatus, Troubles, WatchedResource
@@ -112,7 +115,7 @@ class Watcher:
             self.status,
             application,
         )
-        self._watched = watched
+        self._rescoped = asyncio.Event()
         self._check_cluster = check_cluster
         self._on_change = on_change
         self._silence = silence
@@ -120,8 +123,19 @@ class Watcher:
         self._list_again_from = 0.0
         """By the event loop's clock: from then on a list is made again that the log has lost."""
 
+    @property
+    def _watched(self) -> WatchedResource:
+        return self.status.watched
+
+    def rescope(self, namespaces: tuple[str, ...]) -> None:
+        """Watch these namespaces from now on, which begins with a list of them."""
+        self.status.watched = replace(self._watched, namespaces=namespaces)
+        self._rescoped.set()
+
     async def run(self) -> NoReturn:
         """Watch until cancelled. Raises IdentityMismatch, ConfigurationError."""
+        while has_patterns(self._watched.namespaces):
+            await self._rescoped.wait()
         while True:
             try:
                 await self._follow(await self._wait_until_served())
@@ -155,10 +169,14 @@ class Watcher:
 
     async def _follow(self, served: Served) -> None:
         """Feed one lane of the log, as long as the log takes it and the resource is served."""
+        self._rescoped.clear()
         resume = await find_resume_point(self._stream, self._watched)
         lane = self._appender.lane()
         # The lane may fail while the API server has nothing to say: then too, what was lost has to be found out.
-        await _first_of([self.read_on(served, lane, resume), lane.until_failed()])
+        await _first_of([self.read_on(served, lane, resume), lane.until_failed(), self._until_rescoped()])
+
+    async def _until_rescoped(self) -> None:
+        await self._rescoped.wait()
 
     async def read_on(self, served: Served, lane: Lane, resume: Decision) -> None:
         """Read all parts for ever, until the resource is no longer served. Raises what the log refuses."""

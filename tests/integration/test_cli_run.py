@@ -332,6 +332,39 @@ async def test_only_the_given_namespace_is_watched(sandbox: Sandbox, levelog: Le
         running.kill()
 
 
+async def _written_for(sandbox: Sandbox, *webs: str) -> None:
+    async def are_written() -> bool:
+        return {name.rpartition("-")[0] for name in pods(sandbox)} == {*webs}
+
+    await until(are_written, f"pods of {', '.join(webs)} and no others")
+
+
+async def test_namespaces_that_match_a_pattern_are_watched_and_those_that_come_later(
+    sandbox: Sandbox, levelog: Levelog
+) -> None:
+    def add(name: str) -> None:
+        sandbox.user.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
+        web = yaml.safe_load((WEBS / "shop.yaml").read_text())
+        web["metadata"] = {"name": f"of-{name}", "namespace": name}
+        sandbox.user.create(web)
+
+    running = levelog.start("run", WEBS_FILE, "--namespace", "team-*,!team-test")
+    try:
+        await running.says("no namespace matches !team-test, team-*: waits for one")
+        for name in ("team-a", "team-test", "other"):
+            add(name)
+        assert (await levelog.in_sync())["parent"] == "webs.example.com/team-a/of-team-a"
+        add("team-b")
+        await _written_for(sandbox, "of-team-a", "of-team-b")
+        sandbox.user.delete("webs.example.com", "of-team-a", namespace="team-a")
+        sandbox.user.delete("namespaces", "team-a", namespace="")
+        add("team-c")
+        await _written_for(sandbox, "of-team-a", "of-team-b", "of-team-c")
+        assert await running.says("watches namespaces: team-a, team-b, team-c")
+    finally:
+        running.kill()
+
+
 async def test_levels_of_a_resource_that_waits_say_why(tmp_path: Path) -> None:
     async with Sandbox(pods_run=True) as sandbox:
         levelog = Levelog(tmp_path, sandbox.kubeconfig(tmp_path / "kubeconfig"))

@@ -14,6 +14,7 @@ from levelog.intents import Verb
 from levelog.resources import EVENTS, EVENTS_OF_CLUSTER, ResourceType
 from levelog.wire.objects import GroupResource
 from levelog_actuator.rights import RIGHTS, TO_BLOCK_OWNERS, Right
+from levelog_ingest.namespaces import has_patterns
 from levelog_kube.client import KubeClient
 from levelog_kube.discovery import IDENTITY_NAMESPACE
 from levelog_kube.failures import ApiError
@@ -72,8 +73,13 @@ def to_identify() -> list[NeededPermission]:
 
 
 def to_read(resources: Iterable[ResourceType], namespaces: Sequence[str]) -> list[NeededPermission]:
-    """What ingest needs to watch the resources, in the namespaces or, if none is named, in all."""
-    return [need for resource in resources for need in _on(resource, _READS, namespaces)]
+    """What ingest needs to watch the resources, in the namespaces or, if none is named, in all.
+
+    Patterns are looked for among the cluster's namespaces, and need rights in all, since any may come to match.
+    """
+    looked_for = [Permission(verb=right.verb, group="", resource="namespaces") for right in _READS]
+    by_patterns = [NeededPermission(each) for each in looked_for if has_patterns(namespaces)]
+    return [*by_patterns, *(need for resource in resources for need in _on(resource, _READS, namespaces))]
 
 
 def to_write(program: Program, namespaces: Sequence[str]) -> list[NeededPermission]:
@@ -131,7 +137,8 @@ def _for(resource: ResourceType, verb: Verb, namespaces: Sequence[str], *, of: s
 def _on(
     resource: ResourceType, rights: Iterable[Right], namespaces: Sequence[str], *, of: str = "", intent: str = ""
 ) -> Iterator[NeededPermission]:
-    for namespace in namespaces if namespaces and resource.scope != "Cluster" else ("",):
+    is_everywhere = not namespaces or resource.scope == "Cluster" or has_patterns(namespaces)
+    for namespace in ("",) if is_everywhere else namespaces:
         for right in rights:
             permission = Permission(
                 verb=right.verb,

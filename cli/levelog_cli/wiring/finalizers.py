@@ -17,6 +17,7 @@ from levelog_cli.loading import load_application
 from levelog_cli.printing.lines import escaped, print_line
 from levelog_cli.servers.clusters import connect_cluster
 from levelog_cli.settings import Settings
+from levelog_ingest.namespaces import has_patterns, is_matched
 from levelog_kube.client import KubeClient
 from levelog_kube.discovery import resolve
 from levelog_kube.failures import ApiError
@@ -68,12 +69,14 @@ async def _objects(
     if served is None:
         sys.stderr.write(f"{resource.group_resource} is not served in {resource.api_version}: there are no objects\n")
         return
-    for namespace in namespaces if namespaces and served.namespaced else ("",):
+    is_everywhere = not namespaces or not served.namespaced or has_patterns(namespaces)
+    for namespace in ("",) if is_everywhere else namespaces:
         query = {"limit": _PAGE}
         while True:
             page = (await client.request("GET", served.collection(namespace), query=query)).decode(dict[str, Any])
             for manifest in page["items"]:
-                yield manifest
+                if is_matched(manifest["metadata"].get("namespace", ""), namespaces) or not served.namespaced:
+                    yield manifest
             following = page["metadata"].get("continue", "")
             if not following:
                 break
