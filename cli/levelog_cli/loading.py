@@ -315,6 +315,11 @@ def load_application(settings: Settings, files: Sequence[Path]) -> LoadedApplica
 
     Raises ConfigurationError and OperatorError as `load_operators` does, and for operators that do not fit together.
     """
-    program = Program(load_operators(files))
+    return application_of(settings, load_operators(files))
+
+
+def application_of(settings: Settings, operators: Sequence[Operator]) -> LoadedApplication:
+    """The application of operators. Raises ConfigurationError and OperatorError for those that do not fit together."""
+    program = Program(operators)
     program.max_backoff = timedelta(seconds=settings.max_backoff)
     return LoadedApplication(Application(settings.application or program.operators[0].name), program)

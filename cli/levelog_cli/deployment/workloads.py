@@ -63,13 +63,15 @@ class Workloads(Struct, frozen=True, kw_only=True):
         return [*nats, *sql, _key("migrate", "database"), KEY_OF_REDACTION]
 
     def code(self) -> dict[str, str]:
-        """Text of each file by its path below the folder of operators. Raises ConfigurationError."""
+        """Text of each file by its path below the folder of operators, packages whole. Raises ConfigurationError."""
         code: dict[str, str] = {}
         for given in self.files:
-            path = given.resolve()
-            for file in sorted(path.glob("*.py")) if path.is_dir() else [path]:
-                place = str(PurePosixPath(path.name, file.name) if path.is_dir() else PurePosixPath(file.name))
-                if place in code:
+            path, root = given.resolve(), _root_of(given)
+            top = root / path.relative_to(root).parts[0]  # the package, if it is in one
+            is_package = (top / "__init__.py").exists()
+            for file in sorted(top.rglob("*.py") if is_package else top.glob("*.py")) if top.is_dir() else [path]:
+                place = str(PurePosixPath(file.relative_to(root)))
+                if place in code and not is_package:
                     raise ConfigurationError(f"two operator files are named {place}: give one of them another name")
                 code[place] = file.read_text()
         if (size := sum(len(text.encode()) for text in code.values())) > _MOST_CODE_BYTES:
@@ -296,9 +298,13 @@ class Workloads(Struct, frozen=True, kw_only=True):
         return {"app": self.name, "process": str(process)}
 
     def _arguments(self) -> list[str]:
-        """The files as the image has them: those of a package in its folder."""
-        packages = [(path.resolve(), package_of(path)) for path in self.files]
-        return [str(path.relative_to(package.root)) if package else path.name for path, package in packages]
+        return [str(PurePosixPath(path.resolve().relative_to(_root_of(path)))) for path in self.files]
+
+
+def _root_of(given: Path) -> Path:
+    """The folder from which operators are imported: that above them, or above the package that they are in."""
+    package = package_of(given / "__init__.py" if given.is_dir() else given)
+    return package.root if package else given.resolve().parent
 
 
 def _key(process: str, server: str) -> str:

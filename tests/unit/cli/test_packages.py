@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import yaml
 from typer.testing import CliRunner
 
 from levelog_cli.editing.sources import loaded_files
@@ -75,6 +76,16 @@ def test_a_folder_in_a_package_is_the_package_that_it_is_to_python(project: Path
 def test_every_command_takes_a_module_where_it_takes_files(option: list[str]) -> None:
     printed = CliRunner().invoke(app, ["rbac", *option])
     assert "name: levelog-main-ingest" in printed.output
+
+
+def test_manifests_bring_the_whole_package(project: Path) -> None:
+    options = ["-m", "acme_of_this_test.main", "--image", "acme:1", "--output", "written"]
+    assert CliRunner().invoke(app, ["manifests", *options]).exit_code == 0
+    [deployment, *_] = yaml.safe_load_all((project / "written/base/process.yaml").read_text())
+    pod = deployment["spec"]["template"]["spec"]
+    assert pod["containers"][0]["args"] == ["process", "/operators/acme_of_this_test/main.py"]
+    [mounted] = [each["configMap"]["items"] for each in pod["volumes"] if each["name"] == "operators"]
+    assert sorted(item["path"] for item in mounted) == sorted(FILES)
 
 
 def test_a_module_that_is_nowhere_is_refused() -> None:

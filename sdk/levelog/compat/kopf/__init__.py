@@ -3,7 +3,9 @@
 Written from Kopf's documentation and behaviour; no code of it is in here.
 """
 
-from typing import NoReturn, TypeAlias
+from importlib import import_module
+from types import ModuleType
+from typing import TypeAlias
 
 from levelog.compat.kopf.decorators import daemon, index, on, register, subhandler, timer
 from levelog.compat.kopf.failures import (
@@ -51,6 +53,7 @@ from levelog.compat.kopf.given.words import (
 )
 from levelog.compat.kopf.kinds.lasting import AsyncDaemonStopperChecker, DaemonStopped, SyncDaemonStopperChecker
 from levelog.compat.kopf.modules import operator_in
+from levelog.compat.kopf.running import operator, run
 from levelog.compat.kopf.subhandlers import execute
 from levelog.compat.kopf.tuning import OperatorSettings, UnusedStorage
 from levelog.errors import OperatorError
@@ -72,7 +75,7 @@ SmartProgressStorage: TypeAlias = UnusedStorage
 StatusDiffBaseStorage: TypeAlias = UnusedStorage
 StatusProgressStorage: TypeAlias = UnusedStorage
 
-_RUN = "an operator is run by `levelog run FILE`, in a process of its own"
+_RUN = "a task of your own awaits `kopf.operator()`: docs/embedding.md"
 _LOGIN = "levelog logs in by itself, with KUBECONFIG or as the service account of its pod"
 _WEBHOOKS = "levelog serves no webhooks: write rules into the definition, docs/custom-resources.md"
 _LIFECYCLE = "handlers of one object run side by side, and none is chosen before another"
@@ -93,8 +96,6 @@ _REFUSED = {
     "login_via_pykube": _LOGIN,
     "login_with_kubeconfig": _LOGIN,
     "login_with_service_account": _LOGIN,
-    "run": _RUN,
-    "operator": _RUN,
     "run_tasks": _RUN,
     "spawn_tasks": _RUN,
     "configure": "levelog logs as --log-format says: docs/configuration.md",
@@ -110,8 +111,10 @@ _REFUSED = {
 }
 
 
-def __getattr__(name: str) -> NoReturn:
-    """Say of names of Kopf that mean nothing here what to do instead. Raises OperatorError for them."""
+def __getattr__(name: str) -> ModuleType:
+    """Load Kopf's command line; say of names that mean nothing here what to do instead. Raises OperatorError."""
+    if name == "cli":  # which loads the command line
+        return import_module("levelog.compat.kopf.cli")
     sentence = _REFUSED.get(name, _WEBHOOKS if name.startswith("Webhook") else "")
     if sentence:
         raise OperatorError(f"kopf.{name}: {sentence}")
@@ -187,9 +190,11 @@ __all__ = [
     "none_",
     "not_",
     "on",
+    "operator",
     "operator_in",
     "register",
     "remove_owner_reference",
+    "run",
     "subhandler",
     "timer",
     "warn",
