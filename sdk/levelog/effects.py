@@ -201,6 +201,23 @@ class EffectHandler:
         made.max_concurrency = max_concurrency
         return made
 
+    def limit(
+        self,
+        lender: Lender,
+        *,
+        retries: int | None = None,
+        backoff: timedelta | None = None,
+        give_up_after: timedelta | None = None,
+        is_lasting: bool = False,
+    ) -> None:
+        """Limit how often it is called again, and for how long: as is said, else as the operator says for all.
+
+        What `is_lasting` has no time for all of its calls but its own.
+        """
+        self.retries = lender.limits.retries if retries is None else retries
+        self.backoff = backoff or lender.limits.backoff
+        self.give_up_after = give_up_after or (None if is_lasting else lender.limits.give_up_after)
+
     def encoded(self, request: Any) -> bytes:
         """A request as it is stored. Raises OperatorError if the effect could not read it again."""
         try:

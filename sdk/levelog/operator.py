@@ -10,7 +10,7 @@ from levelog.effects import EFFECT_TIME, EffectHandler
 from levelog.errors import OperatorError
 from levelog.handlers.children import KEEP as KEPT
 from levelog.handlers.children import ChildrenView, inspect_children, reconciler_of, refuse_shared
-from levelog.handlers.edgehandlers import EdgeOptions
+from levelog.handlers.edgehandlers import EdgeOptions, require_options
 from levelog.handlers.edgeregistry import EdgeRegistry
 from levelog.handlers.indexers import (
     MAX_ENTRIES,
@@ -20,7 +20,7 @@ from levelog.handlers.indexers import (
     OnError,
     require_resources,
 )
-from levelog.handlers.injection import Lender
+from levelog.handlers.injection import Lender, RetryLimits
 from levelog.handlers.listeners import RecordHandler
 from levelog.handlers.on import HandlerF, On
 from levelog.handlers.readers import function_or_class, require_resource
@@ -59,15 +59,30 @@ class Operator:
     Names are unique in an operator; indices and views share a namespace with the SQL views made of them. Every function
     that has a parameter annotated with the class of `settings` gets them. They count as part of the code: a function
     with other settings is another version of it.
+
+    `retries`, `backoff` and `give_up_after` are for all handlers, timers and effects that say nothing of them; daemons
+    take the first two, and timers with `recorded=False` none.
     """
 
     KEEP: ClassVar[Manifest] = KEPT
     """What a function of `op.children` returns to leave the children of a parent as they are."""
 
-    def __init__(self, name: str, *, settings: object | None = None) -> None:
+    def __init__(
+        self,
+        name: str,
+        *,
+        settings: object | None = None,
+        retries: int | None = None,
+        backoff: timedelta | None = None,
+        give_up_after: timedelta | None = None,
+    ) -> None:
+        limits = EdgeOptions(retries=retries, backoff=backoff, give_up_after=give_up_after)
+        require_options(f"operator {name!r}", limits)
         self.name = name
         self.settings = settings
-        self._lender = Lender(name, settings)
+        self._lender = Lender(
+            name, settings, RetryLimits(retries=retries, backoff=backoff, give_up_after=give_up_after)
+        )
         self.indices: dict[str, IndexHandler] = {}
         """By name; those that levelog keeps by itself begin with `@`."""
         self.views: dict[str, ViewHandler] = {}
@@ -324,6 +339,7 @@ class Operator:
         def register(function: EffectF) -> EffectF:
             handler = EffectHandler.inspect(function, self._lender, timeout=timeout, max_concurrency=max_concurrency)
             self._claim(handler.name, function)
+            handler.limit(self._lender)
             self.effects[handler.name] = handler
             self.indices[handler.name] = handler.index
             return function

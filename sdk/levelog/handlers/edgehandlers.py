@@ -331,8 +331,8 @@ def edge_effect(handler: EdgeHandler, lender: Lender, yielding: Yields | None = 
     made.origin, made.title = handler.origin, f"handler {handler.name}"
     made.most_bytes, made.is_superseded = MOST_EDGE_BYTES, True
     made.first_argument = lambda edge: UNSET if edge.is_noted else handler.taken(edge.object)
-    made.retries, made.backoff = handler.options.retries, handler.options.backoff
-    made.give_up_after, made.yielding = handler.options.give_up_after, yielding
+    options, made.yielding = handler.options, yielding
+    made.limit(lender, retries=options.retries, backoff=options.backoff, give_up_after=options.give_up_after)
     made.max_concurrency = handler.options.max_concurrency
     made.notes_failure, made.in_line = lambda edge: edge.is_held, (KNOWN, END)
     made.fingerprint = digest(_CODE, fingerprint(handler.origin), handler.reader.fingerprint, handler.given.fingerprint)

@@ -172,7 +172,7 @@ def daemon_effect(handler: DaemonHandler, lender: Lender) -> EffectHandler:
     made = EffectHandler.inspect(run, lender, timeout=handler.options.timeout)
     made.origin, made.title = handler.function, f"daemon {handler.name}"
     made.daemon = handler
-    made.retries, made.backoff = handler.options.retries, handler.options.backoff
+    made.limit(lender, retries=handler.options.retries, backoff=handler.options.backoff, is_lasting=True)
     made.fingerprint = digest(
         _CODE,
         fingerprint(handler.function),

@@ -283,8 +283,9 @@ def timer_effect(handler: TimerHandler, lender: Lender) -> EffectHandler:
     made.origin, made.title = handler.origin, f"timer {handler.name}"
     made.most_bytes, made.is_superseded = MOST_EDGE_BYTES, True
     made.first_argument = lambda tick: UNSET if tick.due is None else handler.taken(tick)
-    made.retries, made.backoff = handler.options.retries, handler.options.backoff
-    made.give_up_after, made.max_concurrency = handler.options.give_up_after, handler.options.max_concurrency
+    options = handler.options
+    made.limit(lender, retries=options.retries, backoff=options.backoff, give_up_after=options.give_up_after)
+    made.max_concurrency = options.max_concurrency
     made.fingerprint = digest(_CODE, fingerprint(handler.origin), handler.reader.fingerprint, handler.given.fingerprint)
     return made
 

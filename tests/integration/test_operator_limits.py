@@ -1,0 +1,74 @@
+"""Limits of retries that an operator says for all of its functions."""
+
+from collections.abc import Iterator
+from datetime import timedelta
+
+import pytest
+
+from levelog import Intent, Level, Operator, OperatorError, Resource, call
+from levelog.testing import Simulation
+
+MINUTE = timedelta(minutes=1)
+
+
+class Web(Resource, group="example.com", version="v1", plural="webs"):
+    pass
+
+
+def web(name: str) -> dict[str, object]:
+    return {"apiVersion": "example.com/v1", "kind": "Web", "metadata": {"name": name, "namespace": "default"}}
+
+
+def test_limits_of_an_operator_hold_for_each_function_that_says_nothing_else() -> None:
+    op = Operator("limited", retries=2, backoff=MINUTE, give_up_after=timedelta(hours=1))
+    called: list[str] = []
+
+    def note(name: str) -> None:
+        called.append(name)
+        raise ValueError("no")
+
+    @op.on.create
+    def plain(web: Web) -> None:
+        note("plain")
+
+    @op.on.create(retries=0)
+    def once(web: Web) -> None:
+        note("once")
+
+    @op.on.create(retries=1000)
+    def timed(web: Web) -> None:
+        note("timed")
+
+    @op.timer(every=timedelta(days=1))
+    def ticked(web: Web) -> None:
+        note("ticked")
+
+    @op.effect
+    def paged(request: str) -> None:
+        note("paged")
+
+    @op.view
+    def told(web: Web) -> Level[int]:
+        return Level(desired=1, actual=0)
+
+    @op.reconcile(told)
+    def tell(web: Web) -> Iterator[Intent]:
+        yield call(paged, web.metadata.name)
+
+    with Simulation(op) as simulation:
+        simulation.call_through(plain, once, timed, ticked, paged)
+        simulation.apply(web("a"))
+        simulation.advance(timedelta(seconds=30))
+        first = {name: called.count(name) for name in set(called)}
+        simulation.advance(timedelta(minutes=10))
+        assert (first["plain"], called.count("plain"), called.count("once")) == (1, 3, 1)
+        assert (called.count("ticked"), called.count("timed")) == (3, 11)
+        assert called.count("paged") == 3
+        simulation.advance(timedelta(hours=2))
+        assert called.count("timed") in (60, 61)
+
+
+@pytest.mark.parametrize(("option", "value"), [("retries", -1), ("backoff", timedelta(0)), ("give_up_after", 60)])
+def test_limits_that_say_nothing_are_refused(option: str, value: object) -> None:
+    with pytest.raises(OperatorError, match=f"operator 'x': {option}="):
+        Operator("x", **{option: value})  # type: ignore[arg-type]
