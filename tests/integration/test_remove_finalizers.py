@@ -13,6 +13,21 @@ def web(name: str, *finalizers: str) -> dict[str, Any]:
     return {"apiVersion": "example.com/v1", "kind": "Web", "metadata": metadata, "spec": spec}
 
 
+async def test_a_finalizer_that_kopf_left_is_removed_by_its_name(tmp_path: Path) -> None:
+    mark = "kopf.zalando.org/KopfFinalizerMarker"
+    async with Sandbox() as sandbox:
+        levelog = Levelog(tmp_path, sandbox.kubeconfig(tmp_path / "kubeconfig"))
+        await define_webs(sandbox)
+        sandbox.user.create(web("shop", mark, "levelog/webs"))
+        sandbox.user.create(web("going", mark))
+        sandbox.user.delete("webs.example.com", "going", namespace="default")
+        done = await levelog.ends("remove-finalizers", WEBS_FILE, "--finalizer", mark)
+        assert (done.status, done.stderr) == (0, "")
+        assert f"{mark} removed from 2 of 2 objects" in done.stdout
+        [left] = sandbox.user.list("webs.example.com")
+        assert left["metadata"]["finalizers"] == ["levelog/webs"]
+
+
 async def test_finalizers_are_taken_off_all_objects_and_those_of_others_are_left(tmp_path: Path) -> None:
     async with Sandbox() as sandbox:
         levelog = Levelog(tmp_path, sandbox.kubeconfig(tmp_path / "kubeconfig"))

@@ -176,6 +176,10 @@ def remove_finalizers(
         typer.Argument(metavar="FILE", help="Operators, as `levelog run` takes them.", show_default=False),
     ],
     *,
+    finalizer: Annotated[
+        list[str] | None,
+        typer.Option(help="Remove this one instead, as Kopf left it; repeatable.", metavar="NAME", show_default=False),
+    ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only print which objects have one.")] = False,
 ) -> None:
     """Remove the finalizers of these operators from all objects that they read. Stop the operators first."""
@@ -183,7 +187,7 @@ def remove_finalizers(
     async def work() -> None:
         from levelog_cli.wiring import finalizers
 
-        if not await finalizers.remove_finalizers(settings, files, is_dry=dry_run):
+        if not await finalizers.remove_finalizers(settings, files, finalizer or [], is_dry=dry_run):
             raise SystemExit(FAILED)
 
     execute(settings, work)

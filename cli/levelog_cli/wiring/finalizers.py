@@ -29,14 +29,16 @@ _ATTEMPTS: Final = 5
 _CHANGED: Final = (HTTPStatus.CONFLICT, HTTPStatus.UNPROCESSABLE_ENTITY)
 
 
-async def remove_finalizers(settings: Settings, files: Sequence[Path], *, is_dry: bool) -> bool:
-    """Remove the finalizers of the operators in the files from the objects that they read; prints each.
+async def remove_finalizers(
+    settings: Settings, files: Sequence[Path], others: Sequence[str] = (), *, is_dry: bool
+) -> bool:
+    """Remove the finalizers of the operators in the files, or `others`, from the objects that they read; prints each.
 
     Returns whether all of them are removed. Raises ApiError for a resource that may not be listed, and as
     `load_operators`.
     """
     program = load_application(settings, files).program
-    finalizers = [PREFIX + operator.name for operator in program.operators]
+    finalizers = [*others] or [PREFIX + operator.name for operator in program.operators]
     found = failed = 0
     async with await connect_cluster(settings) as client:
         for resource in program.resources.values():

@@ -46,6 +46,8 @@ class KopfFile:
         self.operator.configures_clients = True
         self.declared: list[Callable[[KopfFile], None]] = []
         """What decorators declared, to be declared elsewhere."""
+        self.read: set[str | None] = set()
+        """Files of modules that were looked through for marks of Kopf."""
         self.importers: set[str] = set()
         """Modules that were being imported then."""
         self._lender = Lender(name)

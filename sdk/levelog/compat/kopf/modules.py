@@ -9,7 +9,9 @@ from types import FunctionType, ModuleType
 from typing import Any, Final
 
 from levelog.compat.kopf.files import KopfFile
+from levelog.compat.kopf.leftovers import warn_of_marks
 from levelog.errors import OperatorError
+from levelog.handlers.finalizing import PREFIX
 from levelog.operator import OPERATOR, Operator, loaded_into
 
 _FILE: Final = "__levelog_kopf_file__"
@@ -27,6 +29,9 @@ def declare(function: Any, how: Callable[[KopfFile], None]) -> None:
     home = loaded_into.get()
     home = module if home is None else home
     file: KopfFile = home[_FILE] if _FILE in home else home.setdefault(_FILE, KopfFile(_name_in(home)))
+    if module.get("__file__") not in file.read:
+        file.read.add(module.get("__file__"))
+        warn_of_marks(module.get("__file__"), PREFIX + file.operator.name)
     how(file)
     file.declared.append(how)
     file.importers.update(_importing())
