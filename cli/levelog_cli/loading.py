@@ -3,6 +3,7 @@
 import difflib
 import hashlib
 import importlib
+import logging
 import re
 import sys
 import traceback
@@ -25,7 +26,9 @@ from levelog_cli.packages import Package, package_of
 from levelog_cli.settings import Settings
 from levelog_processors.program import Program
 
-_FOR_KOPF: Final = "write `from levelog.compat import kopf` in place of `import kopf`"
+log = logging.getLogger(__name__)
+
+_FOR_KOPF: Final = "write `from levelog.compat import kopf` in place of `import kopf` and `import kopf.cli`"
 _neighbours: Final[dict[Path, dict[str, ModuleType]]] = {}
 """What operator files have imported of their own folder, by that."""
 _DATA: Final = (".yaml", ".yml", ".json", ".toml")
@@ -48,9 +51,11 @@ def load_operators(files: Sequence[Path]) -> list[Operator]:
     operators: dict[int, Operator] = {}
     for file, values in loading.values(files):
         found = [value for value in values if isinstance(value, Operator)]
+        is_of_kopf = any(isinstance(value, ModuleType) and value.__name__ == "kopf" for value in values)
+        if found and is_of_kopf:  # as after `import kopf.cli`, which gives the name to Kopf again
+            log.warning("%s imports kopf too, whose decorators levelog does not see: %s", _shown(file), _FOR_KOPF)
         if not found:
             what = "folder" if file.is_dir() else "file"
-            is_of_kopf = any(isinstance(value, ModuleType) and value.__name__ == "kopf" for value in values)
             write = _FOR_KOPF if is_of_kopf else 'write op = Operator("…") at module level'
             raise ConfigurationError(f"operator {what} {_shown(file)} defines no Operator: {write}")
         operators.update((id(operator), operator) for operator in found)

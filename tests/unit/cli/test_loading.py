@@ -309,11 +309,22 @@ def test_a_file_that_was_refused_can_be_loaded_when_it_is_mended(tmp_path: Path)
     assert [operator.name for operator in load_operators([file])] == ["mended"]
 
 
+def test_a_file_that_gives_the_name_of_kopf_to_kopf_again_is_warned_of(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    real = ModuleType("kopf")
+    monkeypatch.setitem(sys.modules, "kopf", real)
+    monkeypatch.setitem(sys.modules, "kopf.cli", ModuleType("kopf.cli"))
+    file = write(tmp_path, "teams.py", OPERATOR.format(name="teams") + "\nimport kopf.cli\n")
+    load_operators([file])
+    assert "teams.py imports kopf too, whose decorators levelog does not see" in caplog.text
+
+
 def test_a_file_that_imports_kopf_is_told_what_to_import_in_its_place(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = write(tmp_path, "teams.py", "import sys\nimport kopf\n")
-    instead = "write `from levelog.compat import kopf` in place of `import kopf`"
+    instead = "write `from levelog.compat import kopf` in place of `import kopf` and `import kopf.cli`"
     monkeypatch.setitem(sys.modules, "kopf", None)
     assert refusal(file) == f"operator file {file} imports kopf in line 2, which is not installed: {instead}"
     monkeypatch.setitem(sys.modules, "kopf", ModuleType("kopf"))
