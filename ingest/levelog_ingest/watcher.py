@@ -115,7 +115,7 @@ class Watcher:
             self.status,
             application,
         )
-        self._rescoped = asyncio.Event()
+        self._rescoped, self._next_scope = asyncio.Event(), watched.namespaces
         self._check_cluster = check_cluster
         self._on_change = on_change
         self._silence = silence
@@ -128,13 +128,13 @@ class Watcher:
         return self.status.watched
 
     def rescope(self, namespaces: tuple[str, ...]) -> None:
-        """Watch these namespaces from now on, which begins with a list of them."""
-        self.status.watched = replace(self._watched, namespaces=namespaces)
+        """Watch these namespaces instead, which begins with a list of them; what is read now ends first."""
+        self._next_scope = namespaces
         self._rescoped.set()
 
     async def run(self) -> NoReturn:
         """Watch until cancelled. Raises IdentityMismatch, ConfigurationError."""
-        while has_patterns(self._watched.namespaces):
+        if has_patterns(self._watched.namespaces):
             await self._rescoped.wait()
         while True:
             try:
@@ -170,6 +170,7 @@ class Watcher:
     async def _follow(self, served: Served) -> None:
         """Feed one lane of the log, as long as the log takes it and the resource is served."""
         self._rescoped.clear()
+        self.status.watched = replace(self._watched, namespaces=self._next_scope)
         resume = await find_resume_point(self._stream, self._watched)
         lane = self._appender.lane()
         # The lane may fail while the API server has nothing to say: then too, what was lost has to be found out.
