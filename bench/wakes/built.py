@@ -5,7 +5,7 @@ import hashlib
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
@@ -47,7 +47,7 @@ def source_of_package(programs: Path, package: str) -> Path:
 
 
 @contextmanager
-def _place(name: str, *pins: Path) -> Iterator[Path]:
+def _place(name: str, *pins: Path) -> Generator[Path, None, None]:
     """Where something is kept that these files pin; one at a time is made."""
     digest = hashlib.sha256(b"".join(path.read_bytes() for path in pins)).hexdigest()[:16]
     caches = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
