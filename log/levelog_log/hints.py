@@ -7,14 +7,19 @@ from datetime import timedelta
 from enum import StrEnum
 from typing import Final, Self
 
+import msgspec
 from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 
 from levelog.errors import Unavailable
 from levelog.wire.objects import Application, Cluster
 from levelog.wire.subjects import hint_subject
+from levelog_log.chains import ChainBreak
 from levelog_log.transport.connection import Connection
 from levelog_log.transport.wire import Message
+
+LOST: Final = "lost"
+"""The topic, for ingest, of what was lost or reordered inside the log: the message says what."""
 
 
 class Topic(StrEnum):
@@ -68,6 +73,12 @@ class Hints:
             )
         except Unavailable:
             return
+
+    async def report(self, found: ChainBreak) -> None:
+        """Tell ingest what was lost or reordered inside the log; while NATS is away, it is not told."""
+        subject = hint_subject(self._cluster, self._application, LOST)
+        with suppress(Unavailable):
+            await self._connection.publish_all((Message(subject, b"", msgspec.json.encode(found)),), f"hint {LOST}")
 
     def listen(self, topic: Topic) -> "Hint":
         """An event of one's own for the hints on a topic."""

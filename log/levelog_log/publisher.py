@@ -12,6 +12,7 @@ import msgspec
 
 from levelog.errors import IdentityMismatch, LevelogError, RecordError, Unavailable
 from levelog.wire.objects import Sequence
+from levelog_log.chains import ChainWriter
 from levelog_log.messages import record_id
 from levelog_log.stream import LogStream
 from levelog_log.transport.connection import NoResponders
@@ -53,6 +54,7 @@ class BatchPublisher:
         self._may_read = may_read
         self._timeout = timeout
         self._turn = asyncio.Lock()
+        self._chains = ChainWriter(stream.ended_at)
         self._acknowledged = Sequence(0)
         self._acknowledged_headers = b""
         self._verified_at = stream.connection.reconnects
@@ -77,15 +79,18 @@ class BatchPublisher:
         connection = self.stream.connection
         step = f"publishing {len(messages)} records, the first to {messages[0].subject}"
         await self.verify()
+        links = self._chains.link(messages)
         if len(messages) == 1:
-            (last,) = messages
+            last = messages[0]._replace(headers=messages[0].headers + links[0])
         else:
             batch = secrets.token_hex(11).encode()
             framed = [
-                message._replace(
-                    headers=b"%bNats-Batch-Id: %b\r\nNats-Batch-Sequence: %d\r\n" % (message.headers, batch, number)
+                Message(
+                    subject,
+                    b"%b%bNats-Batch-Id: %b\r\nNats-Batch-Sequence: %d\r\n" % (headers, link, batch, number),
+                    payload,
                 )
-                for number, message in enumerate(messages, 1)
+                for number, ((subject, headers, payload, _), link) in enumerate(zip(messages, links, strict=True), 1)
             ]
             last = framed.pop()
             last = last._replace(headers=last.headers + b"Nats-Batch-Commit: 1\r\n")
@@ -100,6 +105,7 @@ class BatchPublisher:
             await self.stream.state()  # says so if it is the stream that is missing
             raise Unavailable(f"{step}: JetStream does not answer") from error
         accepted = self._accept(step, answer.data, len(messages))
+        self._chains.acknowledge()
         self._acknowledged_headers = last.headers
         return accepted
 

@@ -9,7 +9,7 @@ import logging
 import random
 import time
 from collections import deque
-from collections.abc import AsyncGenerator, Callable, Collection, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping
 from datetime import timedelta
 from typing import Final, Self
 
@@ -22,6 +22,7 @@ from levelog.errors import LevelogError, Unavailable
 from levelog.wire.objects import Partition, Sequence
 from levelog.wire.records import LoggedRecord
 from levelog.wire.subjects import partition_in, partition_subjects, stream_subjects
+from levelog_log.chains import LINK, ChainBreak, Chains
 from levelog_log.messages import logged_record, record_id
 from levelog_log.stream import LogStream
 from levelog_log.trail import Trail
@@ -57,8 +58,9 @@ class Reader:
 
     No record is left out and none comes twice: the consumer's own sequence has no holes, and after a hole, a lost
     connection, a lost consumer or silence reading begins again after the last record. Records that expired before they
-    were read, and a log that is another one, are found as `Trail` does. Records are fetched ahead, about 2,000 or 8 MiB
-    of them at most (or one, if that is larger). One task reads.
+    were read, and a log that is another one, are found as `Trail` does. What was lost or reordered inside the log is
+    found as `Chains` does, except by a reader of subjects; reading goes on. Records are fetched ahead, about 2,000 or
+    8 MiB of them at most (or one, if that is larger). One task reads.
     """
 
     def __init__(
@@ -69,10 +71,12 @@ class Reader:
         newest: tuple[Sequence, str] = (Sequence(0), ""),
         partitions: Collection[Partition] | None = None,
         subjects: Collection[str] = (),
+        report: Callable[[ChainBreak], Awaitable[None]] | None = None,
     ) -> None:
         """`subjects` must not overlap; without them, it reads all subjects of the partitions.
 
-        `newest` are sequence and id of the newest known record of this log, whichever process read it.
+        `newest` are sequence and id of the newest known record of this log, whichever process read it. `report` gets
+        what was lost or reordered, again every few seconds until a later record of its partition notes a gap.
         """
         self.stream = stream
         if partitions is not None and not partitions:
@@ -88,6 +92,10 @@ class Reader:
         """Called when `next_batch` returns or raises without waiting."""
         is_filtered = partitions is not None or bool(subjects)
         self._trail = Trail(stream, Sequence(start - 1), newest=newest, is_filtered=is_filtered)
+        self.chains = None if subjects else Chains(stream.name)
+        """What was lost or reordered inside the log; None where not all records of a partition are read."""
+        self._report = report
+        self._reported_at = 0.0
         self._checked_at = time.monotonic()
         self._seen_to = self._trail.read_to
         self._server_pending: int | None = None
@@ -213,6 +221,7 @@ class Reader:
                     await self._request_records()
                 if self._trail.is_filtered and time.monotonic() - self._checked_at >= CHECK_EVERY.total_seconds():
                     await self.end()
+                await self._report_breaks()
             except (Unavailable, nats.errors.Error) as error:
                 self._break(f"it failed: {error}")
                 await asyncio.sleep(pause.total_seconds() * random.uniform(0.5, 1.0))  # noqa: S311
@@ -341,6 +350,8 @@ class Reader:
             log.error("record %d has a subject that is not levelog's and is skipped: %s", sequence, message.subject)
         else:
             record = logged_record(message.subject, partition, sequence, int(tokens[7]), headers, message.data)
+            if self.chains is not None and self.chains.see(record, headers.get(LINK, ""), message.data):
+                self._attend.set()
             self._buffer.append(record)
         self._server_pending = int(tokens[8])
         self._arrive()
@@ -351,6 +362,14 @@ class Reader:
                 del self._requests[oldest]
         if self._wants_more():
             self._attend.set()
+
+    async def _report_breaks(self) -> None:
+        if self._report is None or self.chains is None or not self.chains.breaks:
+            return
+        if time.monotonic() - self._reported_at >= HEARTBEAT.total_seconds():
+            self._reported_at = time.monotonic()
+            for each in self.chains.breaks:
+                await self._report(each)
 
     def _fail(self, error: LevelogError) -> None:
         self._failure = error

@@ -63,6 +63,8 @@ class LogStream:
         self.name = stream_name(cluster)
         self.identity = StreamIdentity(name=self.name, created=answer.created)
         self.partitions = int(answer.config.metadata[_PARTITIONS])
+        self.ended_at = Sequence(answer.state.last_seq)
+        """Sequence of its last record when it was opened."""
         self.redaction = answer.config.metadata.get(_REDACTION, "")
         """Digest of the key and the rules that it was begun with; empty if none is noted."""
         self.max_age = _age(answer.config)

@@ -12,9 +12,10 @@ import msgspec
 from levelog.wire.objects import Cluster, ObjectKey, Partition, Sequence, Uid, Version
 from levelog.wire.records import LoggedRecord, ObjectSeen
 from levelog.wire.subjects import lease_stream
+from levelog_log.chains import ChainWriter
 from levelog_log.messages import MessageWriter
 from levelog_log.reader import FIRST, Reader
-from levelog_log.stream import LogStream, ensure_stream
+from levelog_log.stream import LogStream, ensure_stream, open_stream
 from levelog_log.transport.connection import Connection, connect
 from levelog_log.transport.jetstream import StreamListRequest, StreamNames, ask
 from levelog_log.transport.wire import Message
@@ -52,6 +53,13 @@ def web_message(writer: MessageWriter, name: str, version: int, *, body: bytes =
     return writer.message(seen)
 
 
+def linked(writer: ChainWriter, messages: Iterable[Message]) -> list[Message]:
+    """The messages with their links, as they are published."""
+    messages = list(messages)
+    lines = writer.link(messages)
+    return [each._replace(headers=each.headers + line) for each, line in zip(messages, lines, strict=True)]
+
+
 async def read_all(
     stream: LogStream, partitions: Many[Partition] | None = None, *, start: Sequence = FIRST
 ) -> list[LoggedRecord]:
@@ -78,6 +86,23 @@ def names_and_versions(records: Iterable[LoggedRecord]) -> list[tuple[str, int]]
 async def delete_stream(connection: Connection, stream: LogStream) -> None:
     """Remove the stream with all that it holds."""
     await connection.request(f"$JS.API.STREAM.DELETE.{stream.name}")
+
+
+async def deletable(stream: LogStream) -> LogStream:
+    """The stream made anew without `deny_delete`, which cannot be taken back."""
+    config = {**await settings_of(stream), "deny_delete": False}
+    await delete_stream(stream.connection, stream)
+    await stream.connection.request(f"$JS.API.STREAM.CREATE.{stream.name}", msgspec.json.encode(config))
+    return await open_stream(stream.connection, stream.cluster)
+
+
+async def delete_records(stream: LogStream, *sequences: int) -> None:
+    """Remove records in the middle, as a fault of NATS does; the stream has to be a `deletable` one."""
+    for sequence in sequences:
+        step = f"$JS.API.STREAM.MSG.DELETE.{stream.name}"
+        answer = await stream.connection.request(step, b'{"seq":%d}' % sequence)
+        if "error" in msgspec.json.decode(answer.data):
+            raise AssertionError(f"record {sequence} was not deleted: {answer.data!r}")
 
 
 async def forget_leases(server: NatsServer) -> None:

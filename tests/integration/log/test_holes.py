@@ -5,7 +5,6 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-import msgspec
 import pytest
 
 from levelog.errors import HistoryLost, IdentityMismatch
@@ -14,8 +13,8 @@ from levelog.wire.records import LoggedRecord
 from levelog_log import reader as reading
 from levelog_log.publisher import BatchPublisher
 from levelog_log.reader import Reader, read_up_to_now
-from levelog_log.stream import LogStream, open_stream
-from rigs.logs import delete_stream, expire, limit_bytes, new_log, read_all, web_message, writer_for
+from levelog_log.stream import LogStream
+from rigs.logs import deletable, delete_records, expire, limit_bytes, new_log, read_all, web_message, writer_for
 from rigs.nats import NatsServer
 from rigs.restoring import restore, write_two_histories
 
@@ -29,15 +28,6 @@ async def publish(stream: LogStream, count: int, version: int = 1) -> None:
     for start in range(0, count, 500):
         names = [f"w-{number}" for number in range(start, min(start + 500, count))]
         await publisher.publish([web_message(writer, name, version) for name in names])
-
-
-async def deletable(stream: LogStream) -> LogStream:
-    """The stream made anew without `deny_delete`, which cannot be taken back."""
-    info = await stream.connection.request(f"$JS.API.STREAM.INFO.{stream.name}")
-    config = {**msgspec.json.decode(info.data)["config"], "deny_delete": False}
-    await delete_stream(stream.connection, stream)
-    await stream.connection.request(f"$JS.API.STREAM.CREATE.{stream.name}", msgspec.json.encode(config))
-    return await open_stream(stream.connection, stream.cluster)
 
 
 async def read_on(reader: Reader, read: list[LoggedRecord], end: int) -> None:
@@ -133,8 +123,7 @@ async def test_records_that_were_deleted_are_named_and_passed(
     async with new_log(nats_server) as made:
         stream = await deletable(made)
         await publish(stream, 20)
-        for sequence in (8, 9, 15):
-            await stream.connection.request(f"$JS.API.STREAM.MSG.DELETE.{stream.name}", b'{"seq":%d}' % sequence)
+        await delete_records(stream, 8, 9, 15)
         async with Reader(stream, start=Sequence(5)) as reader:
             read: list[LoggedRecord] = []
             await read_on(reader, read, 20)

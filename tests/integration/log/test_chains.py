@@ -1,0 +1,104 @@
+"""What a real log lost or reordered inside is named by its readers, of some partitions too."""
+
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from levelog.wire.objects import Partition, Sequence
+from levelog_log.chains import ChainWriter
+from levelog_log.publisher import BatchPublisher
+from levelog_log.reader import Reader
+from levelog_log.stream import LogStream
+from rigs.logs import deletable, delete_records, linked, new_log, web_message, writer_for
+from rigs.nats import NatsServer
+from rigs.restoring import restore, write_two_histories
+from rigs.waiting import until
+
+ALL = [None, [Partition(0), Partition(1)]]
+WHICH = pytest.mark.parametrize("partitions", ALL, ids=["all", "some partitions"])
+
+
+async def write(stream: LogStream, count: int, version: int = 1) -> None:
+    writer, publisher = writer_for(stream), BatchPublisher(stream)
+    for start in range(0, count, 4):
+        names = [f"w-{number}" for number in range(start, min(start + 4, count))]
+        await publisher.publish([web_message(writer, name, version) for name in names])
+
+
+async def read(reader: Reader, end: int) -> list[tuple[str, int, int]]:
+    """Read up to a record, and return what was found to be broken."""
+
+    async def is_read() -> bool:
+        await reader.next_batch()
+        return reader.position >= end
+
+    await until(is_read, f"record {end}")
+    assert reader.chains is not None
+    return [(each.kind, each.after, each.before) for each in reader.chains.breaks]
+
+
+@WHICH
+async def test_what_was_deleted_in_the_middle_is_missing(
+    nats_server: NatsServer, partitions: list[Partition] | None
+) -> None:
+    async with new_log(nats_server, partitions=2) as made:
+        stream = await deletable(made)
+        await write(stream, 40)
+        async with Reader(stream, partitions=partitions) as reader:
+            assert await read(reader, 40) == []
+        found = [await stream.record_at(Sequence(at)) for at in range(10, 41)]
+        lost, *others = [each.sequence for each in found if each is not None and each.partition == 1]
+        await delete_records(stream, lost)
+        async with Reader(stream, partitions=partitions) as reader:
+            ((kind, after, before),) = await read(reader, 40)
+        assert kind == "missing"
+        assert after < lost < before == others[0]
+
+
+@WHICH
+async def test_records_that_were_stored_in_another_order_are_named(
+    nats_server: NatsServer, partitions: list[Partition] | None
+) -> None:
+    async with new_log(nats_server, partitions=2) as stream:
+        writer = writer_for(stream)
+        messages = linked(ChainWriter(Sequence(0)), [web_message(writer, "w", version) for version in range(1, 7)])
+        for at in (0, 1, 3, 2, 4, 5, 5):
+            message = messages[at]
+            await stream.connection.request(message.subject, message.payload, headers=message.headers)
+        async with Reader(stream, partitions=partitions) as reader:
+            found = await read(reader, 7)
+        assert found == [("missing", 2, 3), ("out of order", 3, 4), ("repeated", 6, 7)]
+
+
+@WHICH
+async def test_another_history_under_the_same_sequences_is_named(
+    nats_server: NatsServer, tmp_path: Path, partitions: list[Partition] | None
+) -> None:
+    """Its reader knows nothing but what it read: no id of a newest record, and no lost connection."""
+    async with new_log(nats_server, partitions=2) as stream:
+        await write_two_histories(nats_server, stream, tmp_path, partial(write, stream))
+        async with Reader(stream, partitions=partitions) as reader:
+            assert await read(reader, 20) == []
+        await restore(nats_server, stream, tmp_path)
+        async with Reader(stream, start=Sequence(21), partitions=partitions) as going_on:
+            going_on.chains = reader.chains
+            found = await read(going_on, 30)
+        assert found
+        assert {kind for kind, _, _ in found} == {"second history"}
+
+
+async def test_a_restarted_writer_and_a_lost_acknowledgement_break_nothing(nats_server: NatsServer) -> None:
+    async with new_log(nats_server, partitions=2) as stream, Reader(stream, partitions=[Partition(0)]) as reader:
+        for version in range(1, 5):
+            await write(stream, 20, version)
+        publisher, writer = BatchPublisher(stream), writer_for(stream)
+        messages = [web_message(writer, f"w-{number}", 5) for number in range(20)]
+        await publisher.publish(messages)
+        publisher._chains.acknowledge = lambda: None  # type: ignore[method-assign] # pyright: ignore[reportPrivateUsage]
+        await publisher.publish(messages)
+        del publisher._chains.acknowledge  # pyright: ignore[reportPrivateUsage]
+        await publisher.publish(messages)
+        last = await stream.last_record(f"levelog.{stream.cluster}.0.>")
+        assert last is not None
+        assert await read(reader, last.sequence) == []
