@@ -239,8 +239,9 @@ def test_the_kubeconfig_of_k3s_is_made_to_name_its_service(tmp_path: Path) -> No
     assert "--tls-san=k3s" in SERVICES["k3s"]["command"]
 
 
-def test_nats_is_told_to_sync_and_to_take_large_objects() -> None:
-    settings = (ROOT / "deploy/nats.conf").read_text()
+@pytest.mark.parametrize("file", ["nats.conf", "nats-cluster.conf"])
+def test_nats_is_told_to_sync_and_to_take_large_objects(file: str) -> None:
+    settings = (ROOT / "deploy" / file).read_text()
     assert re.search(r"^ *sync_interval: always$", settings, re.MULTILINE)
     assert re.search(r"^max_payload: 8MB$", settings, re.MULTILINE)
 
