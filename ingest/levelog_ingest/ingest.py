@@ -11,6 +11,8 @@ from levelog.absence import level_of
 from levelog.errors import ConfigurationError, IdentityMismatch, LevelogError
 from levelog.handlers.sources import SourceHandler
 from levelog.secrets.redaction import Redactor
+from levelog.wire.objects import Application
+from levelog_ingest.breaks import Repairs
 from levelog_ingest.namespaces import has_patterns, matched_namespaces
 from levelog_ingest.sources.runner import SourceRunner
 from levelog_ingest.status import Progress, ResourceStatus, WatchedResource
@@ -71,7 +73,7 @@ class Ingest:
                 silence=silence,
                 application=application,
             )
-
+        self._application = Application(application)
         self._sources = [
             SourceRunner(source, stream, self._appender, redactor, on_change=on_change) for source in sources
         ]
@@ -102,6 +104,9 @@ class Ingest:
             ]:
                 tasks.create_task(self._follow_namespaces(by_patterns), name="watch namespaces")
             tasks.create_task(self._verify_log(), name="verify the log")
+            if self._application:
+                repairs = Repairs(self._stream, self._appender, self._watchers.values(), self._application)
+                tasks.create_task(repairs.run(), name="lost history")
 
     def snapshot(self) -> list[ResourceStatus]:
         """How each watch goes, and each source, now."""

@@ -25,6 +25,7 @@ from levelog_log.appender import Appender, Lane
 from levelog_log.messages import MessageWriter
 from levelog_log.publisher import LogFull
 from levelog_log.stream import LogStream
+from levelog_log.transport.wire import Message
 
 log = logging.getLogger(__name__)
 
@@ -120,6 +121,8 @@ class Watcher:
         self._on_change = on_change
         self._silence = silence
         self._troubles = Troubles(self.status, on_change)
+        self.has_gap = asyncio.Event()
+        """Set once a gap was noted in the log that the watch knows nothing of: all is listed again."""
         self._list_again_from = 0.0
         """By the event loop's clock: from then on a list is made again that the log has lost."""
 
@@ -131,6 +134,10 @@ class Watcher:
         """Watch these namespaces instead, which begins with a list of them; what is read now ends first."""
         self._next_scope = namespaces
         self._rescoped.set()
+
+    def gap(self, reason: str) -> list[Message]:
+        """The messages that note a gap of what the log holds of the resource."""
+        return self._recorder.gap(self.status.version or Version(0), reason)
 
     async def run(self) -> NoReturn:
         """Watch until cancelled. Raises IdentityMismatch, ConfigurationError."""
@@ -171,6 +178,7 @@ class Watcher:
         """Feed one lane of the log, as long as the log takes it and the resource is served."""
         self._rescoped.clear()
         self.status.watched = replace(self._watched, namespaces=self._next_scope)
+        self.has_gap.clear()  # what is in the log is found there
         resume = await find_resume_point(self._stream, self._watched)
         lane = self._appender.lane()
         # The lane may fail while the API server has nothing to say: then too, what was lost has to be found out.
@@ -205,10 +213,16 @@ class Watcher:
                 for part in self._watched.parts
             ]
             reading = [readings[feed.part].run(feed) for feed in feeds]
-            ended = await _first_of([*reading, self._until_list_is_lost(sync)])
+            ended = await _first_of([*reading, self._until_list_is_lost(sync), self._until_gap()])
             source.seen = Version(0) if ended == "reverted" else max((source.seen, *sync.versions.values()))
             is_again = sync.is_again or sync.listed_at is not None
             sync = Sync(lane, self._recorder, self.status, is_again=is_again)
+
+    async def _until_gap(self) -> Ended:
+        await self.has_gap.wait()
+        self.has_gap.clear()
+        log.warning("the log lost history, listing again", extra={"resource": str(self._watched)})
+        return "list"
 
     async def _until_list_is_lost(self, sync: Sync) -> Ended:
         """Wait until the log has dropped the last list for other reasons than its age, so that it has to have another.

@@ -249,7 +249,8 @@ class Processor:
         clock = asyncio.get_running_loop().time
         pace = Pace(self._backfill_rate, clock)
         backfiller = self._backfiller = Backfiller(self._database, self._scope, self.program, epochs, pace)
-        async with Reader(self._stream, start=start, newest=engine.newest, partitions=owned) as reader:
+        known, report = engine.newest, self._hints.report
+        async with Reader(self._stream, start=start, newest=known, partitions=owned, report=report) as reader:
             arrivals = Arrivals(reader, self._hint)
             self.pulse.begin(reader)
             horizon = Horizon(reader, clock)

@@ -417,7 +417,7 @@ async def test_levels_say_which_source_fails_and_why(tmp_path: Path) -> None:
         async def failing() -> list[str]:
             running.check()
             shown = (await levelog.ends("levels")).stdout
-            return shown.partition("nothing is heard now of what follows")[2].splitlines()[1:]
+            return shown.partition("not all is known now of what follows")[2].splitlines()[1:]
 
         async def is_well() -> bool:
             shown = (await levelog.ends("levels")).stdout

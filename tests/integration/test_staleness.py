@@ -4,6 +4,7 @@ from datetime import timedelta
 from levelog import Index, Level, Operator, Owner, Resource
 from levelog.wire.objects import Version
 from levelog.wire.records import BookmarkNoted, GapNoted
+from levelog_store.look.contact import read_errors
 from levelog_store.tables import key_versions, levels, syncs, wakeups
 from rigs.nats import NatsServer
 from rigs.processing import PARTITIONS, Processing
@@ -95,6 +96,24 @@ async def test_a_bookmark_moves_the_last_contact_and_wakes_nobody(nats_server: N
         assert len(await stack.rows(syncs)) == 2 * PARTITIONS
         assert await stack.rows(wakeups) == []
         assert processor.calls.functions == {"webs/freshness": 1, "webs/others": 1}
+
+
+async def test_levels_say_from_where_to_where_history_is_missing_until_it_is_listed(
+    nats_server: NatsServer, database_url: str
+) -> None:
+    reason = "history is missing from 4 to 5: at least 2 records of partition 0"
+    async with Processing(nats_server.url, database_url, [operator()]) as stack:
+        last = await stack.listed(web("shop", 1), version=2)
+        stack.start()
+        await stack.folded(last)
+        for mark, errors in (
+            (GapNoted(resource=WEBS, reason=reason, since=Version(2), time=NOON), [("webs.example.com", reason)]),
+            (lists_done(WEBS, 9)[0], [("webs.example.com", reason)]),
+            (lists_done(WEBS, 9)[1], []),
+        ):
+            await stack.folded(await stack.mark(mark))
+            async with stack.database.reading() as connection:
+                assert await read_errors(connection, stack.scope) == errors
 
 
 async def test_two_processors_agree_on_what_is_stale(nats_server: NatsServer, postgres_url: str) -> None:

@@ -38,6 +38,7 @@ async def ingesting(
     redactor: Redactor | None = None,
     on_change: Progress | None = None,
     silence: timedelta = SILENCE,
+    application: str = "",
 ) -> AsyncGenerator[Ingest]:
     """Ingest of these resources (ConfigMaps unless others are given), cancelled at the end.
 
@@ -51,6 +52,7 @@ async def ingesting(
             redactor or Redactor(),
             on_change=on_change,
             silence=silence,
+            application=application,
         )
         task = asyncio.create_task(ingest.run())
         try:

@@ -117,11 +117,11 @@ def _unlisted(resources: Sequence[str]) -> list[str]:
 
 
 def _silent(inputs: Sequence[tuple[str, str]]) -> list[str]:
-    """What the levels do not hear of now, a line each."""
+    """What the levels do not know all of now, a line each."""
     if not inputs:
         return []
     lines = [f"{resource}: {error}" for resource, error in inputs]
-    return ["", "nothing is heard now of what follows; the levels go on with what was known:", *lines]
+    return ["", "not all is known now of what follows; the levels go on with what was known:", *lines]
 
 
 def _skipped(records: Sequence[UnreadableRow]) -> list[str]:

@@ -36,7 +36,7 @@ def note_mark(changes: Changes, held: Mapping[Input, SyncRow], logged: LoggedRec
         case SyncStarted():
             after = _begun(after, record, logged.sequence)
         case GapNoted():
-            after = replace(after, gap_sequence=logged.sequence)
+            after = replace(after, gap_sequence=logged.sequence, error=record.reason)
         case HistoryReverted():
             # Lists under way are of the other history: their ends say nothing, and nothing is listed of this one.
             after = replace(after, unfinished="{}", finished_sequence=0, version=0)

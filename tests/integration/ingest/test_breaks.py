@@ -1,0 +1,102 @@
+"""What the log lost inside is listed again, once, and the log says from where to where history is missing."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from levelog.wire.objects import Application, Partition
+from levelog.wire.records import LoggedRecord, ObjectSeen
+from levelog_kube.client import connect as connect_kube
+from levelog_kube.discovery import cluster_uid
+from levelog_log import reader as reading
+from levelog_log.hints import Hints
+from levelog_log.reader import Reader
+from levelog_log.stream import LogStream, ensure_stream
+from levelog_log.transport.connection import connect
+from levelog_sandbox.sandbox import Sandbox
+from rigs.ingesting import gaps, ingesting, lists, state_of, until_recorded, until_watching
+from rigs.logs import deletable, delete_records
+from rigs.nats import NatsServer
+
+APPLICATION = Application("shops")
+
+
+@pytest.fixture
+async def world(tmp_path: Path, nats_server: NatsServer) -> AsyncGenerator[tuple[Sandbox, Path, LogStream]]:
+    async with Sandbox() as sandbox, await connect(nats_server.url) as connection:
+        kubeconfig = sandbox.kubeconfig(tmp_path / "config")
+        async with await connect_kube(kubeconfig) as client:
+            cluster = await cluster_uid(client)
+        yield sandbox, kubeconfig, await deletable(await ensure_stream(connection, cluster, partitions=2))
+
+
+@asynccontextmanager
+async def processing(stream: LogStream) -> AsyncGenerator[None]:
+    """What a processor does with the log: it reads one partition, and reports."""
+    async with (
+        Hints(stream.connection, stream.cluster, APPLICATION) as hints,
+        Reader(stream, partitions=[Partition(0)], report=hints.report) as reader,
+    ):
+
+        async def read() -> None:
+            while True:
+                await reader.next_batch()
+
+        task = asyncio.create_task(read())
+        try:
+            yield
+        finally:
+            task.cancel()
+
+
+def config_map(name: str) -> dict[str, Any]:
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": "default"}}
+
+
+async def test_what_nats_lost_is_listed_again_once(
+    world: tuple[Sandbox, Path, LogStream], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reading, "HEARTBEAT", reading.HEARTBEAT / 50)
+    sandbox, kubeconfig, stream = world
+    async with ingesting(kubeconfig, stream, application=APPLICATION) as ingest:
+        await until_watching(ingest)
+        for number in range(20):
+            sandbox.user.create(config_map(f"c-{number}"))
+        records = await until_recorded(stream, lambda records: len(state_of(records)) == 20)
+        seen = [each for each in records if isinstance(each.record, ObjectSeen) and each.partition == 0]
+        await delete_records(stream, seen[2].sequence)
+        async with processing(stream):
+
+            def is_whole(records: Sequence[LoggedRecord]) -> bool:
+                return lists(records) == 2 and len(state_of(records)) == 20
+
+            records = await until_recorded(stream, is_whole)
+        (gap,) = gaps(records)
+        where = f"history is missing from {seen[1].sequence + 1} to {seen[3].sequence - 1}"
+        assert gap.reason == f"{where}: at least 1 record of partition 0"
+
+        async with processing(stream):  # another one, which meets the hole, and the gap after it
+            sandbox.user.create(config_map("later"))
+            records = await until_recorded(stream, lambda records: "later" in state_of(records))
+        assert (lists(records), len(gaps(records))) == (2, 1)
+
+
+async def test_what_is_told_wrongly_is_passed(
+    world: tuple[Sandbox, Path, LogStream],
+) -> None:
+    _, kubeconfig, stream = world
+    async with ingesting(kubeconfig, stream, application=APPLICATION) as ingest:
+        await until_watching(ingest)
+        await stream.connection.publish(f"levelog-hint.{stream.cluster}.{APPLICATION}.lost", b"nonsense")
+        await stream.connection.publish(
+            f"levelog-hint.{stream.cluster}.{APPLICATION}.lost",
+            b'{"kind":"out of order","partition":1,"after":1,"before":2}',
+        )
+        records = await until_recorded(stream, lambda records: lists(records) == 2)
+    assert [each.reason for each in gaps(records)] == [
+        "record 2 of partition 1 came after record 1, which was written later"
+    ]
