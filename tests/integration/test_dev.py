@@ -267,6 +267,22 @@ async def test_what_somebody_else_has_set_stays_until_the_file_is_saved(levelog:
         running.kill()
 
 
+async def test_what_somebody_has_deleted_stays_so_until_the_file_is_saved(levelog: Levelog) -> None:
+    running = levelog.start("dev", "shop.py", "--create", "first.yaml")
+    try:
+        async with await begun(running, levelog) as client:
+            await client.request("DELETE", f"{SHOPS}/first")
+            file, objects = levelog.folder / "shop.py", levelog.folder / "first.yaml"
+            file.write_text(file.read_text() + "# a comment\n")
+            await running.says("Shop first stays deleted; save first.yaml to create it again")
+            assert not await has(client, f"{SHOPS}/first")()
+            objects.write_text(objects.read_text() + "# saved\n")
+            await until(has(client, f"{SHOPS}/first"), "the object again", seconds=60)
+        assert await running.stops() == 0
+    finally:
+        running.kill()
+
+
 async def test_commands_that_look_back_find_it_where_nothing_else_is_or_runs(levelog: Levelog) -> None:
     running = levelog.start("dev", "shop.py", "--create", "first.yaml")
     own = levelog.folder / ".levelog/levelog.db"

@@ -2,7 +2,7 @@
 
 import logging
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -37,7 +37,9 @@ class AppliedFiles(Struct, frozen=True):
 
     refused: list[str] = []
     kept: list[str] = []
-    """Objects that differ since somebody else has set what the file says."""
+    """Objects that differ, or are gone, since somebody else has set or deleted what the file says."""
+    there: list[str] = []
+    """Paths of the objects that are as the files say."""
     breaks: list[Break] = []
     """Of those that were asked about, the ones of which there are still objects as they were."""
 
@@ -45,7 +47,7 @@ class AppliedFiles(Struct, frozen=True):
 class ObjectFiles:
     """Keeps objects as files say; `look` is called again and again, `renew` when there may be other definitions.
 
-    What others have set since stays, until the file is saved.
+    What others have set or deleted since stays so, until the file is saved.
     """
 
     def __init__(self, settings: Settings, files: Sequence[Path], family: Family, notes: BoardNotes) -> None:
@@ -58,6 +60,7 @@ class ObjectFiles:
         self._is_due = False
         self._again_at = float("inf")
         self._told: frozenset[str] = frozenset()
+        self._made: frozenset[str] = frozenset()
         self._breaks: list[Break] = []
         self._asked = self._breaks
         self._applying: tuple[Child, Connection] | None = None
@@ -109,6 +112,7 @@ class ObjectFiles:
         self._applying = None
         if not isinstance(applied, AppliedFiles):
             return True
+        self._made |= frozenset(applied.there)
         said = frozenset((*applied.refused, *applied.kept))
         for line in applied.refused:
             if line not in self._told:
@@ -133,15 +137,20 @@ class ObjectFiles:
     def _apply(self, files: Sequence[Path], forced: Sequence[Path], telling: Connection) -> None:
         async def work() -> None:
             async with await connect_cluster(self._settings) as client:
-                applied = await _applied(client, files, forced)
+                applied = await _applied(client, files, forced, self._made)
                 breaks = await still_there(client, self._breaks)
             telling.send(replace(applied, breaks=breaks))
 
         execute(self._settings, lambda: until_gone(self._family, work()), is_part=True)
 
 
-async def _applied(client: KubeClient, files: Sequence[Path], forced: Sequence[Path]) -> AppliedFiles:
-    """Apply what the files say, definitions first; in files that are forced, against what others have set."""
+async def _applied(
+    client: KubeClient, files: Sequence[Path], forced: Sequence[Path], made: Collection[str]
+) -> AppliedFiles:
+    """Apply what the files say, definitions first; in files that are forced, against what others have set or deleted.
+
+    `made` are paths of objects that were there before.
+    """
     applied = AppliedFiles()
     found: list[tuple[Path, dict[str, Any]]] = []
     for file in files:
@@ -152,7 +161,13 @@ async def _applied(client: KubeClient, files: Sequence[Path], forced: Sequence[P
                 found.append((file, each))
     for file, manifest in sorted(found, key=lambda each: not _is_definition(each[1])):
         try:
-            await _apply(client, manifest, is_forced=file in forced)
+            path = await _path(client, manifest)
+            before = await _version(client, path)
+            if not before and path in made and file not in forced:
+                applied.kept.append(f"{_named(manifest)} stays deleted; save {file} to create it again")
+                continue
+            await _apply(client, path, manifest, before, is_forced=file in forced)
+            applied.there.append(path)
             if _is_definition(manifest):
                 await until_defined(client, manifest)
         except ApiError as error:
@@ -174,7 +189,8 @@ def _mend(file: Path) -> str:
     return f"mend {file}: it is applied when you save it"
 
 
-async def _apply(client: KubeClient, manifest: dict[str, Any], *, is_forced: bool) -> None:
+async def _path(client: KubeClient, manifest: dict[str, Any]) -> str:
+    """The URL of the object of a manifest. Raises ConfigurationError if it has none."""
     metadata = manifest.get("metadata")
     metadata = metadata if isinstance(metadata, dict) else {}
     name, namespace = (str(metadata.get(each) or "") for each in ("name", "namespace"))
@@ -187,12 +203,15 @@ async def _apply(client: KubeClient, manifest: dict[str, Any], *, is_forced: boo
     served = await find_served(client, api_version, kind)
     if served is None:
         raise ConfigurationError(f"the cluster does not serve {kind} in version {api_version}")
-    before = await _version(client, path := served.object(namespace or "default", name))
+    return served.object(namespace or "default", name)
+
+
+async def _apply(client: KubeClient, path: str, manifest: dict[str, Any], before: str, *, is_forced: bool) -> None:
     query = {"fieldManager": MANAGER, "force": "true" if is_forced else "false"}
     answer = await client.request("PATCH", path, query=query, body=msgspec.json.encode(manifest), content_type=APPLY)
     after = answer.decode(_Object).metadata.resource_version
     if before != after:
-        log.info("%s %s %s", "changed" if before else "created", kind, name)
+        log.info("%s %s", "changed" if before else "created", _named(manifest))
 
 
 class _Metadata(Struct, rename="camel"):
