@@ -7,6 +7,8 @@ from typing import Any, Final
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
+from levelog.secrets.hashes import is_redacted
+
 _PLAIN: Final = re.compile(r"[A-Za-z0-9_-]+")
 _UNTOLD: Final = ("metadata.resourceVersion", "metadata.generation", "metadata.managedFields")
 """Fields that the API server counts up or keeps for itself with every write."""
@@ -27,6 +29,8 @@ class Difference(Struct, frozen=True, omit_defaults=True):
             return f"+ {self.path}: {shown(self.after)}"
         if self.after is UNSET:
             return f"- {self.path}: {shown(self.before)}"
+        if is_redacted(self.before) and is_redacted(self.after):
+            return f"{self.path}: another redacted value"
         return f"{self.path}: {shown(self.before)} -> {shown(self.after)}"
 
 

@@ -2,7 +2,6 @@
 
 import hmac
 import os
-import re
 from base64 import b64decode, b64encode
 from binascii import Error as Base64Error
 from collections import OrderedDict
@@ -16,6 +15,7 @@ import msgspec
 
 from levelog.errors import ConfigurationError
 from levelog.resources import Manifest
+from levelog.secrets.hashes import HASHED, PREFIX
 from levelog.secrets.rules import ENVIRONMENTS, Named, Path, Rules, places
 from levelog.secrets.scrubbing import scrub
 from levelog.wire.canonical import canonical, digest
@@ -36,8 +36,6 @@ NO_KEY: Final = (
     "secret values are recorded only as keyed hashes: set LEVELOG_REDACTION_KEY_FILE to a file of at least "
     f"{MIN_KEY_BYTES} random bytes"
 )
-_PREFIX: Final = "hmac-sha256:"
-_HASHED: Final = re.compile(rb"hmac-sha256:[0-9a-f]{64}")
 
 
 class Redacted(NamedTuple):
@@ -145,7 +143,7 @@ class Redactor:
 
     def refuse_hashes(self, what: str, content: bytes) -> None:
         """Raises ConfigurationError for JSON that is to be written and holds what was redacted when it was read."""
-        if not self.is_off and _HASHED.search(content):
+        if not self.is_off and HASHED.search(content):
             raise ConfigurationError(
                 f"{what}: it holds a hash that stands for a redacted value, which levelog never saw and cannot write: "
                 "refer to the value (valueFrom, secretKeyRef), or except it from redaction"
@@ -161,7 +159,7 @@ class Redactor:
 
     def hash(self, parts: Iterable[str], value: bytes) -> str:
         """What stands for a value in a place."""
-        return _PREFIX + self._digest(parts, value).hex()
+        return PREFIX + self._digest(parts, value).hex()
 
     def chance(self, parts: Iterable[str]) -> "Random":
         """A source of chance that is always the same for these parts, and that nobody without the key can foretell.
@@ -271,7 +269,7 @@ class _Pass:
             for name, value in values.items():
                 text = str(value)
                 plain = text.encode(errors="surrogatepass")
-                if field == "data" and text.startswith(_PREFIX):
+                if field == "data" and text.startswith(PREFIX):
                     continue  # redacted before: the colon stands in no base64
                 if field == "data":
                     with suppress(Base64Error, ValueError):  # what is none, the API refuses: it is hashed as it stands

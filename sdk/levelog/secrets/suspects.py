@@ -13,6 +13,7 @@ from typing import Any, Final, TypeAlias
 
 import msgspec
 
+from levelog.secrets.hashes import PREFIX
 from levelog.secrets.rules import ENVIRONMENTS, ITEMS
 
 _Steps: TypeAlias = tuple[str, ...]
@@ -30,7 +31,6 @@ _PUBLIC: Final = frozenset({"checksum", "digest", "fingerprint", "hash", "public
 _REFERRING: Final = ("Ref", "Refs", "Selector", "From")
 """How fields end below which names, not values, are given: `secretKeyRef`, `valueFrom`."""
 
-_HASHED: Final = "hmac-sha256:"
 _ENCODED_PEM: Final = "LS0tLS1CRUdJTi"  # base64 of `-----BEGIN`
 _PRIVATE_KEY: Final = re.compile(r"-----BEGIN (?:[A-Z0-9]+ )*PRIVATE KEY")
 _KNOWN: Final = re.compile(
@@ -90,7 +90,7 @@ def _is_named_secret(name: str, value: Any) -> bool:
     if not words or isinstance(value, bool) or not isinstance(value, str | int | float) or _PUBLIC & set(words):
         return False
     text = str(value)
-    if not text or text.startswith(_HASHED) or _REFERENCE.match(text):
+    if not text or text.startswith(PREFIX) or _REFERENCE.match(text):
         return False
     ends = {words[-1], " ".join(words[-2:])}
     if not isinstance(value, str) or text.isdigit():
@@ -100,7 +100,7 @@ def _is_named_secret(name: str, value: Any) -> bool:
 
 def _is_secret(value: Any) -> bool:
     """Tell by the value alone."""
-    if not isinstance(value, str) or value.startswith(_HASHED):
+    if not isinstance(value, str) or value.startswith(PREFIX):
         return False
     if _KNOWN.search(value) or _PRIVATE_KEY.search(value) or _PRIVATE_KEY.search(_decoded(value)):
         return True

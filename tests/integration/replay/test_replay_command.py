@@ -40,6 +40,7 @@ async def test_a_planted_bug_is_told_from_the_good_code_at_the_record_that_shows
     assert found["views"]["webs/pods"] | {"of_other_code": 0} == {
         "same": 4,
         "changed": 1,
+        "redacted": 0,
         "only_before": 0,
         "only_after": 0,
         "skipped": 0,
