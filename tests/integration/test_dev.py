@@ -67,8 +67,11 @@ async def test_it_defines_creates_runs_and_shows_and_a_change_of_the_class_chang
             assert (await read(client, f"{SHOPS}/first"))["status"]["conditions"][0]["status"] == "True"
             file = levelog.folder / "shop.py"
             code = file.read_text()
-            file.write_text(code.replace("    copies:", "    colour: str = 'red'\n    copies:"))
+            rule = "from levelog import CEL\n\n\n@CEL('self.copies < 9')\nclass ShopSpec"
+            ruled = code.replace("class ShopSpec", rule)
+            file.write_text(ruled.replace("    copies:", "    colour: str = 'red'\n    copies:"))
             await running.says("changed: shop.py")
+            await running.says("shops.example.com: this cluster does not check 1 rule in CEL", "self.copies < 9")
 
             async def is_defined() -> bool:
                 schema = (await read(client, DEFINITION))["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
@@ -127,11 +130,18 @@ spec:
   group: example.com
   scope: Namespaced
   names: {plural: boxes, kind: Box}
-  versions: [{name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object}}}]
+  versions:
+  - name: v1
+    served: true
+    storage: true
+    schema: {openAPIV3Schema: {type: object, x-kubernetes-validations: [{rule: self.metadata.name != "two"}]}}
 """
     )
     running = levelog.start("dev", "shop.py", "--create", "box.yaml", "--create", "boxes.yaml")
     try:
+        await running.says(
+            "boxes.example.com: this cluster does not check 1 rule in CEL", 'self.metadata.name != \\"two'
+        )
         await running.says("created Box one")
         assert "does not serve" not in running.log.read_text()
         assert '"level":"error"' not in running.log.read_text()

@@ -16,7 +16,7 @@ from levelog.errors import ConfigurationError, LevelogError
 from levelog.wire.manifests import each_manifest
 from levelog_cli.crds.definitions import API_VERSION
 from levelog_cli.editing.children import Child, Family, until_gone
-from levelog_cli.editing.installing import APPLY, MANAGER, Break, find_served, still_there, until_defined
+from levelog_cli.editing.installing import APPLY, MANAGER, Break, find_served, still_there, tell_of_rules, until_defined
 from levelog_cli.editing.notes import BoardNotes
 from levelog_cli.editing.sources import Stamp, stamp_of
 from levelog_cli.running import execute
@@ -166,9 +166,11 @@ async def _applied(
             if not before and path in made and file not in forced:
                 applied.kept.append(f"{_named(manifest)} stays deleted; save {file} to create it again")
                 continue
-            await _apply(client, path, manifest, before, is_forced=file in forced)
+            is_changed = await _apply(client, path, manifest, before, is_forced=file in forced)
             applied.there.append(path)
             if _is_definition(manifest):
+                if is_changed:
+                    tell_of_rules(manifest)
                 await until_defined(client, manifest)
         except ApiError as error:
             if error.status == _CONFLICT and file not in forced:
@@ -206,12 +208,14 @@ async def _path(client: KubeClient, manifest: dict[str, Any]) -> str:
     return served.object(namespace or "default", name)
 
 
-async def _apply(client: KubeClient, path: str, manifest: dict[str, Any], before: str, *, is_forced: bool) -> None:
+async def _apply(client: KubeClient, path: str, manifest: dict[str, Any], before: str, *, is_forced: bool) -> bool:
+    """Apply it; tells whether that has changed anything."""
     query = {"fieldManager": MANAGER, "force": "true" if is_forced else "false"}
     answer = await client.request("PATCH", path, query=query, body=msgspec.json.encode(manifest), content_type=APPLY)
     after = answer.decode(_Object).metadata.resource_version
     if before != after:
         log.info("%s %s", "changed" if before else "created", _named(manifest))
+    return before != after
 
 
 class _Metadata(Struct, rename="camel"):

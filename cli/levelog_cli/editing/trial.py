@@ -24,6 +24,8 @@ log = logging.getLogger(__name__)
 
 _PLAN_SECONDS: Final = 20.0
 """The code before it runs for so long while what changes is found out; half a second does on an idle machine."""
+_PATIENCE_SECONDS: Final = 5.0
+"""After so long it is said what is waited for."""
 
 
 class TrialResult(Struct, frozen=True):
@@ -62,12 +64,15 @@ def try_code(
             log.warning("may break stored objects: %s", each.line)
         telling.send(TrialResult(loaded_files(files, before), is_broken=False, breaks=breaks))
         if not is_first:
-            await _print_changes(settings, application)
+            await print_changes(settings, application)
 
     execute(settings, work, is_part=True)
 
 
-async def _print_changes(settings: Settings, application: LoadedApplication) -> None:
+async def print_changes(settings: Settings, application: LoadedApplication) -> None:
+    """Print what code would change of what is stored, or why that is not known."""
+    said = "still finding out what this changes, by deciding on all levels in a copy; the code before it runs meanwhile"
+    telling = asyncio.get_running_loop().call_later(_PATIENCE_SECONDS, log.info, said)
     try:
         async with asyncio.timeout(_PLAN_SECONDS):
             found = await planned(settings, application, allows_network=False)
@@ -80,3 +85,5 @@ async def _print_changes(settings: Settings, application: LoadedApplication) -> 
             log.info("this changes no level and no write")
         else:
             print_lines(change_lines(found))
+    finally:
+        telling.cancel()
