@@ -75,8 +75,7 @@ class Reading:
                 return "list"
             except (Unreachable, NoAnswer, ApiError) as error:
                 if isinstance(error, ApiError) and error.status == _NOT_FOUND:
-                    log.warning("no longer served: %s", error.message or error.reason, extra={"part": feed.part})
-                    return "gone"
+                    return "gone"  # the wait for it says so, once for all parts
                 if time.monotonic() - began > _SHORT_WATCH_SECONDS:
                     troubles.backoff.succeeded()
                 await troubles.pause(error)

@@ -85,12 +85,14 @@ class Definitions:
         *,
         established_after: float,
         write_status: Callable[[Stored, Json], object],
+        end_watches: Callable[[str, str], None],
     ) -> None:
         self._store = store
         self._registry = registry
         self._clock = clock
         self._established_after = established_after
         self._write_status = write_status
+        self._end_watches = end_watches
         store.listeners.append(self._follow)
 
     def _follow(self, collection: Collection, change: Change) -> None:
@@ -100,6 +102,7 @@ class Definitions:
         if stored is None:
             spec = change.shown.body["spec"]
             self._registry.remove(spec["group"], spec["names"]["plural"])
+            self._end_watches(spec["group"], spec["names"]["plural"])
         elif not is_established(stored.body):
             asyncio.get_running_loop().call_later(self._established_after, self.establish, stored.name, stored.uid)
         else:

@@ -48,6 +48,7 @@ class Cluster:
             self.clock,
             established_after=established_after,
             write_status=self._write_definition_status,
+            end_watches=self.end_watches,
         )
         ended = Namespaces(self.store, self.registry, self._collect, self._write_namespace, self.clock)
         self.garbage = GarbageCollector(self.store, self.registry, self._collect, ended.empty)
@@ -56,6 +57,12 @@ class Cluster:
         namespaces = self.registry.named("namespaces")
         for name in ("default", "kube-node-lease", "kube-public", "kube-system"):
             self.writes.create(namespaces, "", {"metadata": {"name": name}}, Options(field_manager=SERVER))
+
+    def end_watches(self, group: str, plural: str) -> None:
+        """Close the watches of a resource."""
+        for watcher in self.watchers:
+            if (watcher.resource.group, watcher.resource.plural) == (group, plural):
+                watcher.end()
 
     def logged(
         self,

@@ -41,7 +41,7 @@ class WatchQueue:
         self, collection: Collection, resource: ServedResource, namespace: str, matches: Matches | None, name: str = ""
     ) -> None:
         self._collection = collection
-        self._resource = resource
+        self.resource = resource
         self._namespace = namespace
         self._name = name
         self._matches = matches
@@ -71,17 +71,17 @@ class WatchQueue:
         """Show a change, if the selectors do."""
         was_shown, is_shown = self.shows(change.before), self.shows(change.after)
         if is_shown:
-            self.send(change.line("MODIFIED" if was_shown else "ADDED", self._resource))
+            self.send(change.line("MODIFIED" if was_shown else "ADDED", self.resource))
         elif was_shown:
             if change.after is None:
-                self.send(change.line("DELETED", self._resource))
+                self.send(change.line("DELETED", self.resource))
             else:
                 self.send(watch_line("DELETED", self._as_it_left(change)))
 
     def _as_it_left(self, change: Change) -> bytes:
         """The object before it left the selectors, at the revision at which it left."""
         assert change.before is not None  # noqa: S101 - it was shown
-        body = change.before.body_as(self._resource)
+        body = change.before.body_as(self.resource)
         metadata = {**body["metadata"], "resourceVersion": str(change.revision)}
         return ENCODER.encode({**body, "metadata": metadata})
 
@@ -89,7 +89,7 @@ class WatchQueue:
         """Show objects that are there already as ADDED."""
         for stored in objects:
             if self.shows(stored):
-                self._lines.append(watch_line("ADDED", stored.encoded_as(self._resource)))
+                self._lines.append(watch_line("ADDED", stored.encoded_as(self.resource)))
         self._filled.set()
 
     def send(self, line: bytes) -> None:

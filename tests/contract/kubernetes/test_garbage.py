@@ -226,3 +226,10 @@ async def test_the_objects_of_a_definition_go_with_it(controlled: ClusterClient,
         assert (await events.next())["type"] == "DELETED"
     await gone(controlled, f"{DEFINITIONS}/rocks.{group}")
     await gone(controlled, path)
+
+
+async def test_a_watch_ends_with_its_definition(controlled: ClusterClient) -> None:
+    await define(controlled, definition("ending.example.com", "rocks", "Rock"))
+    async with controlled.watch("/apis/ending.example.com/v1/rocks") as events:
+        await controlled.delete(f"{DEFINITIONS}/rocks.ending.example.com")
+        assert await events.rest() == []

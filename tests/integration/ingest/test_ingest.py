@@ -334,6 +334,21 @@ async def test_a_resource_that_is_not_served_is_waited_for_and_told_once(
     assert told == [f"{absent}; install its CustomResourceDefinition"]
 
 
+async def test_a_definition_that_is_deleted_is_told_once(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    world.user.create(custom_resource("example.com", "gizmos", "Gizmo"))
+    async with ingesting(world.kubeconfig, world.stream, GIZMOS) as ingest:
+        await until_watching(ingest)
+        caplog.clear()
+        world.user.delete("customresourcedefinitions.apiextensions.k8s.io", "gizmos.example.com")
+
+        async def is_absent() -> bool:
+            return ingest.snapshot()[0].phase == "absent"
+
+        await until(is_absent, "gizmos to be found absent")
+    [told] = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
+    assert "waits for gizmos.example.com: " in told
+
+
 async def test_a_missing_permission_names_verb_and_resource_and_is_tried_again(
     world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
