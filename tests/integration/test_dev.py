@@ -277,6 +277,22 @@ async def test_what_somebody_else_has_set_stays_until_the_file_is_saved(levelog:
         running.kill()
 
 
+async def test_a_write_that_fails_is_one_line_and_its_level_another(levelog: Levelog) -> None:
+    file, objects = levelog.folder / "shop.py", levelog.folder / "first.yaml"
+    file.write_text(file.read_text().replace('"data":', '"dta":'))
+    objects.write_text(objects.read_text().replace("copies: 2", "copies: 1"))
+    running = levelog.start("dev", "shop.py", "--create", "first.yaml")
+    try:
+        await running.says("shops/texts", ".dta: field not declared in schema", "tried once since")
+        assert await running.stops() == 0
+        log = running.log.read_text().splitlines()
+        [attempt, level] = [line for line in log if "field not declared" in line]
+        assert "apply configmaps/default/first-0: failed" in attempt
+        assert level.startswith("shops/texts")
+    finally:
+        running.kill()
+
+
 async def test_what_somebody_has_deleted_stays_so_until_the_file_is_saved(levelog: Levelog) -> None:
     running = levelog.start("dev", "shop.py", "--create", "first.yaml")
     try:

@@ -1,5 +1,6 @@
 """`levelog dev`: a cluster in memory, an application that starts anew when its files change, and its levels."""
 
+import logging
 import os
 import shlex
 import sys
@@ -22,8 +23,10 @@ from levelog_cli.editing.sandbox import serve_cluster
 from levelog_cli.logs import set_up_logs
 from levelog_cli.printing.lines import print_line
 from levelog_cli.running import FAILED, execute
-from levelog_cli.settings import LogFormat, Settings
+from levelog_cli.settings import LogFormat, LogLevel, Settings
 
+_LEVELS: Final = "levelog_processors.decide.transaction"
+"""Who logs what becomes of levels."""
 _OUTPUTS: Final = (1, 2)
 """Descriptors of stdout and stderr."""
 
@@ -31,6 +34,8 @@ _OUTPUTS: Final = (1, 2)
 def develop(settings: Settings, files: Sequence[Path], *, objects: Sequence[Path], folder: Path, port: int) -> None:
     """Run all three until a signal ends the command, or the cluster ends by itself."""
     set_up_logs(settings.log_format, settings.log_level)
+    if settings.log_level is LogLevel.INFO:  # the levels stand below the log, and a failed write has its own line
+        logging.getLogger(_LEVELS).setLevel(logging.WARNING)
     preload()
     kubeconfig = folder.absolute() / "kubeconfig"
     _have_one_cluster(kubeconfig)
