@@ -1,4 +1,4 @@
-"""How fast recorded history is read, folded into a scratch database, and decided again.
+"""How fast recorded history is read, folded, and decided again.
 
 Beside nats-py's own way to fetch the same messages, which is what tells how fast the machine is just now.
 """
@@ -6,7 +6,6 @@ Beside nats-py's own way to fetch the same messages, which is what tells how fas
 import resource
 import time
 from collections.abc import AsyncGenerator, Iterator, Sequence
-from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 
 import msgspec
@@ -28,10 +27,10 @@ from levelog_processors.decide.functions import Caller
 from levelog_processors.program import Program
 from levelog_replay.judging import Judge
 from levelog_replay.logmode import LogReplay
-from levelog_replay.recordedmode import RecordedReplay, Side
+from levelog_replay.recordedmode import RecordedReplay
 from levelog_replay.scratch import Scratch, open_scratch
 from levelog_replay.sources import LogRecording, Selection, open_recording
-from levelog_replay.tape import HistoryFolder
+from levelog_replay.tape import Rebuilt, Tape
 from levelog_store.decide.decisions import Asked, Decision
 from levelog_store.look.recall import read_called
 from rigs.nats import NatsServer
@@ -49,7 +48,7 @@ _FETCH = 1000
 
 async def run(console: Console, count: int) -> None:
     """Measure and print."""
-    table = Table(title=f"replay of {count} records of 3 KB, SQLite", title_justify="left")
+    table = Table(title=f"replay of {count} records of 3 KB", title_justify="left")
     table.add_column("what")
     table.add_column("a second", justify="right")
     table.add_column("of nats-py", justify="right")
@@ -72,7 +71,8 @@ async def run(console: Console, count: int) -> None:
         grown = _most_memory_mb() - before
         short = await ensure_stream(connection, Cluster("bench-short"))
         written = await _record(short, IN_ORDER)
-        async with _scratch(short, is_waking=True) as (recording, scratch):
+        recording, program = await _opened(short)
+        async with open_scratch(program, recording.origin) as scratch:
             decided, seconds = await _in_order(recording, scratch)
             add(f"mode log: {written} records, decided on after each", written, seconds)
             again = await _again(_Decided(recording, scratch))
@@ -147,19 +147,15 @@ async def _read(stream: LogStream) -> float:
     return time.monotonic() - begun
 
 
-@asynccontextmanager
-async def _scratch(stream: LogStream, *, is_waking: bool) -> AsyncGenerator[tuple[LogRecording, Scratch]]:
-    recording = await open_recording(stream, Application("indexed"))
-    program = Program(load_operators([OPERATORS / "indexed.py"]))
-    async with open_scratch(program, recording.origin, is_waking=is_waking) as scratch:
-        yield recording, scratch
+async def _opened(stream: LogStream) -> tuple[LogRecording, Program]:
+    return await open_recording(stream, Application("indexed")), Program(load_operators([OPERATORS / "indexed.py"]))
 
 
 async def _fold(stream: LogStream, last: int) -> float:
     """Seconds for all records up to one."""
     begun = time.monotonic()
-    async with _scratch(stream, is_waking=False) as (recording, scratch):
-        await HistoryFolder(recording, [scratch]).fold_up_to([last] * recording.origin.partitions)
+    recording, program = await _opened(stream)
+    await Tape(recording, [Rebuilt(program, recording.origin)]).fold_up_to([last] * recording.origin.partitions)
     return time.monotonic() - begun
 
 
@@ -192,13 +188,11 @@ class _Decided:
 async def _again(history: _Decided) -> float:
     program = Program(load_operators([OPERATORS / "indexed.py"]))
     begun = time.monotonic()
-    async with open_scratch(program, history.origin, is_waking=False) as scratch:
-        judge = Judge(scratch, Caller())
-        replay = RecordedReplay(history, Selection(), [Side(scratch, judge)])
-        async for (judged,) in replay.run():
-            if judged.conclusion is None:
-                raise RuntimeError(judged.obstacle)
-        await judge.close()
+    judge = Judge(Rebuilt(program, history.origin), Caller())
+    async for (judged,) in RecordedReplay(history, Selection(), [judge]).run():
+        if judged.conclusion is None:
+            raise RuntimeError(judged.obstacle)
+    await judge.close()
     return time.monotonic() - begun
 
 

@@ -1,7 +1,7 @@
-"""Mode `recorded`: repeats every decision on the tables as it saw them.
+"""Mode `recorded`: repeats every decision on what the log showed when it was made.
 
-A decision notes how far each partition was folded in its snapshot. Snapshots of one database follow one another, so the
-scratch tables are folded from each to the next, whoever folded what and in which batches.
+A decision notes how far each partition was folded in its snapshot. Snapshots of one database follow one another, so
+State is folded from each to the next, whoever folded what and in which batches.
 """
 
 from collections.abc import AsyncGenerator, Sequence
@@ -9,13 +9,10 @@ from contextlib import aclosing
 from datetime import datetime
 from typing import Final
 
-from msgspec import Struct
-
 from levelog_replay.comparing import Judged
 from levelog_replay.judging import Judge
-from levelog_replay.scratch import Scratch
 from levelog_replay.sources import History, Selection
-from levelog_replay.tape import HistoryFolder
+from levelog_replay.tape import Tape
 from levelog_store.decide.decisions import Decision
 from levelog_store.rows import ViewParent
 
@@ -29,35 +26,28 @@ LOST: Final = "it was made on a log that is gone: the one that is there began la
 OUT_OF_ORDER: Final = "it was made while the tables were rebuilt, from less than others had seen before"
 
 
-class Side(Struct, frozen=True):
-    """One version of the code, with the tables that are folded by it."""
-
-    scratch: Scratch
-    judge: Judge
-
-
 class RecordedReplay:
     """Makes the selected decisions again, by one version of the code or by two."""
 
-    def __init__(self, history: History, selection: Selection, sides: Sequence[Side]) -> None:
+    def __init__(self, history: History, selection: Selection, sides: Sequence[Judge]) -> None:
         self._history = history
         self._selection = selection
         self._sides = sides
         self._at = (0,) * history.origin.partitions
         self._began = _moment(history.origin.stream_created)
-        self._folder = HistoryFolder(history, [side.scratch for side in sides])
+        self._tape = Tape(history, [side.rebuilt for side in sides])
         self.decisions = 0
         """How many were made again."""
 
     @property
     def records(self) -> int:
         """How many records were folded."""
-        return self._folder.records
+        return self._tape.records
 
     @property
     def position(self) -> int:
         """Sequence up to which the log was read."""
-        return self._folder.position
+        return self._tape.position
 
     async def run(self) -> AsyncGenerator[tuple[Judged, ...]]:
         """Each selected decision in the order of the snapshots, as each side makes it."""
@@ -83,7 +73,7 @@ class RecordedReplay:
                 yield judged
 
     async def again(self, past: Decision) -> None:
-        """Make the decision once more that `run` has just given: the tables are still as it saw them."""
+        """Make the decision once more that `run` has just given: State is still as it saw it."""
         for side in self._sides:
             await self._judge_on(side, [past])
 
@@ -91,21 +81,17 @@ class RecordedReplay:
         self.decisions += len(past)
         if len(folded) != len(self._at) or any(map(int.__lt__, folded, self._at)):
             return [(Judged(past=each, conclusion=None, obstacle=OUT_OF_ORDER),) * len(self._sides) for each in past]
-        await self._fold_up_to(folded)
+        if folded != self._at:
+            await self._tape.fold_up_to(folded)
+            self._at = folded
         sides = [await self._judge_on(side, past) for side in self._sides]
         return list(zip(*sides, strict=True))
 
-    async def _fold_up_to(self, folded: tuple[int, ...]) -> None:
-        if folded == self._at:
-            return
-        await self._folder.fold_up_to(folded)
-        self._at = folded
-
-    async def _judge_on(self, side: Side, past: Sequence[Decision]) -> list[Judged]:
-        views = side.scratch.program.views
-        ready = set(side.scratch.readiness.views)
+    async def _judge_on(self, side: Judge, past: Sequence[Decision]) -> list[Judged]:
+        views = side.rebuilt.program.views
+        ready = set(side.rebuilt.readiness.views)
         early = {each.ordinal for each in past if each.view in views and each.view not in ready}
-        judged = iter(await side.judge.judge([each for each in past if each.ordinal not in early]))
+        judged = iter(await side.judge([each for each in past if each.ordinal not in early]))
         return [
             Judged(past=each, conclusion=None, obstacle=TOO_EARLY) if each.ordinal in early else next(judged)
             for each in past

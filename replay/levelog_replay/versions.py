@@ -1,8 +1,8 @@
 """Repeats the decisions of a history with one or two versions of the code, and compares the results."""
 
 import time
-from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, aclosing, asynccontextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, aclosing
 from functools import partial
 from typing import TypeAlias
 
@@ -19,10 +19,11 @@ from levelog_replay.effects.receipts import read_past_calls
 from levelog_replay.effects.repeating import Repeater
 from levelog_replay.judging import Judge
 from levelog_replay.logmode import LogReplay, pairs
-from levelog_replay.recordedmode import RecordedReplay, Side
+from levelog_replay.recordedmode import RecordedReplay
 from levelog_replay.scratch import open_scratch
 from levelog_replay.sources import History, LiveHistory, Recording, Selection
 from levelog_replay.stops.stopping import Stops
+from levelog_replay.tape import Rebuilt
 
 Following: TypeAlias = Callable[[str, int, Callable[[], int]], AbstractAsyncContextManager[None]]
 """Shows how many records are done, by a name, out of so many, while the context lasts."""
@@ -69,11 +70,16 @@ class Versions(Struct, frozen=True, kw_only=True):
         comparison = Comparison()
         is_told = False
         calls: CallReplay | None = None
-        async with self._sides(history, is_waking=is_in_order) as sides, self._repeaters() as repeaters:
+        async with AsyncExitStack() as stack:
+            if self.stops is not None:
+                stack.enter_context(self.stops.heeding())
             if is_in_order or not isinstance(history, LiveHistory | Bundle):
-                records = await self._in_order(comparison, history, selection, sides)
+                records = await self._in_order(comparison, history, selection)
             else:
-                replay = RecordedReplay(history, selection, sides)
+                replay = RecordedReplay(
+                    history, selection, [self._judge(stack, history, *each) for each in self._named()]
+                )
+                repeaters = [self._repeater(stack, *each) for each in self._named()]
                 if self.functions:
                     past = await read_past_calls(history, self.functions)
                     calls = CallReplay(self.functions, past, repeaters, self.stops)
@@ -97,36 +103,23 @@ class Versions(Struct, frozen=True, kw_only=True):
         """The versions of the code with their names, where there are several."""
         return zip(("",) if len(self.programs) == 1 else self.names, self.programs, strict=True)
 
-    @asynccontextmanager
-    async def _sides(self, history: Recording, *, is_waking: bool) -> AsyncGenerator[list[Side]]:
-        async with AsyncExitStack() as stack:
-            if self.stops is not None:
-                stack.enter_context(self.stops.heeding())
-            sides: list[Side] = []
-            for name, program in self._named():
-                scratch = await stack.enter_async_context(open_scratch(program, history.origin, is_waking=is_waking))
-                judge = Judge(scratch, self.caller(), redactor=self.redactor, stops=self.stops, name=name)
-                stack.push_async_callback(judge.close)
-                sides.append(Side(scratch, judge))
-            yield sides
+    def _judge(self, stack: AsyncExitStack, history: History, name: str, program: Program) -> Judge:
+        rebuilt = Rebuilt(program, history.origin)
+        judge = Judge(rebuilt, self.caller(), redactor=self.redactor, stops=self.stops, name=name)
+        stack.push_async_callback(judge.close)
+        return judge
 
-    @asynccontextmanager
-    async def _repeaters(self) -> AsyncGenerator[list[Repeater]]:
-        async with AsyncExitStack() as stack:
-            made: list[Repeater] = []
-            for name, program in self._named():
-                made.append(
-                    Repeater(
-                        program,
-                        threads=self.threads,
-                        allows_network=self.allows_network,
-                        redactor=self.redactor,
-                        stops=self.stops,
-                        name=name,
-                    )
-                )
-                stack.push_async_callback(made[-1].close)
-            yield made
+    def _repeater(self, stack: AsyncExitStack, name: str, program: Program) -> Repeater:
+        repeater = Repeater(
+            program,
+            threads=self.threads,
+            allows_network=self.allows_network,
+            redactor=self.redactor,
+            stops=self.stops,
+            name=name,
+        )
+        stack.push_async_callback(repeater.close)
+        return repeater
 
     async def _as_recorded(
         self,
@@ -180,21 +173,21 @@ class Versions(Struct, frozen=True, kw_only=True):
             await replay.again(first.past)
         return True
 
-    async def _in_order(
-        self, comparison: Comparison, history: Recording, selection: Selection, sides: Sequence[Side]
-    ) -> int:
+    async def _in_order(self, comparison: Comparison, history: Recording, selection: Selection) -> int:
         """Mode `log`; returns how many records were folded."""
-        records = 0
-        for name, side in zip(self.names, sides, strict=True):
-            replay = LogReplay(history, side.scratch, redactor=self.redactor, caller=self.caller())
-            try:
-                async with self.following(name, history.last - history.first + 1, partial(getattr, replay, "records")):
-                    async for _ in replay.run():
-                        pass
-            finally:
-                await replay.close()
-            records += replay.records
-        async for one, other in pairs(*(side.scratch for side in sides)):
-            if selection.has(one.past):
-                comparison.take_both(one, other)
+        records, every = 0, history.last - history.first + 1
+        async with AsyncExitStack() as stack:
+            sides = [await stack.enter_async_context(open_scratch(each, history.origin)) for each in self.programs]
+            for name, side in zip(self.names, sides, strict=True):
+                replay = LogReplay(history, side, redactor=self.redactor, caller=self.caller())
+                try:
+                    async with self.following(name, every, partial(getattr, replay, "records")):
+                        async for _ in replay.run():
+                            pass
+                finally:
+                    await replay.close()
+                records += replay.records
+            async for one, other in pairs(*sides):
+                if selection.has(one.past):
+                    comparison.take_both(one, other)
         return records

@@ -101,7 +101,7 @@ def replay(
 ) -> None:
     """Repeat recorded decisions and compare the results. Ends with status 1 if one differs.
 
-    Writes only to a scratch database, and deletes it at the end.
+    Writes to a scratch database at most, and deletes it at the end.
     A function named with --call runs as it did then, but cannot change anything outside the process.
     """
 

@@ -57,8 +57,6 @@ class Folder(Struct, eq=False):
     database: Database
     scope: Scope
     program: Program
-    is_waking: bool = True
-    """Else no level is woken, for callers that never decide."""
     api_versions: Mapping[Input, str] | None = None
     """In which each resource is recorded, by partition; None: to be looked up, since this may have changed."""
 
@@ -101,7 +99,7 @@ class Folder(Struct, eq=False):
         Returns the objects that it has written, too. The wakes are the caller's to write.
         """
         changes = self.begin(held).records(records)
-        wakes = await write_changes(connection, self.scope, changes, is_waking=self.is_waking, within=held)
+        wakes = await write_changes(connection, self.scope, changes, within=held)
         return self._folded(records, wakes, [changes]), changes.objects
 
     def _folded(
@@ -131,7 +129,7 @@ class Folder(Struct, eq=False):
         """Commit what a part of a batch changes; returns the levels that it wakes. Raises LeaseLost, CommitsLost."""
         async with self.database.transaction(durable=False) as connection:
             await guard(connection, self.scope, {p: epochs[p] for p in changes.checkpoints}, folded_to=folded_to)
-            return await write_changes(connection, self.scope, changes, is_waking=self.is_waking)
+            return await write_changes(connection, self.scope, changes)
 
     async def confirm(self, epochs: Mapping[int, int], sequence: int, folded_to: Mapping[int, int]) -> None:
         """Note that the owned partitions hold nothing from their checkpoints up to `sequence`."""

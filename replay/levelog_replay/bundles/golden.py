@@ -16,9 +16,9 @@ from levelog_replay.bundles.writing import rewrite
 from levelog_replay.calling import ReplayCaller
 from levelog_replay.comparing import Comparison, Conclusion
 from levelog_replay.judging import Judge
-from levelog_replay.recordedmode import RecordedReplay, Side
-from levelog_replay.scratch import open_scratch
+from levelog_replay.recordedmode import RecordedReplay
 from levelog_replay.sources import Selection
+from levelog_replay.tape import Rebuilt
 
 _THREADS: Final = 8
 """For reconcile functions that are not async."""
@@ -37,10 +37,9 @@ async def check(path: Path, program: Program, *, application: str, is_updated: b
     comparison = Comparison()
     conclusions: dict[tuple[str, str, int], Conclusion | None] = {}
     async with AsyncExitStack() as stack:
-        scratch = await stack.enter_async_context(open_scratch(program, bundle.origin, is_waking=False))
-        judge = Judge(scratch, ReplayCaller(threads=_THREADS), redactor=redactor)
+        judge = Judge(Rebuilt(program, bundle.origin), ReplayCaller(threads=_THREADS), redactor=redactor)
         stack.push_async_callback(judge.close)
-        replay = RecordedReplay(bundle, Selection(), [Side(scratch, judge)])
+        replay = RecordedReplay(bundle, Selection(), [judge])
         async for (judged,) in replay.run():
             past = judged.past
             if comparison.take_recorded(judged, program.fingerprint) is not None or judged.conclusion is None:

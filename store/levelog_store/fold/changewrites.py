@@ -54,9 +54,9 @@ from levelog_store.unions import read_rows
 
 
 async def write_changes(
-    connection: AsyncConnection, scope: Scope, changes: Changes, *, is_waking: bool = True, within: Held | None = None
+    connection: AsyncConnection, scope: Scope, changes: Changes, *, within: Held | None = None
 ) -> dict[ViewParent, Wake]:
-    """Write what a fold changes and return every wake that it leads to; without `is_waking` none is looked for.
+    """Write what a fold changes and return every wake that it leads to.
 
     `within` a transaction that decides, too, these are left to the caller, who writes them, or decides on them, before
     it commits; it has read what is held, with all intents under way for it. The caller holds the leases of the
@@ -79,7 +79,7 @@ async def write_changes(
         await forget_levels(connection, scope, gone)
     for partition, views in changes.listed:
         gone |= await forget_orphans(connection, scope, partition, views)
-    wakes = await _find_wakes(connection, scope, changes, within) if is_waking else {}
+    wakes = await _find_wakes(connection, scope, changes, within)
     if changes.receipts:
         await write_receipts(connection, scope, changes.receipts, gone=changes.gone)
     if changes.sightings:

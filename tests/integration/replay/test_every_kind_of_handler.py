@@ -33,9 +33,9 @@ from levelog_replay.bundles.reading import Bundle, open_bundle
 from levelog_replay.bundles.writing import export
 from levelog_replay.comparing import Comparison
 from levelog_replay.judging import Judge
-from levelog_replay.recordedmode import RecordedReplay, Side
-from levelog_replay.scratch import open_scratch
+from levelog_replay.recordedmode import RecordedReplay
 from levelog_replay.sources import History, Selection, open_history
+from levelog_replay.tape import Rebuilt
 from levelog_sandbox import Sandbox
 from levelog_store.connect.database import Database
 from levelog_store.owners.scopes import open_scope
@@ -166,16 +166,15 @@ async def happens(depot: Depot) -> None:
     await depot.show(b_conditions="in_sync", b_standing="drifting")
 
 
-async def compared(history: History, url: str = "") -> Comparison:
+async def compared(history: History) -> Comparison:
     comparison = Comparison()
     code = program()
-    async with open_scratch(code, history.origin, url, is_waking=False) as scratch:
-        judge = Judge(scratch, Caller(threads=4))
-        try:
-            async for (judged,) in RecordedReplay(history, Selection(), [Side(scratch, judge)]).run():
-                comparison.take_recorded(judged, code.fingerprint)
-        finally:
-            await judge.close()
+    judge = Judge(Rebuilt(code, history.origin), Caller(threads=4))
+    try:
+        async for (judged,) in RecordedReplay(history, Selection(), [judge]).run():
+            comparison.take_recorded(judged, code.fingerprint)
+    finally:
+        await judge.close()
     return comparison
 
 
@@ -261,8 +260,7 @@ async def test_invariant_12_each_kind_of_handler_decides_again_as_it_did(
     assert {each["view"] for each in msgspec.json.decode(expected)} == set(comparison.views)
     if not is_thorough:
         return
-    async with postgres.database() as url:
-        assert (await compared(open_bundle(file), url)).views == comparison.views
+    assert (await compared(open_bundle(file))).views == comparison.views
     async with postgres.database() as url:
         assert await decided(file, url=url) == expected
     for size in (1, 7):
