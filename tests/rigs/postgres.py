@@ -119,7 +119,14 @@ class PostgresServer(PostgresDatabases, Server):
     bytes, unlike in most installations. `settings` are added to the server's configuration.
     """
 
-    def __init__(self, *, is_durable: bool = False, settings: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        is_durable: bool = False,
+        settings: Mapping[str, str] | None = None,
+        standby_of: "PostgresServer | None" = None,
+    ) -> None:
+        """`standby_of`: it follows this server, which runs, until `SELECT pg_promote()`."""
         self.port = free_port()
         super().__init__(
             URL.create("postgresql+asyncpg", "postgres", host="127.0.0.1", port=self.port, database="postgres")
@@ -141,15 +148,26 @@ class PostgresServer(PostgresDatabases, Server):
                 account = pwd.getpwnam(self._account)
                 os.chown(self.folder, account.pw_uid, account.pw_gid)
             self._programs = self._reachable(programs_folder())
+            self._fill(standby_of)
+        except BaseException:
+            self._remove()
+            raise
+        self.process: Process | None = None
+
+    def _fill(self, primary: "PostgresServer | None") -> None:
+        if primary is None:
             self._run(
                 self._programs / "initdb",
                 *(f"--pgdata={self._data}", "--username=postgres", "--auth=trust", "--encoding=UTF8"),
                 *("--no-locale", "--no-sync", "--no-instructions"),
             )
-        except BaseException:
-            self._remove()
-            raise
-        self.process: Process | None = None
+        else:
+            place = f"host=127.0.0.1 port={primary.port} user=postgres"
+            self._run(
+                self._programs / "pg_basebackup",
+                *(f"--pgdata={self._data}", f"--dbname={place}"),
+                *("--write-recovery-conf", "--checkpoint=fast", "--no-sync"),
+            )
 
     async def start(self) -> None:
         """Start the server, with the data that it has, and wait until it answers. Raises ProcessEnded, TimeoutError."""

@@ -26,7 +26,8 @@ SMALL_PAYLOAD_BYTES: Final = 2 * 1024 * 1024  # etcd takes objects up to 1.5 MiB
 INBOX: Final = "_INBOX"
 NO_RESPONDERS: Final = "503"
 _CLOSE_SECONDS: Final = 1.0
-_PING_SECONDS: Final = 10  # a peer that vanished without a word is noticed after three of them
+_SERVER_TIMEOUT: Final = timedelta(seconds=3)  # of each of several servers, for each step of connecting
+_PING_SECONDS: Final = 3  # a peer that vanished without a word is noticed after three of them
 _PERMISSION: Final = re.compile(r'permissions violation for (publish|subscription) to "([^"]*)"', re.IGNORECASE)
 _REMEMBERED: Final = 100  # subjects that were used last, to name the one that is refused as it was written
 
@@ -327,11 +328,14 @@ class _Attempt:
         )
         self.connection = Connection(self._client, url)
         self._failures: list[Exception] = []
+        self._has_several = len(servers.urls) > 1
         self._is_hopeless = asyncio.Event()
         self._has_succeeded = False
 
     async def make(self, name: str, inbox: str, limit: timedelta) -> None:
-        """Connect, or raise why that cannot be done in time."""
+        """Connect, or raise why that cannot be done in time, in which each of several servers has its turn."""
+        if self._has_several:
+            limit = max(limit, (len(self._servers.urls) + 1) * _SERVER_TIMEOUT)
         connecting = asyncio.ensure_future(self._client.connect(**self._options(name, inbox, limit)))
         giving_up = asyncio.ensure_future(self._is_hopeless.wait())
         try:
@@ -365,7 +369,7 @@ class _Attempt:
             "max_reconnect_attempts": -1,
             "reconnect_time_wait": 1,
             "ping_interval": _PING_SECONDS,
-            "connect_timeout": max(1, int(limit.total_seconds())),
+            "connect_timeout": (_SERVER_TIMEOUT if self._has_several else max(limit, _AGAIN)).total_seconds(),
         }
 
     def _tls_context(self) -> ssl.SSLContext:
@@ -434,4 +438,5 @@ def _fail(answer: asyncio.Future[Msg], error: Exception) -> None:
 
 
 def _explain(error: BaseException) -> str:
-    return str(error).removeprefix("nats: ").strip() or type(error).__name__
+    text = "no answer in time" if isinstance(error, TimeoutError) else type(error).__name__
+    return str(error).removeprefix("nats: ").strip() or text

@@ -22,6 +22,7 @@ log = logging.getLogger(__name__)
 
 _BEGIN = b"NATS/1.0\r\n"
 _END = b"\r\n"
+_CLOSE_SECONDS: Final = 3.0
 
 
 class Message(NamedTuple):
@@ -178,6 +179,7 @@ class NatsClient(Client):
 
     async def _attempt_reconnect(self) -> None:
         self._forget_unsent()
+        self._abandon()
         while True:
             try:
                 await super()._attempt_reconnect()
@@ -192,10 +194,20 @@ class NatsClient(Client):
             self._reconnection_task = None
             await self._close(Client.CLOSED, do_cbs=False)
 
+    def _abandon(self) -> None:
+        # Closing waits until all that was sent has gone, which a server that hangs never takes.
+        writer = getattr(self._transport, "_io_writer", None)
+        if writer is not None:
+            writer.transport.abort()
+
     async def close(self) -> None:
-        """Close the connection for good."""
+        """Close the connection for good, at last without a server that takes nothing more."""
         self._is_ended = True
-        await super().close()
+        abandoning = asyncio.get_running_loop().call_later(_CLOSE_SECONDS, self._abandon)
+        try:
+            await super().close()
+        finally:
+            abandoning.cancel()
 
     async def _close(self, status: int, do_cbs: bool = True) -> None:
         try:

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager, nullcontext
 from datetime import timedelta
 from time import monotonic
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from msgspec import Struct
 from sqlalchemy import Dialect, func, select, text
@@ -28,6 +28,9 @@ from levelog_store.connect.engines import (
 from levelog_store.connect.failures import CONNECTION_ERRORS, translate_errors, translate_refusal
 from levelog_store.connect.locations import FileLock, Location, locate
 from levelog_store.connect.quick import QuickConnection, QuickEngine
+
+if TYPE_CHECKING:
+    from levelog_store.connect.hosts import Hosts
 
 STATEMENT_TIME = timedelta(seconds=60)
 """Far longer than any statement of ours; a server that does not answer for so long is gone."""
@@ -59,7 +62,9 @@ class Database:
         engine: QuickEngine,
         durable: QuickEngine,
         readers: QuickEngine,
+        absence: Absence,
         *,
+        hosts: "Hosts | None",
         lock: FileLock | None,
         waits: Executor | None,
         read_only: bool,
@@ -68,7 +73,8 @@ class Database:
         self._engine = engine
         self._durable = durable
         self._readers = readers
-        self.absence = Absence(f"database {location.name}")
+        self._hosts = hosts
+        self.absence = absence
         self._idle: dict[QuickEngine, list[QuickConnection]] = {each: [] for each in (engine, durable, readers)}
         """Connections kept between two transactions; the pools would do more than the transactions."""
         for each in self._idle:
@@ -101,12 +107,17 @@ class Database:
         location = locate(url)
         lock: FileLock | None = None
         waits: ThreadPoolExecutor | None = None
+        absence = Absence(f"database {location.name}")
+        hosts = None
         if location.path is None:
-            readers = postgresql_readers(location, statement_time=statement_time, is_primary=not read_only)
+            from levelog_store.connect.hosts import Hosts  # noqa: PLC0415 - SQLite needs no asyncpg
+
+            hosts = Hosts(location.url, location.name, absence.began)
+            readers = postgresql_readers(location, hosts, statement_time=statement_time, is_primary=not read_only)
             engine = durable = readers
             if not read_only:
                 engine, durable = (
-                    postgresql_writers(location, statement_time=statement_time, durable=is_durable)
+                    postgresql_writers(location, hosts, statement_time=statement_time, durable=is_durable)
                     for is_durable in (False, True)
                 )
         else:
@@ -119,7 +130,9 @@ class Database:
                 waits = ThreadPoolExecutor(1, "levelog SQLite")
             readers = sqlite_readers(location.path)
             engine = durable = readers if read_only else sqlite_writer(location.path, waits=waits)
-        database = cls(location, engine, durable, readers, lock=lock, waits=waits, read_only=read_only)
+        database = cls(
+            location, engine, durable, readers, absence, hosts=hosts, lock=lock, waits=waits, read_only=read_only
+        )
         try:
             async with database._begun(engine):
                 pass
@@ -134,6 +147,8 @@ class Database:
 
     async def _close(self) -> None:
         try:
+            if self._hosts is not None:
+                await self._hosts.close()
             await self._close_idle()
             await self._readers.dispose()
             await self._engine.dispose()
@@ -203,6 +218,7 @@ class Database:
         if not self.is_shared:
             await asyncio.sleep(0)  # nothing else here lets other tasks run
         connection = self._idle[engine].pop() if self._idle[engine] else await self._connected(engine)
+        unwatch = self._hosts.watch(connection.driver) if self._hosts is not None else None
         try:
             transaction = await connection.begin_quick()
             yield connection
@@ -218,6 +234,9 @@ class Database:
             # the others may be as broken as this one: SQLAlchemy's pool knows
             await to_the_end(self._close_idle(connection))
             raise
+        finally:
+            if unwatch is not None:
+                unwatch()
         if is_kept:
             self._idle[engine].append(connection)
         else:
@@ -227,11 +246,13 @@ class Database:
         connection = engine.connect()
         try:
             await connection.start()
-        except CONNECTION_ERRORS as error:
-            refusal = translate_refusal(self._location, error)
+        except (Unavailable, *CONNECTION_ERRORS) as error:
+            refusal = error if isinstance(error, Unavailable) else translate_refusal(self._location, error)
             if isinstance(refusal, Unavailable):
                 self.absence.began(refusal)
                 self.absence.covers(refusal)
+            if refusal is error:
+                raise
             raise refusal from error
         return connection
 

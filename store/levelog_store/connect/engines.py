@@ -12,8 +12,7 @@ from concurrent.futures import Executor
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
-from urllib.parse import urlencode
+from typing import TYPE_CHECKING, Any, Final
 
 from sqlalchemy import event
 from sqlalchemy.dialects import registry
@@ -29,7 +28,9 @@ from levelog_store.connect.failures import NO_POOLER
 from levelog_store.connect.locations import Location
 from levelog_store.connect.quick import QuickEngine
 
-CONNECT_SECONDS = 10.0
+if TYPE_CHECKING:
+    from levelog_store.connect.hosts import Hosts
+
 IDLE_SECONDS = 15
 """A writing transaction left idle for so long is ended by the server: a process that was stopped there holds locks.
 
@@ -54,7 +55,9 @@ ROWS_OF_A_COMMIT: Final = 10
 """What a commit counts for besides its rows."""
 
 
-def postgresql_writers(location: Location, *, statement_time: timedelta | None, durable: bool) -> QuickEngine:
+def postgresql_writers(
+    location: Location, hosts: "Hosts", *, statement_time: timedelta | None, durable: bool
+) -> QuickEngine:
     """Connections that write, READ COMMITTED; statements that take longer than `statement_time` end in a time-out.
 
     Commits that may be lost in a crash have connections of their own: to say it in each transaction is one way more.
@@ -63,33 +66,37 @@ def postgresql_writers(location: Location, *, statement_time: timedelta | None, 
         "idle_in_transaction_session_timeout": f"{IDLE_SECONDS}s",
         "synchronous_commit": "on" if durable else "off",
     }
-    return _postgresql_engine(location, statement_time, settings, isolation_level="READ COMMITTED", is_primary=True)
+    return _postgresql_engine(
+        location, hosts, statement_time, settings, isolation_level="READ COMMITTED", is_primary=True
+    )
 
 
-def postgresql_readers(location: Location, *, statement_time: timedelta | None, is_primary: bool) -> QuickEngine:
+def postgresql_readers(
+    location: Location, hosts: "Hosts", *, statement_time: timedelta | None, is_primary: bool
+) -> QuickEngine:
     """Connections that only read, each transaction in a snapshot of its own, however long user code looks at it.
 
     Unless `is_primary`, they may be to a standby, which shows what was committed a while ago.
     """
-    engine = _postgresql_engine(location, statement_time, {}, isolation_level="REPEATABLE READ", is_primary=is_primary)
+    engine = _postgresql_engine(
+        location, hosts, statement_time, {}, isolation_level="REPEATABLE READ", is_primary=is_primary
+    )
     engine.update_execution_options(postgresql_readonly=True)
     return engine
 
 
 def _postgresql_engine(
     location: Location,
+    hosts: "Hosts",
     statement_time: timedelta | None,
     settings: dict[str, str],
     *,
     isolation_level: str,
     is_primary: bool,
 ) -> QuickEngine:
-    # What follows the ? is read as libpq does it: sslmode and so on, and settings of the session such as search_path;
-    # SQLAlchemy's documentation has `ssl` for sslmode.
-    query = {"sslmode" if name == "ssl" else name: value for name, value in location.url.query.items()}
-    options = {"dsn": f"postgresql://?{urlencode(query, doseq=True)}"} if query else {}
-    if is_primary and "target_session_attrs" not in query:
-        options["target_session_attrs"] = "primary"
+    options = (
+        {"target_session_attrs": "primary"} if is_primary and not location.url.query.get("target_session_attrs") else {}
+    )
     settings = {
         "jit": "off",  # compiling a plan costs more than any of our statements gains by it
         # planning takes three times as long as the longest; see `upkeep.analyze_grown`
@@ -105,7 +112,7 @@ def _postgresql_engine(
         max_overflow=POOL_OVERFLOW,
         connect_args={
             **options,
-            "timeout": CONNECT_SECONDS,
+            "async_creator_fn": hosts.connect,
             "command_timeout": statement_time.total_seconds() if statement_time else None,
             "prepared_statement_cache_size": STATEMENTS,
             "server_settings": {

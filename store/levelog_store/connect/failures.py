@@ -1,6 +1,7 @@
 """Translates the database drivers' errors into levelog's."""
 
 import os
+from asyncio import CancelledError
 from ssl import SSLCertVerificationError, SSLError
 from typing import Final
 
@@ -172,7 +173,9 @@ def _inner(error: BaseException) -> BaseException:
     """The driver's error; SQLAlchemy's own message repeats the statement with its parameters."""
     while isinstance(error, DBAPIError) and error.orig is not None:
         error = error.orig
-    return error.__cause__ or error
+    if error.__cause__ is None or isinstance(error.__cause__, CancelledError):  # of a time-out
+        return error
+    return error.__cause__
 
 
 def _words(error: BaseException) -> str:

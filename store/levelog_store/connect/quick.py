@@ -136,6 +136,11 @@ class QuickConnection(AsyncConnection):
     _text = ""
     """Of the statement that is being executed."""
 
+    @property
+    def driver(self) -> Any:
+        """The connection of asyncpg or sqlite3."""
+        return self._proxied.connection.driver_connection
+
     async def begin_quick(self) -> Transaction:
         """Begin a transaction, to be committed or rolled back within a greenlet."""
         self._is_new, self._unsent = True, ()

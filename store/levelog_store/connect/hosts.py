@@ -1,0 +1,129 @@
+"""The hosts of a PostgreSQL URL: one that hangs is one that is away."""
+
+import asyncio
+import ssl
+from collections.abc import Callable
+from typing import Any, Final
+from urllib.parse import urlencode
+from weakref import WeakKeyDictionary
+
+import asyncpg
+from sqlalchemy.engine import URL
+
+from levelog.errors import Unavailable
+
+CONNECT_SECONDS: Final = 10.0
+HOST_SECONDS: Final = 4.0
+"""How long each of several hosts may take to let a client in; also one that is asked whether it still answers."""
+PATIENCE_SECONDS: Final = 5.0
+"""A transaction that takes longer has its host asked. So a host that hangs is noticed within 9 s."""
+
+_AWAY: Final = (OSError, asyncpg.CannotConnectNowError, asyncpg.TargetServerAttributeNotMatched)
+"""Why the next host is tried."""
+_OF_TLS: Final = (ssl.SSLError, FileNotFoundError, PermissionError)
+"""What is told as it is: something has to be changed."""
+
+
+class Hosts:
+    """Opens asyncpg's connections, and ends those to a host that does not answer.
+
+    asyncpg's own time-out is for all hosts together, so that the first that hangs would use it up. The host that let a
+    client in last is the first to be tried.
+    """
+
+    def __init__(self, url: URL, name: str, on_hang: Callable[[str], None]) -> None:
+        """`on_hang` is told of a host that does not answer, before the connections to it are ended."""
+        # What follows the ? is read as libpq does it: sslmode and so on, and settings of the session such as
+        # search_path; SQLAlchemy's documentation has `ssl` for sslmode.
+        query = {"sslmode" if key == "ssl" else key: value for key, value in url.normalized_query.items()}
+        hosts = ",".join(query.pop("host", ())).split(",")
+        ports = ",".join(query.pop("port", ())).split(",")
+        self._dsns: dict[str, str] = {}
+        """What asyncpg is given for each host; empty: nothing besides the URL."""
+        for at, host in enumerate(hosts):
+            place = {"host": host} if host else {}
+            port = ports[at if len(ports) > 1 else 0]
+            parameters = {**query, **place, **({"port": port} if port else {})}
+            shown = (f"{host}:{port}" if port else host) or f"{url.host or 'localhost'}:{url.port or 5432}"
+            self._dsns[shown] = f"postgresql://?{urlencode(parameters, doseq=True)}" if parameters else ""
+        self._name = name
+        self._on_hang = on_hang
+        self._open: WeakKeyDictionary[asyncpg.Connection, tuple[str, dict[str, Any]]] = WeakKeyDictionary()
+        """Host and arguments of each connection."""
+        self._looks: dict[str, asyncio.Task[None]] = {}
+
+    async def connect(self, **arguments: Any) -> asyncpg.Connection:
+        """Connect to the first host that lets a client in, as asyncpg does.
+
+        Raises what asyncpg does for one host; for several that are all away, Unavailable that says so of each.
+        """
+        limit = CONNECT_SECONDS if len(self._dsns) == 1 else HOST_SECONDS
+        failures: dict[str, Exception] = {}
+        for host, dsn in tuple(self._dsns.items()):
+            try:
+                connection = await asyncpg.connect(**({"dsn": dsn} if dsn else {}), **arguments, timeout=limit)
+            except _AWAY as error:
+                failures[host] = error
+            else:
+                self._open[connection] = host, arguments
+                self._prefer(host)
+                return connection
+        last = [*failures.values()][-1]
+        if len(failures) == 1 or isinstance(last, _OF_TLS):
+            raise last
+        told = "; ".join(f"{host}: {_why(error)}" for host, error in failures.items())
+        raise Unavailable(f"database {self._name} cannot be reached: {told}") from last
+
+    def _prefer(self, host: str) -> None:
+        self._dsns = {host: self._dsns[host], **self._dsns}
+
+    def watch(self, connection: asyncpg.Connection) -> Callable[[], object]:
+        """Ask the host now and then whether it answers, until the function that this returns is called."""
+        loop = asyncio.get_running_loop()
+        timers: list[asyncio.TimerHandle] = []
+
+        def look() -> None:
+            if connection in self._open and not connection.is_closed():
+                host, arguments = self._open[connection]
+                if host not in self._looks:
+                    task = self._looks[host] = loop.create_task(self._look(host, arguments))
+                    task.add_done_callback(lambda _: self._looks.pop(host, None))
+                timers[:] = [loop.call_later(PATIENCE_SECONDS, look)]
+
+        timers.append(loop.call_later(PATIENCE_SECONDS, look))
+        return lambda: timers[0].cancel()
+
+    async def _look(self, host: str, arguments: dict[str, Any]) -> None:
+        dsn = self._dsns[host]
+        asked = {**arguments, **({"dsn": dsn} if dsn else {}), "target_session_attrs": "any"}
+        try:
+            connection = await asyncpg.connect(**asked, timeout=HOST_SECONDS)
+        except OSError as error:
+            self.end(host, f"{host}: {_why(error)}")
+        except (asyncpg.PostgresError, asyncpg.InterfaceError):
+            return  # a refusal is an answer
+        else:
+            connection.terminate()
+
+    def end(self, host: str, why: str) -> None:
+        """End all connections to a host; others are tried before it."""
+        self._on_hang(why)
+        self._dsns[host] = self._dsns.pop(host)
+        for connection, (its, _) in tuple(self._open.items()):
+            if its == host:
+                connection.terminate()
+
+    async def close(self) -> None:
+        """Ask no host any more."""
+        looks = tuple(self._looks.values())
+        for task in looks:
+            task.cancel()
+        await asyncio.gather(*looks, return_exceptions=True)
+
+
+def _why(error: Exception) -> str:
+    if isinstance(error, TimeoutError):
+        return f"no answer within {HOST_SECONDS:g} s"
+    if isinstance(error, asyncpg.TargetServerAttributeNotMatched):
+        return "it is no primary, which can be written to"
+    return " ".join(str(error).split()) or type(error).__name__

@@ -1,0 +1,87 @@
+"""Three nats-servers, each behind a proxy: one that hangs is one that is away."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+
+import pytest
+
+from levelog.errors import Unavailable
+from levelog.wire.objects import Cluster
+from levelog_log.publisher import BatchPublisher
+from levelog_log.stream import ensure_stream, open_stream
+from levelog_log.transport.connection import connect
+from levelog_log.transport.wire import Message
+from rigs.logs import proxied, web_message, writer_for
+from rigs.nats import NatsServer
+from rigs.natscluster import NAMES, NatsCluster
+from rigs.tcpproxy import TcpProxy
+from rigs.waiting import until
+
+CLUSTER = Cluster("test")
+
+
+class FrontedCluster:
+    """A cluster with a proxy before each server for its clients; `url` names all of them."""
+
+    def __init__(self, cluster: NatsCluster, fronts: dict[str, TcpProxy]) -> None:
+        self.cluster = cluster
+        self.fronts = fronts
+        self.url = ",".join(f"nats://127.0.0.1:{front.port}" for front in fronts.values())
+
+    def hang(self, name: str) -> None:
+        """Let a server say nothing more, to anybody."""
+        self.cluster.isolate(name)
+        self.fronts[name].pause()
+
+
+@pytest.fixture
+async def fronted() -> AsyncIterator[FrontedCluster]:
+    async with AsyncExitStack() as stack:
+        cluster = await stack.enter_async_context(NatsCluster())
+        await cluster.joined()
+        fronts = {
+            name: await stack.enter_async_context(TcpProxy(server.port)) for name, server in cluster.servers.items()
+        }
+        async with await connect(cluster.servers["a"].url) as connection:
+            await ensure_stream(connection, CLUSTER, replicas=3)
+        yield FrontedCluster(cluster, fronts)
+
+
+async def test_a_server_that_hangs_keeps_nobody_from_starting(fronted: FrontedCluster) -> None:
+    fronted.hang("b")
+    for _ in range(8):  # servers are tried in random order
+        async with await connect(fronted.url) as connection:
+            await open_stream(connection, CLUSTER)
+
+
+async def test_a_running_process_leaves_a_server_that_hangs(fronted: FrontedCluster) -> None:
+    async with await connect(fronted.url) as connection:
+        stream = await open_stream(connection, CLUSTER)
+        [used] = [name for name in NAMES if fronted.fronts[name].connections]
+        fronted.hang(used)
+        # more than sockets hold, so that closing it would wait for the server
+        burst = [Message("elsewhere", b"", b"x" * 1_000_000)] * 30
+        await connection.publish_all(burst)
+
+        async def has_another() -> bool:
+            return connection.reconnects > 0
+
+        await until(has_another, "another server", seconds=15)
+
+        async def is_taken() -> bool:
+            try:
+                await BatchPublisher(stream).publish([web_message(writer_for(stream), "a", 1)])
+            except Unavailable:
+                return False
+            return True
+
+        await until(is_taken, "a leader that takes records", seconds=60)
+
+
+async def test_closing_does_not_wait_for_a_server_that_hangs(nats_server: NatsServer) -> None:
+    async with proxied(nats_server) as (proxy, connection):
+        proxy.pause()
+        await connection.publish_all([Message("elsewhere", b"", b"x" * 1_000_000)] * 30)
+        async with asyncio.timeout(20):
+            await connection.close()
