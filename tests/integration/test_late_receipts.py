@@ -1,6 +1,7 @@
 """A receipt that comes once another actuator has taken its claim over."""
 
 import msgspec
+import pytest
 from msgspec.structs import replace
 from sqlalchemy import update
 
@@ -37,7 +38,7 @@ def operator() -> Operator:
 
 
 async def test_it_raises_the_round_and_what_was_called_is_remembered_while_the_claim_stays_the_others(
-    nats_server: NatsServer, database_url: str
+    nats_server: NatsServer, database_url: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with Processing(nats_server.url, database_url, [operator()]) as stack:
         row = await stack.first_write()
@@ -48,6 +49,8 @@ async def test_it_raises_the_round_and_what_was_called_is_remembered_while_the_c
         (held,) = await stack.rows(intents)
         assert (held["state"], held["owner"], held["receipt"]) == ("claimed", "another", None)
         assert (await stack.level("shop"))["round"] == 5
+        assert "has lost the decisions on 1 level" in caplog.text
+        assert "webs/paged of" in caplog.text
         (entry,) = await stack.rows(index_entries)
         assert (entry["index"], entry["key"]) == ("webs/page", '"uid-shop"')
         assert msgspec.json.decode(entry["value"])["result"] == 7

@@ -124,9 +124,9 @@ class PostgresServer(PostgresDatabases, Server):
         *,
         is_durable: bool = False,
         settings: Mapping[str, str] | None = None,
-        standby_of: "PostgresServer | None" = None,
+        standby_of: int | None = None,
     ) -> None:
-        """`standby_of`: it follows this server, which runs, until `SELECT pg_promote()`."""
+        """`standby_of`: it follows the server at this port, which runs, until `SELECT pg_promote()`."""
         self.port = free_port()
         super().__init__(
             URL.create("postgresql+asyncpg", "postgres", host="127.0.0.1", port=self.port, database="postgres")
@@ -154,7 +154,7 @@ class PostgresServer(PostgresDatabases, Server):
             raise
         self.process: Process | None = None
 
-    def _fill(self, primary: "PostgresServer | None") -> None:
+    def _fill(self, primary: int | None) -> None:
         if primary is None:
             self._run(
                 self._programs / "initdb",
@@ -162,7 +162,7 @@ class PostgresServer(PostgresDatabases, Server):
                 *("--no-locale", "--no-sync", "--no-instructions"),
             )
         else:
-            place = f"host=127.0.0.1 port={primary.port} user=postgres"
+            place = f"host=127.0.0.1 port={primary} user=postgres"
             self._run(
                 self._programs / "pg_basebackup",
                 *(f"--pgdata={self._data}", f"--dbname={place}"),

@@ -27,6 +27,7 @@ from levelog_log.hints import Hints, Topic
 from levelog_log.leadership import Leadership
 from levelog_log.publisher import BatchPublisher
 from levelog_log.stream import LogStream, ensure_stream
+from levelog_log.timelinemark import TimelineMark
 from levelog_log.transport.connection import Connection
 
 if TYPE_CHECKING:
@@ -194,7 +195,11 @@ class _Process(Struct, kw_only=True):
 
     async def _work(self, stream: LogStream, database: "Database") -> None:
         """Process and actuate on one scope of the database."""
-        async with Hints(self.connection, stream.cluster, self.application.name) as hints:
+        async with AsyncExitStack() as stack:
+            hints = await stack.enter_async_context(Hints(self.connection, stream.cluster, self.application.name))
+            if self.backing.nats is None:
+                mark = TimelineMark(stream, self.application.name, holder=process_name())
+                await stack.enter_async_context(mark.kept(lambda: database.timeline, database.require))
             if Role.PROCESS in self.roles:
                 scope = await self._open_scope(stream, database, hints)
             else:

@@ -1,5 +1,6 @@
 """Folds batches into the tables: reads the stored state, runs the pure fold, commits changes and checkpoint."""
 
+import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import groupby
@@ -8,6 +9,7 @@ from typing import Final
 from msgspec import Struct
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from levelog.counting import counted
 from levelog.wire.objects import ObjectKey
 from levelog.wire.records import HistoryReverted, LoggedRecord, ReceiptNoted, SyncFinished, SyncStarted
 from levelog_processors.fold.entries import note_time
@@ -31,6 +33,10 @@ from levelog_store.fold.heldreads import (
 from levelog_store.owners.leases import guard
 from levelog_store.rows import IndexKey, Input, Scope, StoredObject, ViewParent
 
+log = logging.getLogger(__name__)
+
+_NAMED: Final = 10
+"""Levels that a line of the log names."""
 ALONE: Final[Mapping[type, type]] = {kind: kind for kind in (SyncFinished, HistoryReverted, SyncStarted)}
 
 
@@ -107,6 +113,8 @@ class Folder(Struct, eq=False):
     ) -> Folded:
         kinds = {type(logged.record) for logged in records}
         gone = {view for changes in parts for view, _ in changes.gone}
+        if self.scope.owner:  # else a replay, which decides anew whatever the log tells of
+            tell_forgotten({level: to for changes in parts for level, to in changes.forgotten.items()})
         blocked = {view for changes in parts for each in changes.replaced for view in each.views}
         return Folded(
             len(records),
@@ -167,8 +175,10 @@ class Folder(Struct, eq=False):
         held.api_versions = self.api_versions
         if any(isinstance(logged.record, SyncStarted) for logged in records):
             self.api_versions = None
-        if calling := levels_of_calls(records):
-            held.rounds = await read_rounds(connection, self.scope, calling)
+        was_promoted = self.database.was_promoted
+        if calling := levels_of_calls(records, with_writes=was_promoted):
+            unmade = dict.fromkeys(calling, ("", 0)) if was_promoted else {}
+            held.rounds = {**unmade, **await read_rounds(connection, self.scope, calling)}
         if repeated := repeated_calls(records):
             held.entries |= (await read_held(connection, self.scope, (), indexed=repeated, has_parents=False)).entries
         await self._look_for_expired(connection, held, records)
@@ -212,6 +222,18 @@ class Folder(Struct, eq=False):
         if times:
             partitions = sorted({logged.partition for logged in records})
             held.expired = await read_expired(connection, self.scope, partitions, max(times.values()))
+
+
+def tell_forgotten(rounds: Mapping[str, int]) -> None:
+    """Say which decisions the log tells of and the tables do not know, as after a failover; `rounds` by level."""
+    if rounds:
+        named = ", ".join(f"{level} (round {to})" for level, to in [*rounds.items()][:_NAMED])
+        more = f" and {len(rounds) - _NAMED} more" if len(rounds) > _NAMED else ""
+        log.warning(
+            "the database has lost the decisions on %s, whose writes the log tells of: they are decided on again, and "
+            "what was written may be written once more: %s%s",
+            *(counted(len(rounds), "level"), named, more),
+        )
 
 
 def foldable_at_once(records: Sequence[LoggedRecord]) -> bool:

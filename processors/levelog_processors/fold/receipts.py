@@ -96,6 +96,8 @@ class Receipts:
         level = record.view, str(record.parent), record.parent_uid
         uid, round_ = self._held.rounds.get(level[:2], ("", 0))
         known = round_ if uid == record.parent_uid else 0
+        if level[:2] in self._held.rounds and known < record.round:
+            self._changes.forgotten[f"{record.view} of {record.parent}"] = record.round
         last = self._rounds[level] = max(known, record.round, self._rounds.get(level, 0))
         return record.verb == "call" and record.round < last
 
@@ -142,10 +144,10 @@ def repeated_calls(records: Iterable[LoggedRecord]) -> set[str]:
     return {call_entry(str(each.parent), each.call.name) for each in receipts if each.call is not None}
 
 
-def levels_of_calls(records: Iterable[LoggedRecord]) -> set[ViewParent]:
-    """View and parent of the levels whose calls records tell of."""
-    told = (each.record for each in records)
-    return {(each.view, str(each.parent)) for each in told if isinstance(each, ReceiptNoted) and each.verb == "call"}
+def levels_of_calls(records: Iterable[LoggedRecord], *, with_writes: bool = False) -> set[ViewParent]:
+    """View and parent of the levels whose calls, or also whose writes, records tell of."""
+    told = (each.record for each in records if isinstance(each.record, ReceiptNoted))
+    return {(each.view, str(each.parent)) for each in told if with_writes or each.verb == "call"}
 
 
 class _Called(Struct):

@@ -16,6 +16,7 @@ from sqlalchemy.util.concurrency import greenlet_spawn
 
 from levelog.absence import Absence
 from levelog.errors import ConfigurationError, Unavailable
+from levelog.wire.timelines import DatabaseTimeline
 from levelog_store.connect.engines import (
     POOL_SIZE,
     let_wait,
@@ -34,6 +35,9 @@ if TYPE_CHECKING:
 
 STATEMENT_TIME = timedelta(seconds=60)
 """Far longer than any statement of ours; a server that does not answer for so long is gone."""
+
+PROMOTION_SECONDS = 60.0
+"""How long what a standby lacks is told after its promotion: what the log has of it is folded within that."""
 
 
 class ServerFacts(Struct, frozen=True, kw_only=True):
@@ -181,6 +185,22 @@ class Database:
     def is_shared(self) -> bool:
         """Several processes may work on it."""
         return self._location.path is None
+
+    @property
+    def timeline(self) -> DatabaseTimeline | None:
+        """Which history of PostgreSQL this process works on; None for SQLite, and for engines that cannot tell."""
+        return self._hosts.timeline if self._hosts is not None else None
+
+    @property
+    def was_promoted(self) -> bool:
+        """Whether a standby took over a short while ago, which may have lost commits."""
+        promoted_at = self._hosts.promoted_at if self._hosts is not None else None
+        return promoted_at is not None and asyncio.get_running_loop().time() - promoted_at < PROMOTION_SECONDS
+
+    def require(self, timeline: DatabaseTimeline, used_by: str) -> None:
+        """Work on this timeline from now on: until a host is found that is on it, everything raises Unavailable."""
+        if self._hosts is not None:
+            self._hosts.require(timeline, used_by)
 
     @asynccontextmanager
     async def transaction(self, *, durable: bool = True) -> AsyncGenerator[AsyncConnection]:

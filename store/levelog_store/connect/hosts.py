@@ -1,6 +1,7 @@
 """The hosts of a PostgreSQL URL: one that hangs is one that is away."""
 
 import asyncio
+import logging
 import ssl
 from collections.abc import Callable
 from typing import Any, Final
@@ -11,6 +12,9 @@ import asyncpg
 from sqlalchemy.engine import URL
 
 from levelog.errors import Unavailable
+from levelog.wire.timelines import DatabaseTimeline
+
+log = logging.getLogger(__name__)
 
 CONNECT_SECONDS: Final = 10.0
 HOST_SECONDS: Final = 4.0
@@ -18,7 +22,18 @@ HOST_SECONDS: Final = 4.0
 PATIENCE_SECONDS: Final = 5.0
 """A transaction that takes longer has its host asked. So a host that hangs is noticed within 9 s."""
 
-_AWAY: Final = (OSError, asyncpg.CannotConnectNowError, asyncpg.TargetServerAttributeNotMatched)
+# pg_control_checkpoint() has the timeline of the last checkpoint, which comes some time after a promotion
+_TIMELINE: Final = (
+    "SELECT system_identifier::text, ('x' || left(pg_walfile_name(pg_current_wal_lsn()), 8))::bit(32)::int "
+    "FROM pg_control_system()"
+)
+
+
+class _Superseded(Exception):
+    """A host is no standby, and another has taken over from it."""
+
+
+_AWAY: Final = (OSError, asyncpg.CannotConnectNowError, asyncpg.TargetServerAttributeNotMatched, _Superseded)
 """Why the next host is tried."""
 _OF_TLS: Final = (ssl.SSLError, FileNotFoundError, PermissionError)
 """What is told as it is: something has to be changed."""
@@ -31,8 +46,8 @@ class Hosts:
     client in last is the first to be tried.
     """
 
-    def __init__(self, url: URL, name: str, on_hang: Callable[[str], None]) -> None:
-        """`on_hang` is told of a host that does not answer, before the connections to it are ended."""
+    def __init__(self, url: URL, name: str, on_left: Callable[[str], None]) -> None:
+        """`on_left` is told why a host is left, before the connections to it are ended."""
         # What follows the ? is read as libpq does it: sslmode and so on, and settings of the session such as
         # search_path; SQLAlchemy's documentation has `ssl` for sslmode.
         query = {"sslmode" if key == "ssl" else key: value for key, value in url.normalized_query.items()}
@@ -47,10 +62,16 @@ class Hosts:
             shown = (f"{host}:{port}" if port else host) or f"{url.host or 'localhost'}:{url.port or 5432}"
             self._dsns[shown] = f"postgresql://?{urlencode(parameters, doseq=True)}" if parameters else ""
         self._name = name
-        self._on_hang = on_hang
+        self._on_left = on_left
         self._open: WeakKeyDictionary[asyncpg.Connection, tuple[str, dict[str, Any]]] = WeakKeyDictionary()
         """Host and arguments of each connection."""
         self._looks: dict[str, asyncio.Task[None]] = {}
+        self._newest: DatabaseTimeline | None = None
+        """None while no primary has said its own, as Aurora's cannot."""
+        self._is_there = False
+        """Connections are to a host on it."""
+        self.promoted_at: float | None = None
+        """When it was found to be another one, by the event loop's clock."""
 
     async def connect(self, **arguments: Any) -> asyncpg.Connection:
         """Connect to the first host that lets a client in, as asyncpg does.
@@ -62,6 +83,8 @@ class Hosts:
         for host, dsn in tuple(self._dsns.items()):
             try:
                 connection = await asyncpg.connect(**({"dsn": dsn} if dsn else {}), **arguments, timeout=limit)
+                if arguments.get("target_session_attrs") == "primary":
+                    await self._compare(host, connection)
             except _AWAY as error:
                 failures[host] = error
             else:
@@ -69,10 +92,53 @@ class Hosts:
                 self._prefer(host)
                 return connection
         last = [*failures.values()][-1]
-        if len(failures) == 1 or isinstance(last, _OF_TLS):
+        if isinstance(last, _OF_TLS) or (len(failures) == 1 and not isinstance(last, _Superseded)):
             raise last
         told = "; ".join(f"{host}: {_why(error)}" for host, error in failures.items())
         raise Unavailable(f"database {self._name} cannot be reached: {told}") from last
+
+    async def _compare(self, host: str, connection: asyncpg.Connection) -> None:
+        """Raise _Superseded, and end the connection, if its timeline is not the newest one; note a newer one."""
+        try:
+            found = DatabaseTimeline(*await connection.fetchrow(_TIMELINE, timeout=HOST_SECONDS))
+        except asyncpg.PostgresError:
+            return  # an engine that has no such functions
+        except BaseException:
+            connection.terminate()
+            raise
+        newest = self._newest
+        if newest is not None and not found.may_follow(newest):
+            connection.terminate()
+            raise _Superseded(f"it is on {found.shown}, and {newest.shown} is in use")
+        if newest is not None and found != newest:
+            log.warning(
+                "database %s is on %s now, before on %s: a standby was promoted, which may lack the newest commits",
+                *(f"{self._name} at {host}", found.shown, newest.shown),
+            )
+        self._go_on(found)
+        self._is_there = True
+
+    def _go_on(self, timeline: DatabaseTimeline) -> None:
+        """Leave all hosts on other timelines for good."""
+        if timeline != self._newest:
+            if self._newest is not None:
+                self.promoted_at = asyncio.get_running_loop().time()
+            self._newest, self._is_there = timeline, False
+            for connection, (_, arguments) in tuple(self._open.items()):
+                if arguments.get("target_session_attrs") == "primary":
+                    connection.terminate()
+
+    @property
+    def timeline(self) -> DatabaseTimeline | None:
+        """Which history connections are to; None while that is not known, or no host is on the newest."""
+        return self._newest if self._is_there else None
+
+    def require(self, timeline: DatabaseTimeline, used_by: str) -> None:
+        """Use no host on another timeline from now on, since another process works on this one."""
+        if timeline != self._newest:
+            mine = self._newest.shown if self._newest is not None else "none"
+            self._on_left(f"{used_by} works on {timeline.shown} of it, and this process on {mine}")
+            self._go_on(timeline)
 
     def _prefer(self, host: str) -> None:
         self._dsns = {host: self._dsns[host], **self._dsns}
@@ -91,7 +157,7 @@ class Hosts:
                 timers[:] = [loop.call_later(PATIENCE_SECONDS, look)]
 
         timers.append(loop.call_later(PATIENCE_SECONDS, look))
-        return lambda: timers[0].cancel()
+        return lambda: [timer.cancel() for timer in timers]
 
     async def _look(self, host: str, arguments: dict[str, Any]) -> None:
         dsn = self._dsns[host]
@@ -107,7 +173,7 @@ class Hosts:
 
     def end(self, host: str, why: str) -> None:
         """End all connections to a host; others are tried before it."""
-        self._on_hang(why)
+        self._on_left(why)
         self._dsns[host] = self._dsns.pop(host)
         for connection, (its, _) in tuple(self._open.items()):
             if its == host:

@@ -163,6 +163,8 @@ class Changes(Struct):
     calls_kept: frozenset[str] = frozenset()
     """Effects of which it is kept: their handlers have to know of deleted objects what they handled."""
     receipts: list[FoldedReceipt] = []
+    forgotten: dict[str, int] = {}
+    """Levels, as messages name them, with a round that a receipt tells of and that is after the held one."""
     frees_targets: bool = False
     """Intents that are committed wait for the target of one of the receipts, as `write_changes` found."""
     sightings: list[TargetSighted] = []

@@ -33,7 +33,7 @@ class Pair:
 @pytest.fixture
 async def pair(private_postgres: PostgresServer) -> AsyncIterator[Pair]:
     async with AsyncExitStack() as stack:
-        standby = await stack.enter_async_context(PostgresServer(standby_of=private_postgres))
+        standby = await stack.enter_async_context(PostgresServer(standby_of=private_postgres.port))
         fronts = [await stack.enter_async_context(TcpProxy(server.port)) for server in (private_postgres, standby)]
         yield Pair(private_postgres, standby, (fronts[0], fronts[1]))
 

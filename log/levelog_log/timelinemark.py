@@ -1,0 +1,116 @@
+"""The timeline of PostgreSQL that an application works on, beside its leases in NATS, where all its processes look."""
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from typing import Final, TypeAlias
+
+import msgspec
+from msgspec import Struct
+
+from levelog.errors import LevelogError
+from levelog.wire.objects import Application
+from levelog.wire.subjects import lease_stream, lease_subject
+from levelog.wire.timelines import DatabaseTimeline
+from levelog_log.leadership import LEASE
+from levelog_log.stream import LogStream
+from levelog_log.transport.connection import NoResponders
+from levelog_log.transport.jetstream import MessageAnswer, MessageRequest, ask
+from levelog_log.transport.wire import header_lines
+
+log = logging.getLogger(__name__)
+
+Known: TypeAlias = Callable[[], DatabaseTimeline | None]
+"""Where this process works now; None: nowhere, or nobody can tell."""
+Require: TypeAlias = Callable[[DatabaseTimeline, str], None]
+"""Have it work where another one does, which is named."""
+
+TASK: Final = "database"
+LOOK: Final = timedelta(seconds=3)
+"""How often each process looks; also how long one that lives on an older timeline goes on there."""
+_EXPECTED: Final = "Nats-Expected-Last-Subject-Sequence"
+
+
+class MarkedTimeline(Struct, frozen=True, kw_only=True):
+    """Where a process works."""
+
+    system: str
+    number: int
+    holder: str
+
+    @property
+    def timeline(self) -> DatabaseTimeline:
+        """What it says."""
+        return DatabaseTimeline(self.system, self.number)
+
+
+class TimelineMark:
+    """What one process reads and writes there. It is forgotten when no process renews it for the time of a lease."""
+
+    def __init__(self, stream: LogStream, application: Application, *, holder: str) -> None:
+        self._connection = stream.connection
+        self._subject = lease_subject(stream.cluster, application, TASK)
+        self._name = lease_stream(stream.cluster)
+        self._holder = holder
+        self._seen = 0
+        """Sequence of what was read last."""
+
+    async def agree(self, mine: DatabaseTimeline) -> MarkedTimeline | None:
+        """Say where this process works, unless another one works on what this may not follow; then returns that.
+
+        Raises Unavailable, LevelogError.
+        """
+        request = MessageRequest(last_by_subj=self._subject)
+        answer = await ask(self._connection, f"STREAM.MSG.GET.{self._name}", request, MessageAnswer, timeout=LEASE / 3)
+        sequence = 0
+        if answer.message is not None:
+            sequence, marked = answer.message.seq, msgspec.json.decode(answer.message.data, type=MarkedTimeline)
+            if marked.timeline != mine and not mine.may_follow(marked.timeline):
+                return marked
+            if marked.timeline == mine and sequence != self._seen:
+                self._seen = sequence
+                return None  # another renews it
+        await self._write(mine, sequence)
+        return None
+
+    async def _write(self, mine: DatabaseTimeline, sequence: int) -> None:
+        marked = MarkedTimeline(system=mine.system, number=mine.number, holder=self._holder)
+        try:
+            await self._connection.request(
+                self._subject,
+                msgspec.json.encode(marked),
+                headers=header_lines({_EXPECTED: str(sequence)}),  # of two at a time, one looks again
+                timeout=LEASE / 3,
+            )
+        except NoResponders:  # ingest makes the stream of leases
+            log.debug("the timeline of the database is not marked: there are no leases yet")
+
+    @asynccontextmanager
+    async def kept(self, timeline: Known, require: Require) -> AsyncGenerator[None]:
+        """Compare before the block and as long as it lasts; what others work on is required as soon as it is seen."""
+        await self._look(timeline, require)
+        keeping = asyncio.create_task(self._keep(timeline, require), name="timeline of the database")
+        try:
+            yield
+        finally:
+            keeping.cancel()
+            await asyncio.gather(keeping, return_exceptions=True)
+
+    async def _keep(self, timeline: Known, require: Require) -> None:
+        while True:
+            await asyncio.sleep(LOOK.total_seconds())
+            await self._look(timeline, require)
+
+    async def _look(self, timeline: Known, require: Require) -> None:
+        """Compare once; raises nothing, since NATS may be away."""
+        if (mine := timeline()) is None:
+            return
+        try:
+            other = await self.agree(mine)
+        except (LevelogError, msgspec.DecodeError) as error:
+            log.debug("the timeline of the database is not compared: %s", error)
+            return
+        if other is not None:
+            require(other.timeline, f"process {other.holder}")
