@@ -56,7 +56,7 @@ class Hints:
         everything = hint_subject(self._cluster, self._application, "*")
         self._subscription = await self._connection.subscribe(everything, self._receive)
         with suppress(Unavailable):  # then all are woken once it is back
-            await self._connection.request("$JS.API.INFO")  # who answers that knows of the subscription
+            await self._connection.request_again("$JS.API.INFO")  # who answers that knows of the subscription
         return self
 
     async def __aexit__(self, *_: object) -> None:

@@ -154,7 +154,7 @@ async def holder_of(stream: LogStream, application: Application, task: str) -> H
     """The process that does a task now; None if there is none. Raises Unavailable, LevelogError."""
     request = MessageRequest(last_by_subj=lease_subject(stream.cluster, application, task))
     name = lease_stream(stream.cluster)
-    answer = await ask(stream.connection, f"STREAM.MSG.GET.{name}", request, MessageAnswer)
+    answer = await ask_again(stream.connection, f"STREAM.MSG.GET.{name}", request, MessageAnswer)
     if answer.message is None:
         if answer.error is not None and answer.error.err_code != NO_STREAM:
             _refuse(f"reading the lease {request.last_by_subj}", answer.error, unless=NO_MESSAGE)

@@ -46,6 +46,7 @@ CHECK_EVERY: Final = timedelta(seconds=10)
 _PULL_EXPIRES: Final = timedelta(seconds=60)
 _CONSUMER_IDLE: Final = timedelta(minutes=2)  # after that without a pull the server removes the consumer
 _PAUSE: Final = timedelta(seconds=0.25)  # before a second attempt to make a consumer, doubled up to the next
+_CREATE_TIMEOUT: Final = timedelta(seconds=2)
 _LONGEST_PAUSE: Final = timedelta(seconds=5)
 HOLE_PAUSE: Final = timedelta(seconds=5)
 """Before a consumer is made again of whose records the first did not come: it may never."""
@@ -275,7 +276,8 @@ class Reader:
             ),
         )
         step = f"CONSUMER.CREATE.{self.stream.name}"
-        answer = await ask(connection, step, request, ConsumerAnswer)
+        # lost in an election, it is asked for again: a consumer that is made in vain goes by itself
+        answer = await ask(connection, step, request, ConsumerAnswer, timeout=_CREATE_TIMEOUT)
         if answer.error is not None:
             raise refusal(f"JetStream {step}", answer.error)
         self._consumer = answer.name

@@ -134,6 +134,9 @@ SEVERAL: Final = 10
 MOST_HELD_UP: Final = timedelta(minutes=1)
 """How long decisions wait for unread history to be folded: at 5,000 records a second, 300,000 records."""
 
+LOOK_PATIENCE: Final = timedelta(seconds=1)
+"""How long decisions wait to be told where the log ends; that takes a millisecond, unless servers elect a leader."""
+
 MOMENT: Final = timedelta(milliseconds=5)
 """How long one of the two records of a write waits for the other, to be folded and decided once for both."""
 
@@ -219,7 +222,14 @@ class Horizon:
         self._beginnings = reader.beginnings
         if self._gives_up_at is None:
             self._gives_up_at = float("inf") if is_first else self._clock() + MOST_HELD_UP.total_seconds()
-        self.end = max(self.end, await reader.end())
+        # At the beginning nothing is known; later, only decisions on old history could be spared, so that they do not
+        # wait for an election of NATS.
+        patience = None if is_first or is_anew else LOOK_PATIENCE.total_seconds()
+        try:
+            async with asyncio.timeout(patience):
+                self.end = max(self.end, await reader.end())
+        except TimeoutError:
+            self._gives_up_at = None
 
     async def is_reached(self, *, has_records: bool) -> bool:
         """Tell whether it may be decided; `has_records`: there may be more of them right now."""
