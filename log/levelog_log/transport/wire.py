@@ -179,7 +179,7 @@ class NatsClient(Client):
 
     async def _attempt_reconnect(self) -> None:
         self._forget_unsent()
-        self._abandon()
+        self._abandon_later(1.0)
         while True:
             try:
                 await super()._attempt_reconnect()
@@ -194,20 +194,17 @@ class NatsClient(Client):
             self._reconnection_task = None
             await self._close(Client.CLOSED, do_cbs=False)
 
-    def _abandon(self) -> None:
+    def _abandon_later(self, seconds: float) -> None:
         # Closing waits until all that was sent has gone, which a server that hangs never takes.
         writer = getattr(self._transport, "_io_writer", None)
         if writer is not None:
-            writer.transport.abort()
+            asyncio.get_running_loop().call_later(seconds, writer.transport.abort)
 
     async def close(self) -> None:
         """Close the connection for good, at last without a server that takes nothing more."""
         self._is_ended = True
-        abandoning = asyncio.get_running_loop().call_later(_CLOSE_SECONDS, self._abandon)
-        try:
-            await super().close()
-        finally:
-            abandoning.cancel()
+        self._abandon_later(_CLOSE_SECONDS)
+        await super().close()
 
     async def _close(self, status: int, do_cbs: bool = True) -> None:
         try:

@@ -143,7 +143,7 @@ class Hosts:
     def _prefer(self, host: str) -> None:
         self._dsns = {host: self._dsns[host], **self._dsns}
 
-    def watch(self, connection: asyncpg.Connection) -> Callable[[], object]:
+    def watch(self, connection: asyncpg.Connection) -> Callable[[], None]:
         """Ask the host now and then whether it answers, until the function that this returns is called."""
         loop = asyncio.get_running_loop()
         timers: list[asyncio.TimerHandle] = []
@@ -157,7 +157,11 @@ class Hosts:
                 timers[:] = [loop.call_later(PATIENCE_SECONDS, look)]
 
         timers.append(loop.call_later(PATIENCE_SECONDS, look))
-        return lambda: [timer.cancel() for timer in timers]
+
+        def stop() -> None:
+            timers[0].cancel()
+
+        return stop
 
     async def _look(self, host: str, arguments: dict[str, Any]) -> None:
         dsn = self._dsns[host]
