@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import secrets
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 
 import pytest
@@ -35,7 +35,7 @@ class Pair:
         self.stream = stream
 
     @asynccontextmanager
-    async def worker(self, *servers: PostgresServer) -> AsyncIterator[Database]:
+    async def worker(self, *servers: PostgresServer) -> AsyncGenerator[Database]:
         """The database of a process whose URL names these hosts."""
         hosts = ",".join(f"127.0.0.1:{server.port}" for server in servers)
         async with await Database.open(f"postgresql://postgres@{hosts}/postgres") as database:

@@ -22,7 +22,6 @@ log = logging.getLogger(__name__)
 
 _BEGIN = b"NATS/1.0\r\n"
 _END = b"\r\n"
-_CLOSE_SECONDS: Final = 3.0
 
 
 class Message(NamedTuple):
@@ -179,7 +178,6 @@ class NatsClient(Client):
 
     async def _attempt_reconnect(self) -> None:
         self._forget_unsent()
-        self._abandon_later(1.0)
         while True:
             try:
                 await super()._attempt_reconnect()
@@ -194,16 +192,9 @@ class NatsClient(Client):
             self._reconnection_task = None
             await self._close(Client.CLOSED, do_cbs=False)
 
-    def _abandon_later(self, seconds: float) -> None:
-        # Closing waits until all that was sent has gone, which a server that hangs never takes.
-        writer = getattr(self._transport, "_io_writer", None)
-        if writer is not None:
-            asyncio.get_running_loop().call_later(seconds, writer.transport.abort)
-
     async def close(self) -> None:
-        """Close the connection for good, at last without a server that takes nothing more."""
+        """Close the connection for good."""
         self._is_ended = True
-        self._abandon_later(_CLOSE_SECONDS)
         await super().close()
 
     async def _close(self, status: int, do_cbs: bool = True) -> None:
