@@ -28,6 +28,8 @@ _TIMELINE: Final = (
     "FROM pg_control_system()"
 )
 
+_connect: Any = asyncpg.connect  # whose declared types are narrower than what it takes
+
 
 class _Superseded(Exception):
     """A host is no standby, and another has taken over from it."""
@@ -82,7 +84,7 @@ class Hosts:
         failures: dict[str, Exception] = {}
         for host, dsn in tuple(self._dsns.items()):
             try:
-                connection = await asyncpg.connect(**({"dsn": dsn} if dsn else {}), **arguments, timeout=limit)
+                connection = await _connect(**({"dsn": dsn} if dsn else {}), **arguments, timeout=limit)
                 if arguments.get("target_session_attrs") == "primary":
                     await self._compare(host, connection)
             except _AWAY as error:
@@ -100,7 +102,8 @@ class Hosts:
     async def _compare(self, host: str, connection: asyncpg.Connection) -> None:
         """Raise _Superseded, and end the connection, if its timeline is not the newest one; note a newer one."""
         try:
-            found = DatabaseTimeline(*await connection.fetchrow(_TIMELINE, timeout=HOST_SECONDS))
+            row: Any = await connection.fetchrow(_TIMELINE, timeout=HOST_SECONDS)
+            found = DatabaseTimeline(*row)
         except asyncpg.PostgresError:
             return  # an engine that has no such functions
         except BaseException:
@@ -167,7 +170,7 @@ class Hosts:
         dsn = self._dsns[host]
         asked = {**arguments, **({"dsn": dsn} if dsn else {}), "target_session_attrs": "any"}
         try:
-            connection = await asyncpg.connect(**asked, timeout=HOST_SECONDS)
+            connection = await _connect(**asked, timeout=HOST_SECONDS)
         except OSError as error:
             self.end(host, f"{host}: {_why(error)}")
         except (asyncpg.PostgresError, asyncpg.InterfaceError):
