@@ -49,6 +49,7 @@ SHOWN: Final = {
     "docs/decisions/0070-a-shot-waits-twenty-milliseconds.md": "it hangs; tests/unit/test_fence.py",
     "docs/monitoring.md": "at a port of its own; test_probes.py holds it",
     "docs/replay.md": "a call that differs; replay/test_calls_again.py holds its form",
+    "docs/wakes.md": "an audit log of that program; tests/unit/wakes/test_planted_patterns.py plants it",
     "docs/writes.md": "reasons of levels; test_unseen_writes.py and test_repeated_rounds.py hold them",
 }
 """Pages with blocks of the language `text`, which nothing can run: why they are as they are."""

@@ -1,0 +1,197 @@
+"""Audit logs with planted patterns, whose right answer is known."""
+
+import gzip
+import json
+import random
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from levelog_cli.loading import load_operators
+from levelog_wakes.answer import WakesFound, Woken, answer
+from levelog_wakes.audit import AuditReader, Remarks
+from levelog_wakes.streams import read_files
+from rigs.auditlogs import PlantedLog
+
+SHOPS = "shops.example.com"
+SETS = "statefulsets.apps"
+
+
+def ask(lines: Sequence[str], *, client: str = "") -> WakesFound:
+    reader = AuditReader(Remarks())
+    calls = (call for number, line in enumerate(lines) for call in reader.read(line.encode(), f"line {number}"))
+    return answer(calls, reader, client=client)
+
+
+def woken(found: WakesFound, client: str, resource: str = SHOPS) -> Woken:
+    [each] = [each for each in found.woken if each.client.startswith(f"{client} ") and each.resource == resource]
+    return each
+
+
+def moments(chance: random.Random, number: int) -> list[float]:
+    return sorted(chance.uniform(20, 4900) for _ in range(number))
+
+
+def polling(level: str = "RequestResponse", *, causes: Sequence[str] = (SETS,)) -> PlantedLog:
+    """An operator that looks at each of three shops every 15 seconds, and writes if one of the causes has changed."""
+    chance, log = random.Random(3), PlantedLog(level)
+    for number in range(3):
+        shop = f"s{number}"
+        log.exists(SHOPS, shop, spec={"settings": f"settings-{number}"})
+        log.exists(SETS, f"{shop}-db", owner=(SHOPS, shop), status={"readyReplicas": 0})
+        log.exists("configmaps", f"settings-{number}", data={})
+        log.exists("configmaps", f"noise-{number}", data={})
+        changes: list[float] = []
+        for cause in causes:
+            times = moments(chance, 14)
+            changes += times
+            for value, at in enumerate(times, 1):
+                if cause == SETS:
+                    log.write("kubelet", at, SETS, f"{shop}-db", status={"readyReplicas": value})
+                else:
+                    log.write("people", at, cause, f"settings-{number}", data={"colour": str(value)})
+        for value, at in enumerate(moments(chance, 300)):
+            log.write("noise", at, "configmaps", f"noise-{number}", data={"x": str(value)})
+        changes.sort()
+        at, written = number * 3.0, 0
+        while at < 5000:
+            at += 15 + chance.uniform(-0.3, 0.3)
+            log.lists("op", at, "pods")
+            log.get("op", at + 0.01, SHOPS, shop)
+            due = sum(change < at for change in changes)
+            if due > written:
+                written = due
+                log.write("op", at + 0.05, SHOPS, shop, status={"seen": due})
+    return log
+
+
+def test_the_field_that_it_waits_for_is_found_with_period_and_saving() -> None:
+    found = woken(ask(polling().lines()), "op")
+    [cause] = found.condition.fields
+    assert (cause.relation, cause.resource, cause.field) == ("owned", SETS, "status.readyReplicas")
+    assert found.condition.recall > 0.9  # of three writes nobody knows what was before
+    assert found.condition.precision == 1.0
+    [period] = found.periods
+    assert period.seconds == pytest.approx(15, abs=0.2)
+    assert period.objects == 3
+    assert found.lists == {"pods": found.wakes}
+    assert found.saving is not None
+    assert found.saving.wakes == found.wakes - found.condition.explained
+    assert found.saving.cpu_seconds > 0
+
+
+def test_two_causes_are_found() -> None:
+    found = woken(ask(polling(causes=(SETS, "configmaps")).lines()), "op")
+    causes = {(each.relation, each.resource, each.field) for each in found.condition.fields}
+    assert causes == {("owned", SETS, "status.readyReplicas"), ("named", "configmaps", "data.colour")}
+    assert found.condition.recall > 0.85
+
+
+def test_without_bodies_the_object_is_found_by_its_name() -> None:
+    found = woken(ask(polling("Metadata").lines()), "op")
+    assert found.size_bytes is None
+    [cause] = found.condition.fields
+    assert (cause.relation, cause.resource) == ("owned", SETS)
+
+
+def test_wakes_for_something_outside_have_no_field() -> None:
+    log = polling(causes=())
+    for value, at in enumerate(moments(random.Random(5), 30)):
+        log.get("puller", at - 0.01, SHOPS, "s0")
+        log.write("puller", at, SHOPS, "s0", status={"outside": value})
+    assert woken(ask(log.lines()), "puller").condition.kind == "outside"
+    assert woken(ask(log.lines()), "op").condition.kind == "nothing"
+
+
+def test_a_write_at_each_period_is_a_date() -> None:
+    log = PlantedLog()
+    log.exists(SHOPS, "s", status={})
+    for beat in range(60):
+        log.write("beater", 10.0 * beat, SHOPS, "s", status={"beat": beat})
+    assert woken(ask(log.lines()), "beater").condition.kind == "date"
+
+
+def test_writes_undone_without_effect_and_followed_by_its_own_wake_are_counted() -> None:
+    log = PlantedLog()
+    log.exists(SHOPS, "s", spec={"size": 1})
+    for turn in range(10):
+        log.write("grower", 100.0 * turn, SHOPS, "s", spec={"size": 5})
+        log.get("grower", 100.0 * turn + 1, SHOPS, "s")
+        log.write("shrinker", 100.0 * turn + 50, SHOPS, "s", spec={"size": 1})
+        log.write("idler", 100.0 * turn + 70, SHOPS, "s", spec={"size": 1})
+    found = ask(log.lines())
+    assert woken(found, "grower").undone >= 8
+    assert woken(found, "grower").echoes == 10
+    assert woken(found, "idler").unchanged_writes == 10
+    assert woken(found, "idler").wrote == 0
+
+
+def test_only_the_clients_that_are_asked_for_are_told_of() -> None:
+    assert {each.client for each in ask(polling().lines(), client="OP (").woken} == {"op (shop/op)"}
+
+
+@pytest.mark.parametrize("causes", [(SETS,), (SETS, "configmaps")])
+def test_a_draft_is_an_operator_that_loads(tmp_path: Path, causes: Sequence[str]) -> None:
+    file = tmp_path / "draft.py"
+    file.write_text(woken(ask(polling(causes=causes).lines()), "op").draft)
+    [operator] = load_operators([file])
+    assert list(operator.indices)
+    assert [*operator.views] == ["waits"]
+
+
+def without(event: str, *keys: str, **other: Any) -> str:
+    changed = {**json.loads(event), **other}
+    return json.dumps({key: value for key, value in changed.items() if key not in keys})
+
+
+def test_bad_input_is_counted_and_left_out() -> None:
+    [*lines] = polling().lines()[:40]
+    lines += [lines[0][:90], "nonsense"]
+    lines += [without(lines[1], apiVersion="audit.k8s.io/v1alpha1", auditID="a")]
+    lines += [without(lines[1], "requestReceivedTimestamp", auditID="b"), lines[2]]
+    lines += [without(lines[3], stage="RequestReceived", auditID="c")]
+    found = ask(lines)
+    assert sorted(remark.partition(" (first")[0] for remark in found.remarks) == [
+        "1 events came twice, and count once",
+        "1 events of audit.k8s.io/v1alpha1 are left out",
+        "1 events without a time are left out",
+        "1 requests have no ResponseComplete: still running, or lost",
+        "2 lines are cut or no JSON, and left out",
+    ]
+
+
+def test_clocks_that_differ_are_noticed_by_versions() -> None:
+    log = PlantedLog()
+    log.exists(SHOPS, "s", status={})
+    for beat in range(10):
+        log.write("beater", 10.0 * beat, SHOPS, "s", status={"beat": beat})
+    [*lines] = log.lines()
+    objects = [json.loads(line)["responseObject"] for line in lines]
+    assert not any("clocks" in remark for remark in ask(lines).remarks)
+    lines[4:6] = [without(lines[4], responseObject=objects[5]), without(lines[5], responseObject=objects[4])]
+    assert any("clocks" in remark for remark in ask(lines).remarks)
+
+
+def test_files_of_any_form_give_the_same_answer(tmp_path: Path) -> None:
+    lines = polling().lines()
+    expected = ask(lines)
+    half = len(lines) // 2
+    plain, packed = tmp_path / "one.log", tmp_path / "two.log.gz"
+    plain.write_text("\n".join(lines[half:]) + "\n\n")
+    packed.write_bytes(gzip.compress("\n".join(lines[:half]).encode()))
+    listed = tmp_path / "list.json"
+    items = ",\n".join(lines)
+    listed.write_text(f'{{\n"kind": "EventList", "apiVersion": "audit.k8s.io/v1", "items": [\n{items}]\n}}')
+    for files in ([plain, packed], [listed]):
+        reader = AuditReader(Remarks())
+        assert answer(read_files(files, reader), reader) == expected
+
+
+def test_a_file_that_is_cut_is_read_up_to_there(tmp_path: Path) -> None:
+    file = tmp_path / "cut.gz"
+    file.write_bytes(gzip.compress("\n".join(polling().lines()).encode())[:-2000])
+    reader = AuditReader(Remarks())
+    assert answer(read_files([file], reader), reader).events > 100
+    assert any("cut" in remark for remark in reader.remarks.lines())

@@ -1,0 +1,1 @@
+"""Why programs wake: read from the audit log of their cluster."""

@@ -1,0 +1,95 @@
+"""Which fields of an object differ between two versions, under names that all objects of a resource share."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+ABSENT: Final = "\0absent"
+"""Stands for no value; no field has it."""
+CREATED: Final = "it exists"
+DELETED: Final = "its deletion"
+WRITTEN: Final = "anything but its status"
+"""Where the log has no bodies, a write tells no more."""
+_OWN: Final = frozenset({"managedFields", "resourceVersion", "generation", "uid", "creationTimestamp", "selfLink"})
+"""Of metadata: the server's, or told by another field."""
+_DEEPEST: Final = 12
+_MOST: Final = 40
+"""Fields of one write that are told apart."""
+
+FieldChange = tuple[str, Any, Any]
+"""Its name, the value before and the value after."""
+
+
+def changed_fields(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[FieldChange]:
+    """The fields that differ; conditions are named by their type, other items of lists together.
+
+    >>> changed_fields({"status": {"ready": 1}}, {"status": {"ready": 2}, "metadata": {"generation": 3}})
+    [('status.ready', 1, 2)]
+    """
+    found: dict[str, FieldChange] = {}
+    for change in _differences("", before, after, 0):
+        found.setdefault(change[0], change)
+        if len(found) >= _MOST:
+            break
+    return list(found.values())
+
+
+def _differences(path: str, before: Any, after: Any, depth: int) -> Iterator[FieldChange]:
+    if type(before) is type(after) and before == after:
+        return
+    if depth < _DEEPEST and isinstance(before, dict | str) and isinstance(after, dict | str):
+        old, new = _as_mapping(before), _as_mapping(after)
+        if old is not None and new is not None and (old or new):
+            for key in dict.fromkeys((*old, *new)):
+                if not (path == "metadata" and key in _OWN) and not (not path and key in ("apiVersion", "kind")):
+                    yield from _differences(_step(path, key), old.get(key, ABSENT), new.get(key, ABSENT), depth + 1)
+            return
+    if isinstance(before, list) or isinstance(after, list):
+        old_items, new_items = _by_type(before), _by_type(after)
+        if old_items is not None and new_items is not None:
+            for key in dict.fromkeys((*old_items, *new_items)):
+                yield from _differences(
+                    f"{path}[{key}]", old_items.get(key, ABSENT), new_items.get(key, ABSENT), depth + 1
+                )
+            return
+        if isinstance(before, list) and isinstance(after, list) and len(before) == len(after):
+            for old, new in zip(before, after, strict=True):
+                yield from _differences(f"{path}[]", old, new, depth + 1)
+            return
+    yield path, before, after
+
+
+def _as_mapping(value: Any) -> Mapping[str, Any] | None:
+    """A mapping; a field that is absent has no parts, so that what appears is named part by part."""
+    if value == ABSENT:
+        return {}
+    return value if isinstance(value, dict) else None
+
+
+def _by_type(value: Any) -> Mapping[str, Any] | None:
+    if value == ABSENT:
+        return {}
+    if isinstance(value, list) and all(isinstance(item, dict) and isinstance(item.get("type"), str) for item in value):
+        return {item["type"]: item for item in value}
+    return None
+
+
+def _step(path: str, key: str) -> str:
+    if not path:
+        return key
+    return f"{path}.{key}" if key.replace("-", "").replace("_", "").isalnum() else f'{path}["{key}"]'
+
+
+def names_in(value: Any, most: int = 64) -> set[str]:
+    """Texts in a value that may be names of other objects."""
+    found: set[str] = set()
+    left = [value]
+    while left and len(found) < most:
+        each = left.pop()
+        if isinstance(each, str):
+            if 0 < len(each) <= 253 and each[0].isalnum() and " " not in each and "/" not in each:
+                found.add(each)
+        elif isinstance(each, dict):
+            left.extend(each.values())
+        elif isinstance(each, Sequence):
+            left.extend(each)
+    return found

@@ -1,0 +1,45 @@
+"""`--listen`: kube-apiserver's audit webhook, to which it sends its events in batches."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Final
+
+from aiohttp import web
+
+from levelog.errors import ConfigurationError
+from levelog_wakes.answer import WakesFound, answer_of
+from levelog_wakes.audit import AuditReader
+from levelog_wakes.bursts import Bursts
+
+_LARGEST_BYTES: Final = 64 << 20
+"""Of a batch; kube-apiserver sends at most 10 MiB unless it is told otherwise."""
+
+
+async def heard(
+    host: str, port: int, reader: AuditReader, *, client: str = "", told: Callable[[str], None]
+) -> WakesFound:
+    """Take batches until cancelled, then answer; `told` gets the address. Raises ConfigurationError."""
+    bursts = Bursts(client)
+
+    async def batch(request: web.Request) -> web.Response:
+        calls = reader.read(await request.read(), "a batch")
+        for call in sorted(calls, key=lambda each: each.ended):
+            bursts.take(call)
+        return web.Response()
+
+    app = web.Application(client_max_size=_LARGEST_BYTES)
+    app.router.add_post("/{path:.*}", batch)
+    runner = web.AppRunner(app, access_log=None)
+    await runner.setup()
+    try:
+        site = web.TCPSite(runner, host or None, port)
+        await site.start()
+        told("http://{}:{}/".format(*runner.addresses[0][:2]))
+        await asyncio.Event().wait()
+    except OSError as error:
+        raise ConfigurationError(f"nothing can listen at {host}:{port}: {error.strerror}") from error
+    except asyncio.CancelledError:
+        pass  # Ctrl-C: answer
+    finally:
+        await runner.cleanup()
+    return answer_of(bursts, reader)
