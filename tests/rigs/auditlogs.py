@@ -70,7 +70,7 @@ class PlantedLog:
             if any(held.get(part) != value for part, value in wanted.items()):
                 held.update(wanted)
                 self._number(resource, name)
-        event = {
+        event: dict[str, Any] = {
             "kind": "Event",
             "apiVersion": "audit.k8s.io/v1",
             "level": self._level,

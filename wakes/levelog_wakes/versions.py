@@ -179,9 +179,9 @@ class LastVersions:
         around: list[tuple[Relation, str]] = [("namespace", place[1])] if place[1] else []
         for relation, namespace in (*around, ("cluster", "")):
             if (fields := self._near.get(namespace)) is not None:
-                found.update(
-                    {(relation, *field): changed for field, changed in fields.since(since, client) if field not in met}
-                )
+                for field, changed in fields.since(since, client):
+                    if field not in met:
+                        found[relation, *field] = changed
         return found
 
     def owners(self, place: Place) -> Iterator[Place]:
@@ -198,17 +198,19 @@ class LastVersions:
             owned = list(self._owned.get(known.uid, ()))[:_MOST_RELATED] if known.uid else []
             below = [(self._known[each].uid if each in self._known else "") for each in owned]
             owned += [each for uid in below if uid for each in self._owned.get(uid, ())]
-            pairs += [("owned", each) for each in owned[:_MOST_RELATED]]
-            pairs += [("owner", each) for each in self.owners(place)]
+            pairs.extend(("owned", each) for each in owned[:_MOST_RELATED])
+            pairs.extend(("owner", each) for each in self.owners(place))
             for namespace in dict.fromkeys((place[1], "")):
-                pairs += [
+                pairs.extend(
                     ("named", (resource, namespace, name))
                     for name in known.names
                     for resource in self._named.get((namespace, name), ())
-                ]
+                )
         if known is None or not known.uid:  # no bodies: by their names
-            pairs += [("owned", each) for each in list(self._owned.get(f"{place[1]}/{place[2]}", ()))[:_MOST_RELATED]]
-        pairs += [("namesake", (resource, *place[1:])) for resource in self._named.get(place[1:], ())]
+            pairs.extend(
+                ("owned", each) for each in list(self._owned.get(f"{place[1]}/{place[2]}", ()))[:_MOST_RELATED]
+            )
+        pairs.extend(("namesake", (resource, place[1], place[2])) for resource in self._named.get(place[1:], ()))
         for relation, each in pairs:
             if each not in seen and (near := self._known.get(each)) is not None:
                 seen.add(each)

@@ -105,9 +105,8 @@ def _waits(each: Woken) -> list[str]:
     if saving is not None and saving.wakes:
         size = f"{saving.size_bytes:,} bytes, " if each.size_bytes is not None else ""
         cpu = f"{saving.cpu_seconds:.1f} s of kube-apiserver's CPU"
-        lines.append(
-            f"  saves {'at most ' if condition.kind == 'nothing' else ''}{saving.wakes:,} of {each.wakes:,} wakes: {saving.calls:,} calls, {size}{cpu}"
-        )
+        most = "at most " if condition.kind == "nothing" else ""
+        lines.append(f"  saves {most}{saving.wakes:,} of {each.wakes:,} wakes: {saving.calls:,} calls, {size}{cpu}")
     return lines
 
 
