@@ -176,8 +176,8 @@ class LastVersions:
             for field, changed in near.fields.since(since, client):
                 found.setdefault((relation, *field), changed)
                 met.add(field)
-        around: list[tuple[Relation, str]] = [("namespace", place[1])] if place[1] else []
-        for relation, namespace in (*around, ("cluster", "")):
+        around: list[tuple[Relation, str]] = [("namespace", place[1]), ("cluster", "")]
+        for relation, namespace in around if place[1] else around[1:]:
             if (fields := self._near.get(namespace)) is not None:
                 for field, changed in fields.since(since, client):
                     if field not in met:
