@@ -37,6 +37,12 @@ class _Superseded(Exception):
 
 _AWAY: Final = (OSError, asyncpg.CannotConnectNowError, asyncpg.TargetServerAttributeNotMatched, _Superseded)
 """Why the next host is tried."""
+_ENDED: Final = (
+    asyncpg.InterfaceError,
+    asyncpg.PostgresConnectionError,
+    asyncpg.exceptions.OperatorInterventionError,
+)
+"""The server ended a connection that it had just let in."""
 _OF_TLS: Final = (ssl.SSLError, FileNotFoundError, PermissionError)
 """What is told as it is: something has to be changed."""
 
@@ -104,6 +110,9 @@ class Hosts:
         try:
             row: Any = await connection.fetchrow(_TIMELINE, timeout=HOST_SECONDS)
             found = DatabaseTimeline(*row)
+        except _ENDED as error:
+            connection.terminate()
+            raise ConnectionResetError(str(error)) from error
         except asyncpg.PostgresError:
             return  # an engine that has no such functions
         except BaseException:
