@@ -139,6 +139,8 @@ class LastVersions:
         body = _body_of(call.body)
         place = (call.resource, call.namespace, call.name or (body.metadata.name if body else ""))
         known = self._of(place)
+        if call.subresource == "scale" and body is not None and body.metadata.resource_version:
+            return self._scale(known, place, call, body.metadata.resource_version)
         before, version, last = known.raw, known.version, known.sent
         is_own = not call.subresource or call.subresource == "status"
         if body is not None and is_own and body.metadata.name == place[2]:
@@ -163,6 +165,11 @@ class LastVersions:
         if not before or not known.raw:
             return self._mark(known, place, call, "status" if call.subresource == "status" else WRITTEN)
         return self._compare(known, place, call, before)
+
+    def _scale(self, known: _Known, place: Place, call: AuditCall, version: str) -> tuple[Effect, list[str]]:
+        """Take in a write of a scale, whose body has the version of the object that it scales, and no more of it."""
+        is_same, known.version = known.version == version, version
+        return ("unchanged", []) if is_same else self._mark(known, place, call, "spec.replicas")
 
     def causes(self, place: Place, since: float, client: str) -> dict[Cause, Changed]:
         """What others changed since a moment, by the closest relation to the object."""

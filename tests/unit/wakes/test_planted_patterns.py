@@ -15,6 +15,8 @@ from levelog_wakes.audit import AuditReader, Remarks
 from levelog_wakes.streams import read_files
 from rigs.auditlogs import PlantedLog
 
+LOGS = Path(__file__).parents[3] / "bench/wakes/logs"
+"""Of unmodified programs."""
 SHOPS = "shops.example.com"
 SETS = "statefulsets.apps"
 
@@ -80,6 +82,18 @@ def test_the_field_that_it_waits_for_is_found_with_period_and_saving() -> None:
     assert found.saving is not None
     assert found.saving.wakes == found.wakes - found.condition.explained
     assert found.saving.cpu_seconds > 0
+
+
+def test_a_write_of_a_scale_that_moves_the_object_is_one_that_changes_it() -> None:
+    reader = AuditReader(Remarks())
+    files = [LOGS / "kube-controller-manager" / f"{name}.jsonl.gz" for name in ("idle", "changes")]
+    found = answer(read_files(files, reader), reader, client="kube-controller-manager")
+    [scaled] = [
+        each
+        for each in found.woken
+        if "horizontal-pod-autoscaler" in each.client and each.resource == "deployments.apps"
+    ]
+    assert scaled.wrote == 6
 
 
 def test_two_causes_are_found() -> None:
