@@ -45,7 +45,7 @@ class Woken(Struct, frozen=True, kw_only=True):
     wrote: int
     """Wakes that changed something; where the log has no bodies, all that wrote and of which nothing else is known."""
     unchanged_writes: int
-    """Writes that left the resourceVersion."""
+    """Writes that left the resourceVersion, or moved times alone."""
     undone: int
     """Writes of which another client set a field back."""
     echoes: int

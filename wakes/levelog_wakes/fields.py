@@ -1,5 +1,6 @@
 """Which fields of an object differ between two versions, under names that all objects of a resource share."""
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
@@ -14,6 +15,8 @@ _OWN: Final = frozenset({"managedFields", "resourceVersion", "generation", "uid"
 _DEEPEST: Final = 12
 _MOST: Final = 40
 """Fields of one write that are told apart."""
+
+_TIME: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)")
 
 FieldChange = tuple[str, Any, Any]
 """Its name, the value before and the value after."""
@@ -31,6 +34,11 @@ def changed_fields(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[
         if len(found) >= _MOST:
             break
     return list(found.values())
+
+
+def is_time(value: Any) -> bool:
+    """Tell whether a value is a time; that one becomes another is no condition that somebody waits for."""
+    return isinstance(value, str) and _TIME.fullmatch(value) is not None
 
 
 def _differences(path: str, before: Any, after: Any, depth: int) -> Iterator[FieldChange]:

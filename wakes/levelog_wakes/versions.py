@@ -8,7 +8,7 @@ from typing import Any, Final, Literal
 import msgspec
 
 from levelog_wakes.audit import AuditCall
-from levelog_wakes.fields import ABSENT, CREATED, DELETED, WRITTEN, changed_fields, names_in
+from levelog_wakes.fields import ABSENT, CREATED, DELETED, WRITTEN, changed_fields, is_time, names_in
 
 _MOST_OBJECTS: Final = 10_000
 _MOST_NAMESPACES: Final = 2_000
@@ -283,7 +283,12 @@ class LastVersions:
 
     def _compare(self, known: _Known, place: Place, call: AuditCall, before: msgspec.Raw) -> tuple[Effect, list[str]]:
         undone: list[str] = []
-        for name, old, new in changed_fields(_decoded(before), _decoded(known.raw)):
+        changes = changed_fields(_decoded(before), _decoded(known.raw))
+        if changes and all(is_time(old) and is_time(new) for _, old, new in changes):
+            return "unchanged", []  # it says again, at another time, what it had said
+        for name, old, new in changes:
+            if is_time(old) and is_time(new):
+                continue
             earlier = known.fields.get((place[0], name))
             if (
                 earlier is not None

@@ -84,6 +84,17 @@ def test_the_field_that_it_waits_for_is_found_with_period_and_saving() -> None:
     assert found.saving.cpu_seconds > 0
 
 
+def test_a_write_that_moves_times_alone_changes_nothing() -> None:
+    log = PlantedLog()
+    log.exists(SHOPS, "s", status={"checkedAt": "2026-01-01T00:00:00Z", "is": "there"})
+    for beat in range(1, 20):
+        log.write("op", 15.0 * beat, SHOPS, "s", status={"checkedAt": f"2026-01-01T00:{beat:02}:00Z"})
+    log.write("op", 300.0, SHOPS, "s", status={"checkedAt": "2026-01-01T00:20:00Z", "is": "gone"})
+    found = woken(ask(log.lines()), "op")
+    # of the first two nobody knows what was before
+    assert (found.wrote, found.unchanged_writes) == (2, 18)
+
+
 def test_a_write_of_a_scale_that_moves_the_object_is_one_that_changes_it() -> None:
     reader = AuditReader(Remarks())
     files = [LOGS / "kube-controller-manager" / f"{name}.jsonl.gz" for name in ("idle", "changes")]
