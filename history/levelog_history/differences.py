@@ -7,7 +7,7 @@ from typing import Any, Final
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
-from levelog.secrets.hashes import is_redacted
+from levelog.secrets.scrubbing import is_redacted
 
 _PLAIN: Final = re.compile(r"[A-Za-z0-9_-]+")
 _UNTOLD: Final = ("metadata.resourceVersion", "metadata.generation", "metadata.managedFields")

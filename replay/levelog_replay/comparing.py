@@ -6,7 +6,7 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from levelog.secrets.hashes import without_hashes
+from levelog.secrets.scrubbing import without_hashes
 from levelog_replay.sources import History
 from levelog_store.decide.decisions import Asked, Decided, Decision, IntentRow
 from levelog_store.rows import IndexKey, StoredObject, Verdict

@@ -8,7 +8,7 @@ import msgspec
 
 from levelog.counting import counted
 from levelog.handlers.callnames import title_of
-from levelog.secrets.hashes import without_hashes
+from levelog.secrets.scrubbing import without_hashes
 from levelog_cli.printing.comparisons import verdict_lines, verdict_told
 from levelog_cli.printing.tables import folded, labelled, line_width, table_lines
 from levelog_replay.planning import Planned, PlannedLevel

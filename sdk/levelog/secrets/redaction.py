@@ -15,9 +15,8 @@ import msgspec
 
 from levelog.errors import ConfigurationError
 from levelog.resources import Manifest
-from levelog.secrets.hashes import HASHED, PREFIX
 from levelog.secrets.rules import ENVIRONMENTS, Named, Path, Rules, places
-from levelog.secrets.scrubbing import scrub
+from levelog.secrets.scrubbing import HASHED, PREFIX, scrub
 from levelog.wire.canonical import canonical, digest
 from levelog.wire.objects import GroupResource, ObjectKey
 

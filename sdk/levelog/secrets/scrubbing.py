@@ -1,10 +1,10 @@
-"""Removes secret values from other programs' texts, mainly error messages."""
+"""Removes secret values from other programs' texts, mainly error messages; tells what stands for redacted ones."""
 
 import json
 import re
 from base64 import b64encode, urlsafe_b64encode
 from collections.abc import Iterable, Iterator
-from typing import Final
+from typing import Any, Final
 from urllib.parse import quote
 
 REDACTED: Final = "[redacted]"
@@ -12,6 +12,9 @@ SHORTEST: Final = 3
 """Characters below which a value is no secret, and would be found everywhere."""
 _SHORT: Final = 6
 """Below so many characters a value is replaced as a word of its own only."""
+PREFIX: Final = "hmac-sha256:"
+HASHED: Final = re.compile(rb"hmac-sha256:[0-9a-f]{64}")
+"""What stands for a redacted value in all that is recorded."""
 
 
 def scrub(text: str, values: Iterable[str]) -> str:
@@ -70,3 +73,13 @@ def _without_cut(text: str, value: str) -> str:
                 text = text[:-length] + REDACTED
             text = text.replace(f"{beginning}…", f"{REDACTED}…")
     return text
+
+
+def is_redacted(value: Any) -> bool:
+    """Whether a value is a hash that stands for another one."""
+    return isinstance(value, str) and HASHED.fullmatch(value.encode(errors="replace")) is not None
+
+
+def without_hashes(content: bytes | None) -> bytes | None:
+    """JSON in which all redacted values look alike: what is equal then differs in those alone."""
+    return content and HASHED.sub(PREFIX.encode(), content)
