@@ -18,7 +18,7 @@ import pytest_asyncio
 import yaml
 
 from levelog_sandbox import Denial, Sandbox
-from rigs.levelog import WEBS, WEBS_FILE, Levelog, define_webs
+from rigs.levelog import WEBS, WEBS_FILE, Levelog, sandbox_of_shop
 from rigs.logs import forget_leases
 from rigs.nats import NatsServer
 from rigs.ports import is_listening
@@ -28,10 +28,7 @@ from rigs.waiting import until
 
 @pytest_asyncio.fixture
 async def sandbox() -> AsyncIterator[Sandbox]:
-    """A cluster with Webs, one of which wants three pods."""
-    async with Sandbox(pods_run=True) as started:
-        await define_webs(started)
-        started.user.create(yaml.safe_load((WEBS / "shop.yaml").read_text()))
+    async with sandbox_of_shop() as started:
         yield started
 
 

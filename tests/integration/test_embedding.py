@@ -12,14 +12,13 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
-import yaml
 
 from levelog.compat import kopf
 from levelog.embedding import run
 from levelog.errors import ConfigurationError, OperatorError
 from levelog_cli.loading import load_operators
 from levelog_sandbox import Sandbox
-from rigs.levelog import WEBS, WEBS_FILE, define_webs
+from rigs.levelog import WEBS_FILE, sandbox_of_shop
 from rigs.ports import is_listening
 from rigs.processes import Process
 from rigs.waiting import until
@@ -48,9 +47,7 @@ RUNS = {
 
 @pytest_asyncio.fixture
 async def sandbox() -> AsyncIterator[Sandbox]:
-    async with Sandbox(pods_run=True) as started:
-        await define_webs(started)
-        started.user.create(yaml.safe_load((WEBS / "shop.yaml").read_text()))
+    async with sandbox_of_shop() as started:
         yield started
 
 

@@ -8,10 +8,9 @@ from pathlib import Path
 
 import pytest
 import pytest_asyncio
-import yaml
 
 from levelog_sandbox import Sandbox
-from rigs.levelog import WEBS, WEBS_FILE, Levelog, Running, define_webs
+from rigs.levelog import WEBS_FILE, Levelog, Running, sandbox_of_shop
 from rigs.nats import NatsServer
 from rigs.ports import is_listening
 from rigs.waiting import until
@@ -21,10 +20,7 @@ WANTED = "range(web.spec.replicas)"
 
 @pytest_asyncio.fixture
 async def sandbox() -> AsyncIterator[Sandbox]:
-    """A cluster with Webs, one of which wants three pods."""
-    async with Sandbox(pods_run=True) as started:
-        await define_webs(started)
-        started.user.create(yaml.safe_load((WEBS / "shop.yaml").read_text()))
+    async with sandbox_of_shop() as started:
         yield started
 
 

@@ -11,8 +11,8 @@ import sqlite3
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import closing, suppress
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager, closing, suppress
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, TypeAlias
 
@@ -47,6 +47,15 @@ async def define(sandbox: Sandbox, definition: dict[str, Any]) -> None:
 async def define_webs(sandbox: Sandbox) -> None:
     """The same for Webs."""
     await define(sandbox, yaml.safe_load((WEBS / "crd.yaml").read_text()))
+
+
+@asynccontextmanager
+async def sandbox_of_shop() -> AsyncGenerator[Sandbox]:
+    """A cluster with Webs, one of which wants three pods, and pods that run."""
+    async with Sandbox(pods_run=True) as sandbox:
+        await define_webs(sandbox)
+        sandbox.user.create(yaml.safe_load((WEBS / "shop.yaml").read_text()))
+        yield sandbox
 
 
 class Ended(NamedTuple):

@@ -11,7 +11,7 @@ import pytest_asyncio
 import yaml
 
 from levelog_sandbox import Sandbox
-from rigs.levelog import WEBS, WEBS_FILE, Levelog, Running, define_webs
+from rigs.levelog import WEBS, WEBS_FILE, Levelog, Running, define_webs, sandbox_of_shop
 from rigs.waiting import until
 
 SHOP = "webs.example.com/default/shop"
@@ -19,9 +19,7 @@ SHOP = "webs.example.com/default/shop"
 
 @pytest_asyncio.fixture
 async def sandbox() -> AsyncIterator[Sandbox]:
-    async with Sandbox(pods_run=True) as started:
-        await define_webs(started)
-        started.user.create(yaml.safe_load((WEBS / "shop.yaml").read_text()))
+    async with sandbox_of_shop() as started:
         yield started
 
 
