@@ -20,7 +20,7 @@ from rigs.fixtures import (
     private_control_plane,
     private_postgres,
 )
-from rigs.run import threads
+from rigs.run import leftovers
 from rigs.run.examples import choose_examples
 from rigs.run.memory import write_to_memory
 from rigs.run.spread import check_groups, spread, workers
@@ -48,7 +48,7 @@ write_to_memory()
 
 def pytest_configure(config: pytest.Config) -> None:
     choose_examples(config)
-    config.pluginmanager.register(threads)  # its fixture is for examples/, too
+    config.pluginmanager.register(leftovers)  # its fixtures are for examples/, too
     if not hasattr(config, "workerinput"):
         config.pluginmanager.register(Standstill())
 

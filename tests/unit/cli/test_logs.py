@@ -4,23 +4,11 @@ import json
 import logging
 import subprocess
 import sys
-from collections.abc import Iterator
 
 import pytest
 
 from levelog_cli.logs import set_up_logs
 from levelog_cli.settings import LogFormat, LogLevel
-
-
-@pytest.fixture(autouse=True)
-def root_logger() -> Iterator[None]:
-    """Give the tests' own logging back."""
-    root = logging.getLogger()
-    before = (root.handlers[:], root.level)
-    yield
-    root.handlers[:], level = before[0], before[1]
-    root.setLevel(level)
-    logging.captureWarnings(capture=False)
 
 
 def test_text_is_one_aligned_line_with_its_fields(capsys: pytest.CaptureFixture[str]) -> None:

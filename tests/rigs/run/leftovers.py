@@ -1,5 +1,6 @@
-"""A test leaves no thread behind: in the next one it could do, or hold up, anything."""
+"""A test leaves no thread behind, which could do or hold up anything in the next one, and logs as they were."""
 
+import logging
 import sys
 import threading
 import traceback
@@ -24,6 +25,17 @@ def no_thread_is_left() -> Iterator[None]:
         if thread.name not in _END_BY_THEMSELVES:
             thread.join(max(0.0, until - monotonic()))
             assert not thread.is_alive(), f"thread {thread.name} is left behind, at\n{_place(thread)}"
+
+
+@pytest.fixture(autouse=True)
+def logs_are_as_before() -> Iterator[None]:
+    """Undoes what a command that ran in this process did to the loggers of all."""
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    yield
+    root.handlers[:] = handlers
+    root.setLevel(level)
+    logging.captureWarnings(capture=False)
 
 
 def _place(thread: threading.Thread) -> str:
