@@ -10,7 +10,7 @@ CONFTEST = f"""
 import sys
 sys.path.insert(0, {str(Path(__file__).parents[1])!r})
 from rigs.run.standstill import Standstill
-from rigs.run.threads import no_thread_is_left
+from rigs.run.leftovers import no_thread_is_left
 
 class Impatient(Standstill):
     def pytest_runtest_logstart(self, nodeid):
@@ -24,9 +24,9 @@ def pytest_configure(config):
 
 TESTS = """
 import signal, threading
-from rigs.run import threads
+from rigs.run import leftovers
 
-threads._PATIENCE_SECONDS = 0.1
+leftovers._PATIENCE_SECONDS = 0.1
 
 def test_that_leaves_a_thread():
     threading.Thread(target=threading.Event().wait, name="lost", daemon=True).start()
