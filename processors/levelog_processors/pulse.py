@@ -28,27 +28,27 @@ class Pulse:
         """It folds history, and decides nothing before the log's end is reached."""
         self.clock = clock
         self._busy_since: float | None = None
-        self._unfolded: Sequence[LoggedRecord] = ()
+        self._at_hand: Sequence[LoggedRecord] = ()
+        """Records of a turn that has not ended."""
         self._reader: Reader | None = None
 
     def begin(self, reader: Reader) -> None:
         """Note that reading begins at the checkpoints."""
-        self._reader, self._unfolded, self.is_behind = reader, (), True
+        self._reader, self._at_hand, self.is_behind = reader, (), True
 
     def turn(self, records: Sequence[LoggedRecord]) -> None:
         """Note that a turn begins, with these records to fold."""
-        self._busy_since, self._unfolded = self.clock(), records
+        self._busy_since, self._at_hand = self.clock(), records
         self.on_turn(records)
 
     def rest(self) -> None:
         """Note that the loop waits for records, a hint or a time."""
-        self._busy_since = None
+        self._busy_since, self._at_hand = None, ()
 
     def note(self, began: float, *, folded: Folded | None = None, cut: Cut | None = None) -> None:
         """Note what a step that began then, by `clock`, came to; if it did both, either counts with all its time."""
         seconds = self.clock() - began
         if folded is not None:
-            self._unfolded = ()
             self.on_fold(folded, seconds)
         if cut is not None:
             self.on_cut(cut, seconds)
@@ -62,8 +62,8 @@ class Pulse:
         return f"its loop has been at one turn for {busy:.0f} s"
 
     def lag_seconds(self, now: datetime | None = None) -> float:
-        """Age of the oldest record that has arrived and is not folded; 0 where there is none."""
-        oldest = next(iter(self._unfolded), None) or (self._reader.oldest if self._reader is not None else None)
+        """Age of the oldest record that has arrived and is not folded, or not decided on; 0 where there is none."""
+        oldest = next(iter(self._at_hand), None) or (self._reader.oldest if self._reader is not None else None)
         if oldest is None:
             return 0.0
         return max(0.0, ((now or datetime.now(UTC)) - oldest.record.time).total_seconds())
