@@ -120,10 +120,6 @@ class Settings(Struct, frozen=True, kw_only=True):
         list[str] | None,
         _option("Watch this namespace only, or team-* or !kube-*; with commas, or repeated.", metavar="NAME"),
     ] = None
-    backfill_rate: Annotated[
-        float,
-        _option("Objects a second to recompute after a change of code; default: 5000", metavar="NUMBER", least=0.001),
-    ] = 5000.0
     events_from: Annotated[
         str,
         _option("Where new functions under @op.on.event begin: a sequence, a time, or 15m.", metavar="MOMENT"),

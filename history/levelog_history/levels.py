@@ -15,7 +15,7 @@ from levelog_history.selection import ends, few, is_named
 from levelog_log.stream import LogStream
 from levelog_store.connect.database import Database
 from levelog_store.decide.decisions import Decision
-from levelog_store.fold.heldreads import read_syncs
+from levelog_store.fold.statereads import read_syncs
 from levelog_store.look.contact import (
     read_errors,
     read_oldest_contact,

@@ -1,41 +1,57 @@
-"""The engine, one step at a time: fold records, decide what is due, tell what is due next."""
+"""The engine, one step at a time: fold records in memory, decide what is due, write both."""
 
+import asyncio
 import logging
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
-from time import perf_counter
-from typing import Final
+from functools import partial
+from typing import Any
+
+from sqlalchemy.ext.asyncio import AsyncConnection
 
 from levelog.secrets.redaction import Redactor
-from levelog.wire.objects import Sequence
-from levelog.wire.records import LoggedRecord, ReceiptNoted, TargetSighted
-from levelog_log.stream import LogStream
-from levelog_processors.decide.cut import BATCH, Cut, Decider
-from levelog_processors.decide.functions import PATIENCE, Caller
-from levelog_processors.decide.readiness import Lag, Readiness
-from levelog_processors.decide.transaction import Carried
-from levelog_processors.fold.batches import Folded, Folder, foldable_at_once
+from levelog.wire.objects import Sequence as LogSequence
+from levelog.wire.records import LoggedRecord, SyncFinished
+from levelog_processors.clock import DatabaseClock
+from levelog_processors.decide.cut import BATCH, CallCounts, Cut
+from levelog_processors.decide.facts import Outlook, Round
+from levelog_processors.decide.functions import MOST_BEGUN, PATIENCE, Acted, Acting, Caller
+from levelog_processors.decide.intents import last_called, places_of_calls, target_names, with_rows
+from levelog_processors.decide.lookups import NeededKey
+from levelog_processors.decide.others import are_of_others, look_around
+from levelog_processors.decide.readiness import Readiness, is_watched
+from levelog_processors.decide.rules import conclude
+from levelog_processors.decide.settling import is_settled
+from levelog_processors.decide.sights import Sights
+from levelog_processors.decide.standings import deciding_views, told, woken
+from levelog_processors.decide.transaction import deciding
+from levelog_processors.decide.views import MOST_HERE, Evaluation, Suspects, evaluate_aside
+from levelog_processors.fold.batches import ALONE, Folded, parts, tell_forgotten
 from levelog_processors.program import Program
+from levelog_processors.state.restoring import compute_anew, restored, wake_from_ahead, wake_missed
+from levelog_processors.state.state import State
+from levelog_processors.tables import Tables
 from levelog_store.actuate.claims import Claimant
 from levelog_store.connect.database import Database
 from levelog_store.decide import inputreads as stored
-from levelog_store.fold.heldreads import read_syncs
-from levelog_store.fold.levelwrites import wake_from_ahead
-from levelog_store.owners.leases import check_checkpoints, guard
+from levelog_store.decide.decisions import Decided, OpenIntent, PendingWake
+from levelog_store.decide.decisionwrites import write_held
+from levelog_store.decide.inputreads import wakes_in_turn
+from levelog_store.fold.changes import Changes, Wake
+from levelog_store.fold.checkpoints import advance_checkpoints
+from levelog_store.fold.statereads import AwaitedWrite, read_requested
 from levelog_store.rows import Scope, ViewParent
 
 log = logging.getLogger(__name__)
 
-_OF_WRITES: Final = (ReceiptNoted, TargetSighted)
-"""Records that rarely lead to another write, so that the commit need not wait for the disk."""
-
 
 class Engine:
-    """Folds and decides for the leased partitions, one step at a time; the caller chooses when.
+    """Folds all partitions in memory and decides for the leased ones, one step at a time; the caller chooses when.
 
-    Processors, simulations, replay in mode `log` and the state machines of the tests all step this engine. Steps raise
-    LeaseLost, with nothing committed, if the partitions are no longer leased, and CommitsLost if the tables are behind
-    the earlier steps: `hold` then starts again from the tables.
+    Processors, simulations, replay in mode `log` and the state machines of the tests all step this engine. What is
+    folded is written with the next decisions, or by `flush`. Steps raise LeaseLost, with nothing committed, if the
+    partitions are no longer leased, and CommitsLost if the tables are behind the earlier steps: after that, and after
+    any other failure of a step, `hold` has to start again from the tables.
     """
 
     def __init__(
@@ -44,192 +60,400 @@ class Engine:
         scope: Scope,
         program: Program,
         *,
-        stream: LogStream | None = None,
         patience: timedelta | None = PATIENCE,
         redactor: Redactor | None = None,
         caller: Caller | None = None,
         claimant: Claimant | None = None,
+        has_tables: bool = True,
     ) -> None:
-        """`stream` tells how far other processors have to fold; without it, all partitions are owned here.
+        """`patience`: how long a cut waits for slow reconcile functions, which a later one concludes; None: for all.
 
-        The other arguments are those of `Decider`.
+        `redactor`: that of what is recorded. `caller`: what calls reconcile functions, if it is another than usual.
+        `claimant` gets what is decided without asking for it, as far as it has room. Without `has_tables` it begins
+        with an empty log, and what that can tell is in memory alone.
         """
         self._database = database
         self._scope = scope
         self._program = program
-        self._stream = stream
-        self._folder = Folder(database, scope, program)
-        self.decider = Decider(
-            database, scope, program, patience=patience, redactor=redactor, caller=caller, claimant=claimant
+        self._redactor = redactor or Redactor()
+        self.acting = Acting(
+            caller or Caller(), patience=patience, redactor=self._redactor, identity=(scope.cluster, scope.application)
         )
-        """Counts the calls of users' functions, and has those that run; its claimant may be replaced."""
+        self.claimant = claimant
+        self._has_tables = has_tables
+        self.tables = Tables(database, scope, hold_state=has_tables)
+        self.state = State(program, scope.application, scope.partitions)
+        self.calls = CallCounts()
+        self.newest = LogSequence(0), ""
+        """The newest record that the tables come from, of any partition, when the partitions were taken."""
+        self.clock = DatabaseClock()
+        self.suspects = Suspects()
+        self._turn: ViewParent = "", ""
+        """The level of a suspected view whose turn it was last."""
         self._readiness: Readiness | None = None
-        """None: to be looked up."""
-        self._has_decided = False
-        """In a transaction of its own, since the partitions were taken."""
         self._told = frozenset[str]()
         """Resources of which it was said that they are recorded in another version."""
-        self.epochs: Mapping[int, int] = {}
-        """Leases under which it commits, by partition."""
-        self.folded_to: dict[int, int] = {}
-        """Sequence up to which each partition that is held is folded."""
+        self._has_lookups = False
+        """Levels of others are looked up for the first time, so that what is held of them may be old."""
+        self._has_missed = False
+        """Levels may have to be woken for what others have folded."""
+        self.decided_to: dict[int, int] = {}
+        """Up to which record levels were decided on when the partitions were taken."""
+        self._anew = frozenset[str]()
+        """Views whose code had changed then."""
+        self._awaited: Sequence[AwaitedWrite] = ()
+        """Writes that were not settled when the partitions were taken."""
         self._decided_at: datetime | None = None
-        """The time of the last cut."""
         self._is_set_back = True
         """The clock may have been set back, and levels have been decided on at a time that is not there yet."""
-        self.newest = Sequence(0), ""
-        """The newest record that the tables come from, of any partition, when the partitions were taken."""
+
+    async def close(self) -> None:
+        """End what runs of users' functions, as far as it can be ended."""
+        await self.acting.close()
+
+    @property
+    def epochs(self) -> Mapping[int, int]:
+        """Leases under which it commits, by partition."""
+        return self.tables.epochs
 
     @property
     def is_shared(self) -> bool:
         """Tell whether others hold partitions too."""
         return len(self.epochs) < self._scope.partitions
 
-    async def close(self) -> None:
-        """End what runs of users' functions, as far as it can be ended."""
-        await self.decider.acting.close()
+    @property
+    def folded_to(self) -> Mapping[int, int]:
+        """Sequence up to which each partition is folded, held or not."""
+        return self.state.folded_to
+
+    @property
+    def has_unwritten(self) -> bool:
+        """Tell whether something is folded that is not in the tables."""
+        state = self.state
+        are_unwritten = state.unwritten, state.unwritten_reads, state.wakes.unwritten
+        return any((state.ends, state.ends.checkpoints, *are_unwritten)) or self.tables.are_behind(state)
+
+    # -- begin
 
     async def hold(self, epochs: Mapping[int, int]) -> None:
-        """Work under these leases from now on, from the checkpoints of their partitions."""
-        async with self._database.reading() as connection:
-            checkpoints = await stored.read_checkpoints(connection, self._scope)
-            sequence, record_id = await stored.read_last_record(connection, self._scope)
-        self.newest = Sequence(sequence), record_id
-        self.epochs = epochs
-        self._folder.api_versions = None
-        self.folded_to = {partition: checkpoints[partition] for partition in epochs}
-        self._readiness = None
-        self._has_decided = False
-        self._is_set_back = True
-
-    async def fold(self, records: Iterable[LoggedRecord]) -> Folded:
-        """Fold the records of leased partitions that are not folded yet, in the order of the log."""
-        fresh = self._fresh(records)
-        folded = await self._folder.fold(self.epochs, fresh, self.folded_to)
-        for logged in fresh:
-            self.folded_to[logged.partition] = logged.sequence
-        if folded.has_list:
-            self._readiness = None
-        return folded
-
-    def may_do_both(self, records: list[LoggedRecord]) -> bool:
-        """Tell whether `fold_and_decide` may be done with these records.
-
-        Not where others hold partitions too, whose keys it would lock in another order; nor with many records, or where
-        functions are slow, since other transactions wait; nor while a view is suspected, whose levels are decided on
-        aside, from what is committed; nor before a decision by itself has succeeded, so that whatever fails there does
-        not hold up the fold; nor after the clock was set back, which that looks after.
-        """
-        decider = self.decider
-        is_quick = decider.slowness.is_quick and not decider.suspects
-        if self.is_shared or not self._has_decided or not is_quick or len(records) > BATCH or self._is_set_back:
-            return False
-        return foldable_at_once(records) and bool(self._fresh(records))
-
-    def _fresh(self, records: Iterable[LoggedRecord]) -> list[LoggedRecord]:
-        return [logged for logged in records if logged.sequence > self.folded_to[logged.partition]]
-
-    async def fold_and_decide(
-        self,
-        records: list[LoggedRecord],
-        leaving: Callable[[Folded], Collection[ViewParent] | None],
-        *,
-        but_not: Collection[str] = (),
-        read_to: int = 0,
-        most: int = BATCH,
-    ) -> tuple[Folded, Cut | None]:
-        """Fold records and decide on what is due, in one transaction, if `may_do_both`.
-
-        `leaving` is asked between the two which levels to leave alone; None: all, there is nothing to decide. The rest
-        is as `fold` and `decide` take it.
-        """
-        fresh = self._fresh(records)
-        views, lag = self._deciding_on(await self.readiness(), but_not, read_to)
-        folded_to = self.folded_to | {logged.partition: logged.sequence for logged in fresh}
-        guarded = {logged.partition for logged in fresh}
-        is_durable = self.decider.claimant is not None and any(
-            not isinstance(each.record, _OF_WRITES) for each in fresh
-        )
-        cut: Cut | None = None
-        async with self.decider.deciding(durable=is_durable, guarded=guarded) as within:
-            held = await self._folder.read_within(within.connection, self.epochs, fresh, self.folded_to)
-            began = perf_counter()
-            folded, within.objects = await self._folder.fold_within(within.connection, fresh, held)
-            self.decider.slowness.note(timedelta(seconds=(perf_counter() - began) / len(fresh)))
-            within.carried = Carried(folded.wakes)
-            left = leaving(folded)
-            if left is not None and views:
-                cut = await self.decider.cut(
-                    self.epochs, views, lag.concerns, folded_to=folded_to, leaving=left, most=most, within=within
-                )
-            await within.carried.leave(within.connection, self._scope)
-        self.folded_to = folded_to
-        if cut is not None:
-            self._note_time(cut.at)
-        return folded, cut
-
-    async def confirm(self, sequence: int) -> None:
-        """Store that the leased partitions have no unfolded record up to a sequence."""
-        await self._folder.confirm(self.epochs, sequence, self.folded_to)
-        self.folded_to = {partition: max(at, sequence) for partition, at in self.folded_to.items()}
-
-    async def readiness(self) -> Readiness:
-        """Which views may decide, and in which namespaces."""
-        found = self._readiness
+        """Work under these leases from now on, from what the tables hold."""
+        self._is_set_back, self._readiness = True, None
+        found = await self.tables.load(epochs)
         if found is None:
-            async with self._database.reading() as connection:
-                rows = (await read_syncs(connection, self._scope)).values()
-            found = Readiness(self._program, rows, partitions=self._scope.partitions)
+            return
+        self.clock.look(found.moment)
+        self.newest = LogSequence(found.newest[0]), found.newest[1]
+        self.state = restored(self._program, self._scope.application, found, epochs)
+        for _ in compute_anew(self.state, found.unfinished):
+            await asyncio.sleep(0)  # leases and probes go on
+        self._has_missed, self._awaited = True, found.awaited
+        self.decided_to = {partition: found.folded_to[partition] for partition in epochs}
+        self._anew = frozenset(each.name for each in found.unfinished if each.kind == "view")
+
+    # -- fold
+
+    def fold(self, records: Iterable[LoggedRecord]) -> Folded:
+        """Fold the records that are not folded yet, in the order of the log."""
+        state = self.state
+        state.may_lack_levels = self._database.was_promoted
+        fresh = [logged for logged in records if logged.sequence > state.folded_to[logged.partition]]
+        known, rest = _parted(fresh, self.decided_to)
+        for part in parts(known):
+            state.recall(state.fold(part, is_held=False), self._anew)
+        wakes: dict[ViewParent, Wake] = {}
+        folded: list[Changes] = []
+        is_all = len(self.epochs) == self._scope.partitions
+        for is_held in (True,) if is_all else (True, False):
+            for part in parts(each for each in rest if is_all or (each.partition in self.epochs) == is_held):
+                changes = state.fold(part, is_held=is_held)
+                wakes |= state.apply(changes, is_held=is_held)
+                folded.append(changes)
+        kinds = {type(logged.record) for logged in fresh}
+        has_list = not kinds.isdisjoint(ALONE)
+        if has_list:
+            self._readiness = None
+        if self._has_tables:  # else a replay, which decides anew whatever the log tells of
+            tell_forgotten({level: to for changes in folded for level, to in changes.forgotten.items()})
+        receipts = [each.record for changes in folded for each in changes.receipts]
+        gone = {view for changes in folded for view, _ in changes.gone}
+        blocked = {view for changes in folded for each in changes.replaced for view in each.views}
+        return Folded(
+            len(fresh),
+            wakes,
+            has_finished_sync=SyncFinished in kinds,
+            has_list=has_list,
+            keys={key for changes in folded for key in changes.keys},
+            has_receipts=bool(receipts),
+            frees_targets=any(str(each.target) in state.writes.of for each in receipts),
+            has_news=not self._program.awaited.isdisjoint(gone | blocked),
+        )
+
+    async def flush(self, *, read_to: int = 0, has_time: bool = True) -> None:
+        """Write what is folded; the partitions have no record that is not, up to `read_to`.
+
+        Without `has_time`, objects and entries stay behind, as with a decision.
+        """
+        self.tables.begin()
+        async with self._database.transaction(durable=False) as connection:
+            made = await self.tables.guard(connection, self.state)
+            self.state.levels |= {(row.view, row.parent): row for row in made}
+            await self.tables.write(connection, self.state, has_time=has_time)
+            if read_to:
+                await advance_checkpoints(connection, self._scope, list(self.epochs), read_to)
+        self.tables.written(self.state, read_to=read_to)
+
+    # -- decide
+
+    @property
+    def readiness(self) -> Readiness:
+        """Which views may decide, and in which namespaces."""
+        if self._readiness is None:
+            found = Readiness(self._program, self.state.syncs.values(), partitions=self._scope.partitions)
             for name in sorted(found.others.keys() - self._told):
                 said = "%s is recorded in version %s, this code declares %s: its views wait for a list in that version"
                 log.warning(said, name, *found.others[name])
             self._told = frozenset(found.others)
-        # another processor may fold the end of a list: then it is looked up again at the next step
-        is_final = not self.is_shared or len(found.views) == len(self._program.views)
-        self._readiness = found if is_final else None
-        return found
+            self._readiness = found
+        return self._readiness
+
+    @property
+    def next_due(self) -> datetime | None:
+        """When the first wakeup is due that waits for its time; None if none waits."""
+        return self.state.wakes.next_due
+
+    async def forget(self, *, before: int) -> int:
+        """Forget deleted objects with nothing left to handle, and what only records `before` one have told.
+
+        Returns how many objects.
+        """
+        rows = self.state.handled()
+        if rows:
+            async with self._database.reading() as connection:
+                calling = await stored.read_calling(connection, self._scope, [row.uid for row in rows])
+            rows = [row for row in rows if row.uid not in calling]
+        self.state.forget_handled(rows)
+        self.state.forget_old(before)
+        if self.has_unwritten:
+            await self.flush()
+        return len(rows)
+
+    async def notice(self) -> None:
+        """Take what other processes ask for, and the database's time. Raises CommitsLost."""
+        async with self._database.reading() as connection:
+            found = await read_requested(connection, self._scope, list(self.epochs))
+            await self._look_around(connection)
+        self.tables.check(found)
+        self.clock.look(found.moment)
+        for wake in found.wakes:
+            if self.state.wakes.request(wake):
+                self.tables.has_row(wake)
+
+    async def _look_around(self, connection: AsyncConnection) -> None:
+        self._has_lookups = False
+        if self.is_shared:
+            await look_around(connection, self._scope, self.sights, self.epochs)
 
     async def decide(
-        self,
-        *,
-        but_not: Collection[str] = (),
-        leaving: Collection[ViewParent] = (),
-        read_to: int = 0,
-        now: datetime | None = None,
-        most: int = BATCH,
-    ) -> Cut | None:
-        """Decide on `most` due wakeups at once, at `now` or else by the database's clock; None: no view may.
+        self, *, now: datetime | None = None, leaving: Collection[ViewParent] = (), most: int = BATCH
+    ) -> Cut:
+        """Decide on `most` due levels at once, at `now` or else by the database's clock.
 
-        `but_not` names views that wait for something else, `leaving` levels to leave alone. The leased partitions have
-        no unfolded record up to `read_to`.
+        `leaving` are levels to leave alone. Writes what is folded, too.
         """
-        views, lag = self._deciding_on(await self.readiness(), but_not, read_to)
+        state, acting = self.state, self.acting
+        views = deciding_views(self._program, self.readiness.views)
+        at = self.clock.now() if now is None else now
         if not views:
-            return None
-        if self._is_set_back:
-            async with self._database.transaction(durable=False) as connection:
-                await guard(connection, self._scope, self.epochs)
-                await wake_from_ahead(connection, self._scope, list(self.epochs), now)
-            self._is_set_back = False
-        cut = await self.decider.cut(
-            self.epochs, views, lag.concerns, folded_to=self.folded_to, leaving=leaving, now=now, most=most
+            return Cut(False, (), at)
+        self._wake_for_time(at)
+        if self._has_lookups:
+            async with self._database.reading() as connection:
+                await self._look_around(connection)
+        if state.ends.reverted or state.ends.unmade:  # which end more than they name, or make levels
+            await self.flush()
+        back = [each for each in acting.returned(self.epochs) if self.sights.is_as_seen(each[0])]
+        wakes, has_suspected = self._due(frozenset(views), at, {look.facts.name for look, _ in back}, leaving, most)
+        looks, aside, left = await self._look(wakes, at) if wakes else ([], None, [])
+        coming = None if aside is None else (aside.facts.wake, self._looked_aside(aside))
+        acted = await self._with_rows([*back, *await acting.act(looks, self.epochs, aside=coming)])
+        batch = [conclude(look, round_, at) for look, round_ in acted]
+        held, claimed = await self._commit(batch)
+        known = {look.facts.name for look in looks} | {each.facts.name for each in (*left, aside) if each is not None}
+        for wake in wakes:
+            if (wake.view, wake.parent) not in known:  # its parent is gone, or not the view's
+                state.wakes.forget((wake.view, wake.parent))
+        return Cut(
+            len(wakes) - has_suspected == most,
+            held,
+            at,
+            claimed,
+            retried=len(batch) - len(held),
+            has_left=bool(left) or self._has_lookups or (has_suspected and self._turn not in acting),
+            has_woken=bool(held) and state.wakes.is_any_fresh,
+            has_told=any(each.wake.view in self._program.looked_up for each in held),
+            has_news=any(each.is_news and each.wake.view in self._program.awaited for each in held),
         )
-        self._has_decided = True
-        self._note_time(cut.at)
-        return cut
 
-    def _note_time(self, at: datetime) -> None:
+    def _wake_for_time(self, at: datetime) -> None:
+        """Ask for levels that were decided on later than now, and for what others may have missed."""
         self._is_set_back |= self._decided_at is not None and at < self._decided_at
         self._decided_at = at
+        if self._is_set_back:
+            wake_from_ahead(self.state, at)
+        if self._has_missed:
+            sights = self.sights
+            shown = (each for each in self._awaited if is_settled(sights.with_target(_open(each))))
+            wake_missed(sights, {(each.view, each.parent) for each in shown})
+            self._awaited = ()
+        self._is_set_back = self._has_missed = False
 
-    def _deciding_on(self, readiness: Readiness, but_not: Collection[str], read_to: int) -> tuple[list[str], Lag]:
-        """Views that may decide now, and what tells which of their wakeups have to wait."""
-        self.decider.namespaces = readiness.namespaces
-        lag = Lag(self._database, self._scope, self._program, self._stream, frozenset(self.epochs), read_to)
-        return [name for name in readiness.views if name not in but_not], lag
+    def _due(
+        self,
+        views: frozenset[str],
+        at: datetime,
+        concluded: Collection[ViewParent],
+        leaving: Collection[ViewParent],
+        most: int,
+    ) -> tuple[list[PendingWake], bool]:
+        """What is due, and whether the last of it is of a suspected view: one of these at a time."""
+        wakes, acting, sights = self.state.wakes, self.acting, self.sights
+        self.suspects.forget(at)
 
-    async def next_due(self) -> tuple[datetime, datetime] | None:
-        """When the first wakeup is due that waits for its time, and the database's time now; None if none waits."""
+        def is_meant(wake: PendingWake, *, is_suspected: bool = False) -> bool:
+            level = wake.view, wake.parent
+            if wake.view not in views or (wake.view in self.suspects) != is_suspected:
+                return False
+            if level in acting or level in concluded or level in leaving:
+                return False
+            return not sights.is_early(wake, at)
+
+        found = wakes.due(at, is_meant, max(0, min(most, MOST_BEGUN - len(acting))))
+        suspected: list[PendingWake] = []
+        if self.suspects and self._turn not in acting:
+            suspected = wakes.due(at, partial(is_meant, is_suspected=True), 1)
+            self._turn = (suspected[0].view, suspected[0].parent) if suspected else self._turn
+        return [*wakes_in_turn(found), *suspected], bool(suspected)
+
+    async def _look(
+        self, wakes: Sequence[PendingWake], now: datetime
+    ) -> tuple[list[Outlook], Evaluation | None, list[Evaluation]]:
+        """Look at the levels, and call the views that may see something else.
+
+        Returns the looks, the view that is to be called aside, and those that were not called to their end.
+        """
+        state, sights, named = self.state, self.sights, [(wake.view, wake.parent) for wake in wakes]
         async with self._database.reading() as connection:
-            check_checkpoints(self._scope, await stored.read_checkpoints(connection, self._scope), self.folded_to)
-            return await stored.read_next_due(connection, self._scope, list(self.epochs))
+            intents = await stored.read_intents_of(connection, self._scope, named)
+            unknown = [level for level in named if level not in state.levels]
+            rounds = await stored.read_last_rounds(connection, self._scope, unknown)
+        looks: list[Outlook] = []
+        left: list[Evaluation] = []
+        aside: Evaluation | None = None
+        slow = set[str]()
+        for wake in wakes:
+            facts = sights.facts(wake, intents.get((wake.view, wake.parent), ()), rounds, now)
+            if facts is None:
+                continue
+            if not facts.needs_evaluation:
+                looks.append(Outlook(facts))
+                self.calls.take(looks[-1])
+                continue
+            is_suspected = wake.view in self.suspects
+            evaluation = Evaluation(
+                facts,
+                namespaces=sights.namespaces,
+                redactor=self._redactor,
+                most=None if is_suspected or not self._has_tables else MOST_HERE,
+                memory=None if is_suspected else sights,
+            )
+            if is_suspected and aside is None and wake.view not in slow:
+                aside = evaluation
+                continue
+            if wake.view in slow:
+                left.append(evaluation)
+                continue
+            evaluation.call()
+            self.suspects.note(evaluation)
+            if evaluation.took_too_long:
+                slow.add(wake.view)
+            if evaluation.is_cut_short:
+                left.append(evaluation)
+                continue
+            looks.append(Outlook(facts, evaluation.seen))
+            self.calls.take(looks[-1])
+        return looks, aside, left
+
+    async def _looked_aside(self, evaluation: Evaluation) -> Outlook:
+        """Call a suspected view in a thread; its commit compares what it read with what is there then."""
+        await evaluate_aside(evaluation, self._found, self.acting.caller)
+        self.suspects.note(evaluation)
+        look = Outlook(evaluation.facts, evaluation.seen)
+        self.calls.take(look)
+        return look
+
+    async def _found(self, need: NeededKey) -> Any:
+        sights = self.sights
+        return sights.whole(need.index) if need.key is None else sights.bucket((need.index, need.key))
+
+    @property
+    def sights(self) -> Sights:
+        """What is seen of the State now."""
+        return Sights(self._program, self.state, self.readiness.namespaces)
+
+    async def _with_rows(self, acted: Sequence[Acted]) -> list[Acted]:
+        """The rounds with the rows of their intents, compared with what is held of the targets."""
+        objects, sights = self.state.objects, self.sights
+        targets = {name: objects[name] for name in target_names(acted) if name in objects}
+        applied: Mapping[str, bytes] = {}
+        if with_applied := [name for name in target_names(acted, verb="apply") if name in targets]:
+            async with self._database.reading() as connection:
+                applied = await stored.read_last_applied(connection, self._scope, with_applied)
+        calls = {place: sights.bucket(place) for place in places_of_calls(acted)}
+        identity = (self._scope.cluster, self._scope.application)
+        is_shown = partial(is_watched, self._program, sights.namespaces)
+
+        def completed(look: Outlook, round_: Round) -> Round:
+            called = last_called(look, round_, calls)
+            return with_rows(look, round_, identity, targets, applied, is_shown, called=called, redactor=self._redactor)
+
+        return [(look, round_ and completed(look, round_)) for look, round_ in acted]
+
+    async def _commit(self, batch: Sequence[Decided]) -> tuple[Sequence[Decided], Collection[str]]:
+        """Write the decisions that still hold, with what is folded; returns them, and the intents that are claimed."""
+        state, sights = self.state, self.sights
+        batch = [each for each in batch if all(sights.version(place) == at for place, at in each.versions.items())]
+        if not batch and not state.ends:
+            return (), ()
+        self.tables.begin()
+        claimant = self.claimant
+        chosen = claimant.choose([row for each in batch for row in each.intents]) if claimant is not None else ()
+        async with deciding(self._database, claimant if chosen else None) as within:
+            connection = within.connection
+            await self.tables.guard(connection, state)
+            claiming = within.claiming(frozenset(chosen))
+            written = await write_held(connection, self._scope, batch, self._program.fingerprint, claiming=claiming)
+            within.note(written, claiming)
+            asked = woken(self._program, written.held)
+            for decided in written.held:
+                state.take(decided)
+                self._has_lookups |= self.is_shared and are_of_others(state, decided.dependencies_added, self.epochs)
+            state.tell(told(self._program, written.held), asked)
+            state.ask(asked)
+            await self.tables.write(connection, state)
+        self.tables.written(state)
+        return written.held, written.claimed
+
+
+def _open(each: AwaitedWrite) -> OpenIntent:
+    return OpenIntent(**{name: getattr(each, name) for name in AwaitedWrite.__struct_fields__ if name != "partition"})
+
+
+def _parted(
+    records: Iterable[LoggedRecord], decided_to: Mapping[int, int]
+) -> tuple[list[LoggedRecord], list[LoggedRecord]]:
+    """Records after which levels were decided on, and the others."""
+    known: list[LoggedRecord] = []
+    rest: list[LoggedRecord] = []
+    for logged in records:
+        (known if logged.sequence <= decided_to.get(logged.partition, 0) else rest).append(logged)
+    return known, rest

@@ -12,9 +12,9 @@ from msgspec.structs import replace
 from levelog.absence import level_of
 from levelog.calls.caller import THREADS
 from levelog.counting import counted
-from levelog.errors import HistoryLost, LeaseLost, Unavailable
+from levelog.errors import HistoryLost, LeaseLost, LevelogError, Unavailable
 from levelog.secrets.redaction import Redactor
-from levelog.wire.objects import Partition, Sequence
+from levelog.wire.objects import Sequence
 from levelog.wire.records import LoggedRecord
 from levelog_log.hints import Hints, Topic
 from levelog_log.reader import Reader
@@ -26,36 +26,36 @@ from levelog_processors.deliver.feed import RecordFeed
 from levelog_processors.deliver.held import CallOutcome, HoldStatus
 from levelog_processors.deliver.timers import Timers
 from levelog_processors.engine import Engine
-from levelog_processors.fold.backfilling import Backfiller, Pace
 from levelog_processors.fold.batches import Folded
 from levelog_processors.headway import CatchingUp, Headway
 from levelog_processors.program import Program
 from levelog_processors.pulse import Pulse
-from levelog_processors.upkeep import PARTITION, Pruner, Statistics, start_over
+from levelog_processors.upkeep import PARTITION, PRUNE_EVERY, Pruner, Statistics, start_over
 from levelog_processors.waiting import SAFETY_SWEEP, Agenda, Arrivals, Horizon
 from levelog_store.actuate.claims import Claimant
 from levelog_store.connect.database import Database
 from levelog_store.look.overview import Workload, count_work
 from levelog_store.owners.leases import Leases
-from levelog_store.rows import IndexKey, Scope, ViewParent
+from levelog_store.rows import IndexKey, Scope
 
 log = logging.getLogger(__name__)
-
-BACKFILL_RATE: Final = 5000.0
-"""Objects that each processor recomputes per second after a code change."""
 
 RETRY_PAUSE: Final = timedelta(seconds=1)
 HELD_UP_PAUSE: Final = timedelta(milliseconds=200)
 """How long a wakeup waits that is due and cannot be decided yet, since a function still runs or a view is not ready."""
+WRITES_AFTER: Final = timedelta(seconds=1)
+"""How long what is folded stays out of the tables."""
+MOST_UNWRITTEN: Final = 10_000
+"""Objects and entries that are written before that time is over."""
 CONFIRM_EVERY: Final = 1000
 """Records after which the checkpoints of partitions without records are moved, so that a restart reads little."""
 
 
 class Processor:
-    """Folds and decides for the partitions that it leases; any number may run, on PostgreSQL.
+    """Folds the log, and decides for the partitions that it leases; any number may run, on PostgreSQL.
 
-    It keeps no state of its own: if it is killed, another one continues from the tables. `on_keys` is called with the
-    keys of indices that a fold, or a page of a backfill, has changed.
+    What it holds in memory is in the tables too, or follows from the log: if it is killed, another one continues.
+    `on_keys` is called with the keys of indices that a fold has changed, once they are in the tables.
     """
 
     def __init__(
@@ -69,16 +69,17 @@ class Processor:
         owner: str,
         threads: int = THREADS,
         on_keys: Callable[[Collection[IndexKey]], None] | None = None,
-        backfill_rate: float = BACKFILL_RATE,
         redactor: Redactor | None = None,
         claimant: Claimant | None = None,
         events_from: int | None = None,
+        writes_after: timedelta = WRITES_AFTER,
         is_dry: bool = False,
     ) -> None:
         """`threads`: how many reconcile functions that are not async run at one time.
 
         `redactor`: that of what is recorded. `claimant`: the actuator of this process, if it has one. `events_from`:
-        sequence after which record handlers begin that are new; None: where the tables are.
+        sequence after which record handlers begin that are new; None: where the tables are. `writes_after`: how long
+        what is folded stays out of the tables.
         `is_dry`: nothing that leaves no records is called; handlers that are new begin all the same.
         """
         self._database = database
@@ -91,32 +92,35 @@ class Processor:
         self._leases = Leases(database, scope, owner=owner)
         self._threads = threads
         caller = Caller(threads=threads)
-        self._engine = Engine(
-            database, scope, program, stream=stream, redactor=redactor, caller=caller, claimant=claimant
-        )
+        self._engine = Engine(database, scope, program, redactor=redactor, caller=caller, claimant=claimant)
         self._statistics = Statistics(database)
         self._feed = RecordFeed(database, scope, program, stream, hints)
         self._timers = Timers(database, scope, program)
         self._hint_of_held = hints.listen(Topic.HELD)
         self._events_from = events_from
+        self._writes_after = writes_after
         self._is_dry = is_dry
         self._hint = hints.listen(Topic.WAKE)
         self._hint_of_leases = hints.listen(Topic.LEASES)
-        self._engine.decider.acting.on_return = self._hint.set
+        self._engine.acting.on_return = self._hint.set
         self.pulse = Pulse()
         self._catching_up = CatchingUp(monotonic)
         self._portion = Portion()
-        self._backfiller: Backfiller | None = None
         self.records = 0
         """Records folded."""
         self._owned = 0
         """Partitions that the log was last told of."""
-        self._backfill_rate = backfill_rate
+        self._unheard = set[IndexKey]()
+        """Keys that have changed and that nobody was told of."""
+        self._forgets_at = 0.0
+        """When it forgets what is handled, by the loop's clock."""
+        self._writes_at = 0.0
+        """When what is folded is written, by the loop's clock; 0: all is."""
 
     @property
     def calls(self) -> CallCounts:
         """How often user functions were called."""
-        return self._engine.decider.calls
+        return self._engine.calls
 
     def trouble(self) -> str:
         """Why it may not decide, or does not; empty: it does, or stands by while others hold all partitions."""
@@ -130,13 +134,12 @@ class Processor:
     def headway(self) -> list[Headway]:
         """How far it is with what holds decisions up for long; empty: with nothing of the kind."""
         catching_up = self._catching_up.headway
-        begun = self._backfiller.headway if self._backfiller is not None else []
-        return [catching_up, *begun] if catching_up is not None else begun
+        return [catching_up] if catching_up is not None else []
 
     @property
     def under_way(self) -> list[tuple[str, float]]:
         """Reconcile functions that have not returned: the view of each, and seconds since it was called."""
-        return self._engine.decider.acting.ages
+        return self._engine.acting.ages
 
     @property
     def most_at_once(self) -> Mapping[str, int]:
@@ -244,147 +247,153 @@ class Processor:
         engine = self._engine
         await engine.hold(epochs)
         start = Sequence(min(engine.folded_to.values()) + 1)
-        owned = [Partition(p) for p in sorted(epochs)] if engine.is_shared else None
         agenda = Agenda()
         clock = asyncio.get_running_loop().time
-        pace = Pace(self._backfill_rate, clock)
-        backfiller = self._backfiller = Backfiller(self._database, self._scope, self.program, epochs, pace)
-        known, report = engine.newest, self._hints.report
-        async with Reader(self._stream, start=start, newest=known, partitions=owned, report=report) as reader:
+        async with Reader(self._stream, start=start, newest=engine.newest, report=self._hints.report) as reader:
             arrivals = Arrivals(reader, self._hint)
             self.pulse.begin(reader)
             horizon = Horizon(reader, clock)
+            is_asked = False
             try:
                 while True:
                     records = await arrivals.records()
-                    if records and engine.decider.claimant is not None:
-                        records = await arrivals.completed(records, engine.decider.claimant)
+                    if records and engine.claimant is not None:
+                        records = await arrivals.completed(records, engine.claimant)
                         if not engine.is_shared:  # others may wait for what they lead to
                             records = await arrivals.joined(records, agenda.rest)
                             agenda.see(records)
                     self.pulse.turn(records)
                     await horizon.look(len(records))
                     is_reached = await horizon.is_reached(has_records=bool(records))
-                    if records and is_reached and engine.may_do_both(records):
-                        await self._fold_and_decide(records, agenda, backfiller, arrivals.seen_to)
-                    elif records:
+                    if records:
                         await self._fold(records, agenda)
                     if not is_reached:
                         first = records[0].sequence if records else start
                         self._catching_up.go_on(first - 1, arrivals.seen_to, horizon.end)
                         if not records:
                             await arrivals.wait(SAFETY_SWEEP)
+                        elif len(engine.state.unwritten) >= MOST_UNWRITTEN:
+                            await engine.flush()
                         continue
                     self._catching_up.reach()
                     self._timers.open()
                     self.pulse.is_behind = False
-                    is_busy = agenda.is_open and await self._decide(agenda, backfiller, arrivals.seen_to)
-                    if await self._backfill(backfiller, agenda, is_busy=is_busy) or is_busy:
+                    if is_asked or agenda.is_overdue:
+                        await engine.notice()
+                        await self._forget()
+                        agenda.swept()
+                        self._plan(agenda)
+                        is_asked = False
+                    is_busy = agenda.is_open and await self._decide(agenda)
+                    await self._write(arrivals.seen_to)
+                    if is_busy:
                         continue
-                    if reader.seen_to - min(engine.folded_to.values()) >= CONFIRM_EVERY:
-                        await engine.confirm(reader.seen_to)
                     self.pulse.rest()
-                    if await arrivals.wait(min(agenda.wait, backfiller.wait)):
+                    if await arrivals.wait(min(agenda.wait, self._write_wait)):
+                        is_asked = True
                         agenda.open()
             except HistoryLost as lost:
                 await start_over(self._database, self._scope, epochs, reason=str(lost))
                 raise
+            except asyncio.CancelledError:
+                await self._write_last()
+                raise
             finally:
-                self._backfiller = None
                 self._catching_up.reach()
+
+    async def _forget(self) -> None:
+        """Forget, at intervals, what is handled and what is older than the log as it is now."""
+        now = asyncio.get_running_loop().time()
+        if now < self._forgets_at:
+            return
+        self._forgets_at = now + PRUNE_EVERY.total_seconds()
+        if count := await self._engine.forget(before=(await self._stream.state()).first_seq):
+            log.info("forgot %s: nothing is left to be handled", counted(count, "deleted object"))
+
+    def _plan(self, agenda: Agenda) -> None:
+        due_at, now = self._engine.next_due, self._engine.clock.now()
+        if due_at is not None and due_at <= now:  # a level that is held up: look again, not at once
+            due_at = now + HELD_UP_PAUSE
+        agenda.plan(due_at, now)
 
     async def _fold(self, records: list[LoggedRecord], agenda: Agenda) -> None:
         began = self.pulse.clock()
-        folded = await self._engine.fold(records)
+        folded = self._engine.fold(records)
         self.pulse.note(began, folded=folded)
         agenda.take(folded.wakes)
         # a wakeup may have waited for these records
-        if folded.records and (folded.has_finished_sync or self._engine.is_shared):
+        if folded.has_finished_sync:
             agenda.open()
         await self._note(folded, records)
-        await self._statistics.keep(folded.records)
 
-    async def _fold_and_decide(
-        self, records: list[LoggedRecord], agenda: Agenda, backfiller: Backfiller, read_to: Sequence
-    ) -> None:
-        asks_for_times = False
+    async def _write(self, read_to: Sequence) -> None:
+        """Write what is folded, if it is time, and how far there was nothing to fold."""
+        engine, now = self._engine, asyncio.get_running_loop().time()
+        is_quiet = read_to - min(map(engine.folded_to.__getitem__, engine.epochs)) >= CONFIRM_EVERY
+        if not (engine.has_unwritten or is_quiet):
+            self._writes_at = 0.0
+            return
+        if not self._writes_at:
+            self._writes_at = now + self._writes_after.total_seconds()
+        is_much = len(engine.state.unwritten) >= MOST_UNWRITTEN
+        if is_quiet or is_much or engine.state.ends or now >= self._writes_at:
+            await engine.flush(read_to=read_to if is_quiet else 0)
+            await self._tell_keys()
+            self._writes_at = 0.0
 
-        def leaving(folded: Folded) -> Collection[ViewParent] | None:
-            nonlocal asks_for_times
-            agenda.take(folded.wakes)
-            if not agenda.is_open:
-                return None
-            asks_for_times = agenda.is_overdue
-            agenda.close()
-            return agenda.put_off
+    async def _tell_keys(self) -> None:
+        """Tell who follows indices what has changed, now that it is in the tables."""
+        keys, self._unheard = self._unheard, set()
+        if self._on_keys is not None:
+            self._on_keys(keys)
+        if not self.program.followed.isdisjoint(index for index, _ in keys):  # who follows an index may be anywhere
+            await self._hints.publish(Topic.WAKE, but_not=self._hint)
 
-        but_not = await backfiller.look()
-        began, most = self.pulse.clock(), self._portion.begin()
-        folded, cut = await self._engine.fold_and_decide(records, leaving, but_not=but_not, read_to=read_to, most=most)
-        self._portion.end(cut)
-        self.pulse.note(began, folded=folded, cut=cut)
-        await self._note(folded, records)
-        await self._follow_up(cut, agenda, asks_for_times=asks_for_times)
-        await self._statistics.keep(folded.records)
+    async def _write_last(self) -> None:
+        """Write what is folded, as far as that can be done at the end."""
+        try:
+            if self._engine.tables.is_whole and self._engine.has_unwritten:
+                await self._engine.flush()
+        except LevelogError as error:
+            log.info("what was folded last is folded again by the next processor: %s", error)
+
+    @property
+    def _write_wait(self) -> timedelta:
+        """Time until what is folded is written."""
+        if not self._writes_at:
+            return SAFETY_SWEEP
+        return timedelta(seconds=max(0.0, self._writes_at - asyncio.get_running_loop().time()))
 
     async def _note(self, folded: Folded, records: list[LoggedRecord]) -> None:
         if not folded.records:
             return
+        self.records += folded.records
+        self._unheard |= folded.keys
+        if self._timers.is_needed or not self.program.followed.isdisjoint(index for index, _ in folded.keys):
+            await self._engine.flush()
+            await self._tell_keys()
         if self._timers.is_needed:
             self._timers.see(records)
-        self.records += folded.records
-        if self._on_keys is not None:
-            self._on_keys(folded.keys)
         log.debug("folded %s", counted(folded.records, "record"), extra={"sequence": records[-1].sequence})
-        # other processors may own the parents, or wait for these partitions; who follows an index may be anywhere
-        if self._engine.is_shared or any(index in self.program.followed for index, _ in folded.keys):
-            await self._hints.publish(Topic.WAKE, but_not=self._hint)
         if folded.has_news:
             await self._hints.publish(Topic.LEVELS)
         # with other processors, one may have committed an intent meanwhile that waits for such a target
         if folded.frees_targets or (folded.has_receipts and self._engine.is_shared):
             await self._hints.publish(Topic.INTENT)
 
-    async def _backfill(self, backfiller: Backfiller, agenda: Agenda, *, is_busy: bool) -> bool:
-        """Compute a page of what changed code left behind, if it is time; tells whether it did.
-
-        Parents are woken only when no wakeup is left, so that slow handlers do not put what happens now at the end of a
-        long queue.
-        """
-        step = await backfiller.step(wakes=not is_busy)
-        if step is None:
-            return False
-        if self._on_keys is not None:
-            self._on_keys(step.keys)
-        if step.has_woken or step.has_finished:
-            agenda.open()
-        if step.has_finished and self._engine.is_shared:  # others may wait for it with their views
-            await self._hints.publish(Topic.WAKE, but_not=self._hint)
-        await self._statistics.keep(step.objects)
-        return True
-
-    async def _decide(self, agenda: Agenda, backfiller: Backfiller, read_to: Sequence) -> bool:
-        """Decide on one batch of wakeups; tells whether there may be more right now."""
-        asks_for_times = agenda.is_overdue
+    async def _decide(self, agenda: Agenda) -> bool:
+        """Decide on one batch of levels; tells whether there may be more right now."""
         agenda.close()
-        but_not = await backfiller.look()
         began, most = self.pulse.clock(), self._portion.begin()
-        cut = await self._engine.decide(but_not=but_not, leaving=agenda.put_off, read_to=read_to, most=most)
+        cut = await self._engine.decide(leaving=agenda.put_off, most=most)
         self._portion.end(cut)
         self.pulse.note(began, cut=cut)
-        await self._follow_up(cut, agenda, asks_for_times=asks_for_times)
-        await self._statistics.keep(len(cut.decided) if cut is not None else 0)
+        if not self._engine.has_unwritten:
+            await self._tell_keys()
+        await self._tell(cut, agenda)
+        self._plan(agenda)
+        await self._statistics.keep(len(cut.decided))
         return agenda.is_open
-
-    async def _follow_up(self, cut: Cut | None, agenda: Agenda, *, asks_for_times: bool) -> None:
-        """Hint to whom a cut concerns, and plan the next look."""
-        if cut is not None:
-            await self._tell(cut, agenda)
-        if asks_for_times:
-            next_due = await self._engine.next_due()
-            if next_due is not None and next_due[0] <= next_due[1]:  # a level that is held up: look again, not at once
-                next_due = (next_due[1] + HELD_UP_PAUSE, next_due[1])
-            agenda.plan(next_due)
 
     async def _tell(self, cut: Cut, agenda: Agenda) -> None:
         agenda.note(cut)
@@ -400,6 +409,3 @@ class Processor:
             await self._hints.publish(Topic.LEVELS)
         if cut.has_told and self._engine.is_shared:  # others may own those that look the levels up
             await self._hints.publish(Topic.WAKE, but_not=self._hint)
-        for decided in cut.decided:
-            if decided.due_at is not None:
-                agenda.expect(decided.due_at, cut.at)

@@ -278,6 +278,8 @@ class Program:
         for operator in self.operators:
             for daemon in _daemons(operator.effects.values()):
                 yield from (f"{operator.name}/{name}" for name in (daemon.wanted_name, *daemon.indices))
+            for effect in operator.effects.values():
+                yield from (f"{operator.name}/{name}" for name in effect.snapshots)
             for hook in operator.on.registered:
                 yield from (f"{operator.name}/{name}" for name in hook.indices)
 

@@ -22,8 +22,6 @@ from levelog_log.stream import LogStream
 from levelog_log.trail import Trail
 from levelog_store.connect.database import Database
 from levelog_store.decide.inputreads import read_last_record
-from levelog_store.fold.deletions import PAGE as ROWS
-from levelog_store.fold.deletions import forget_handled
 from levelog_store.fold.levelwrites import wake_stuck
 from levelog_store.owners.leases import guard
 from levelog_store.owners.scopes import reset_scope
@@ -111,23 +109,12 @@ class Pruner(Struct, frozen=True):
         """Delete all that is older than the log as it is now."""
         first = (await self.stream.state()).first_seq
         deleted = Counter[str]()
-        await self._forget_handled()
         await self._wake_stuck()
         for table in PRUNED if first > 1 else ():
             deleted[table.name] = await self._prune(table, first)
         if total := deleted.total():
             shown = ", ".join(f"{count} of {table}" for table, count in sorted(deleted.items()) if count)
             log.info("deleted %s older than the log: %s", counted(total, "row"), shown, extra={"sequence": first})
-
-    async def _forget_handled(self) -> None:
-        count, more = 0, ROWS
-        while more == ROWS:
-            async with self.database.transaction(durable=False) as connection:
-                await guard(connection, self.scope, {PARTITION: self.epoch})
-                more = await forget_handled(connection, self.scope)
-            count += more
-        if count:
-            log.info("forgot %s: nothing is left to be handled", counted(count, "deleted object"))
 
     async def _wake_stuck(self) -> None:
         async with self.database.transaction() as connection:

@@ -42,13 +42,13 @@ def ended_writes(records: Sequence[LoggedRecord]) -> set[int]:
 class Agenda:
     """Whether wakeups are due, and the time of the next one that is scheduled.
 
-    Hints announce wakeups of other processors; a sweep finds those whose hint was lost.
+    Hints announce what other processes ask for; a sweep finds that whose hint was lost.
     """
 
     def __init__(self) -> None:
         self._now = asyncio.get_running_loop().time
         self._is_open = True
-        self._sweep_at = self._now() + SAFETY_SWEEP.total_seconds()
+        self._sweep_at = self._now()
         self._due_at: float | None = None
         self._put_off: dict[ViewParent, float] = {}
         self._ended = set[int]()
@@ -72,9 +72,8 @@ class Agenda:
 
     @property
     def is_overdue(self) -> bool:
-        """Tell whether to query the tables for the next due time: after a due time, at a sweep, or the first time."""
-        now = self._now()
-        return self._due_at is None or now >= self._due_at or now >= self._sweep_at
+        """Tell whether to look what other processes ask for, since a hint may have been lost."""
+        return self._now() >= self._sweep_at
 
     @property
     def wait(self) -> timedelta:
@@ -115,17 +114,13 @@ class Agenda:
         self._is_open, now = False, self._now()
         self._put_off = {level: until for level, until in self._put_off.items() if until > now}
 
-    def expect(self, due_at: datetime, now: datetime) -> None:
-        """Note that a wakeup waits for its time."""
-        at = self._now() + (due_at - now).total_seconds()
-        self._due_at = at if self._due_at is None else min(self._due_at, at)
+    def plan(self, due_at: datetime | None, now: datetime) -> None:
+        """Note when the first level is due that waits for its time; None: none does."""
+        self._due_at = None if due_at is None else self._now() + (due_at - now).total_seconds()
 
-    def plan(self, next_due: tuple[datetime, datetime] | None) -> None:
-        """Take what the tables say is due next, with their time, and begin the next sweep."""
+    def swept(self) -> None:
+        """Begin the wait for the next sweep."""
         self._sweep_at = self._now() + SAFETY_SWEEP.total_seconds()
-        self._due_at = self._sweep_at
-        if next_due is not None:
-            self.expect(*next_due)
 
 
 FOLD_BATCH: Final = 1000

@@ -10,6 +10,7 @@ from levelog.secrets.redaction import Redactor
 from levelog_processors.decide.facts import Facts, Outlook, Round
 from levelog_processors.decide.functions import Acting, Caller
 from levelog_processors.decide.intents import target_names, with_rows
+from levelog_processors.decide.lookups import contents_of
 from levelog_processors.decide.rules import conclude
 from levelog_processors.decide.standings import encoded
 from levelog_processors.decide.views import Evaluation
@@ -30,8 +31,12 @@ class _Shown(Struct, frozen=True):
 
     rebuilt: Rebuilt
     versions: Mapping[IndexKey, int]
+    looked_up: Mapping[IndexKey, Bucket]
+    """How levels stood, of which no record tells."""
 
     def bucket(self, place: IndexKey) -> Bucket:
+        if (told := self.looked_up.get(place)) is not None:
+            return told
         found = self.rebuilt.state.buckets.get(place)
         return Bucket(self.versions.get(place, found.version), found.values)
 
@@ -82,11 +87,12 @@ class Judge:
 
     def _looks(self, past: Sequence[Decision]) -> list[Outlook | str]:
         """The levels as their views see them; a text says why a decision cannot be made again."""
-        shown = _Shown(self.rebuilt, {place: version for each in past for place, version in each.versions.items()})
+        versions = {place: version for each in past for place, version in each.versions.items()}
         looks: list[Outlook | str] = []
         for each in past:
             facts = self._facts(each, self.rebuilt.state.objects.get(each.parent))
             if isinstance(facts, Facts):
+                shown = _Shown(self.rebuilt, versions, _looked_up(facts.view.operator, each))
                 evaluation = self._evaluation(each, facts, shown)
                 evaluation.call()
                 looks.append(Outlook(facts, evaluation.seen))
@@ -142,24 +148,29 @@ class Judge:
 
     def _evaluation(self, past: Decision, facts: Facts, shown: _Shown) -> Evaluation:
         evaluation = Evaluation(
-            facts,
-            {place: shown.bucket(place) for place in past.versions} | _looked_up(facts.view.operator, past),
-            namespaces=self.rebuilt.readiness.namespaces,
-            redactor=self._redactor,
-            memory=shown,
+            facts, namespaces=self.rebuilt.readiness.namespaces, redactor=self._redactor, memory=shown
         )
         if self._stops is not None:
-            self._attend(self._stops, past, facts, evaluation)
+            places = {*past.versions, *shown.looked_up}
+            known = {place: contents_of(*place, shown.bucket(place)) for place in places}
+            self._attend(self._stops, past, known, evaluation)
         return evaluation
 
-    def _attend(self, stops: Stops, past: Decision, facts: Facts, evaluation: Evaluation) -> None:
+    def _attend(
+        self,
+        stops: Stops,
+        past: Decision,
+        known: Mapping[IndexKey, tuple[bytes, ...]],
+        evaluation: Evaluation,
+    ) -> None:
         """Let the functions of a decision be stopped in."""
+        facts = evaluation.facts
         evaluation.around = partial(stops.at, "view", facts.name, facts.view.handler.function)
         stops.begin(
             Scene(
                 past=past,
                 parent=facts.parent,
-                known=evaluation.reads.known,
+                known=known,
                 evaluation=evaluation,
                 program=self._name,
             )

@@ -13,7 +13,7 @@ from typing import Final
 from levelog.secrets.redaction import Redactor
 from levelog.wire.records import LoggedRecord, SyncFinished
 from levelog_processors.decide.functions import Caller
-from levelog_processors.memory import MemoryEngine
+from levelog_processors.engine import Engine
 from levelog_replay.comparing import NO_VIEW, Conclusion, Judged
 from levelog_replay.scratch import Scratch
 from levelog_replay.sources import Recording
@@ -35,13 +35,14 @@ class LogReplay:
         self._history = history
         self._scratch = scratch
         self._now = _BEGIN
-        self._engine = MemoryEngine(
+        self._engine = Engine(
             scratch.database,
             scratch.scope,
             scratch.program,
             patience=None,
             caller=caller,
             redactor=redactor,
+            has_tables=False,
         )
         self._next_due: datetime | None = None
         self.records = 0

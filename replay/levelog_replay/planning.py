@@ -4,12 +4,13 @@ It takes over as it would live: it is promoted, what its indices and views are i
 on until nothing is due. Nobody is there who could write.
 """
 
+import asyncio
 import tempfile
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from itertools import count
 from pathlib import Path
+from time import monotonic
 from typing import Final
 
 from msgspec import Struct
@@ -17,16 +18,19 @@ from msgspec import Struct
 from levelog.handlers.children import ChildrenView
 from levelog.secrets.redaction import Redactor
 from levelog_processors.engine import Engine
-from levelog_processors.fold.backfilling import PAGE, PAGES_A_SECOND, Backfiller, Pace
 from levelog_processors.program import Program
 from levelog_replay.calling import ReplayCaller
 from levelog_store.connect.database import Database
+from levelog_store.decide.inputreads import read_checkpoints, read_mirrored
 from levelog_store.look import trial
 from levelog_store.owners.leases import Leases
 from levelog_store.owners.promotion import CHANGED_CODE
 from levelog_store.owners.scopes import open_scope
 from levelog_store.rows import Scope, ViewParent
 
+_PATIENCE_SECONDS: Final = 3.0
+"""Where changes never rest, what changed last may be shown as it was before."""
+_LOOK_SECONDS: Final = 0.05
 _LEASE: Final = timedelta(days=365)
 """Nobody else asks for the partitions."""
 
@@ -73,6 +77,7 @@ async def plan(
     """Try a program on a copy of a scope's tables, in a temporary folder; the database is only read."""
     with tempfile.TemporaryDirectory(prefix="levelog-plan-") as folder:
         async with await Database.open(f"sqlite:///{Path(folder) / 'copy.db'}", is_scratch=True) as scratch:
+            await _until_mirrored(database, scope)
             await trial.copy_scope(database, scope, scratch)
             async with scratch.reading() as connection:
                 before = await trial.count_levels(connection)
@@ -80,6 +85,16 @@ async def plan(
             unlisted = await _take_over(scratch, scope, program, at, redactor=redactor, caller=caller)
             children = {name for name, view in program.views.items() if isinstance(view.handler, ChildrenView)}
             return await _planned(scratch, at, before, unlisted, children)
+
+
+async def _until_mirrored(database: Database, scope: Scope) -> None:
+    """Wait until objects and entries are in the tables as levels are: a second, while a processor runs at all."""
+    until = monotonic() + _PATIENCE_SECONDS
+    while monotonic() < until:
+        async with database.reading() as connection:
+            if await read_mirrored(connection, scope) == await read_checkpoints(connection, scope):
+                return
+        await asyncio.sleep(_LOOK_SECONDS)
 
 
 async def _take_over(
@@ -97,18 +112,12 @@ async def _take_over(
     )
     epochs = await Leases(scratch, promoted, owner="plan", duration=_LEASE).tend()
     engine = Engine(scratch, promoted, program, patience=None, caller=caller, redactor=redactor)
-    seconds = count()
-    pace = Pace(PAGE * PAGES_A_SECOND, lambda: float(next(seconds)))  # a clock by which each page is due
-    backfiller = Backfiller(scratch, promoted, program, epochs, pace)
     try:
         await engine.hold(epochs)
-        while True:
-            cut = await engine.decide(but_not=await backfiller.look(), now=at)
-            if cut is not None and cut.has_more:
-                continue
-            if await backfiller.step(wakes=True) is None:
-                break
-        readiness = await engine.readiness()
+        while (await engine.decide(now=at)).has_more:
+            pass
+        await engine.flush()
+        readiness = engine.readiness
     finally:
         await engine.close()
     ready = set(readiness.views)

@@ -59,9 +59,11 @@ scopes = Table(
 checkpoints = _table(
     "checkpoints",
     _key("partition", SmallInteger),
-    _value("sequence", BigInteger, comment="last record folded"),
+    _value("sequence", BigInteger, comment="last record folded, as levels and intents are"),
+    _value("mirrored", BigInteger, server_default="0", comment="last record folded, as objects and entries are"),
     _value("record_id", comment="id of the last record folded of this partition"),
     _value("record_sequence", BigInteger, comment="its sequence"),
+    _value("commits", BigInteger, server_default="0", comment="that moved it, or decided without"),
     _time("time"),
 )
 
@@ -103,8 +105,6 @@ backfills = _table(
     _key("partition", SmallInteger),
     _value("kind", comment="index: entries are computed anew; view: parents are woken"),
     _value("resource"),
-    _value("position", comment="last object that is done; empty: none"),
-    _value("objects", BigInteger, comment="how many are done"),
     _value("is_done", Boolean),
 )
 

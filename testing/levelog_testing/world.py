@@ -42,9 +42,9 @@ from levelog_kube.client import KubeClient, connect
 from levelog_log.hints import Hint, Hints
 from levelog_processors.deliver.delivery import Delivery
 from levelog_processors.deliver.timers import Timers
+from levelog_processors.engine import Engine
 from levelog_processors.hooks import Lifecycle
 from levelog_processors.live import LiveIndices
-from levelog_processors.memory import MemoryEngine
 from levelog_processors.program import Program
 from levelog_processors.state.state import State
 from levelog_sandbox import Sandbox, StatusError
@@ -81,7 +81,7 @@ class World:
         self.clock = clock
         self.refusals: list[Refusal] = []
         self.is_echoing = True
-        self.engine = MemoryEngine(database, scope, program, patience=None, redactor=REDACTOR)
+        self.engine = Engine(database, scope, program, patience=None, redactor=REDACTOR, has_tables=False)
         self.live = _Indices(database, scope, program, _NoHints())
         self.live.engine = self.engine
         self._sender = sender
@@ -284,7 +284,7 @@ class World:
         if self.program.record_handlers:
             self._records += logged
         folded = self.engine.fold(logged)
-        await self.engine.write_ends()
+        await self.engine.flush()
         self._timers.see(logged)
         self.live.tell(folded.keys)
 
@@ -490,7 +490,7 @@ async def open_world(
 class _Indices(LiveIndices):
     """Live indices of the state in memory."""
 
-    engine: MemoryEngine | None = None
+    engine: Engine | None = None
 
     @property
     def _state(self) -> State:

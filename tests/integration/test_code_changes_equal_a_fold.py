@@ -3,7 +3,6 @@
 import asyncio
 import tempfile
 from collections.abc import Sequence
-from itertools import count
 from pathlib import Path
 from typing import Any, Final
 
@@ -13,8 +12,7 @@ from hypothesis import strategies as st
 from levelog.operator import Operator
 from levelog.wire.objects import Application, Cluster
 from levelog.wire.records import LoggedRecord
-from levelog_processors.fold.backfilling import Backfiller, Pace
-from levelog_processors.fold.batches import Folder
+from levelog_processors.engine import Engine
 from levelog_processors.program import Program
 from levelog_store.connect.database import Database
 from levelog_store.owners.leases import Leases
@@ -60,12 +58,12 @@ def records_of(given_changes: Sequence[tuple[int, str, str, str]]) -> list[Logge
     return logged(records)
 
 
-async def ran(folder: Path, name: str, parts: Sequence[tuple[int, Sequence[LoggedRecord], int]]) -> list[Any]:
-    """Entries and objects after each version has folded its records, and computed so many pages of what changed."""
+async def ran(folder: Path, name: str, versions: Sequence[tuple[int, Sequence[LoggedRecord], bool]]) -> list[Any]:
+    """Entries and objects after each version has folded its records, or was killed before it wrote any."""
     url = f"sqlite:///{folder / name}.db"
     await migrate(url)
-    async with await Database.open(url) as database:
-        for version, records, pages in parts:
+    async with await Database.open(url, is_scratch=True) as database:
+        for version, records, is_killed in versions:
             program = Program([operator_of(version)])
             scope = await open_scope(
                 database,
@@ -76,17 +74,12 @@ async def ran(folder: Path, name: str, parts: Sequence[tuple[int, Sequence[Logge
                 fingerprint=program.fingerprint,
                 code=program.handlers,
             )
-            epochs = await Leases(database, scope, owner=f"{name}{version}").tend()
-            pace = Pace(10, count(0.0, 1.0).__next__)  # a second for each look: pages of two, never waited for
-            backfiller = Backfiller(database, scope, program, epochs, pace)
-            await backfiller.look()
-            for _ in range(pages):
-                await backfiller.step(wakes=True)
-            if records:
-                await Folder(database, scope, program).fold(epochs, records)
-            is_last = parts[-1] == (version, records, pages)
-            while is_last and await backfiller.step(wakes=True):
-                pass
+            engine = Engine(database, scope, program)
+            await engine.hold(await Leases(database, scope, owner=f"{name}{version}").tend())
+            if is_killed:
+                continue
+            engine.fold(records)
+            await engine.flush()
         async with database.reading() as connection:
             entries = (await connection.execute(index_entries.select())).all()
             held = (await connection.execute(objects.select())).all()
@@ -94,18 +87,19 @@ async def ran(folder: Path, name: str, parts: Sequence[tuple[int, Sequence[Logge
 
 
 @settings(max_examples=examples(15), deadline=None)
-@given(changes, changes, changes, st.lists(st.integers(0, 3), min_size=3, max_size=3), st.integers(0, 2))
+@given(changes, changes, changes, st.lists(st.integers(0, 3), min_size=4, max_size=4))
 def test_invariant_3_tables_of_changed_code_equal_those_that_it_folds_from_the_beginning(
-    first: list[Any], second: list[Any], third: list[Any], codes: list[int], pages: int
+    first: list[Any], second: list[Any], third: list[Any], codes: list[int]
 ) -> None:
     records = records_of([*first, *second, *third])
     cuts = len(first), len(first) + len(second)
-    parts = [
-        (codes[0], records[: cuts[0]], 0),
-        (codes[1], records[cuts[0] : cuts[1]], pages),
-        (codes[2], records[cuts[1] :], pages),
+    versions = [
+        (codes[0], records[: cuts[0]], False),
+        (codes[1], records[cuts[0] : cuts[1]], False),
+        (codes[2], (), True),
+        (codes[3], records[cuts[1] :], False),
     ]
     with tempfile.TemporaryDirectory() as folder:
-        changed = asyncio.run(ran(Path(folder), "changed", parts))
-        scratch = asyncio.run(ran(Path(folder), "scratch", [(codes[2], records, 0)]))
+        changed = asyncio.run(ran(Path(folder), "changed", versions))
+        scratch = asyncio.run(ran(Path(folder), "scratch", [(codes[3], records, False)]))
     assert changed == scratch

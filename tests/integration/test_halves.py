@@ -19,6 +19,7 @@ from levelog_log.publisher import BatchPublisher
 from levelog_log.reader import Reader
 from levelog_processors import waiting
 from levelog_processors.engine import Engine
+from levelog_processors.fold.batches import Folded
 from levelog_processors.program import Program
 from levelog_processors.waiting import Arrivals
 from levelog_sandbox import Sandbox
@@ -110,12 +111,11 @@ async def test_a_processor_folds_a_receipt_together_with_what_the_write_changed(
     monkeypatch.setattr(waiting, "MOMENT", LONG)
     folded: list[list[type]] = []
 
-    def noting(step: Any) -> Any:
-        def noted(engine: Engine, records: list[LoggedRecord], *given: Any, **more: Any) -> Any:
-            folded.append(kinds(records))
-            return step(engine, records, *given, **more)
+    fold = Engine.fold
 
-        return noted
+    def noted(engine: Engine, records: list[LoggedRecord]) -> Folded:
+        folded.append(kinds(records))
+        return fold(engine, records)
 
     seen, echo_at = 0, 0
     records, flush = Arrivals.records, Relay.flush
@@ -136,8 +136,7 @@ async def test_a_processor_folds_a_receipt_together_with_what_the_write_changed(
 
     monkeypatch.setattr(Arrivals, "records", counted)
     monkeypatch.setattr(Relay, "flush", late)
-    monkeypatch.setattr(Engine, "fold", noting(Engine.fold))
-    monkeypatch.setattr(Engine, "fold_and_decide", noting(Engine.fold_and_decide))
+    monkeypatch.setattr(Engine, "fold", noted)
     async with Sandbox() as sandbox:
         await define_webs(sandbox)
         kubeconfig, halves = sandbox.kubeconfig(tmp_path / "kubeconfig"), Application("halves")

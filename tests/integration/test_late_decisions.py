@@ -7,9 +7,8 @@ import asyncio
 import math
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -19,7 +18,6 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from levelog import Intent, Level, Operator, Resource, Struct, apply
 from levelog.errors import Unavailable
 from levelog.wire.objects import Application, Cluster
-from levelog_processors.decide import cut
 from levelog_processors.decide.cut import Cut
 from levelog_processors.engine import Engine
 from levelog_processors.program import Program
@@ -27,8 +25,8 @@ from levelog_store.actuate import claims
 from levelog_store.actuate.claims import ClaimedIntent
 from levelog_store.actuate.elapsed import elapsed
 from levelog_store.connect.database import Database
-from levelog_store.decide import decisionwrites, inputreads
-from levelog_store.decide.decisions import PendingWake, Sendable
+from levelog_store.decide import decisionwrites
+from levelog_store.decide.decisions import Sendable
 from levelog_store.decide.inputreads import read_levels
 from levelog_store.owners.leases import Leases
 from levelog_store.owners.scopes import open_scope
@@ -37,7 +35,6 @@ from levelog_store.tables import intents, metadata, wakeups
 from rigs.webs import WEBS, deleted, lists_done, logged, web
 
 PARTITIONS = 2
-ways = pytest.mark.parametrize("is_in_one", [False, True], ids=["fold and decide", "in one transaction"])
 SHOP = "webs.example.com/default/shop"
 
 
@@ -61,11 +58,9 @@ class Stepped:
         self._scope = scope
         self._engine = engine
         self._sequence = 0
-        self.is_in_one = False
-        """Each fold decides in its transaction."""
 
     def give_to(self, claimant: "Claimant") -> "Claimant":
-        self._engine.decider.claimant = claimant
+        self._engine.claimant = claimant
         return claimant
 
     def reading(self) -> AbstractAsyncContextManager[AsyncConnection]:
@@ -74,15 +69,11 @@ class Stepped:
     async def fold(self, *records: Any) -> None:
         placed = logged(records, first=self._sequence + 1, partitions=PARTITIONS)
         self._sequence += len(placed)
-        if self.is_in_one:
-            await self._engine.fold_and_decide(placed, lambda _: ())
-        else:
-            await self._engine.fold(placed)
+        self._engine.fold(placed)
+        await self._engine.flush()
 
     async def decide(self) -> Cut:
-        cut = await self._engine.decide()
-        assert cut is not None
-        return cut
+        return await self._engine.decide()
 
     async def level(self) -> LevelRow | None:
         async with self._database.reading() as connection:
@@ -107,7 +98,8 @@ class Stepped:
         for partition in range(PARTITIONS):
             placed = logged(lists_done(WEBS, 0), first=self._sequence + 1, partition=partition)
             self._sequence += len(placed)
-            await self._engine.fold(placed)
+            self._engine.fold(placed)
+        await self._engine.flush()
 
     async def come_to_rest(self) -> None:
         """Let functions return, and decide until nothing is left to be decided."""
@@ -119,12 +111,17 @@ class Stepped:
                     if (await connection.execute(wakeups.select())).first() is None:
                         return
 
-    async def next_due(self) -> tuple[datetime, datetime] | None:
-        return await self._engine.next_due()
+    @property
+    def next_due(self) -> datetime | None:
+        return self._engine.next_due
+
+    def look_at_clock(self, moment: datetime) -> None:
+        """Let the database tell a time."""
+        self._engine.clock.look(moment)
 
     @property
     def calls(self) -> dict[str, int]:
-        return self._engine.decider.calls.functions
+        return self._engine.calls.functions
 
 
 def operator(released: asyncio.Event) -> Operator:
@@ -173,12 +170,10 @@ async def stepped(tmp_path: Path, released: asyncio.Event) -> AsyncIterator[Step
         await engine.close()
 
 
-@ways
 async def test_a_late_decision_on_a_parent_that_is_as_before_again_is_not_written(
-    stepped: Stepped, released: asyncio.Event, is_in_one: bool
+    stepped: Stepped, released: asyncio.Event
 ) -> None:
     """What is folded equals what the stored level was decided on, so that no wakeup tells of it."""
-    stepped.is_in_one = is_in_one
     await stepped.fold(web("shop", 1, image="x"))
     await stepped.decide()
     await stepped.fold(web("shop", 2, image="y"))
@@ -192,11 +187,9 @@ async def test_a_late_decision_on_a_parent_that_is_as_before_again_is_not_writte
     assert await stepped.asked() == []
 
 
-@ways
 async def test_invariant_11_a_late_decision_for_a_parent_that_was_made_anew_is_not_written(
-    stepped: Stepped, released: asyncio.Event, is_in_one: bool
+    stepped: Stepped, released: asyncio.Event
 ) -> None:
-    stepped.is_in_one = is_in_one
     first = web("shop", 1, image="y", uid="first")
     await stepped.fold(first)
     await stepped.decide()  # begins the function
@@ -210,11 +203,9 @@ async def test_invariant_11_a_late_decision_for_a_parent_that_was_made_anew_is_n
     assert [uid for _, uid in await stepped.asked()] == ["second"]
 
 
-@ways
 async def test_a_late_decision_is_written_if_its_level_is_as_it_was_seen(
-    stepped: Stepped, released: asyncio.Event, is_in_one: bool
+    stepped: Stepped, released: asyncio.Event
 ) -> None:
-    stepped.is_in_one = is_in_one
     await stepped.fold(web("shop", 1, image="y"))
     await stepped.decide()
     await stepped.fold(web("other", 2, image="x"))
@@ -234,24 +225,19 @@ async def test_a_wakeup_that_was_forgotten_and_asked_for_again_is_another_one(st
 
 
 async def test_due_times_are_made_by_the_clock_that_they_are_compared_with(
-    stepped: Stepped, released: asyncio.Event, monkeypatch: pytest.MonkeyPatch
+    stepped: Stepped, released: asyncio.Event
 ) -> None:
     """By a clock of its own that is behind, a processor would find its next round due at once, and never pause."""
     ahead = timedelta(minutes=6)
-
-    async def read_wakes(*what: Any, at: datetime | None, **more: Any) -> tuple[list[PendingWake], datetime]:
-        assert at is None, "a clock that is not the database's"
-        found, moment = await inputreads.read_wakes(*what, **more)
-        return found, moment + ahead
-
-    # of the database, as decisions ask for it: the processor's own clock is not
-    monkeypatch.setattr(cut, "stored", SimpleNamespace(**{**vars(inputreads), "read_wakes": read_wakes}))
+    moment = datetime.now(UTC) + ahead
+    stepped.look_at_clock(moment)
     released.set()
     await stepped.fold(web("shop", 1, image="nothing to write"))
     async with asyncio.timeout(10):
-        while (due := await stepped.next_due()) is None:
+        while (due := stepped.next_due) is None:
+            await asyncio.sleep(0)
             await stepped.decide()
-    assert ahead < due[0] - due[1] <= ahead + timedelta(seconds=1)
+    assert due > moment + timedelta(milliseconds=900)
 
 
 class Claimant:

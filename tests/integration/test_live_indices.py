@@ -3,6 +3,8 @@ from collections.abc import Collection
 from datetime import timedelta
 from typing import Any
 
+import pytest
+
 from levelog import LiveIndex, Owner
 from levelog.wire.objects import Uid, Version
 from levelog.wire.records import BookmarkNoted
@@ -96,8 +98,11 @@ async def test_a_condition_that_a_fold_of_this_process_fulfils_is_seen_without_h
         assert seen[-1] == (("shop-0", "a"), ("shop-1", "a"))
 
 
-async def test_what_another_processor_folds_is_told_by_its_hint(nats_server: NatsServer, postgres_url: str) -> None:
+async def test_what_another_processor_folds_is_told_by_its_hint(
+    nats_server: NatsServer, postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async with Processing(nats_server.url, postgres_url) as stack, live_indices(stack) as live:
+        monkeypatch.setattr(stack.program, "followed", {"webs/images"})  # as with a daemon that is given it
         stack.start("one")
         await stack.start_more("two")
         await stack.folded(await stack.listed(web("shop", 1), version=2))

@@ -5,20 +5,15 @@ from pathlib import Path
 import msgspec
 import pytest
 from sqlalchemy import text
-from sqlalchemy.ext.asyncio import AsyncConnection
 
-from levelog_processors.decide.snapshot import read_facts
 from levelog_processors.upkeep import FIRST_STATISTICS
-from levelog_store.decide.decisions import PendingWake
-from levelog_store.decide.inputreads import Inputs
 from levelog_store.owners.leases import Leases
 from levelog_store.tables import dependencies, index_entries, intents, leases, levels, objects, wakeups
 from rigs.lostcommits import keep, lose
 from rigs.nats import NatsServer
 from rigs.processing import Processing
-from rigs.rowcounts import work_of
 from rigs.waiting import until
-from rigs.webs import NOON, PODS, WEBS, deleted, lists_done, pod, receipt, web
+from rigs.webs import PODS, WEBS, deleted, lists_done, pod, receipt, web
 
 
 async def test_what_is_missing_becomes_intents_and_nothing_else(nats_server: NatsServer, database_url: str) -> None:
@@ -79,31 +74,6 @@ async def test_invariant_6_changes_that_are_not_read_call_nothing(nats_server: N
         await stack.folded(last)
         assert processor.calls.functions == {"webs/pods": 1}
         assert await stack.intents() == []
-
-
-async def test_a_wake_reads_no_values_of_keys_that_have_not_changed(nats_server: NatsServer, database_url: str) -> None:
-    async with Processing(nats_server.url, database_url) as stack:
-        await stack.listed(web("shop", 1, replicas=20), version=2)
-        costs: list[int] = []
-        for size in (20, 2000):
-            pods = [pod(f"shop-{n}", 10 + size + n, owner="uid-shop") for n in range(size)]
-            last = await stack.tell(web("shop", size, replicas=size), *pods)
-            stack.start()  # it decides at the end of what was told, where nothing is to be written
-            await stack.folded(last)
-            await stack.stop()
-            level = await stack.level("shop")
-            assert (level["status"], level["actual"].count(b"shop-")) == ("in_sync", size)
-            wake = PendingWake(
-                view=level["view"], parent=level["parent"], partition=0, cause=last, generation=1, due_at=None
-            )
-
-            async def look(connection: AsyncConnection, wake: PendingWake = wake) -> None:
-                inputs = Inputs(has_dependencies=True, parents={})
-                [(facts, _)] = await read_facts(connection, stack.scope, stack.program, {}, [wake], NOON, None, inputs)
-                assert not facts.is_changed
-
-            costs.append(await work_of(stack.database, look))
-        assert costs[1] <= costs[0] + 20, costs
 
 
 async def test_invariant_8_nothing_is_decided_until_the_log_shows_what_was_written(
@@ -379,3 +349,14 @@ async def test_tables_are_analyzed_while_they_are_filled(nats_server: NatsServer
                 return {"levels", "objects"}.issubset((await connection.execute(analyzed)).scalars())
 
         await until(are_analyzed, "statistics of what was folded and of what was decided")
+
+
+async def test_invariant_5_the_appearance_of_an_absent_key_wakes_who_looked_for_it(
+    nats_server: NatsServer, postgres_url: str
+) -> None:
+    async with Processing(nats_server.url, postgres_url) as stack:
+        last = await stack.listed(web("shop", 1, replicas=0), version=1)
+        stack.start()
+        await stack.folded(last)
+        await stack.folded(await stack.tell(pod("stranger", 2, owner="uid-shop")))
+        assert await stack.intents("pending") == [("delete", "pods/default/stranger")]

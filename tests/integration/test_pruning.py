@@ -9,7 +9,7 @@ from sqlalchemy import delete, select, text
 
 from levelog_processors.upkeep import PARTITION, Pruner
 from levelog_store.connect.database import Database
-from levelog_store.fold.changewrites import write_key_versions
+from levelog_store.fold.statewrites import Unwritten, write_state
 from levelog_store.owners.upkeep import PRUNED, delete_old, find_old
 from levelog_store.tables import decisions, intents, key_versions, leases, tombstones
 from rigs.leasing import SCOPE
@@ -134,7 +134,7 @@ async def test_pruning_that_takes_too_long_ends_nothing_else(
     async with Processing(nats_server.url, postgres_url) as stack, await impatient as database:
         epochs = {row["partition"]: row["epoch"] for row in await stack.rows(leases)}
         async with stack.database.transaction() as connection:
-            await connection.execute(text("LOCK TABLE objects IN ACCESS EXCLUSIVE MODE"))
+            await connection.execute(text("LOCK TABLE levels IN ACCESS EXCLUSIVE MODE"))
             pruning = asyncio.create_task(Pruner(database, stack.scope, stack.stream, epochs[PARTITION]).run())
 
             async def is_told() -> bool:
@@ -157,10 +157,10 @@ async def test_who_prunes_waits_for_nobody_and_leaves_what_is_locked_for_the_nex
                 return await delete_old(connection, SCOPE, key_versions, EVERYTHING, places)
 
         async with database.transaction() as connection:
-            await write_key_versions(connection, SCOPE, dict.fromkeys(keys, 1))
+            await write_state(connection, SCOPE, Unwritten(keys=dict.fromkeys(keys, 1)))
         async with database.transaction() as deciding:
-            await write_key_versions(deciding, SCOPE, {keys[1]: 2})
+            await write_state(deciding, SCOPE, Unwritten(keys={keys[1]: 2}))
             await deciding.execute(select(1))  # with which it is sent
             assert await prune() == 1
-            await write_key_versions(deciding, SCOPE, {keys[0]: 2})
+            await write_state(deciding, SCOPE, Unwritten(keys={keys[0]: 2}))
         assert await prune() == 2

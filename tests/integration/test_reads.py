@@ -1,33 +1,16 @@
 """What views look at wakes them, and nothing else does: objects by name, places in plain parents, filters."""
 
-import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-from datetime import timedelta
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import msgspec
-import pytest
 
 from levelog import Intent, Level, Objects, Operator, Resource, Struct
-from levelog.wire.objects import Application, Cluster
 from levelog.wire.records import ObjectDeleted, ObjectSeen
-from levelog_processors.decide.cut import Decider
-from levelog_processors.fold.batches import Folder
-from levelog_processors.fold.rules import Fold
-from levelog_processors.program import Program
-from levelog_store.connect.database import Database
-from levelog_store.decide.decisions import PendingWake
-from levelog_store.decide.inputreads import read_levels
-from levelog_store.fold.changes import Held
-from levelog_store.fold.changewrites import write_changes
-from levelog_store.owners.leases import Leases
-from levelog_store.owners.scopes import open_scope
-from levelog_store.rows import LevelRow, Scope
 from levelog_store.tables import dependencies, levels
-from rigs.locks import until_one_waits
 from rigs.nats import NatsServer
-from rigs.processing import PARTITIONS, Processing, count_pending
-from rigs.webs import deleted, logged, pod, web
+from rigs.processing import Processing
+from rigs.webs import deleted, pod, web
 
 SHOP = "webs.example.com/default/shop"
 
@@ -220,98 +203,3 @@ async def test_a_filter_that_raises_fails_its_parent_and_nobody_else(
         await stack.folded(await stack.tell(web("shop", 3, replicas=3)))
         level = await stack.level("shop")
         assert (level["status"], level["reason"]) == ("in_sync", "")
-
-
-class Tables:
-    """Fold and decisions on one database, each when the test says so."""
-
-    def __init__(self, database: Database, scope: Scope, program: Program, epochs: Mapping[int, int]) -> None:
-        self.database = database
-        self.scope = scope
-        self.program = program
-        self.epochs = epochs
-        self._sequence = 0
-        self.decider = Decider(database, scope, program, patience=None)
-
-    async def fold(self, *records: ObjectSeen | ObjectDeleted) -> None:
-        placed = logged(records, first=self._sequence + 1, partitions=PARTITIONS)
-        self._sequence += len(placed)
-        await Folder(self.database, self.scope, self.program).fold(self.epochs, placed)
-
-    async def decide(self) -> tuple[int, int]:
-        """How many levels were decided, and how many decisions were given up."""
-        cut = await self.decider.cut(self.epochs, list(self.program.views), _never)
-        return len(cut.decided), cut.retried
-
-    async def level(self) -> LevelRow:
-        async with self.database.reading() as connection:
-            return (await read_levels(connection, self.scope, [SHOP]))["webs/image", SHOP]
-
-    async def pending(self) -> int:
-        async with self.database.reading() as connection:
-            return await count_pending(connection, self.scope)
-
-
-async def _never(_: PendingWake) -> bool:
-    return False
-
-
-@pytest.fixture
-async def database(postgres_url: str) -> AsyncIterator[Database]:
-    async with await Database.open(postgres_url) as opened:
-        yield opened
-
-
-async def tables_of(database: Database, operator: Operator) -> Tables:
-    program = Program([operator])
-    scope = await open_scope(
-        database,
-        cluster=Cluster("cluster"),
-        application=Application("webs"),
-        partitions=PARTITIONS,
-        stream_created="stream",
-        fingerprint=program.fingerprint,
-    )
-    epochs = await Leases(database, scope, owner="test", duration=timedelta(hours=1)).tend()
-    return Tables(database, scope, program, epochs)
-
-
-@pytest.mark.parametrize("is_there", [False, True])
-async def test_invariant_5_an_object_that_changes_between_evaluation_and_decision_is_seen(
-    database: Database, *, is_there: bool
-) -> None:
-    """With nothing there at first, it is the absence that was read."""
-    changes = [pod("shop-0", 9, image="b")]
-
-    async def meanwhile() -> None:
-        if changes:
-            await tables.fold(changes.pop())
-
-    tables = await tables_of(database, reading_one_pod(then=meanwhile))
-    await tables.fold(web("shop", 1, image="z"), *([pod("shop-0", 2)] if is_there else []))
-    assert await tables.decide() == (0, 1)
-    assert await tables.pending() == 1
-    assert await tables.decide() == (1, 0)
-    assert (await tables.level()).actual == b'"b"'
-    await tables.decider.acting.close()
-
-
-@pytest.mark.parametrize("is_there", [False, True])
-async def test_invariant_5_a_decision_waits_for_a_fold_that_has_raised_the_version_of_what_it_read(
-    database: Database, *, is_there: bool
-) -> None:
-    """The fold has looked for dependants already, and has not seen this one: it must not decide on what it read."""
-    tables = await tables_of(database, reading_one_pod())
-    await tables.fold(web("shop", 1, image="z"), *([pod("shop-0", 2)] if is_there else []))
-    change = logged([pod("shop-0", 9, image="b")], first=100, partitions=PARTITIONS)
-    changes = Fold(tables.program, "webs", Held()).records(change)
-    async with database.transaction() as folding:
-        woken = await write_changes(folding, tables.scope, changes)
-        assert woken == {}
-        deciding = asyncio.create_task(tables.decide())
-        await until_one_waits(database)
-        assert not deciding.done()
-    assert await deciding == (0, 1)
-    assert await tables.decide() == (1, 0)
-    assert (await tables.level()).actual == b'"b"'
-    await tables.decider.acting.close()

@@ -2,9 +2,8 @@
 
 import msgspec
 
-from levelog_store.decide.decisions import Decision, PastIntent
-from levelog_store.fold.changes import Wake
-from levelog_store.fold.levelwrites import write_wakes
+from levelog_store.decide.decisions import Decision, PastIntent, PendingWake
+from levelog_store.fold.statewrites import write_wakes_of
 from levelog_store.look.recall import read_decisions, read_intents, read_intents_on
 from rigs.nats import NatsServer
 from rigs.processing import Processing
@@ -64,10 +63,17 @@ async def test_records_that_changed_nothing_are_kept_with_the_next_decision(
         await stack.folded(last)
         await stack.stop()
         row = await stack.level("shop")
-        for asked in (last - 1, last):  # as by two folds whose changes took each other back
-            async with stack.database.transaction() as connection:
-                wake = Wake(row["partition"], (asked,))
-                await write_wakes(connection, stack.scope, {(row["view"], SHOP): wake})
+        wake = PendingWake(
+            view=row["view"],
+            parent=SHOP,
+            partition=row["partition"],
+            cause=last,
+            causes=f"{last - 1},{last}",  # as by two folds whose changes took each other back
+            generation=1,
+            due_at=None,
+        )
+        async with stack.database.transaction() as connection:
+            await write_wakes_of(connection, stack.scope, {(row["view"], SHOP): wake}, {})
         stack.start()
         await stack.folded(last)
         assert len(await decisions(stack)) == 1

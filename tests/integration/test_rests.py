@@ -19,6 +19,7 @@ from levelog_log.reader import Reader
 from levelog_processors import waiting
 from levelog_processors.decide.cut import Cut
 from levelog_processors.engine import Engine
+from levelog_processors.fold.batches import Folded
 from levelog_processors.program import Program
 from levelog_processors.waiting import REST, SAFETY_SWEEP, Agenda, Arrivals
 from levelog_sandbox import Sandbox
@@ -67,12 +68,12 @@ async def test_ends_of_writes_wait_for_nothing_while_more_may_follow_from_them()
     agenda = Agenda()
     assert agenda.rest == timedelta(0), "there may be wakeups to decide on"
     agenda.close()
-    agenda.plan(None)
+    agenda.swept()
     assert agenda.rest == REST
     now = datetime.now(UTC)
-    agenda.expect(now + REST / 2, now)
+    agenda.plan(now + REST / 2, now)
     assert agenda.rest < REST, "a level is due before that"
-    agenda.plan(None)
+    agenda.plan(None, now)
     agenda.note(Cut(False, [], at=now))
     assert agenda.rest == REST
     agenda.note(Cut(False, [], at=now, has_news=True))
@@ -129,13 +130,13 @@ async def test_a_change_that_comes_soon_is_folded_with_the_end_of_the_write_befo
     nats_server: NatsServer, tmp_path: Path, database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folded: list[list[LoggedRecord]] = []
-    both = Engine.fold_and_decide
+    fold = Engine.fold
 
-    async def noting(engine: Engine, records: list[LoggedRecord], *given: Any, **more: Any) -> Any:
+    def noting(engine: Engine, records: list[LoggedRecord]) -> Folded:
         folded.append(records)
-        return await both(engine, records, *given, **more)
+        return fold(engine, records)
 
-    monkeypatch.setattr(Engine, "fold_and_decide", noting)
+    monkeypatch.setattr(Engine, "fold", noting)
     monkeypatch.setattr(waiting, "MOMENT", MINUTE)
     monkeypatch.setattr(waiting, "REST", SAFETY_SWEEP)
     async with Sandbox() as sandbox:

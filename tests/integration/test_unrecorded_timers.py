@@ -134,7 +134,8 @@ class Ticking:
         assert self._engine is not None
         told = logged(records, first=self._sequence + 1)
         self._sequence += len(records)
-        await self._engine.fold(told)
+        self._engine.fold(told)
+        await self._engine.flush()
         self.timers.see(told)
 
     async def pass_to(self, seconds: float) -> None:

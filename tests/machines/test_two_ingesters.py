@@ -13,19 +13,15 @@ from typing import Final
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
-from sqlalchemy import select
 
-from levelog.wire.objects import Application
 from levelog.wire.records import HistoryReverted, LoggedRecord, SyncFinished, SyncStarted
-from levelog_processors.fold.batches import Folder
-from levelog_store.owners.leases import Leases
-from levelog_store.owners.scopes import open_scope
-from levelog_store.tables import objects, syncs
+from levelog_processors.fold.batches import parts
+from levelog_processors.state.state import State
 from rigs.machine import bugs
 from rigs.machine.bugs import Bug, planted
 from rigs.machine.cluster import WEBS, key_of
 from rigs.machine.ingesters import Ingester, Server
-from rigs.machine.log import CLUSTER, PARTITIONS, Log
+from rigs.machine.log import PARTITIONS, Log
 from rigs.machine.world import Laboratory
 
 NAMES = ("a", "b", "c")
@@ -123,30 +119,16 @@ class Run:
         return {body["metadata"]["uid"] for body in self.server.objects.values()}
 
 
-async def fold(laboratory: Laboratory, name: str, run: Run, size: int) -> None:
+def fold(laboratory: Laboratory, run: Run, size: int) -> None:
     """Fold the log and see, batch by batch, that nothing goes back or is deleted while it exists."""
-    scope = await open_scope(
-        laboratory.database,
-        cluster=CLUSTER,
-        application=Application(name),
-        partitions=PARTITIONS,
-        stream_created="stream",
-        fingerprint=laboratory.program.fingerprint,
-    )
-    epochs = await Leases(laboratory.database, scope, owner="folder").tend()
-    folder = Folder(laboratory.database, scope, laboratory.program)
+    state = State(laboratory.program, "folder", PARTITIONS)
     held: dict[str, tuple[str, int]] = {}
     for start in range(0, len(run.log.records), size):
         batch = run.log.records[start : start + size]
-        await folder.fold(epochs, batch)
-        async with laboratory.database.reading() as connection:
-            table, done = objects.c, syncs.c
-            rows = await connection.execute(
-                select(table.object, table.uid, table.version).where(table.scope == scope.number)
-            )
-            now = {name: (uid, version) for name, uid, version in rows}
-            ends = select(done.partition).where(done.scope == scope.number, done.finished_sequence > 0)
-            listed = set((await connection.execute(ends)).scalars())
+        for part in parts(batch):
+            state.apply(state.fold(part))
+        now = {name: (row.uid, row.version) for name, row in state.objects.items()}
+        listed = {row.partition for row in state.syncs.values() if row.finished_sequence > 0}
         assert listed == listed_after(run.log.records[: start + size])
         is_other_history = any(isinstance(logged.record, HistoryReverted) for logged in batch)
         for known, (uid, version) in held.items():
@@ -186,7 +168,7 @@ async def take(laboratory: Laboratory, name: str, steps: Sequence[Step], size: i
         await run.end()
     finally:
         await run.close()
-    await fold(laboratory, name, run, size)
+    fold(laboratory, run, size)
 
 
 def search(laboratory: Laboratory, examples: int) -> list[tuple[list[Step], int]]:

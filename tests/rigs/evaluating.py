@@ -4,21 +4,22 @@ from collections.abc import Mapping
 
 from levelog.secrets.redaction import Redactor
 from levelog_processors.decide.facts import Facts, level_before
+from levelog_processors.decide.lookups import IndexMemory
 from levelog_processors.decide.views import Evaluation
 from levelog_processors.program import BoundView
 from levelog_store.decide.decisions import PendingWake
-from levelog_store.rows import Bucket, IndexKey, StoredObject
+from levelog_store.rows import StoredObject
 from rigs.webs import NOON
 
 
 def evaluation_of(
     view: BoundView,
     body: bytes,
-    known: Mapping[IndexKey, Bucket] | None = None,
+    memory: IndexMemory,
     *,
     namespaces: Mapping[str, tuple[str, ...]] | None = None,
 ) -> Evaluation:
-    """The first call of a view for a parent."""
+    """The first call of a view for a parent, which looks up what is in memory."""
     name = f"{view.parents}/default/shop"
     wake = PendingWake(view=view.name, parent=name, partition=0, cause=1, generation=1, due_at=None)
     parent = StoredObject(
@@ -35,4 +36,4 @@ def evaluation_of(
     )
     before = level_before(wake, parent, None)
     facts = Facts(wake=wake, view=view, parent=parent, before=before, inputs="", reads="", now=NOON)
-    return Evaluation(facts, known or {}, namespaces=namespaces or {}, redactor=Redactor())
+    return Evaluation(facts, namespaces=namespaces or {}, redactor=Redactor(), memory=memory)

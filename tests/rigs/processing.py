@@ -13,8 +13,9 @@ from sqlalchemy import Table, func, or_, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from levelog.operator import Operator
-from levelog.wire.objects import Application, Cluster, GroupResource
+from levelog.wire.objects import Application, Cluster, GroupResource, Partition
 from levelog.wire.records import ObjectDeleted, ObjectSeen, ReceiptNoted
+from levelog.wire.subjects import partition_subjects
 from levelog_actuator import Actuator, ActuatorSettings
 from levelog_cli.loading import load_operators
 from levelog_kube.client import KubeClient
@@ -29,7 +30,7 @@ from levelog_processors.program import Program
 from levelog_processors.upkeep import verify
 from levelog_store.actuate import claims
 from levelog_store.connect.database import Database
-from levelog_store.decide.inputreads import read_checkpoints
+from levelog_store.decide.inputreads import read_mirrored
 from levelog_store.dialects import now
 from levelog_store.owners.backfills import read_unfinished
 from levelog_store.owners.scopes import open_scope
@@ -112,9 +113,7 @@ class Processing:
         )
         self.scope = await verify(self.database, scope, self.stream)
 
-    def start(
-        self, name: str = "one", *, backfill_rate: float = 1_000_000, events_from: int | None = None
-    ) -> Processor:
+    def start(self, name: str = "one", *, events_from: int | None = None) -> Processor:
         """Run a processor."""
         processor = Processor(
             self.database,
@@ -124,8 +123,8 @@ class Processing:
             self.hints,
             owner=f"{name}-{len(self.processors)}",
             on_keys=self.on_keys,
-            backfill_rate=backfill_rate,
             events_from=events_from,
+            writes_after=timedelta(milliseconds=50),
         )
         self.processors[name] = processor
         self._tasks[name] = asyncio.create_task(processor.run(), name=name)
@@ -240,10 +239,13 @@ class Processing:
         async def is_quiet() -> bool:
             self._raise_failures()
             async with self.database.reading() as connection:
-                checkpoints = await read_checkpoints(connection, self.scope)
-                is_folded = max(checkpoints.values()) >= sequence
-                if not is_folded or await read_unfinished(connection, self.scope):
+                checkpoints = await read_mirrored(connection, self.scope)
+                if max(checkpoints.values()) < sequence or await read_unfinished(connection, self.scope):
                     return False
+                for partition, folded_to in checkpoints.items():
+                    last = await self.stream.last_record(partition_subjects(self.scope.cluster, Partition(partition)))
+                    if last is not None and folded_to < min(last.sequence, sequence):
+                        return False
                 return not await count_pending(connection, self.scope)
 
         await until(is_quiet, what=f"record {sequence} folded and nothing pending")
@@ -264,7 +266,7 @@ class Processing:
         async def is_folded() -> bool:
             self._raise_failures()
             async with self.database.reading() as connection:
-                return max((await read_checkpoints(connection, self.scope)).values()) >= sequence
+                return max((await read_mirrored(connection, self.scope)).values()) >= sequence
 
         await until(is_folded, what=f"record {sequence} folded")
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from levelog import Index, Level, Operator, Resource, Struct
 from levelog.wire.canonical import canonical
 from levelog_processors.decide.lookups import digest_of
-from levelog_processors.decide.views import evaluate
+from levelog_processors.decide.views import Evaluation
 from levelog_processors.fold.entries import canonical_key
 from levelog_processors.program import BoundView, Program
 from levelog_store.rows import ERRORS, Bucket, IndexKey, WholeIndex
@@ -30,17 +30,12 @@ class Pod(Resource, version="v1", plural="pods"):
 
 
 class Buckets:
-    """Tables in memory, that count how often they are asked."""
+    """What indices hold."""
 
     def __init__(self, values: Mapping[IndexKey, Sequence[object]]) -> None:
         self.values = values
-        self.asked: list[Sequence[IndexKey]] = []
 
-    async def buckets(self, keys: Sequence[IndexKey]) -> Mapping[IndexKey, Bucket]:
-        self.asked.append(keys)
-        return {place: self.bucket(place) for place in keys}
-
-    async def whole(self, index: str) -> WholeIndex:
+    def whole(self, index: str) -> WholeIndex:
         held = {key: tuple(map(canonical, values)) for (name, key), values in self.values.items() if name == index}
         return WholeIndex(versions={"*0": 1}, buckets=held)
 
@@ -127,6 +122,12 @@ def key(text: str) -> IndexKey:
     return ("webs/sizes", canonical_key(text))
 
 
+def called(view: BoundView, body: bytes, memory: Buckets) -> Evaluation:
+    evaluation = evaluation_of(view, body, memory)
+    evaluation.call()
+    return evaluation
+
+
 LEFT_OUT: IndexKey = ("webs/sizes", ERRORS)
 
 
@@ -134,63 +135,30 @@ def left_out(*names: str) -> list[dict[str, str]]:
     return [{"object": f"pods/default/{name}", "error": "KeyError: 'x'"} for name in names]
 
 
-async def test_reads_are_recorded_with_absent_keys_and_their_versions() -> None:
+def test_reads_are_recorded_with_absent_keys_and_their_versions() -> None:
     tables = Buckets({key("a"): [1]})
-    evaluation = evaluation_of(view("two_reads"), web("w", 1, replicas=3).body)
-    await evaluate([evaluation], tables)
+    evaluation = called(view("two_reads"), web("w", 1, replicas=3).body, tables)
     assert evaluation.result.level is not None
     assert (evaluation.result.level.desired, evaluation.result.level.actual) == (3, 1)
     assert evaluation.reads.versions == {LEFT_OUT: -1, key("a"): 7, key("b"): -1}
 
 
-async def test_views_side_by_side_share_one_query_for_each_step() -> None:
-    tables = Buckets({key("a"): [1], key("b"): [2, 3]})
-    evaluations = [evaluation_of(view("two_reads"), web(f"w{n}", 1).body) for n in range(20)]
-    await evaluate(evaluations, tables)
-    assert tables.asked == [[LEFT_OUT], [key("a")], [key("b")]]
-    assert {evaluation.result.level.actual for evaluation in evaluations if evaluation.result.level} == {6}
-
-
-async def test_what_is_known_is_not_asked_for_again() -> None:
-    tables = Buckets({key("a"): [1], key("b"): [2]})
-    known = await tables.buckets([LEFT_OUT, key("a"), key("b")])
-    evaluation = evaluation_of(view("two_reads"), web("w", 1).body, known)
-    await evaluate([evaluation], tables)
-    assert len(tables.asked) == 1
-    assert evaluation.reads.digest() == digest_of(known)
-
-
-async def test_what_was_read_before_an_exception_is_kept() -> None:
-    evaluation = evaluation_of(view("raises"), web("w", 1).body)
-    await evaluate([evaluation], Buckets({key("a"): [1]}))
+def test_what_was_read_before_an_exception_is_kept() -> None:
+    evaluation = called(view("raises"), web("w", 1).body, Buckets({key("a"): [1]}))
     assert evaluation.result.level is None
     assert evaluation.result.error.startswith("view webs/raises: ZeroDivisionError")
     assert set(evaluation.reads.versions) == {LEFT_OUT, key("a"), key("nothing")}
 
 
-async def test_a_view_that_took_too_long_is_called_for_no_other_object_side_by_side() -> None:
-    evaluations = [evaluation_of(view("loops"), web("shop", 1, replicas=each).body) for each in (1, 0, 2)]
-    other = evaluation_of(view("two_reads"), web("shop", 1).body)
-    evaluated = await evaluate([*evaluations, other], Buckets({key("a"): [1]}))
-    assert evaluated.left == evaluations[2:]
-    assert [each.seen.error for each in evaluations[:2]] == [
-        "",
-        "view webs/loops: took longer than 0.1 s and was ended",
-    ]
-    assert [each.seen.level is not None for each in (*evaluations, other)] == [True, False, False, True]
-
-
-async def test_reading_a_whole_index_depends_on_its_parts_and_not_on_each_key() -> None:
-    evaluation = evaluation_of(view("all_reads"), web("w", 1).body)
-    await evaluate([evaluation], Buckets({key("a"): [1], key("b"): [2, 3]}))
+def test_reading_a_whole_index_depends_on_its_parts_and_not_on_each_key() -> None:
+    evaluation = called(view("all_reads"), web("w", 1).body, Buckets({key("a"): [1], key("b"): [2, 3]}))
     assert evaluation.result.level is not None
     assert evaluation.result.level.actual == {"a": 1, "b": 5}
     assert set(evaluation.reads.versions) == {LEFT_OUT, ("webs/sizes", "*0")}
 
 
-async def test_what_a_plain_parent_gives_to_a_level_is_plain_and_counts_as_read() -> None:
-    evaluation = evaluation_of(view("plain_parts"), web("w", 1, replicas=3).body)
-    await evaluate([evaluation], Buckets({}))
+def test_what_a_plain_parent_gives_to_a_level_is_plain_and_counts_as_read() -> None:
+    evaluation = called(view("plain_parts"), web("w", 1, replicas=3).body, Buckets({}))
     assert evaluation.result.level is not None
     assert type(evaluation.result.level.desired["spec"]) is dict
     assert type(evaluation.result.level.actual) is dict
@@ -198,15 +166,13 @@ async def test_what_a_plain_parent_gives_to_a_level_is_plain_and_counts_as_read(
     assert evaluation.result.desired == b'{"spec":{"image":"a","replicas":3}}'
     assert evaluation.result.looked_at is not None
     assert b'["whole","spec"]' in evaluation.result.looked_at
-    other = evaluation_of(view("plain_parts"), web("w", 2, replicas=4).body)
-    await evaluate([other], Buckets({}))
+    other = called(view("plain_parts"), web("w", 2, replicas=4).body, Buckets({}))
     assert (other.result.looked_at, other.result.inputs) != (evaluation.result.looked_at, evaluation.result.inputs)
     assert other.result.looked_at == evaluation.result.looked_at
 
 
-async def test_a_value_without_a_json_form_is_an_error_of_that_view() -> None:
-    evaluation = evaluation_of(view("unserialisable"), web("w", 1).body)
-    await evaluate([evaluation], Buckets({}))
+def test_a_value_without_a_json_form_is_an_error_of_that_view() -> None:
+    evaluation = called(view("unserialisable"), web("w", 1).body, Buckets({}))
     result = evaluation.result
     assert result.level is None
     assert "view webs/unserialisable: desired has no JSON form (Encoding objects of type object" in result.error
@@ -220,40 +186,37 @@ async def test_a_value_without_a_json_form_is_an_error_of_that_view() -> None:
         ("large_desired", 8_184, "desired has 8,389,626 bytes as JSON; 8,388,608 are allowed"),
     ],
 )
-async def test_a_view_that_takes_more_than_one_level_may_cost_has_failed(name: str, most: int, said: str) -> None:
-    known = {key(str(number)): Bucket(7) for number in range(10_001)}
+def test_a_view_that_takes_more_than_one_level_may_cost_has_failed(name: str, most: int, said: str) -> None:
+    known = Buckets({key(str(number)): [] for number in range(10_001)})
     errors: list[str] = []
     for replicas in (most, most + 1):
-        evaluation = evaluation_of(view(name), web("w", 1, replicas=replicas).body, known)
-        await evaluate([evaluation], Buckets({}))
+        evaluation = called(view(name), web("w", 1, replicas=replicas).body, known)
         errors.append(evaluation.result.error)
     assert errors == ["", f"view webs/{name}: {said}"]
 
 
-async def test_a_view_is_not_called_while_an_index_that_it_reads_leaves_out_an_object() -> None:
-    evaluation = evaluation_of(view("raises"), web("w", 1).body)
-    await evaluate([evaluation], Buckets({LEFT_OUT: left_out("p", "q")}))
+def test_a_view_is_not_called_while_an_index_that_it_reads_leaves_out_an_object() -> None:
+    evaluation = called(view("raises"), web("w", 1).body, Buckets({LEFT_OUT: left_out("p", "q")}))
     assert evaluation.result.blocked == "index webs/sizes leaves out pods/default/p (and 1 more objects): KeyError: 'x'"
     assert evaluation.result.error == ""
     assert evaluation.reads.versions == {LEFT_OUT: 7}
 
 
-async def test_a_view_goes_on_without_the_objects_that_an_index_may_leave_out() -> None:
-    evaluation = evaluation_of(view("tolerant"), web("w", 1).body)
-    await evaluate([evaluation], Buckets({("webs/colours", ERRORS): left_out("p")}))
+def test_a_view_goes_on_without_the_objects_that_an_index_may_leave_out() -> None:
+    evaluation = called(view("tolerant"), web("w", 1).body, Buckets({("webs/colours", ERRORS): left_out("p")}))
     assert evaluation.result.level is not None
     assert evaluation.result.level.actual == 0
     assert set(evaluation.reads.versions) == {("webs/colours", '"a"')}
 
 
-async def test_what_blocks_a_view_is_the_same_until_the_objects_left_out_change() -> None:
-    async def digest_with(*names: str) -> str:
+def test_what_blocks_a_view_is_the_same_until_the_objects_left_out_change() -> None:
+    def digest_with(*names: str) -> str:
         tables = Buckets({LEFT_OUT: left_out(*names)} if names else {})
-        return digest_of(await tables.buckets([LEFT_OUT]))
+        return digest_of({LEFT_OUT: tables.bucket(LEFT_OUT)})
 
-    digests = [await digest_with(*names) for names in ((), ("p",), ("p", "q"), ("q", "r"))]
+    digests = [digest_with(*names) for names in ((), ("p",), ("p", "q"), ("q", "r"))]
     assert len(set(digests)) == 4
-    assert await digest_with("p", "q") == await digest_with("p", "other")
+    assert digest_with("p", "q") == digest_with("p", "other")
 
 
 contents = st.dictionaries(st.sampled_from("abc"), st.lists(st.integers(), min_size=1, max_size=3))

@@ -3,7 +3,7 @@ from typing import Any
 import pytest
 
 from levelog import Index, Level, Objects, Operator, OperatorError, Resource, Struct
-from levelog_processors.decide.views import Evaluation, evaluate
+from levelog_processors.decide.views import Evaluation
 from levelog_processors.fold.entries import index_entries
 from levelog_processors.fold.rules import Fold
 from levelog_processors.program import BoundView, Program
@@ -55,18 +55,18 @@ def undeclared(web: Web) -> Level[int]:
 
 def tables(entries: dict[IndexKey, bytes]) -> Any:
     class Tables:
-        async def buckets(self, keys: Any) -> Any:
-            return {key: Bucket(3, (entries[key],)) if key in entries else Bucket(-1) for key in keys}
+        def bucket(self, place: IndexKey) -> Bucket:
+            return Bucket(3, (entries[place],)) if place in entries else Bucket(-1)
 
-        async def whole(self, index: str) -> WholeIndex:
+        def whole(self, index: str) -> WholeIndex:
             raise NotImplementedError(index)
 
     return Tables()
 
 
-async def evaluated(view: BoundView, entries: dict[IndexKey, bytes], body: bytes = web("shop", 1).body) -> Evaluation:
-    evaluation = evaluation_of(view, body)
-    await evaluate([evaluation], tables(entries))
+def evaluated(view: BoundView, entries: dict[IndexKey, bytes], body: bytes = web("shop", 1).body) -> Evaluation:
+    evaluation = evaluation_of(view, body, tables(entries))
+    evaluation.call()
     return evaluation
 
 
@@ -92,31 +92,31 @@ def test_the_fold_keeps_what_the_class_names_under_namespace_and_name() -> None:
     assert changed.keys["webs/@Pod", '["default","shop-0"]'] == 4
 
 
-async def test_an_object_is_decoded_by_its_class_and_an_absent_one_is_a_dependency_too() -> None:
+def test_an_object_is_decoded_by_its_class_and_an_absent_one_is_a_dependency_too() -> None:
     view = Program([op]).views["webs/images"]
     place = ("webs/@Pod", '["default","shop-0"]')
-    found = await evaluated(view, {place: pod("shop-0", 2, image="b").body})
+    found = evaluated(view, {place: pod("shop-0", 2, image="b").body})
     assert found.result.error == ""
     assert found.result.actual == b'["b","none"]'
     assert found.reads.versions == {place: 3, ("webs/@Node", '["","n1"]'): -1}
 
 
-async def test_an_object_that_the_class_cannot_decode_fails_who_looks_it_up_and_nobody_else() -> None:
+def test_an_object_that_the_class_cannot_decode_fails_who_looks_it_up_and_nobody_else() -> None:
     program = Program([op])
     view = program.views["webs/images"]
     broken = pod("shop-0", 2).body.replace(b'"image":"a"', b'"image":1')
     [entry] = index_entries(program.indices["webs/@Pod"], broken, [], "pods/default/shop-0")
     assert (entry.key, entry.error) == ('["default","shop-0"]', "")
     assert view.guards == []
-    failed = (await evaluated(view, {(entry.index, entry.key): entry.value})).result
+    failed = evaluated(view, {(entry.index, entry.key): entry.value}).result
     assert (
         "pods/default/shop-0 cannot be read as Pod: Expected `str`, got `int` - at `$.spec.containers" in failed.error
     )
-    other = await evaluated(view, {(entry.index, entry.key): entry.value}, web("other", 1).body)
+    other = evaluated(view, {(entry.index, entry.key): entry.value}, web("other", 1).body)
     assert other.result.error == ""
 
 
-async def test_a_class_that_is_not_declared_is_named_with_the_view_and_what_to_write() -> None:
+def test_a_class_that_is_not_declared_is_named_with_the_view_and_what_to_write() -> None:
     other = Operator("webs")
 
     @other.view(reads=[Node])
@@ -124,25 +124,25 @@ async def test_a_class_that_is_not_declared_is_named_with_the_view_and_what_to_w
         objects.get(Pod, "shop-0")
         return Level(1, 1)
 
-    evaluation = await evaluated(Program([other]).views["webs/pods"], {})
+    evaluation = evaluated(Program([other]).views["webs/pods"], {})
     assert (
         "view pods looks up Pod 'shop-0' without declaring that it reads Pod: write @op.view(reads=[Node, Pod])"
         in evaluation.result.error
     )
 
 
-async def test_a_parent_without_a_namespace_has_to_say_which_one_it_means() -> None:
+def test_a_parent_without_a_namespace_has_to_say_which_one_it_means() -> None:
     other = Operator("nodes")
 
     @other.view(reads=[Pod])
     def pods(node: Node, objects: Objects) -> Level[int]:
         return Level(1, 1 if objects.get(Pod, "shop-0") else 0)
 
-    evaluation = await evaluated(Program([other]).views["nodes/pods"], {}, b'{"metadata":{"name":"n1"}}')
+    evaluation = evaluated(Program([other]).views["nodes/pods"], {}, b'{"metadata":{"name":"n1"}}')
     assert "write objects.get(Pod, 'shop-0', namespace=…)" in evaluation.result.error
 
 
-async def test_a_namespace_that_is_not_watched_is_refused_and_not_taken_for_empty() -> None:
+def test_a_namespace_that_is_not_watched_is_refused_and_not_taken_for_empty() -> None:
     other = Operator("webs")
 
     @other.view(reads=[Pod, Node])
@@ -153,8 +153,8 @@ async def test_a_namespace_that_is_not_watched_is_refused_and_not_taken_for_empt
 
     view = Program([other]).views["webs/pods"]
     namespaces = {"pods": ("default",), "nodes": ("default",)}
-    evaluation = evaluation_of(view, web("shop", 1).body, namespaces=namespaces)
-    await evaluate([evaluation], tables({}))
+    evaluation = evaluation_of(view, web("shop", 1).body, tables({}), namespaces=namespaces)
+    evaluation.call()
     assert "looks up Pod 'shop-0' in namespace elsewhere, but levelog watches default alone" in evaluation.result.error
 
 

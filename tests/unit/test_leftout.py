@@ -16,7 +16,7 @@ from levelog_ingest.trimming import only_metadata
 from levelog_processors.fold.entries import index_entries
 from levelog_processors.fold.rules import parent_inputs
 from levelog_processors.program import Program
-from levelog_store.rows import ERRORS
+from levelog_store.rows import ERRORS, Bucket, IndexKey, WholeIndex
 from rigs.evaluating import evaluation_of
 
 
@@ -51,6 +51,14 @@ NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 SAYS = r"default/large has \d+ bytes, which is more than the log takes; only its metadata are recorded \(a limit\)"
 
 
+class Nothing:
+    def bucket(self, place: IndexKey) -> Bucket:
+        return Bucket(-1)
+
+    def whole(self, index: str) -> WholeIndex:
+        return WholeIndex({}, {})
+
+
 def body(**fields: Any) -> bytes:
     metadata = {"name": "large", "namespace": "default", "uid": "u", "resourceVersion": "1", "labels": {"app": "web"}}
     metadata |= fields.pop("metadata", {})
@@ -62,7 +70,7 @@ LARGE = only_metadata(body(data={"x": "y" * 1000}), "a limit")
 
 def test_a_level_of_a_parent_that_is_too_large_fails_and_names_it_until_it_is_smaller() -> None:
     view = PROGRAM.views["webs/fields"]
-    evaluation = evaluation_of(view, LARGE)
+    evaluation = evaluation_of(view, LARGE, Nothing())
     evaluation.call()
     assert evaluation.result.level is None
     with pytest.raises(ObjectTooLarge, match=SAYS):

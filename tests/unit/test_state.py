@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from levelog import Index, Level, Operator
 from levelog.wire.records import LoggedRecord
+from levelog.wire.subjects import partition_of
 from levelog_processors.fold.batches import parts
 from levelog_processors.program import Program
 from levelog_processors.state.buckets import Buckets
@@ -19,7 +20,9 @@ from levelog_store.decide.decisions import Decided, PendingWake
 from levelog_store.fold.changes import Wake
 from levelog_store.rows import Entry, LevelRow
 from rigs.histories import CHANGES, PARTITIONS, Changes, Web, images, told
+from rigs.intents import intent
 from rigs.run.examples import examples
+from rigs.webs import logged, receipt, web
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)
@@ -62,8 +65,8 @@ def test_invariant_20_the_state_is_the_same_however_the_records_were_batched(
 ) -> None:
     records = told(changes)
     one, other = state(), state()
-    for logged in records:
-        fold(one, [logged])
+    for each in records:
+        fold(one, [each])
     for begin, end in pairwise([0, *sorted(cut for cut in cuts if cut < len(records)), len(records)]):
         fold(other, records[begin:end])
     assert shown(one) == shown(other)
@@ -134,3 +137,42 @@ def test_an_entry_that_was_given_anew_does_not_end_at_its_older_time() -> None:
     assert buckets.expired(NOON) == []
     assert [entry.expires_at for _, entry in buckets.expired(NOON + MINUTE)] == [NOON + MINUTE]
     assert buckets.next_expiry_after(NOON) == NOON + MINUTE
+
+
+ALIKE, SHOP = "webs/alike", "webs.example.com/default/shop"
+
+
+def receipted(round_: int) -> LoggedRecord:
+    """A receipt of a write that a level of the shop has decided on."""
+    row = intent("pods/default/x", view=ALIKE, round=round_)
+    (record,) = logged(
+        [receipt(row)], first=40, partitions=PARTITIONS, partition=partition_of(web("shop", 1).key, PARTITIONS)
+    )
+    return record
+
+
+def test_invariant_21_what_was_written_for_a_parent_that_is_gone_is_settled() -> None:
+    cases: Sequence[tuple[Sequence[Any], str]] = (
+        ([], "settled"),
+        ([web("shop", 1, uid="another")], "settled"),
+        ([web("shop", 1)], "written"),
+    )
+    for there, expected in cases:
+        of = state()
+        fold(of, logged(there, partitions=PARTITIONS))
+        fold(of, [receipted(1)])
+        assert [left for _, left in of.ends.receipts] == [expected]
+
+
+def test_a_receipt_raises_the_round_of_its_level_whoever_holds_its_claim_now() -> None:
+    """What it tells of took place under its key, which no later round may use again."""
+    of = state()
+    fold(of, logged([web("shop", 1)], partitions=PARTITIONS))
+    known = LevelRow(view=ALIKE, parent=SHOP, partition=0, parent_uid="uid-shop", status="settling", round=3)
+    of.levels[ALIKE, SHOP] = known
+    for round_, expected in ((2, 3), (5, 5)):
+        fold(of, [receipted(round_)])
+        assert of.levels[ALIKE, SHOP].round == of.ends.levels.get((ALIKE, SHOP), known).round == expected
+    del of.levels[ALIKE, SHOP]
+    fold(of, [receipted(7)])
+    assert [row.round for row in of.ends.unmade.values()] == [7]

@@ -10,7 +10,7 @@ from levelog_cli.servers.data_dir import DEV_DIR
 from levelog_cli.settings import Settings, taking
 
 
-@taking("application", "namespace", "redact", "redaction", "threads", "backfill_rate", "max_backoff", "listen")
+@taking("application", "namespace", "redact", "redaction", "threads", "max_backoff", "listen")
 def dev(
     settings: Settings,
     files: Files,

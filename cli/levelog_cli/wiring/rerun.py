@@ -39,7 +39,7 @@ from levelog_replay.stops.breaks import find_breaks
 from levelog_replay.stops.stopping import Breaks, Stop, Stops
 from levelog_replay.versions import Versions
 from levelog_store.connect.database import Database
-from levelog_store.fold.heldreads import read_syncs
+from levelog_store.fold.statereads import read_syncs
 from levelog_store.rows import Scope
 
 

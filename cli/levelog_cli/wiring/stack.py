@@ -242,7 +242,6 @@ class _Process(Struct, kw_only=True):
                 owner=process_name(),
                 threads=self.settings.threads,
                 on_keys=live.tell,
-                backfill_rate=self.settings.backfill_rate,
                 redactor=self.redactor,
                 claimant=actuator if isinstance(actuator, Claimant) else None,
                 events_from=events_from,

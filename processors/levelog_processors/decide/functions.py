@@ -92,27 +92,6 @@ PATIENCE: Final = timedelta(milliseconds=20)
 MOST_BEGUN: Final = 1024
 """Functions on their way at one time; with as many, no others are begun."""
 
-MOST_COUNTED: Final = 4 * PATIENCE
-"""What the slowest function of a cut counts for at most, so that one that hangs is forgotten after some cuts."""
-_WEIGHT: Final = 8
-
-
-class Slowness:
-    """Whether functions are slow: a moving average, since a busy machine makes any function slow now and then."""
-
-    def __init__(self) -> None:
-        self._average = timedelta(0)
-
-    @property
-    def is_quick(self) -> bool:
-        """Tell whether others may wait for functions."""
-        return self._average <= PATIENCE
-
-    def note(self, longest: timedelta) -> None:
-        """Note how long the slowest function of a cut may have taken."""
-        self._average += (min(longest, MOST_COUNTED) - self._average) / _WEIGHT
-
-
 Acted: TypeAlias = tuple[Outlook, Round | None]
 """A level that can be concluded, with its round if it has one."""
 

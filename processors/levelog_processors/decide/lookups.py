@@ -1,6 +1,6 @@
 """What a view may look up, what it read, and which reads count when its level is compared."""
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, Protocol, TypeAlias, TypeVar, cast
 
@@ -152,18 +152,6 @@ MOST_HELD: Final = 16_000
 """Bytes that a decision stores of the values under one key, and under all its keys."""
 
 
-class Fetch(Protocol):
-    """Reads buckets and whole indices from the tables."""
-
-    async def buckets(self, keys: Sequence[IndexKey]) -> Mapping[IndexKey, Bucket]:
-        """Buckets of the keys, all as of one moment."""
-        ...
-
-    async def whole(self, index: str) -> WholeIndex:
-        """Return every bucket of an index."""
-        ...
-
-
 class IndexMemory(Protocol):
     """What indices hold, at hand."""
 
@@ -186,9 +174,8 @@ class NeededKey(Struct, frozen=True):
 class Reads:
     """What one evaluation has read."""
 
-    def __init__(self, known: Mapping[IndexKey, Bucket], memory: IndexMemory | None = None) -> None:
-        """`known` are buckets that need not be fetched; none has to be where all are in memory."""
-        self._known = dict(known)
+    def __init__(self, memory: IndexMemory | None) -> None:
+        """None: the view runs in a greenlet, which pauses for what it reads."""
         self._memory = memory
         self._wholes: dict[str, WholeIndex] = {}
         self.versions: dict[IndexKey, int] = {}
@@ -207,30 +194,15 @@ class Reads:
             raise HandlerFault(
                 f"read more than {MOST_KEYS:,} keys, the last of index {index}: read the index as a whole"
             )
-        bucket = self._known.get(place)
-        if bucket is None:
-            bucket = self._pause(NeededKey(index, key)) if self._memory is None else self._memory.bucket(place)
+        bucket: Bucket = self._pause(NeededKey(index, key)) if self._memory is None else self._memory.bucket(place)
         self.versions[place] = bucket.version
-        self._contents[place] = _contents(index, key, bucket)
+        self._contents[place] = contents_of(index, key, bucket)
         return bucket.values
-
-    @property
-    def known(self) -> Mapping[IndexKey, tuple[bytes, ...]]:
-        """The values that are already loaded, as the evaluation sees them."""
-        return {place: _contents(*place, bucket) for place, bucket in self._known.items()}
 
     @property
     def contents(self) -> Mapping[IndexKey, tuple[bytes, ...]]:
         """The values read so far."""
         return self._contents
-
-    def missing(self, keys: Iterable[IndexKey]) -> set[IndexKey]:
-        """Keys whose buckets have to be fetched."""
-        return {place for place in keys if place not in self._known}
-
-    def learn(self, buckets: Mapping[IndexKey, Bucket]) -> None:
-        """Take buckets that were fetched ahead; they count as read only once the view reads them."""
-        self._known |= buckets
 
     def whole(self, index: str) -> WholeIndex:
         """Every bucket of an index; pauses the view."""
@@ -257,11 +229,7 @@ class Reads:
 
     def digest(self, sight: Sight | None = None) -> str:
         """Identity of all that was read and counts: equal digests mean that the view would see the same again."""
-        contents, seen = sight(self._contents) if sight else (self._contents, b"")
-        parts: list[bytes | str] = [seen]
-        for (index, key), values in sorted(contents.items()):
-            parts += [index, key, *values, b"\0"]
-        return digest(*parts)
+        return _digest(self._contents, sight)
 
 
 def contents_to_keep(
@@ -282,10 +250,15 @@ def contents_to_keep(
 
 def digest_of(buckets: Mapping[IndexKey, Bucket], sight: Sight | None = None) -> str:
     """Digest that an evaluation would have that reads just these buckets."""
-    reads = Reads(buckets)
-    for index, key in buckets:
-        reads.bucket(index, key)
-    return reads.digest(sight)
+    return _digest({place: contents_of(*place, bucket) for place, bucket in buckets.items()}, sight)
+
+
+def _digest(read: Contents, sight: Sight | None) -> str:
+    contents, seen = sight(read) if sight else (read, b"")
+    parts: list[bytes | str] = [seen]
+    for (index, key), values in sorted(contents.items()):
+        parts += [index, key, *values, b"\0"]
+    return digest(*parts)
 
 
 def digest_of_versions(versions: Mapping[IndexKey, int]) -> str:
@@ -295,7 +268,7 @@ def digest_of_versions(versions: Mapping[IndexKey, int]) -> str:
     )
 
 
-def _contents(index: str, key: str, bucket: Bucket) -> tuple[bytes, ...]:
+def contents_of(index: str, key: str, bucket: Bucket) -> tuple[bytes, ...]:
     """What an evaluation sees of a bucket."""
     if key.startswith(WHOLE_INDEX):  # has no values of its own: its version tells that something changed
         return (_version_bytes(bucket.version),)

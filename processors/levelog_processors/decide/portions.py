@@ -26,11 +26,9 @@ class Portion:
         self._began = self._clock()
         return self._most
 
-    def end(self, cut: Cut | None) -> None:
+    def end(self, cut: Cut) -> None:
         """Note that it has ended: after a long one the next has half as many levels, after a short full one twice."""
         seconds = self._clock() - self._began
-        if cut is None:
-            return
         if seconds > LONG_SECONDS:
             self._most = max(LEAST, min(self._most, len(cut.decided) // 2))
         elif cut.is_full and seconds < LONG_SECONDS / 2:

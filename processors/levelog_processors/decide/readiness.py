@@ -1,19 +1,15 @@
-"""Which views and wakeups may be decided: their resources are listed, their causes are folded everywhere."""
+"""Which views may be decided: their resources are listed."""
 
 from collections import Counter
 from collections.abc import Collection, Mapping
 from typing import Final
 
-from msgspec import Struct
+from msgspec.structs import replace
 
-from levelog.wire.objects import ObjectKey, Partition
-from levelog.wire.subjects import partition_subjects
-from levelog_log.stream import LogStream
+from levelog.wire.objects import ObjectKey
 from levelog_processors.program import BoundView, Program
-from levelog_store.connect.database import Database
-from levelog_store.decide import inputreads as stored
-from levelog_store.decide.decisions import PendingWake
-from levelog_store.rows import Scope, SyncRow
+from levelog_store.decide.decisions import OpenIntent
+from levelog_store.rows import SyncRow
 
 
 class Readiness:
@@ -59,45 +55,9 @@ def is_watched(program: Program, namespaces: Mapping[str, tuple[str, ...]], key:
     return resource in program.watched and key.namespace in namespaces.get(resource, (key.namespace,))
 
 
-class Lag(Struct):
-    """Tells which wakeups have to wait until the partitions that their views read are folded up to their cause.
-
-    The cause may lie in another processor's partition, and so beyond what this one has read of its own.
-    """
-
-    database: Database
-    scope: Scope
-    program: Program
-    stream: LogStream | None
-    owned: frozenset[int]
-    """Partitions that this processor has."""
-    own_folded_to: int
-    folded_to: dict[int, int] | None = None
-    """All partitions, once they were looked up."""
-    ends: dict[int, int] = {}
-    """Sequence of the last record of partitions, as far as that was asked."""
-
-    async def concerns(self, wake: PendingWake) -> bool:
-        """Tell whether the wakeup's view reads across partitions, one of which is behind."""
-        if (
-            self.stream is None
-            or len(self.owned) == self.scope.partitions
-            or not self.program.reads_elsewhere(self.program.views[wake.view])
-        ):
-            return False
-        if self.folded_to is None:
-            async with self.database.reading() as connection:
-                self.folded_to = await stored.read_checkpoints(connection, self.scope)
-        for partition, sequence in self.folded_to.items():
-            if sequence >= wake.cause or (partition in self.owned and self.own_folded_to >= wake.cause):
-                continue
-            if await self._end(self.stream, partition) > sequence:
-                return True
-        return False
-
-    async def _end(self, stream: LogStream, partition: int) -> int:
-        """Sequence of the last record of a partition, which may lie far before the end of the log."""
-        if partition not in self.ends:
-            last = await stream.last_record(partition_subjects(stream.cluster, Partition(partition)))
-            self.ends[partition] = last.sequence if last else 0
-        return self.ends[partition]
+def as_watched(intent: OpenIntent, program: Program, namespaces: Mapping[str, tuple[str, ...]]) -> OpenIntent:
+    """The intent as the log will show it: not at all if its target is not watched any more."""
+    is_awaited = intent.state == "written" and intent.is_watched
+    if not is_awaited or is_watched(program, namespaces, ObjectKey.parse(intent.target)):
+        return intent
+    return replace(intent, is_watched=False)

@@ -82,6 +82,7 @@ def conclude(look: Outlook, round_: Round | None, now: datetime) -> Decided:
         settled=facts.settled,
         withdraws=facts.is_deleting,
         withdrawn=sorted({*look.withdrawn}.difference(row.key for row in rows)),
+        continued=sorted({*look.withdrawn}.intersection(row.key for row in rows)),
         is_evaluated=seen is not None,
         is_kept=is_kept,
         is_news=_is_news(look, verdict),

@@ -1,10 +1,10 @@
-"""The transaction of a cut: the wakeups that it carries, its claims, and what follows its commit."""
+"""The transaction of a cut: its claims, and what follows its commit."""
 
 import logging
 import math
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
-from typing import Final
+from collections.abc import AsyncGenerator, Collection, Sequence
+from contextlib import asynccontextmanager
 
 from msgspec import Struct, field
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -13,93 +13,34 @@ from levelog.handlers.callnames import shown_write
 from levelog_store.actuate import claims
 from levelog_store.actuate.claims import Claimant, ClaimedIntent, Claiming
 from levelog_store.actuate.elapsed import elapsed
-from levelog_store.decide.decisions import Decided, IntentRow, PendingWake, Sendable
+from levelog_store.connect.database import Database
+from levelog_store.decide.decisions import Decided, IntentRow, Sendable
 from levelog_store.decide.decisionwrites import WrittenDecisions
-from levelog_store.decide.inputreads import wakes_in_turn
-from levelog_store.fold.changes import Wake, added, noted
-from levelog_store.fold.levelwrites import ASKED_FOR, new_generation, write_wakes
-from levelog_store.rows import Scope, StoredObject, ViewParent
 
 log = logging.getLogger(__name__)
 
 
-class Carried:
-    """Wakes of a fold whose levels are decided on in the same transaction, so that most never become rows.
-
-    Guarantees that what was not decided on is a row when the transaction commits, and that nobody sees a difference:
-    the causes are merged as `write_wakes` merges them.
-    """
-
-    def __init__(self, wakes: Mapping[ViewParent, Wake]) -> None:
-        self._wakes = dict(wakes)
-        self._generation = new_generation()
-
-    @property
-    def levels(self) -> Sequence[ViewParent]:
-        """Those that no row asks for, in order."""
-        return sorted(self._wakes)
-
-    @property
-    def causes(self) -> Mapping[ViewParent, int]:
-        """The newest record that asks for each of them."""
-        return {level: wake.cause for level, wake in self._wakes.items()}
-
-    async def added_to(
-        self, connection: AsyncConnection, scope: Scope, rows: Sequence[PendingWake], views: Collection[str]
-    ) -> list[PendingWake]:
-        """The wakeups of the `views` with those that are carried, in the order of `read_wakes`.
-
-        `rows` are the wakeups that are due, and all those of the levels that are carried; the latter are written.
-        """
-        found = {(row.view, row.parent): row for row in rows}
-        asked = {level: wake for level, wake in self._wakes.items() if level in found}
-        await self._write(connection, scope, asked, {level: found[level].generation for level in asked})
-        for (view, parent), wake in (asked | self._wakes).items():
-            if view not in views:
-                continue
-            known = found.get((view, parent))
-            found[view, parent] = PendingWake(
-                view=view,
-                parent=parent,
-                partition=known.partition if known else wake.partition,
-                cause=max(wake.cause, known.cause if known else 0),
-                causes=added(known.causes if known else "", noted(wake.causes)),
-                generation=self._generation,
-                due_at=ASKED_FOR if known and known.due_at == ASKED_FOR else None,
-            )
-        return wakes_in_turn(found.values())
-
-    async def leave(self, connection: AsyncConnection, scope: Scope, *, but: Collection[ViewParent] = ()) -> None:
-        """Write the carried wakeups, except those that were decided on."""
-        await self._write(connection, scope, {level: wake for level, wake in self._wakes.items() if level not in but})
-        self._wakes.clear()
-
-    async def _write(
-        self,
-        connection: AsyncConnection,
-        scope: Scope,
-        wakes: Mapping[ViewParent, Wake],
-        seen: Mapping[ViewParent, int] | None = None,
-    ) -> None:
-        await write_wakes(connection, scope, wakes, generation=self._generation, seen=seen)
-        for level in wakes:
-            del self._wakes[level]
-
-
-NOTHING_CARRIED: Final = Carried({})
+@asynccontextmanager
+async def deciding(database: Database, claimant: Claimant | None) -> AsyncGenerator["Deciding"]:
+    """A transaction for decisions; the `claimant` may get decided intents, and then the commit waits for the disk."""
+    found: Deciding | None = None
+    try:
+        async with database.transaction(durable=claimant is not None) as connection:
+            found = Deciding(connection, claimant)
+            yield found
+    except BaseException:  # cut off or cancelled while it committed
+        if found is not None:
+            found.hand_over(is_certain=False)
+        raise
+    found.hand_over(is_certain=True)
 
 
 class Deciding(Struct, eq=False):
-    """A transaction for decisions; hints and hand-overs follow once it has committed."""
+    """A transaction for decisions; logs, and hand-overs to a claimant, follow once it has committed."""
 
     connection: AsyncConnection
     claimant: Claimant | None
     """May get decided intents."""
-    guarded: Collection[int] = ()
-    """Partitions that `guard` checked."""
-    objects: Mapping[str, StoredObject] = {}
-    """Those that it has written, as they are now."""
-    carried: Carried = NOTHING_CARRIED
     held: Sequence[Decided] = ()
     claimed: Sequence[ClaimedIntent] = ()
     began: float = field(default_factory=elapsed)

@@ -7,10 +7,9 @@ one object at a time.
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from datetime import UTC, datetime, timedelta
-from time import perf_counter
 from typing import Any, Final
 
 import msgspec
@@ -30,7 +29,6 @@ from levelog.secrets.redaction import Redactor
 from levelog.wire.canonical import canonical
 from levelog_processors.decide.facts import Facts, Seen, digest_with
 from levelog_processors.decide.lookups import (
-    Fetch,
     IndexMemory,
     IndexReader,
     LevelLookups,
@@ -40,7 +38,7 @@ from levelog_processors.decide.lookups import (
     sight,
 )
 from levelog_processors.fence.calls import Fence, TookTooLong, filtered
-from levelog_store.rows import ERRORS, Bucket, IndexKey
+from levelog_store.rows import ERRORS, IndexKey
 
 log = logging.getLogger(__name__)
 
@@ -67,21 +65,20 @@ class Evaluation:
     def __init__(
         self,
         facts: Facts,
-        known: Mapping[IndexKey, Bucket],
         *,
         namespaces: Mapping[str, tuple[str, ...]],
         redactor: Redactor,
+        memory: IndexMemory | None,
         most: timedelta | None = None,
-        memory: IndexMemory | None = None,
     ) -> None:
-        """`known` are buckets that need not be fetched, or all are in memory; `redactor` is that of what is recorded.
+        """`memory` has what is looked up; None: `evaluate_aside` has. `redactor` is that of what is recorded.
 
         The call is ended after `most`, if that is less than the view's time limit.
         """
         self.facts = facts
         self._redactor = redactor
         self._namespaces = namespaces
-        self.reads = Reads(known, memory)
+        self.reads = Reads(memory)
         self._lookups = LevelLookups(facts.view, facts.parent.body, self.reads.bucket)
         self.result = Seen(inputs=facts.inputs)
         """What the call has come to so far, but for what was read."""
@@ -229,54 +226,6 @@ def _moment(asked: object) -> datetime | None:
     except (OverflowError, ValueError) as error:
         raise HandlerFault(f"recheck_at={asked.isoformat()} is before year 1 or after year 9999 in UTC") from error
     return datetime.combine(at.date(), at.time(), UTC)  # of a class of the user's, only the time is kept
-
-
-class Evaluated(Struct, frozen=True):
-    """What the evaluations of one cut came to."""
-
-    longest: timedelta
-    """For which one ran without a pause."""
-    left: Sequence[Evaluation]
-    """Those that were not called to their end, since their view took too long, for them or for another object."""
-
-
-async def evaluate(evaluations: Sequence[Evaluation], fetch: Fetch) -> Evaluated:
-    """Run the evaluations side by side; each round of their reads is one query for all of them."""
-    needs: list[tuple[Evaluation, greenlet, NeededKey]] = []
-    slow, left = set[str](), list[Evaluation]()
-    longest = 0.0
-
-    def resume(evaluation: Evaluation, runner: greenlet, *values: Any) -> None:
-        nonlocal longest
-        view = evaluation.facts.view.name
-        if view in slow:
-            left.append(evaluation)
-            return
-        began = perf_counter()
-        need = runner.switch(*values)
-        longest = max(longest, perf_counter() - began)
-        if not runner.dead:
-            needs.append((evaluation, runner, need))
-        elif evaluation.took_too_long:
-            slow.add(view)
-            left.extend([evaluation] if evaluation.is_cut_short else ())
-
-    guards = sorted(set[IndexKey]().union(*(each.reads.missing(each.guards) for each in evaluations)))
-    if guards:
-        ahead = await fetch.buckets(guards)
-        for evaluation in evaluations:
-            evaluation.reads.learn({place: ahead[place] for place in evaluation.reads.missing(evaluation.guards)})
-    for evaluation in evaluations:
-        resume(evaluation, greenlet(evaluation.call))
-    while needs:
-        waiting, needs = needs, []
-        keys = sorted({(need.index, need.key) for *_, need in waiting if need.key is not None})
-        buckets = await fetch.buckets(keys)
-        wholes = {index: await fetch.whole(index) for index in sorted({n.index for *_, n in waiting if n.key is None})}
-        for evaluation, runner, need in waiting:
-            found = wholes[need.index] if need.key is None else buckets[need.index, need.key]
-            resume(evaluation, runner, found)
-    return Evaluated(timedelta(seconds=longest), left)
 
 
 HANGS_AFTER: Final = timedelta(minutes=1)

@@ -1,6 +1,5 @@
 """Objects in the fold: the state that a record gives of one, and the newest record of each in a batch."""
 
-from collections.abc import Iterable
 from datetime import datetime
 
 import msgspec
@@ -50,15 +49,6 @@ def deleted(record: ObjectSeen | ObjectDeleted, logged: LoggedRecord) -> StoredO
     except (msgspec.MsgspecError, RecursionError):
         return None
     return replace(row, resource=str(key.group_resource), name=key.name, is_deleting=False, manager=None)
-
-
-_OfObjects = ObjectSeen | ObjectDeleted | ObjectUnreadable | Unreadable
-
-
-def object_names(records: Iterable[LoggedRecord]) -> set[str]:
-    """Objects in a batch whose stored rows the fold needs."""
-    said = (logged.record for logged in records)
-    return {str(record.key) for record in said if isinstance(record, _OfObjects) and record.key is not None}
 
 
 class Latest(Struct):

@@ -137,13 +137,6 @@ def memory_of(record: ReceiptNoted) -> Memory | None:
     return Memory(index, key, name, Entry(index, key, 0, canonical(value)))
 
 
-def repeated_calls(records: Iterable[LoggedRecord]) -> set[str]:
-    """What stands for objects in the entries of the calls that records repeat."""
-    told = (each.record for each in records)
-    receipts = (each for each in told if isinstance(each, ReceiptNoted) and each.is_repeated)
-    return {call_entry(str(each.parent), each.call.name) for each in receipts if each.call is not None}
-
-
 def levels_of_calls(records: Iterable[LoggedRecord], *, with_writes: bool = False) -> set[ViewParent]:
     """View and parent of the levels whose calls, or also whose writes, records tell of."""
     told = (each.record for each in records if isinstance(each.record, ReceiptNoted))

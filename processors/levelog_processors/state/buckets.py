@@ -71,10 +71,9 @@ class Buckets(Struct):
             del self.by_key[index, key]
             self._keys[index].discard(key)
 
-    def remove_under(self, place: IndexKey) -> None:
-        """Remove all that is under a key."""
-        for name, ordinal in list(self.by_key.get(place, ())):
-            self.remove(name, (*place, ordinal))
+    def under(self, place: IndexKey) -> list[tuple[str, int]]:
+        """Objects that have entries under a key, with their ordinals."""
+        return list(self.by_key.get(place, ()))
 
     def expired(self, until: datetime) -> list[tuple[str, Entry]]:
         """Objects and their entries that expire up to a time, in the order of their names."""

@@ -1,38 +1,33 @@
 """What the log shows, in memory: objects, entries of indices, who read which key, and what is to be decided on."""
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from datetime import datetime
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from levelog.handlers.indexers import applied_place
-from levelog.indices import Contact
-from levelog.wire.objects import ObjectKey
+from levelog.wire.objects import DELETED
 from levelog.wire.records import LoggedRecord, SyncFinished
-from levelog_processors.fold.entries import note_time
-from levelog_processors.fold.receipts import levels_of_calls
+from levelog_processors.fold.receipts import calls_key
 from levelog_processors.fold.rules import Fold
 from levelog_processors.program import Program
-from levelog_processors.state.buckets import Buckets
+from levelog_processors.state.contents import Contents
+from levelog_processors.state.inputs import held_for, unlisted
 from levelog_processors.state.wakes import Wakes
+from levelog_processors.state.writes import OpenWrites
 from levelog_store.decide.decisions import Decided
-from levelog_store.fold.changes import Changes, ExpiredEntry, FoldedReceipt, Held, Replaced, Unlisted, Wake, merge_wake
+from levelog_store.fold.changes import Changes, FoldedReceipt, Wake, merge_wake
 from levelog_store.fold.ends import Ends
+from levelog_store.fold.statewrites import Unwritten
 from levelog_store.rows import (
-    Entry,
     IndexKey,
-    Input,
     LevelRow,
     StoredObject,
-    SyncRow,
-    Tombstone,
-    UnreadableRow,
     ViewParent,
+    levels_place,
 )
 
 
-class State:
+class State(Contents):
     """The fold of all partitions up to a position, and the levels that rest on it. No I/O.
 
     `fold` gives the changes of one part of a batch; nothing has changed before they are passed to `apply`, so that
@@ -40,130 +35,112 @@ class State:
     """
 
     def __init__(self, program: Program, application: str, partitions: int) -> None:
-        self.program = program
-        self.application = application
-        self.partitions = partitions
-        self.objects: dict[str, StoredObject] = {}
-        self.tombstones: dict[str, Tombstone] = {}
-        self.unreadable: dict[tuple[int, str], UnreadableRow] = {}
-        """Records that were skipped, by partition and place."""
-        self.syncs: dict[Input, SyncRow] = {}
-        self.api_versions: dict[Input, str] = {}
-        """In which each resource is recorded; not there: nobody says."""
-        self.folded_to = dict.fromkeys(range(partitions), 0)
-        """Sequence up to which each partition is folded."""
-        self.times: dict[int, datetime] = {}
-        """The log's time in each partition."""
-        self.buckets = Buckets()
-        self.levels: dict[ViewParent, LevelRow] = {}
+        super().__init__(program, application, partitions)
         self.wakes = Wakes()
         self.reads: dict[ViewParent, frozenset[IndexKey]] = {}
         """Keys that each level read when it was evaluated last."""
         self.readers: dict[IndexKey, set[ViewParent]] = {}
-        self.awaited: dict[str, dict[str, tuple[ViewParent, int]]] = {}
-        """Writes under way, by target and key: the level that waits, and its partition."""
-        self._targets: dict[str, str] = {}
-        """Their targets, by key."""
-        self._of_resource: dict[Input, set[str]] = {}
-        """Names of objects."""
+        self.writes = OpenWrites()
+        """Those under way."""
+        self.held: Collection[int] = range(partitions)
+        """Partitions whose levels are decided on here; of others only objects and entries are followed."""
         self.ends = Ends()
-        self._telling = 0
+        self.unwritten_reads: dict[tuple[ViewParent, IndexKey], bool] = {}
+        """Keys that levels read, or do not any more, if the tables do not have that yet."""
+        self.is_pressing = False
+        """What the tables do not have of objects and entries has to be there with the next commit."""
+        self.telling = 0
+        """Drawn for keys of levels, which no record changes."""
 
     # -- fold
 
-    def fold(self, part: Sequence[LoggedRecord]) -> Changes:
-        """What one of the `parts` of a batch changes, if its records are not folded yet."""
-        held = self._held(part)
+    def fold(self, part: Sequence[LoggedRecord], *, is_held: bool = True) -> Changes:
+        """What one of the `parts` of a batch changes, if its records are not folded yet.
+
+        All are of partitions that are held, or none is: how far levels are is not known of those.
+        """
+        held = held_for(self, part)
+        if not is_held:
+            held.rounds = {}
         if not isinstance(part[0].record, SyncFinished):
             return Fold(self.program, self.application, held).records(part)
-        return Fold(self.program, self.application, held).sweep(part, self.syncs, list(self._unlisted(part)))
+        return Fold(self.program, self.application, held).sweep(part, self.syncs, list(unlisted(self, part)))
 
-    def _held(self, part: Sequence[LoggedRecord]) -> Held:
-        return Held(
-            objects=self.objects,  # type: ignore[arg-type]
-            tombstones=self.tombstones,  # type: ignore[arg-type]
-            entries=_Entries(self.buckets),  # type: ignore[arg-type]
-            levels=self.levels,  # type: ignore[arg-type]
-            rounds={
-                level: (row.parent_uid, row.round)
-                for level in levels_of_calls(part)
-                if (row := self.levels.get(level)) is not None
-            },
-            syncs=self.syncs,
-            api_versions=self.api_versions,
-            times=self.times if self.program.expires else {},
-            expired=self._expired(part) if self.program.expires else [],
-        )
+    def recall(self, changes: Changes, anew: Collection[str] = ()) -> None:
+        """Take the changes of records that levels were decided on after: only what the tables are behind with.
 
-    def _expired(self, part: Sequence[LoggedRecord]) -> list[ExpiredEntry]:
-        times = dict(self.times)
-        for logged in part:
-            note_time(times, logged)
-        if not times:
-            return []
-        partitions = {logged.partition for logged in part}
-        found = self.buckets.expired(max(times.values()))
-        rows = ((self.objects.get(name), name, entry) for name, entry in found)
-        return [
-            ExpiredEntry(n, row.partition, e) for row, n, e in rows if row is not None and row.partition in partitions
-        ]
+        Levels of views that are to be decided `anew` are woken.
+        """
+        for place in (
+            self.readers.keys() & changes.keys.keys()
+        ):  # written with what read it, whatever the batches are now
+            del changes.keys[place]
+        self._hold(changes)
+        for level in changes.gone:
+            self._forget_applied(level)
+        self.ask({level: wake for level, wake in changes.wakes.items() if level[0] in anew})
 
-    def _unlisted(self, part: Sequence[LoggedRecord]) -> Iterator[tuple[Unlisted, int]]:
-        """Objects that complete lists left out, with the sequence of the end of the list."""
-        for logged in part:
-            record = logged.record
-            if not isinstance(record, SyncFinished):
-                raise TypeError(f"a sweep takes finished lists, not {type(record).__name__}")
-            place: Input = (logged.partition, str(record.resource))
-            known = self.syncs.get(place)
-            began = known.begun.get(record.sync_id) if known is not None else None
-            if began is None or record.has_unnamed:
-                continue
-            for row in map(self.objects.__getitem__, sorted(self._of_resource.get(place, ()))):
-                is_covered = not record.namespaces or row.namespace in record.namespaces
-                if row.sequence < began and (row.version <= record.version or not is_covered):
-                    kept = {name: getattr(row, name) for name in Unlisted.__struct_fields__}
-                    yield Unlisted(**kept), logged.sequence
+    def apply(self, changes: Changes, *, is_held: bool = True) -> dict[ViewParent, Wake]:
+        """Take the changes of a part; returns the levels that it wakes. `is_held`: it is of partitions that are."""
+        self.noted = self.unwritten if is_held else None
+        self._hold(changes)
+        self._go(changes.gone, is_held=is_held)
+        orphans = self._orphans(changes.listed)
+        self._go(orphans, is_held=is_held)
+        wakes = self._woken(changes)
+        if is_held:
+            self._end(changes)
+            # what no record tells when it is folded again, with the levels of later ones
+            self.is_pressing |= bool(orphans) or any(each.record.verb == "call" for each in changes.receipts)
+        else:  # a filter may show other levels of the object, which its own process has decided on before
+            self.tell(self._looked_up(changes), wakes)
+        self.ask(wakes)
+        self.noted = self.unwritten
+        return wakes
 
-    def apply(self, changes: Changes) -> dict[ViewParent, Wake]:
-        """Take the changes of a part; returns the levels that it wakes."""
+    def _hold(self, changes: Changes) -> None:
         for partition, point in changes.checkpoints.items():
             self.folded_to[partition] = point.sequence
             if point.time is not None:
                 self.times[partition] = max(point.time, self.times.get(partition, point.time))
         for ended in changes.deletions:
-            self._keep_deleted(ended.object, ended.uid, ended.deleted)
+            self.keep_deleted(ended.object, ended.uid, ended.deleted)
         for row in changes.objects.values():
-            self._put(row)
+            self.put(row)
         for name, sequence in changes.seen_again.items():
             if name in self.objects:
-                self.objects[name] = replace(self.objects[name], sequence=sequence)
+                self.put(replace(self.objects[name], sequence=sequence))
         for name in changes.tombstones_lifted:
-            self.tombstones.pop(name, None)
-        for name in changes.tombstones:
-            self._drop(name)
-        self.tombstones |= changes.tombstones
+            self.lift(name)
+        for tombstone in changes.tombstones.values():
+            self.drop(tombstone.object)
+            self.bury(tombstone)
         for index, key, name, ordinal in changes.entries_removed:
-            self.buckets.remove(name, (index, key, ordinal))
+            self.remove_entry(name, (index, key, ordinal))
         for name, entry in changes.entries_written:
-            self.buckets.put(name, entry)
+            self.put_entry(name, entry)
         for parent in changes.calls_forgotten:
-            self._forget_calls(parent, changes.calls_kept)
+            self.forget_calls(parent, changes.calls_kept)
         self.syncs |= changes.syncs
         self.api_versions |= {place: row.api_version for place, row in changes.syncs.items() if row.api_version}
         for each in changes.replaced:
-            self._await_list(each)
+            self.await_list(each)
         self.unreadable |= changes.unreadable
-        self.buckets.versions |= changes.keys
-        for level in {*changes.gone, *self._orphans(changes.listed)}:
+        versions = self.buckets.versions
+        keys = {place: max(at, versions.get(place, -1)) for place, at in changes.keys.items()}
+        versions |= keys  # never lower, where partitions are folded from different positions on
+        if self.noted is not None:
+            self.noted.syncs |= changes.syncs
+            self.noted.unreadable |= changes.unreadable
+            self.noted.keys |= keys
+
+    def _go(self, levels: Iterable[ViewParent], *, is_held: bool) -> None:
+        for level in levels:
             self.forget(level)
-            held = self.objects.get(level[1])
-            self.ends.gone[level] = held.uid if held is not None else ""
-            self.ends.levels.pop(level, None)
-        wakes = self._woken(changes)
-        self._end(changes)
-        self.ask(wakes)
-        return wakes
+            if is_held:
+                held = self.objects.get(level[1])
+                self.ends.gone[level] = held.uid if held is not None else ""
+                self.ends.levels.pop(level, None)
 
     def _woken(self, changes: Changes) -> dict[ViewParent, Wake]:
         """Levels that records ask for: of their parents, of keys that they read, of targets that they have written."""
@@ -175,11 +152,25 @@ class State:
         for place, version in changes.keys.items():
             causes = tuple(changes.changed_by.get(place, (version,)))
             for level in self.readers.get(place, ()):
-                wakes.wake(level, Wake(self.levels[level].partition, causes))
+                if (known := self.levels.get(level)) is not None:
+                    wakes.wake(level, Wake(known.partition, causes))
+        echoes: dict[ViewParent, set[int]] = {}
         for target, sequences in changes.touched().items():
-            for level, partition in self.awaited.get(target, {}).values():
+            for key, (level, partition) in self.writes.of.get(target, {}).items():
                 wakes.wake(level, Wake(partition, sequences))
-        return wakes.wakes
+                if key not in self.writes.told:
+                    echoes.setdefault(level, set()).update(sequences)
+        for level, own in echoes.items():
+            if own.issuperset(wakes.wakes[level].causes):
+                wakes.wakes[level] = replace(wakes.wakes[level], is_echo=True)
+        return {level: wake for level, wake in wakes.wakes.items() if wake.partition in self.held}
+
+    def _looked_up(self, changes: Changes) -> dict[IndexKey, tuple[int, ...]]:
+        """Keys of the levels of changed objects that somebody reads, with the records."""
+        names = [each.name for each in self.program.operators]
+        rows = changes.objects.values()
+        found = {levels_place(name, row.object): (row.sequence,) for name in names for row in rows}
+        return {place: causes for place, causes in found.items() if place in self.readers}
 
     def _end(self, changes: Changes) -> None:
         """Note what ends by the records, to be told to SQL."""
@@ -199,7 +190,9 @@ class State:
             state = "settled" if receipt.is_shown or (is_left and record.state == "written") else record.state
             ends.receipts.append((receipt, state))
             if state != "written":
-                self.ended(record.key)
+                self.writes.end(record.key)
+            else:
+                self.writes.tell(record.key)
             if receipt.has_view and parent is not None and parent.uid == record.parent_uid:
                 self._raise_round(level, parent, row, receipt)
 
@@ -229,100 +222,102 @@ class State:
                 if row.partition == partition and level[0] in views and level[1] not in self.objects
             }
         for _, parent in found:
-            self._forget_calls(parent, frozenset())
+            self.forget_calls(parent, frozenset())
         return found
 
-    def _put(self, row: StoredObject) -> None:
-        self.objects[row.object] = row
-        self._of_resource.setdefault((row.partition, row.resource), set()).add(row.object)
-
-    def _drop(self, name: str) -> None:
-        row = self.objects.pop(name, None)
-        if row is not None:
-            self._of_resource[row.partition, row.resource].discard(name)
-
-    def _keep_deleted(self, name: str, uid: str, deleted: ObjectKey) -> None:
-        row = self.objects.get(name)
-        if row is None or row.uid != uid or str(deleted) in self.objects:
-            return
-        resource = str(deleted.group_resource)
-        self._put(replace(row, object=str(deleted), resource=resource, name=deleted.name, is_deleting=False))
-
-    def _forget_calls(self, parent: str, kept: Collection[str]) -> None:
-        for name in list(self.buckets.called.get(parent, ())):
-            for entry in list(self.buckets.of(name)):
-                if entry.index not in kept:
-                    self.buckets.remove(name, (entry.index, entry.key, entry.ordinal))
-
-    def _await_list(self, each: Replaced) -> None:
-        """Let what is told next of a resource be newer than what is held of it."""
-        for name in self._of_resource.get((each.partition, each.resource), ()):
-            row = self.objects[name]
-            self.objects[name] = replace(row, version=0 if each.is_other_history else row.version - 1)
-        if each.is_other_history:
-            of = (name for name, row in self.tombstones.items() if row.partition == each.partition)
-            for name in [name for name in of if str(ObjectKey.parse(name).group_resource) == each.resource]:
-                del self.tombstones[name]
-
-    def contact(self, resource: str) -> Contact:
-        """How far the watch of a resource can be trusted, as all partitions have seen it."""
-        rows = [row for row in self.syncs.values() if row.resource == resource]
-        listed = [row for row in rows if row.finished_sequence > 0]
-        heard_at = max((row.heard_at for row in rows if row.heard_at is not None), default=None)
-        return Contact(len(listed) < self.partitions or any(row.is_stale for row in listed), heard_at)
-
     # -- decide
+
+    def written(self, *, is_mirrored: bool = True) -> None:
+        """Take what was noted as being in SQL; not objects, entries and lists, unless these `is_mirrored`."""
+        self.ends, self.unwritten_reads = Ends(), {}
+        self.wakes.written()
+        if is_mirrored:
+            self.noted = self.unwritten = Unwritten()
+            self.is_pressing = False
 
     def take(self, decided: Decided) -> None:
         """Take a decision that is committed."""
         level, partition = decided.name, decided.wake.partition
         self.levels[level] = decided.level
-        self._read(
+        self.read(
             level, (self.reads.get(level, frozenset()) | decided.dependencies_added) - decided.dependencies_removed
         )
         for key in (*decided.settled, *decided.withdrawn):
-            self.ended(key)
+            self.writes.end(key)
         for row in decided.intents:
             if row.state == "pending" and row.verb != "event":
-                self.await_write(row.key, row.target, level, partition)
+                self.writes.begin(row.key, row.target, level, partition)
         self.wakes.conclude(decided)
 
-    def await_write(self, key: str, target: str, level: ViewParent, partition: int) -> None:
-        """Note that a level waits for a write."""
-        self.awaited.setdefault(target, {})[key] = level, partition
-        self._targets[key] = target
-
     def ask(self, wakes: Mapping[ViewParent, Wake]) -> None:
-        """Note that levels are to be decided on, in an order that no hash seed changes."""
+        """Note that levels are to be decided on, if they are held, in an order that no hash seed changes."""
         for level, wake in sorted(wakes.items(), key=lambda each: (each[1].cause, each[0])):
-            self.wakes.ask(level, wake)
-
-    def ended(self, key: str) -> None:
-        """Note that nothing waits for a write any more."""
-        target = self._targets.pop(key, None)
-        if target is None:
-            return
-        del self.awaited[target][key]
-        if not self.awaited[target]:
-            del self.awaited[target]
+            if wake.partition in self.held:
+                self.wakes.ask(level, wake)
 
     def forget(self, level: ViewParent) -> None:
         """Forget a level, with what it read and was told."""
         self.levels.pop(level, None)
-        self._read(level, frozenset())
+        self.read(level, frozenset())
         self.wakes.forget(level)
-        self.buckets.remove_under(applied_place(*level))
+        self._forget_applied(level)
+
+    def _forget_applied(self, level: ViewParent) -> None:
+        place = applied_place(*level)
+        for name, ordinal in self.buckets.under(place):
+            self.remove_entry(name, (*place, ordinal))
 
     def tell(self, told: Mapping[IndexKey, tuple[int, ...]], wakes: dict[ViewParent, Wake]) -> None:
         """Add wakes for the levels that read keys of other levels, which stand otherwise by these records."""
         for place, causes in told.items():
-            self._telling += 1
-            self.buckets.versions[place] = self._telling
+            self.telling = 1 + max(self.telling, self.buckets.versions.get(place, -1))
+            self.buckets.versions[place] = self.unwritten.keys[place] = self.telling
             for level in self.readers.get(place, ()):
-                merge_wake(wakes, level, Wake(self.levels[level].partition, causes))
+                if (row := self.levels.get(level)) is not None:
+                    merge_wake(wakes, level, Wake(row.partition, causes))
 
-    def _read(self, level: ViewParent, keys: frozenset[IndexKey]) -> None:
+    def handled(self) -> list[StoredObject]:
+        """Deleted objects of held partitions with nothing left to handle, or that was given up."""
+        rows = [
+            row
+            for (partition, resource), names in self.of_resources.items()
+            if partition in self.held and resource.endswith(DELETED)
+            for row in map(self.objects.__getitem__, sorted(names))
+        ]
+        return [row for row in rows if not any(self._is_open((view, row.object)) for view in self.program.views)]
+
+    def _is_open(self, level: ViewParent) -> bool:
+        row = self.levels.get(level)
+        is_left = row is not None and row.status != "in_sync" and (row.status != "failed" or row.recheck_at is not None)
+        return is_left or level in self.wakes.held
+
+    def forget_handled(self, rows: Iterable[StoredObject]) -> None:
+        """Forget deleted objects, with their levels and calls."""
+        for row in rows:
+            self._go(
+                [level for view in self.program.views if (level := (view, row.object)) in self.levels], is_held=True
+            )
+            for effect in self.program.effects:
+                for name, ordinal in self.buckets.under((effect, calls_key(row.uid))):
+                    self.remove_entry(name, (effect, calls_key(row.uid), ordinal))
+            self.drop(row.object)
+
+    def forget_old(self, before: int) -> None:
+        """Forget the deletions, and the changes of keys with no values and readers, of records before that one.
+
+        SQL is told by whoever prunes it.
+        """
+        self.tombstones = {name: row for name, row in self.tombstones.items() if row.sequence >= before}
+        versions, buckets = self.buckets.versions, self.buckets.by_key
+        self.buckets.versions = {
+            place: at for place, at in versions.items() if at >= before or place in buckets or place in self.readers
+        }
+
+    def read(self, level: ViewParent, keys: frozenset[IndexKey]) -> None:
+        """Note which keys a level has read, in place of those before."""
         before = self.reads.get(level, frozenset())
+        if self.noted is not None:
+            self.unwritten_reads |= {(level, place): place in keys for place in before ^ keys}
         for place in before - keys:
             self.readers[place].discard(level)
             if not self.readers[place]:
@@ -333,15 +328,6 @@ class State:
             self.reads[level] = keys
         else:
             self.reads.pop(level, None)
-
-
-class _Entries(Struct, frozen=True):
-    """What the fold asks for of entries."""
-
-    buckets: Buckets
-
-    def get(self, name: str, _: Collection[Entry] = ()) -> Collection[Entry]:
-        return self.buckets.of(name)
 
 
 def unknown(row: LevelRow, reason: str) -> LevelRow:

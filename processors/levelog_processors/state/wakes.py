@@ -2,8 +2,9 @@
 
 import heapq
 from collections import deque
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from datetime import datetime
+from itertools import chain
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -11,7 +12,7 @@ from msgspec.structs import replace
 from levelog_store.decide.decisions import Decided, PendingWake
 from levelog_store.fold.changes import Wake, added, noted
 from levelog_store.fold.levelwrites import ASKED_FOR
-from levelog_store.rows import ViewParent, namespace_of
+from levelog_store.rows import LevelRow, ViewParent, namespace_of
 
 
 class Wakes(Struct):
@@ -22,6 +23,10 @@ class Wakes(Struct):
     """Those that records ask for, by namespace, in the order in which they were asked for."""
     _times: list[tuple[datetime, ViewParent]] = []
     """A heap of due times; those that no wake has any more are skipped."""
+    unwritten: set[ViewParent] = set()
+    """Levels whose wakes are other ones than when this was emptied last."""
+    seen: dict[ViewParent, int] = {}
+    """Generations of the rows by which a person has asked for levels."""
     _generation: int = 0
 
     def ask(self, level: ViewParent, wake: Wake) -> None:
@@ -41,6 +46,48 @@ class Wakes(Struct):
             )
         )
 
+    def restore(self, wakes: Iterable[PendingWake]) -> None:
+        """Take what was asked for before, oldest cause first."""
+        for wake in sorted(wakes, key=lambda each: (each.cause, each.view, each.parent)):
+            self._put(wake)
+            self._generation = max(self._generation, wake.generation)
+            if wake.due_at == ASKED_FOR:
+                self.seen[wake.view, wake.parent] = wake.generation
+
+    def written(self) -> None:
+        """Take the rows as being what is held."""
+        for level in self.unwritten:
+            if level not in self.held:
+                self.seen.pop(level, None)
+        self.unwritten.clear()
+
+    def request(self, wake: PendingWake) -> bool:
+        """Let a level be due for which another process may have asked; tells whether it has."""
+        level = wake.view, wake.parent
+        known = self.held.get(level)
+        is_asked_for = wake.due_at == ASKED_FOR and self.seen.get(level) != wake.generation
+        is_sooner = known is not None and known.due_at is not None and known.due_at > (wake.due_at or known.due_at)
+        if known is not None and not is_asked_for and not is_sooner:
+            return False
+        if is_asked_for:
+            self.seen[level] = wake.generation
+        self._put(wake if known is None else replace(known, due_at=wake.due_at, generation=wake.generation))
+        return True
+
+    def stir(self, row: LevelRow, cause: int) -> None:
+        """Ask for a level that no record asks for."""
+        self._generation += 1
+        self._put(
+            PendingWake(
+                view=row.view,
+                parent=row.parent,
+                partition=row.partition,
+                cause=cause,
+                generation=self._generation,
+                due_at=None,
+            )
+        )
+
     def hasten(self, level: ViewParent, at: datetime) -> bool:
         """Let a level be due at a time that waits for a later one; tells whether it does."""
         wake = self.held.get(level)
@@ -52,7 +99,10 @@ class Wakes(Struct):
     def forget(self, level: ViewParent) -> None:
         """Ask for a level no more."""
         wake = self.held.pop(level, None)
-        if wake is not None and wake.due_at is None:
+        if wake is None:
+            return
+        self.unwritten.add(level)
+        if wake.due_at is None:
             self._unqueue(level)
 
     def conclude(self, decided: Decided) -> None:
@@ -68,14 +118,12 @@ class Wakes(Struct):
             self._put(replace(known, due_at=decided.due_at, causes=left))
 
     def due(self, at: datetime, is_meant: Callable[[PendingWake], bool], limit: int) -> list[PendingWake]:
-        """Up to so many that are due and meant, of each namespace in turn; those whose time has come go first."""
-        found: list[PendingWake] = []
+        """Up to so many that are due and meant, of each namespace in turn: first those whose time has come."""
+        timed: dict[str, list[ViewParent]] = {}
         for level in self._of_time(at):
-            if len(found) == limit:
-                return found
-            if is_meant(self.held[level]):
-                found.append(self.held[level])
-        queues = deque(map(iter, self._fresh.values()))
+            timed.setdefault(namespace_of(level[1]), []).append(level)
+        queues = deque(chain(timed.get(each, ()), self._fresh.get(each, ())) for each in timed | self._fresh)
+        found: list[PendingWake] = []
         while queues and len(found) < limit:
             queue = queues.popleft()
             wake = next((self.held[level] for level in queue if is_meant(self.held[level])), None)
@@ -95,10 +143,16 @@ class Wakes(Struct):
         self._skip()
         return self._times[0][0] if self._times else None
 
+    @property
+    def is_any_fresh(self) -> bool:
+        """Tell whether records ask for a level."""
+        return bool(self._fresh)
+
     def _put(self, wake: PendingWake) -> None:
         level = wake.view, wake.parent
         before = self.held.get(level)
         self.held[level] = wake
+        self.unwritten.add(level)
         if wake.due_at is None:
             self._fresh.setdefault(namespace_of(wake.parent), {})[level] = None
             return

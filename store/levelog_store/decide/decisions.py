@@ -235,6 +235,8 @@ class Decided(Struct, frozen=True, kw_only=True):
     """All unclaimed intents of the level are superseded."""
     withdrawn: list[str] = []
     """Keys of unclaimed intents that are superseded; the decision holds only if none of them is claimed meanwhile."""
+    continued: list[str] = []
+    """Keys of unclaimed calls that go on as intents of the new round, likewise."""
     is_evaluated: bool = False
     """The view was called."""
     is_kept: bool = False

@@ -1,8 +1,6 @@
-"""The inputs of decisions: wakeups, parents, levels, index entries, intents and their targets."""
+"""The inputs of decisions: parents, levels, index entries, intents and their targets."""
 
 from collections.abc import Collection, Iterable, Sequence
-from datetime import datetime
-from functools import partial
 from operator import itemgetter
 from typing import Any, Final
 
@@ -11,18 +9,16 @@ from msgspec import Struct
 from sqlalchemy import (
     ColumnElement,
     Dialect,
-    Integer,
     Select,
     and_,
-    bindparam,
     case,
     func,
     or_,
     select,
-    true,
 )
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from levelog_store.actuate.claims import CLAIMED, WRITTEN, is_unsettled
 from levelog_store.decide.decisions import OpenIntent, PendingWake, request_of
 from levelog_store.dialects import (
     OF_SCOPE,
@@ -32,10 +28,8 @@ from levelog_store.dialects import (
     fields,
     mappings,
     named,
-    namespace_column,
-    now,
     of_pairs,
-    one_of_named,
+    one_of,
     pairs,
     run,
 )
@@ -50,106 +44,16 @@ from levelog_store.rows import (
     ViewParent,
     WholeIndex,
     in_turn,
-    namespace_of,
     whole_index_key,
 )
 from levelog_store.tables import (
     checkpoints,
-    dependencies,
     index_entries,
     intents,
     key_versions,
     levels,
     objects,
-    tombstones,
-    wakeups,
 )
-from levelog_store.unions import Part, Rows, read_rows
-
-
-class Inputs(Struct):
-    """What decisions on some levels rest on, but for what the keys hold that they read."""
-
-    has_dependencies: bool
-    """Some view reads keys."""
-    parents: dict[str, StoredObject]
-    """Those that are known already are not read."""
-    levels: dict[ViewParent, LevelRow] = {}
-    """Of the parents, of all views."""
-    intents: dict[ViewParent, list[OpenIntent]] = {}
-    """Of each level's last round, and older ones that are not settled; no level waits for Events."""
-    dependencies: dict[ViewParent, dict[IndexKey, int]] = {}
-    """As `read_dependencies` gives them."""
-    known: set[ViewParent] = set()
-
-    async def read(self, connection: AsyncConnection, scope: Scope, of: Sequence[ViewParent]) -> None:
-        """Read what is not known yet of these levels."""
-        if missing := [level for level in of if level not in self.known]:
-            self.take(missing, *await read_rows(connection, scope, *self.parts(missing)))
-
-    def parts(self, of: Sequence[ViewParent]) -> Sequence[Part | None]:
-        """What is read for these levels."""
-        parents = {parent for _, parent in of}
-        others = sorted(parents - self.parents.keys())
-        return (
-            (_parents, {"names": others}) if others else None,
-            (_levels, {"parents": sorted(parents)}),
-            (_open_intents, {"pairs": of}),
-            (_dependencies, {"pairs": of}) if self.has_dependencies else None,
-        )
-
-    def take(self, of: Sequence[ViewParent], parents: Rows, levels: Rows, intents: Rows, dependencies: Rows) -> None:
-        """Take the rows of these parts."""
-        self.known |= {*of}
-        self.parents |= _as_objects(parents)
-        self.levels |= _as_levels(levels)
-        self.intents |= _as_intents(intents)
-        self.dependencies |= _as_dependencies(dependencies)
-
-
-NEWEST: Final = 2000
-"""Wakeups that are looked at from the end, for those of namespaces that have none at the beginning."""
-
-
-async def read_wakes(
-    connection: AsyncConnection,
-    scope: Scope,
-    partitions: Collection[int],
-    views: Collection[str],
-    limit: int,
-    *,
-    at: datetime | None = None,
-    of: Sequence[ViewParent] = (),
-    into: Inputs | None = None,
-) -> tuple[list[PendingWake], datetime]:
-    """Due wakeups at a time (by default now, by the database's clock), oldest cause first; and that time.
-
-    If there are more than the `limit`, of each namespace in turn, also of those whose wakeups are among the newest.
-
-    Plus the wakeups of the levels `of`, due or not, which do not count against the `limit`. Their other inputs are read
-    in the same statement, `into` inputs.
-    """
-    values = {"partitions": partitions, "views": views, "limit": limit, "pairs": of}
-    part: Part = (_wakes_now, values) if at is None else (_wakes_at, values | {"at": at})
-    parts = into.parts(of) if into is not None and of else ()
-    rows, *others = await read_rows(connection, scope, part, *parts)
-    if into is not None and others:
-        into.take(of, *others)
-    found, moment, carried = _as_wakes(rows), rows[0]["moment"], frozenset(of)
-    due = [wake for level, wake in found.items() if level not in carried]
-    if len(due) >= limit:
-        values |= {"at": moment, "namespaces": {namespace_of(wake.parent) for wake in due}}
-        newest = _as_wakes(mappings(await run(connection, scope, _wakes_of_others, **values)))
-        due += [wake for level, wake in newest.items() if level not in carried]
-    return wakes_in_turn([*wakes_in_turn(due)[:limit], *(found[level] for level in found.keys() & carried)]), moment
-
-
-def _as_wakes(rows: Rows) -> dict[ViewParent, PendingWake]:
-    return {
-        (row["view"], row["parent"]): PendingWake(**{name: row[name] for name in PendingWake.__struct_fields__})
-        for row in rows
-        if row["view"] is not None
-    }
 
 
 def wakes_in_turn(wakes: Iterable[PendingWake]) -> list[PendingWake]:
@@ -157,97 +61,19 @@ def wakes_in_turn(wakes: Iterable[PendingWake]) -> list[PendingWake]:
     return in_turn(sorted(wakes, key=lambda wake: (wake.cause, wake.view, wake.parent)), lambda wake: wake.parent)
 
 
-@built_once
-def _wakes(dialect: Dialect, *, is_now: bool) -> Select[Any]:
-    """Two parts, each in the order of an index, so that what is not handed out is not looked at, and those named.
-
-    With the moment in a row of its own if there are none.
-    """
-    table = wakeups.c
-    at = now(dialect) if is_now else bindparam("at", type_=table.due_at.type)
-    clock = select(at.label("moment")).cte("clock")
-    limit = bindparam("limit", type_=Integer)
-    columns = fields(PendingWake, wakeups)
-    are_wanted = (one_of_named(dialect, table.partition, "partitions"), one_of_named(dialect, table.view, "views"))
-    wanted = select(*columns).where(table.scope == OF_SCOPE, *are_wanted)
-    by_cause = (table.cause, table.view, table.parent)
-    fresh = wanted.where(table.due_at.is_(None)).order_by(*by_cause).limit(limit).cte("fresh")
-    moment = select(clock.c.moment).scalar_subquery()
-    due = wanted.where(table.due_at <= moment).order_by(table.due_at).limit(limit).cte("due")
-    asked = of_pairs(dialect, table.view, table.parent).with_only_columns(*columns).where(*are_wanted)
-    found = select(fresh).union_all(select(due), asked).subquery("found")
-    return select(found, clock.c.moment).select_from(clock.outerjoin(found, true()))
-
-
-@built_once
-def _wakes_of_others(dialect: Dialect) -> Select[Any]:
-    """Among the newest, those of other namespaces than `namespaces`."""
-    table = wakeups.c
-    are_wanted = (one_of_named(dialect, table.partition, "partitions"), one_of_named(dialect, table.view, "views"))
-    wanted = select(*fields(PendingWake, wakeups)).where(table.scope == OF_SCOPE, *are_wanted)
-    by_cause = (table.cause.desc(), table.view.desc(), table.parent.desc())
-    fresh = wanted.where(table.due_at.is_(None)).order_by(*by_cause).limit(NEWEST).cte("fresh")
-    is_due = table.due_at <= bindparam("at", type_=table.due_at.type)
-    due = wanted.where(is_due).order_by(table.due_at.desc()).limit(NEWEST).cte("due")
-    found = select(fresh).union_all(select(due)).subquery("found")
-    is_known = one_of_named(dialect, namespace_column(dialect, found.c.parent), "namespaces")
-    return select(found).where(~is_known).limit(bindparam("limit", type_=Integer))
-
-
-_wakes_now: Final = partial(_wakes, is_now=True)
-_wakes_at: Final = partial(_wakes, is_now=False)
-
-
-async def read_generations(
-    connection: AsyncConnection, scope: Scope, of: Sequence[ViewParent]
-) -> dict[ViewParent, int]:
-    """What the wakeup of each level is known by now; levels without one are left out."""
-    table = wakeups.c
-    rows = await run(connection, scope, of_pairs, table.view, table.parent, table.generation, pairs=of)
-    return {(view, parent): generation for view, parent, generation in rows}
-
-
-async def read_due(
-    connection: AsyncConnection, scope: Scope, of: Sequence[ViewParent], at: datetime
-) -> dict[ViewParent, int]:
-    """Those of the levels that are to be decided on by then, with the newest record that asks for it."""
-    return {(view, parent): cause for view, parent, cause in await run(connection, scope, _due, pairs=of, at=at)}
-
-
-@built_once
-def _due(dialect: Dialect) -> Select[Any]:
-    table = wakeups.c
-    is_due = table.due_at.is_(None) | (table.due_at <= bindparam("at", type_=table.due_at.type))
-    return of_pairs(dialect, table.view, table.parent, table.cause).where(is_due)
-
-
-async def read_next_due(
-    connection: AsyncConnection, scope: Scope, partitions: Collection[int]
-) -> tuple[datetime, datetime] | None:
-    """Time of the first wakeup that waits for it, and the database's time now; None if none waits."""
-    row = (await run(connection, scope, _next_due, partitions=partitions)).first()
-    return None if row is None else (row.due_at, row.now)
-
-
-@built_once
-def _next_due(dialect: Dialect) -> Select[datetime, datetime]:
-    table = wakeups.c
-    return (
-        select(table.due_at, now(dialect).label("now"))
-        .where(named(dialect, table.partition, "partitions"), table.due_at.is_not(None))
-        .order_by(table.due_at)
-        .limit(1)
-    )
-
-
 async def read_parents(connection: AsyncConnection, scope: Scope, names: Collection[str]) -> dict[str, StoredObject]:
     """Objects by name."""
-    (rows,) = await read_rows(connection, scope, (_parents, {"names": names}))
-    return _as_objects(rows)
-
-
-def _as_objects(rows: Rows) -> dict[str, StoredObject]:
+    rows = mappings(await run(connection, scope, _parents, names=names))
     return {row["object"]: StoredObject(**row) for row in rows}
+
+
+async def read_calling(connection: AsyncConnection, scope: Scope, uids: Collection[str]) -> set[str]:
+    """Those of the parents with these uids that are called for: what a call did is known once its receipt is folded."""
+    is_unheard = and_(intents.c.state == WRITTEN, intents.c.is_folded.is_(False))
+    are_called = intents.c.verb == "call", is_unsettled(intents), or_(intents.c.state == CLAIMED, is_unheard)
+    is_named = one_of(connection.dialect, intents.c.parent_uid, uids)
+    found = select(intents.c.parent_uid).where(intents.c.scope == scope.number, is_named, *are_called)
+    return set(await connection.scalars(found))
 
 
 @built_once
@@ -259,41 +85,13 @@ async def read_levels(
     connection: AsyncConnection, scope: Scope, parents: Collection[str]
 ) -> dict[ViewParent, LevelRow]:
     """Levels of the parents, of all views."""
-    (rows,) = await read_rows(connection, scope, (_levels, {"parents": parents}))
-    return _as_levels(rows)
-
-
-def _as_levels(rows: Rows) -> dict[ViewParent, LevelRow]:
+    rows = mappings(await run(connection, scope, _levels, parents=parents))
     return {(row["view"], row["parent"]): LevelRow(**row) for row in rows}
 
 
 @built_once
 def _levels(dialect: Dialect) -> Select[Any]:
     return select(*fields(LevelRow, levels)).where(named(dialect, levels.c.parent, "parents"))
-
-
-async def read_dependencies(
-    connection: AsyncConnection, scope: Scope, of: Sequence[ViewParent]
-) -> dict[ViewParent, dict[IndexKey, int]]:
-    """Keys that each level read when it was evaluated last, with the version of each now; -1: it has none."""
-    (rows,) = await read_rows(connection, scope, (_dependencies, {"pairs": of}))
-    return _as_dependencies(rows)
-
-
-def _as_dependencies(rows: Rows) -> dict[ViewParent, dict[IndexKey, int]]:
-    found: dict[ViewParent, dict[IndexKey, int]] = {}
-    for row in rows:
-        version = -1 if row["version"] is None else row["version"]
-        found.setdefault((row["view"], row["parent"]), {})[row["index"], row["key"]] = version
-    return found
-
-
-@built_once
-def _dependencies(dialect: Dialect) -> Select[Any]:
-    table, version = dependencies.c, key_versions.c
-    same = and_(version.scope == OF_SCOPE, version.index == table.index, version.key == table.key)
-    columns = table.view, table.parent, table.index, table.key, version.version
-    return of_pairs(dialect, *columns).outerjoin(key_versions, same)
 
 
 async def read_buckets(connection: AsyncConnection, scope: Scope, keys: Sequence[IndexKey]) -> dict[IndexKey, Bucket]:
@@ -349,16 +147,6 @@ async def read_whole_index(connection: AsyncConnection, scope: Scope, index: str
     )
 
 
-def _as_intents(rows: Rows) -> dict[ViewParent, list[OpenIntent]]:
-    found: dict[ViewParent, list[OpenIntent]] = {}
-    for row in sorted(rows, key=itemgetter("round", "ordinal")):
-        receipt, body, options, *_ = [row.pop(name) for name in ("receipt", "body", "options", "round", "ordinal")]
-        answer = _answered.decode(receipt).answer if receipt else 0
-        request = request_of(row["verb"], row["target"], body, options)
-        found.setdefault((row["view"], row["parent"]), []).append(OpenIntent(**row, answer=answer, request=request))
-    return found
-
-
 class _Answered(Struct):
     """What counts of a receipt here."""
 
@@ -381,7 +169,6 @@ _OF_OPEN: Final = (
     intents.c.round,
     intents.c.ordinal,
 )
-"""What `_as_intents` takes."""
 
 
 def _is_of(row: Any, wanted: Any) -> ColumnElement[bool]:
@@ -389,47 +176,35 @@ def _is_of(row: Any, wanted: Any) -> ColumnElement[bool]:
     return and_(row.scope == OF_SCOPE, row.view == wanted.c.first, row.parent == wanted.c.second)
 
 
-@built_once
-def _open_intents(dialect: Dialect) -> Select[Any]:
-    """Outer joins, so that SQLite looks up one after the other as they stand here; see `of_pairs`."""
-    wanted, table, held, level = pairs(dialect), intents.c, objects.c, levels.c
-    parent = objects.alias()
-    is_parent = and_(parent.c.scope == OF_SCOPE, parent.c.object == wanted.c.second)
-    is_of_incarnation = table.parent_uid == func.coalesce(level.parent_uid, parent.c.uid)
-    return (
-        select(
-            *_OF_OPEN,
-            held.uid.label("held_uid"),
-            held.version.label("held_version"),
-            held.is_deleting.label("held_is_deleting"),
-            func.coalesce(held.manager, "").label("held_manager"),
-            tombstones.c.version.label("buried_version"),
-        )
-        .select_from(
-            wanted.outerjoin(levels, _is_of(level, wanted))
-            .outerjoin(parent, is_parent)
-            .outerjoin(intents, and_(_is_of(table, wanted), _IS_OPEN, is_of_incarnation))
-            .outerjoin(objects, and_(held.scope == OF_SCOPE, held.object == table.target))
-            .outerjoin(tombstones, and_(tombstones.c.scope == OF_SCOPE, tombstones.c.object == table.target))
-        )
-        .where(func.coalesce(table.scope, -1) == OF_SCOPE)
-    )
+class ToldIntent(Struct, frozen=True):
+    """An intent as SQL has it, with what tells which of its receipts counts."""
+
+    uid: str
+    """Of its parent."""
+    owner: str
+    intent: OpenIntent
 
 
 async def read_intents_of(
     connection: AsyncConnection, scope: Scope, of: Sequence[ViewParent]
-) -> dict[ViewParent, list[tuple[str, OpenIntent]]]:
-    """Intents of each level's last round, and older ones that are not settled, with the uid of their parent.
+) -> dict[ViewParent, list[ToldIntent]]:
+    """Intents of each level's last round, and older ones that are not settled.
 
     What is held of their targets is left to the caller.
     """
-    found: dict[ViewParent, list[tuple[str, OpenIntent]]] = {}
+    found: dict[ViewParent, list[ToldIntent]] = {}
     rows = mappings(await run(connection, scope, _intents_of, pairs=of))
     for row in sorted(rows, key=itemgetter("round", "ordinal")):
-        uid = row.pop("parent_uid")
-        [(level, [intent])] = _as_intents([row]).items()
-        found.setdefault(level, []).append((uid, intent))
+        uid, owner, receipt, body, options, *_ = [row.pop(name) for name in _BESIDE]
+        answer = _answered.decode(receipt).answer if receipt else 0
+        request = request_of(row["verb"], row["target"], body, options)
+        intent = OpenIntent(**row, answer=answer, request=request)
+        found.setdefault((intent.view, intent.parent), []).append(ToldIntent(uid, owner, intent))
     return found
+
+
+_BESIDE: Final = ("parent_uid", "owner", "receipt", "body", "options", "round", "ordinal")
+"""Columns of an intent that its `OpenIntent` has in another form, or not."""
 
 
 @built_once
@@ -437,7 +212,7 @@ def _intents_of(dialect: Dialect) -> Select[Any]:
     wanted, table = pairs(dialect), intents.c
     of_level = wanted.outerjoin(levels, _is_of(levels.c, wanted))
     return (
-        select(*_OF_OPEN, table.parent_uid)
+        select(*_OF_OPEN, table.parent_uid, table.owner)
         .select_from(of_level.outerjoin(intents, and_(_is_of(table, wanted), _IS_OPEN)))
         .where(func.coalesce(table.scope, -1) == OF_SCOPE)
     )
@@ -497,6 +272,17 @@ async def read_checkpoints(connection: AsyncConnection, scope: Scope) -> dict[in
 def _checkpoints(_: Dialect) -> Select[int, int]:
     table = checkpoints.c
     return select(table.partition, table.sequence).where(table.scope == OF_SCOPE)
+
+
+async def read_mirrored(connection: AsyncConnection, scope: Scope) -> dict[int, int]:
+    """Sequence up to which objects, entries and lists of each partition are in the tables."""
+    return dict((await run(connection, scope, _mirrored)).all())
+
+
+@built_once
+def _mirrored(_: Dialect) -> Select[int, int]:
+    table = checkpoints.c
+    return select(table.partition, table.mirrored).where(table.scope == OF_SCOPE)
 
 
 async def read_last_record(connection: AsyncConnection, scope: Scope) -> tuple[int, str]:

@@ -9,7 +9,7 @@ from sqlalchemy import BigInteger, Dialect, Select, Update, bindparam, func, sel
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from levelog_store.connect.database import Database
-from levelog_store.decide.inputreads import read_checkpoints
+from levelog_store.decide.inputreads import read_mirrored
 from levelog_store.dialects import (
     built_once,
     change,
@@ -64,8 +64,8 @@ async def begin_positions(
     found = {(row.handler, row.partition): row.position for row in rows}
     missing = [place for place in wanted if place not in found]
     if missing:
-        folded = await read_checkpoints(connection, scope)
-        begun = {place: folded[place[1]] if start is None else start for place in missing}
+        mirrored = await read_mirrored(connection, scope)
+        begun = {place: mirrored[place[1]] if start is None else start for place in missing}
         await write_positions(connection, scope, begun)
         found |= begun
     return {place: found[place] for place in wanted}

@@ -1,15 +1,14 @@
 """Finished calls of effects: entries of the effects' indices, which outlive the log."""
 
-from collections.abc import Collection
 from datetime import timedelta
-from typing import Any, Final
+from typing import Final
 
 from msgspec import Struct
-from sqlalchemy import ColumnElement, and_, bindparam, delete, or_, select, true, tuple_
+from sqlalchemy import ColumnElement, and_, or_, select, tuple_
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from levelog.handlers.indexers import MARK, calls_of
-from levelog_store.dialects import change, now, one_of
+from levelog.handlers.indexers import MARK
+from levelog_store.dialects import change, now
 from levelog_store.rows import Scope
 from levelog_store.tables import index_entries, scopes
 
@@ -53,15 +52,3 @@ async def read_calls(
     if after is not None:
         query = query.where(tuple_(*place) > tuple_(after.index, after.key, after.object))
     return [StoredCall(*row) for row in await connection.execute(query)]
-
-
-async def forget_calls(
-    connection: AsyncConnection, scope: Scope, parents: Collection[str], *, but: Collection[str] = ()
-) -> None:
-    """Delete what indices of effects, but for some, hold of parents; the entries' names begin with their parent's."""
-    between = _ENTRY.object > bindparam("begins"), _ENTRY.object < bindparam("ends")
-    values: list[dict[str, Any]] = [
-        dict(zip(("begins", "ends"), calls_of(parent), strict=True)) for parent in sorted(parents)
-    ]
-    others = ~one_of(connection.dialect, _ENTRY.index, but) if but else true()
-    await connection.execute(delete(index_entries).where(_ENTRY.scope == scope.number, *between, others), values)

@@ -2,10 +2,9 @@
 
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
-from typing import Any, Final
+from typing import Final
 
 from msgspec import Struct
-from sqlalchemy import ColumnElement, case, func
 
 from levelog.wire.objects import ObjectKey
 from levelog.wire.records import ReceiptNoted, TargetSighted
@@ -56,8 +55,6 @@ class Held(Struct):
     """By object."""
     levels: dict[ViewParent, HeldLevel] = {}
     """Those whose parent is in the batch."""
-    unsettled: Sequence[Mapping[str, Any]] = ()
-    """Intents under way for what the batch touches, if they are read with all else."""
     rounds: dict[ViewParent, tuple[str, int]] = {}
     """Uid of the parent and round of the levels whose calls the batch has receipts of."""
     syncs: dict[Input, SyncRow] = {}
@@ -165,8 +162,6 @@ class Changes(Struct):
     receipts: list[FoldedReceipt] = []
     forgotten: dict[str, int] = {}
     """Levels, as messages name them, with a round that a receipt tells of and that is after the held one."""
-    frees_targets: bool = False
-    """Intents that are committed wait for the target of one of the receipts, as `write_changes` found."""
     sightings: list[TargetSighted] = []
     syncs: dict[Input, SyncRow] = {}
     replaced: list[Replaced] = []
@@ -217,11 +212,6 @@ def noted(sequences: Collection[int]) -> str:
 def added(text: str, more: str) -> str:
     """The text for the records of two texts."""
     return f"{text},{more}"[:MOST] if text and more else text or more
-
-
-def appended(column: ColumnElement[str], fresh: ColumnElement[str]) -> ColumnElement[Any]:
-    """As `added`, in SQL, where `fresh` is not empty."""
-    return case((column == "", fresh), else_=func.substr(column.concat(",").concat(fresh), 1, MOST))
 
 
 def read_causes(text: str, newest: int = 0) -> Causes:

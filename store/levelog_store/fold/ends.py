@@ -20,7 +20,7 @@ from levelog_store.dialects import (
     write,
 )
 from levelog_store.fold.changes import Checkpoint, FoldedReceipt
-from levelog_store.fold.changewrites import write_checkpoints
+from levelog_store.fold.checkpoints import write_checkpoints
 from levelog_store.fold.levelwrites import end_intents, write_sightings
 from levelog_store.rows import Input, LevelRow, Scope, ViewParent
 from levelog_store.tables import intents, levels
@@ -54,18 +54,14 @@ async def write_ends(connection: AsyncConnection, scope: Scope, ends: Ends) -> l
     await write_checkpoints(connection, scope, ends.checkpoints)
     if ends.gone:
         await delete_each(connection, scope, levels, ("view", "parent"), sorted(ends.gone))
-        rows = [
-            {"of_scope": scope.number, "of_view": view, "of_parent": parent, "uid": uid}
-            for (view, parent), uid in sorted(ends.gone.items())
-        ]
-        await write(connection, _supersede(connection.dialect), rows)
+        await supersede(connection, scope, ends.gone)
     for partition, resource in ends.reverted:
         are_targets = intents.c.partition == partition, is_of_resource(intents.c.target, resource)
         await change(connection, scope, intents, intents.c.state == "written", *are_targets, state="settled")
     if ends.receipts:
         told = sorted(ends.receipts, key=lambda each: each[0].record.key)
         rows = [values_of(scope, each.record) | {"by": each.record.process, "new_state": state} for each, state in told]
-        await write(connection, end_intents(connection.dialect, have_levels=True), rows)
+        await write(connection, end_intents(connection.dialect), rows)
     if ends.sightings:
         await write_sightings(connection, scope, ends.sightings)
     made = await _made(connection, scope, ends.unmade) if ends.unmade else []
@@ -79,6 +75,15 @@ async def _made(connection: AsyncConnection, scope: Scope, unmade: Mapping[str, 
     kept = set(await connection.scalars(select(intents.c.key).where(intents.c.scope == scope.number, is_told)))
     lost = sorted((row for key, row in unmade.items() if key not in kept), key=lambda row: row.round)
     return list({(row.view, row.parent): row for row in lost}.values())
+
+
+async def supersede(connection: AsyncConnection, scope: Scope, of: Mapping[ViewParent, str]) -> None:
+    """Withdraw the unclaimed intents of levels, and settle what was written for other parents than these uids."""
+    rows = [
+        {"of_scope": scope.number, "of_view": view, "of_parent": parent, "uid": uid}
+        for (view, parent), uid in sorted(of.items())
+    ]
+    await write(connection, _supersede(connection.dialect), rows)
 
 
 @built_once

@@ -10,7 +10,6 @@ from msgspec.structs import replace
 from sqlalchemy import ColumnElement, Table, and_, func, literal, or_, select, union
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from levelog.counting import counted
 from levelog.handlers.callnames import is_daemon, shown_write, title_of
 from levelog.handlers.timers import moment
 from levelog_store.actuate.claims import is_unsettled
@@ -19,7 +18,6 @@ from levelog_store.deliver.positions import CallHold, read_holds
 from levelog_store.dialects import constant, now, one_of
 from levelog_store.look.contact import listed_resources
 from levelog_store.look.queues import Queue, may_be_claimed, read_queues
-from levelog_store.owners.backfills import Progress, count_objects, read_progress
 from levelog_store.owners.handlers import Handler, by_name
 from levelog_store.owners.promotion import read_handlers
 from levelog_store.rows import Scope, ViewParent
@@ -329,22 +327,15 @@ class Waits(Struct, frozen=True, kw_only=True):
     reads: dict[str, list[Handler]]
     """Of each view itself and the indices that it reads."""
     listed: dict[str, bool]
-    progress: dict[str, Progress]
-    objects: dict[str, int]
 
     def of(self, line: LevelLine) -> str:
-        """One sentence: what is missing, or how far it is computed; else the reason that is stored."""
+        """One sentence: what is missing; else the reason that is stored."""
         handlers = self.reads.get(line.view, [])
         resources = sorted({handler.resource for handler in handlers})
         if unlisted := [name for name in resources if name not in self.listed]:
             return f"{' and '.join(unlisted)} {_were(unlisted)} not listed yet"
         if unfinished := [name for name in resources if not self.listed[name]]:
             return f"{' and '.join(unfinished)} {_were(unfinished)} not listed to the end yet"
-        for handler in sorted(handlers, key=lambda each: each.kind):
-            if progress := self.progress.get(handler.name):
-                what = "recomputed" if handler.kind == "index" else "re-evaluated"
-                done = f"{progress.objects} of {counted(self.objects[progress.resource], 'object')}"
-                return f"{handler.kind} {handler.name} is being {what} since its code changed: {done}"
         return line.reason or "not evaluated yet; if that lasts, no processor runs"
 
 
@@ -355,8 +346,6 @@ def _were(names: Sequence[str]) -> str:
 async def read_waits(connection: AsyncConnection, scope: Scope) -> Waits:
     """What keeps levels from being evaluated."""
     handlers = by_name(await read_handlers(connection, scope))
-    progress = await read_progress(connection, scope)
-    resources = {each.resource for each in progress.values()}
     return Waits(
         reads={
             view.name: [view, *(handlers["index", name] for name in view.reads if ("index", name) in handlers)]
@@ -364,6 +353,4 @@ async def read_waits(connection: AsyncConnection, scope: Scope) -> Waits:
             if view.kind == "view"
         },
         listed=await listed_resources(connection, scope),
-        progress=progress,
-        objects=await count_objects(connection, scope, resources),
     )

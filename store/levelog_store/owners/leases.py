@@ -11,7 +11,7 @@ that works for a partition begins with `guard`; it cannot commit under an epoch 
 In SQLite one transaction writes at a time, and needs no locks.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from datetime import timedelta
 from time import monotonic
 from typing import Final
@@ -21,10 +21,9 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from levelog.errors import CommitsLost, IdentityMismatch, LeaseLost
 from levelog_store.connect.database import Database
-from levelog_store.dialects import built_once, change, insert_for, named, now, one_of, remove
+from levelog_store.dialects import built_once, change, insert_for, mappings, named, now, one_of, remove, run
 from levelog_store.rows import Scope
 from levelog_store.tables import checkpoints, leases, processors, scopes
-from levelog_store.unions import Part, Rows, read_rows
 
 DURATION: Final = timedelta(seconds=15)
 """How long a killed processor's partitions stand still; renewals come three times as often."""
@@ -40,9 +39,10 @@ async def guard(
     connection: AsyncConnection,
     scope: Scope,
     epochs: Mapping[int, int],
-    *beside: Part | None,
+    *,
     folded_to: Mapping[int, int] | None = None,
-) -> Iterator[Rows]:
+    commits: Mapping[int, int] | None = None,
+) -> None:
     """Let the transaction commit only if each partition's lease has the given epoch, and the scope's owner.
 
     Call it before any write. The epochs are those under which the work began, not newer ones. Raises LeaseLost if a
@@ -50,15 +50,15 @@ async def guard(
     tables nobody else leases: then only the epoch is compared.
 
     `folded_to` are the checkpoints from which the work began, of these partitions and others. Raises CommitsLost if one
-    differs: a server that crashed forgets its newest commits, and later work must not be written without them.
+    differs: a server that crashed forgets its newest commits, and later work must not be written without them. So it
+    does if a partition has not seen so many `commits`.
 
-    Returns the rows of the reads `beside`, as `read_rows` does; all are one statement. It may have waited for a lock,
-    and sees what was committed before; under an unchanged epoch nobody else has written what the lease protects since.
+    It may have waited for a lock, and sees what was committed before; under an unchanged epoch nobody else has written
+    what the lease protects since.
     """
     if not epochs:
         raise ValueError("a transaction that is to be guarded has to name its partitions")
-    values = {"partitions": {*epochs, *(folded_to or ())}}
-    rows, *others = await read_rows(connection, scope, (_guarded, values), *beside)
+    rows = mappings(await run(connection, scope, _guarded, partitions={*epochs, *(folded_to or ())}))
     current: dict[int, int] = {}
     for row in rows:
         if row["fingerprint"] != scope.fingerprint:
@@ -72,7 +72,17 @@ async def guard(
                 f"its epoch is {current.get(partition, 'of another owner')} now"
             )
     check_checkpoints(scope, {row["partition"]: row["sequence"] for row in rows}, folded_to or {})
-    return iter(others)
+    check_commits(scope, {row["partition"]: row["commits"] for row in rows}, commits or {})
+
+
+def check_commits(scope: Scope, stored: Mapping[int, int], made: Mapping[int, int]) -> None:
+    """Raise CommitsLost if the database does not have all commits that were counted for a partition."""
+    for partition, count in made.items():
+        if stored[partition] != count:
+            raise CommitsLost(
+                f"partition {partition} of {scope.application} has seen {count} commits, the database has "
+                f"{stored[partition]}: it lost some, and what they said is found out again"
+            )
 
 
 def check_checkpoints(scope: Scope, stored: Mapping[int, int], folded_to: Mapping[int, int]) -> None:
@@ -86,10 +96,11 @@ def check_checkpoints(scope: Scope, stored: Mapping[int, int], folded_to: Mappin
 
 
 @built_once
-def _guarded(dialect: Dialect) -> Select[int, int, str, str, int]:
+def _guarded(dialect: Dialect) -> Select[int, int, str, str, int, int]:
     table = leases.c
+    point = checkpoints.c
     return (
-        select(table.partition, table.epoch, table.owner, scopes.c.fingerprint, checkpoints.c.sequence)
+        select(table.partition, table.epoch, table.owner, scopes.c.fingerprint, point.sequence, point.commits)
         .join(scopes, scopes.c.scope == table.scope)
         .join(checkpoints, (checkpoints.c.scope == table.scope) & (checkpoints.c.partition == table.partition))
         .where(named(dialect, table.partition, "partitions"))

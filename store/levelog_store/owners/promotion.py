@@ -120,20 +120,15 @@ async def _decide_again(connection: AsyncConnection, scope: Scope, views: Collec
 
 
 async def _plan(connection: AsyncConnection, scope: Scope, found: Differences) -> None:
-    """Store what to recompute, in the partitions that have objects of the resource."""
+    """Store what to recompute, in each partition: the tables may not have all objects yet."""
     anew = [*found.indexed, *found.evaluated]
     gone = [*found.emptied, *found.forgotten, *(handler.name for handler in anew)]
     await _delete(connection, scope, (backfills,), "name", gone)
-    table = objects.c
-    are_read = one_of(connection.dialect, table.resource, {handler.resource for handler in anew})
-    query = select(table.resource, table.partition).where(table.scope == scope.number, are_read).distinct()
-    places = sorted((await connection.execute(query)).all())
-    begun = {"scope": scope.number, "position": "", "objects": 0, "is_done": False}
+    begun = {"scope": scope.number, "is_done": False}
     rows = [
-        begun | {"name": handler.name, "kind": handler.kind, "resource": resource, "partition": partition}
+        begun | {"name": handler.name, "kind": handler.kind, "resource": handler.resource, "partition": n}
         for handler in anew
-        for resource, partition in places
-        if resource == handler.resource
+        for n in range(scope.partitions)
     ]
     if rows:
         await connection.execute(insert(backfills), rows)

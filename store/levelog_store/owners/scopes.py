@@ -132,7 +132,9 @@ async def reset_scope(database: Database, scope: Scope, *, stream_created: str, 
         await _dispossess(connection, scope)
         for table in _FOLDED:
             await remove(connection, scope, table, ~IS_CALL if table is index_entries else true())
-        await change(connection, scope, checkpoints, sequence=0, record_sequence=0, record_id="", time=null())
+        await change(
+            connection, scope, checkpoints, sequence=0, mirrored=0, record_sequence=0, record_id="", time=null()
+        )
         blocked = {"status": "blocked", "reason": reason, "cause": 0, "suppressed": "", **NOTHING_KNOWN}
         await change(connection, scope, levels, **blocked)
         intent = intents.c

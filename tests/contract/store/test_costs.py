@@ -5,15 +5,12 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from sqlalchemy import Table, event, text, update
+from sqlalchemy import Table, text, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from levelog.wire.objects import DELETED
 from levelog_store.connect.database import Database
-from levelog_store.decide.inputreads import read_last_applied, read_next_due, read_wakes
-from levelog_store.fold.deletions import forget_handled
-from levelog_store.fold.heldreads import read_unlisted
-from levelog_store.fold.levelwrites import forget_orphans
+from levelog_store.decide.inputreads import read_calling, read_last_applied
+from levelog_store.fold.statereads import read_requested
 from levelog_store.look.overview import read_level_lines
 from levelog_store.look.recall import read_decisions
 from levelog_store.owners.upkeep import find_old
@@ -36,7 +33,6 @@ WAKEUPS = (
     "INSERT INTO wakeups (scope, view, parent, partition, cause, causes, generation, due_at) "
     "SELECT 1, 'webs/pods', 'webs/default/' || n, n % 16, n, '', 1, NULL FROM numbers"
 )
-WAITING = WAKEUPS.replace("NULL FROM", "noon FROM")
 LEVELS = (
     "INSERT INTO levels (scope, view, parent, partition, parent_uid, status, reason, round, attempts, evaluations, "
     "inputs, reads, decided_inputs, cause) SELECT 1, 'webs/pods', 'webs/default/' || n, n % 16, n, 'in_sync', '', 1, "
@@ -96,20 +92,8 @@ async def costs(database: Database, statements: list[str], run: Run) -> tuple[in
         pytest.param(
             [INTENTS], lambda c: read_last_applied(c, SCOPE, ["pods/default/shop-0"]), id="the last apply to a target"
         ),
-        pytest.param([WAKEUPS], lambda c: read_wakes(c, SCOPE, PARTITIONS, ["webs/pods"], 256), id="wakeups of a cut"),
-        pytest.param(
-            [WAITING], lambda c: read_wakes(c, SCOPE, PARTITIONS, ["webs/pods"], 256), id="wakeups whose time came"
-        ),
-        pytest.param(
-            [WAKEUPS, WAITING.replace("webs/default", "webs/late")],
-            lambda c: read_next_due(c, SCOPE, PARTITIONS),
-            id="the next time",
-        ),
-        pytest.param(
-            [OF_LEVELS, OBJECTS.replace("'webs", f"'webs{DELETED}") + " WHERE n <= 100"],
-            lambda c: forget_handled(c, SCOPE),
-            id="what is left of deleted objects",
-        ),
+        pytest.param([WAKEUPS], lambda c: read_requested(c, SCOPE, PARTITIONS), id="what others ask for"),
+        pytest.param([OF_LEVELS], lambda c: read_calling(c, SCOPE, ["u"]), id="calls for deleted objects"),
         pytest.param(
             [OF_LEVELS, LEVELS + " WHERE n <= 100"], lambda c: read_level_lines(c, SCOPE), id="levels and their writes"
         ),
@@ -125,16 +109,6 @@ async def costs(database: Database, statements: list[str], run: Run) -> tuple[in
 async def test_a_step_reads_as_much_however_much_there_is(database: Database, statements: list[str], run: Run) -> None:
     few, many = await costs(database, statements, run)
     assert many <= 2 * few + 20, (few, many)
-
-
-async def test_the_ends_of_a_list_look_at_each_level_once(database: Database) -> None:
-    async def all_partitions(connection: AsyncConnection) -> None:
-        for partition in PARTITIONS:
-            await forget_orphans(connection, SCOPE, partition, ["webs/pods"])
-
-    few, many = await costs(database, [LEVELS, OBJECTS], all_partitions)
-    assert few <= 4 * FEW, few
-    assert many <= 2 * few * MANY // FEW, (few, many)
 
 
 @pytest.mark.parametrize(
@@ -154,16 +128,6 @@ async def test_pruning_looks_at_each_row_once(database: Database, table: Table, 
 
     few, many = await costs(database, statements, page_by_page)
     assert many <= 2 * few * MANY // FEW, (few, many)
-
-
-async def test_a_sweep_reads_no_bodies(database: Database) -> None:
-    await fill(database, OBJECTS, 1, FEW)
-    ran: list[str] = []
-    async with database.transaction() as connection:
-        event.listen(connection.sync_connection, "before_cursor_execute", lambda *given: ran.append(given[2]))
-        gone = await read_unlisted(connection, SCOPE, 3, "webs", namespaces=(), before=FEW, version=1)
-    assert len(gone) == FEW // 16 + 1
-    assert "body" not in "".join(ran)
 
 
 async def test_an_object_that_is_seen_again_is_updated_in_place(shared: Database) -> None:

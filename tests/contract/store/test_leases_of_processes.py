@@ -6,7 +6,6 @@ import signal
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -15,8 +14,6 @@ from sqlalchemy import select, update
 from levelog.errors import LeaseLost
 from levelog_store.connect.database import Database
 from levelog_store.connect.engines import IDLE_SECONDS
-from levelog_store.fold.changes import Held
-from levelog_store.fold.heldreads import read_held
 from levelog_store.owners.leases import guard
 from levelog_store.tables import checkpoints, leases
 from rigs.leasing import PARTITIONS, can_commit, expire, fold, processor, scope_of, sequences
@@ -85,29 +82,6 @@ async def test_giving_up_a_partition_waits_for_what_is_being_committed(shared: D
         await connection.execute(update(checkpoints).where(checkpoints.c.partition == 7).values(sequence=5))
     assert 7 not in await tending
     assert (await sequences(shared, scope))[7] == 5
-
-
-async def test_what_is_read_beside_a_guard_is_read_under_it(shared: Database) -> None:
-    scope = await scope_of(shared)
-    first, second = processor(shared, scope, "first"), processor(shared, scope, "second")
-    epochs = await first.tend()
-    await second.tend()
-    async with shared.transaction() as connection:
-        held = await read_held(
-            connection,
-            scope,
-            ["a"],
-            indexed=["a"],
-            has_parents=True,
-            read=partial(guard, connection, scope, {7: epochs[7]}),
-        )
-        assert held == Held(unsettled=[])
-        tending = asyncio.create_task(first.tend())
-        await until_one_waits(shared, "a release that waits")
-    assert 7 not in await tending
-    with pytest.raises(LeaseLost):
-        async with shared.transaction() as connection:
-            await guard(connection, scope, {7: epochs[7]}, None)
 
 
 async def test_work_under_one_lease_and_its_renewal_do_not_wait_for_each_other(shared: Database) -> None:

@@ -23,7 +23,7 @@ from levelog_store.look.queues import Queue
 from levelog_store.owners.handlers import Handler
 from levelog_store.owners.scopes import find_scopes, open_scope
 from levelog_store.rows import Scope
-from levelog_store.tables import backfills, levels, objects, syncs, wakeups
+from levelog_store.tables import levels, syncs, wakeups
 from rigs.intents import decide, intent
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -46,22 +46,6 @@ async def scope_of(
         fingerprint=fingerprint,
         code=code,
     )
-
-
-def stored(scope: Scope, name: str, partition: int) -> dict[str, Any]:
-    return {
-        "scope": scope.number,
-        "object": name,
-        "partition": partition,
-        "resource": name.partition("/")[0],
-        "namespace": "a",
-        "name": name.rpartition("/")[2],
-        "uid": "u",
-        "version": 1,
-        "sequence": 1,
-        "is_deleting": False,
-        "body": b"{}",
-    }
 
 
 def level(scope: Scope, view: str, parent: str, status: str = "in_sync", **columns: Any) -> dict[str, Any]:
@@ -205,28 +189,17 @@ async def test_a_parent_that_was_never_evaluated_is_blocked_and_says_why(databas
     assert await reason_of(database, scope, view="pods") == "not evaluated yet; if that lasts, no processor runs"
 
 
-async def test_a_level_of_changed_code_tells_how_far_it_is_computed(database: Database) -> None:
+async def test_a_level_of_changed_code_says_so_until_a_processor_has_decided_again(database: Database) -> None:
     scope = await scope_of(database, code=CODE)
     parent = "webs.example.com/a/shop"
     await add(database, levels, level(scope, "webs/pods", parent), level(scope, "webs/status", parent))
     await add(
         database, syncs, *(sync(scope, name, part, 7) for name in ("pods", "webs.example.com") for part in (0, 1))
     )
-    await add(database, objects, stored(scope, "pods/a/one", 0), stored(scope, "pods/a/two", 1))
     images, *views = CODE
     await scope_of(database, code=(replace(images, fingerprint="2"), *views), fingerprint="g")
-    assert await reason_of(database, scope, view="pods") == (
-        "index webs/images is being recomputed since its code changed: 0 of 2 objects"
-    )
-    assert names(await lines(database, scope, status="in_sync")) == [("webs/status", "shop")]
-    async with database.transaction() as connection:
-        await connection.execute(update(backfills).where(backfills.c.partition == 0).values(objects=1, is_done=True))
-    assert await reason_of(database, scope, view="pods") == (
-        "index webs/images is being recomputed since its code changed: 1 of 2 objects"
-    )
-    async with database.transaction() as connection:
-        await connection.execute(update(backfills).values(objects=1, is_done=True))
     assert await reason_of(database, scope, view="pods") == "not evaluated since its code changed"
+    assert names(await lines(database, scope, status="in_sync")) == [("webs/status", "shop")]
 
 
 async def test_every_application_is_found(database: Database) -> None:

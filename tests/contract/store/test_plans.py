@@ -1,10 +1,8 @@
-"""How statements are planned that are given many keys, and those of expiry and of waiting for an index."""
+"""How statements are planned that are given many keys, and when a table has grown."""
 
 import asyncio
 import re
 from collections.abc import Awaitable, Callable
-from datetime import UTC, datetime
-from functools import partial
 from typing import Any
 
 import pytest
@@ -13,28 +11,20 @@ from sqlalchemy import CursorResult, event, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from levelog_store.connect.database import Database
-from levelog_store.decide.decisionwrites import lock_keys
 from levelog_store.decide.inputreads import (
-    Inputs,
     read_buckets,
-    read_dependencies,
-    read_due,
-    read_generations,
+    read_intents_of,
     read_last_applied,
+    read_last_rounds,
     read_levels,
     read_parents,
     read_versions,
-    read_wakes,
 )
-from levelog_store.fold.changewrites import read_dependants
-from levelog_store.fold.heldreads import read_expired, read_held
 from levelog_store.owners.upkeep import GROWN, HOT, PAGE, analyze_grown, delete_old
 from levelog_store.tables import key_versions
 from rigs.leasing import SCOPE
-from rigs.postgres import skip_before
 from rigs.rowcounts import work_of
 
-NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 ROWS = 10_000
 NAMES = [f"pods/default/{number}" for number in range(10)]
 KEYS = [("webs/images", f"k{number}") for number in range(1, 11)]
@@ -122,48 +112,11 @@ def reads_all(plan: str) -> bool:
     return bool(re.search(r"Seq Scan on [^w]|\(scope=\?\)|Index Cond: \(scope = \$\d+\)$", plan, re.MULTILINE))
 
 
-async def test_what_is_held_of_objects_is_found_by_their_names(filled: Database) -> None:
-    await skip_before(17, filled)  # older ones read all of a small index, of whatever size it will be
-
-    async def read(connection: AsyncConnection) -> None:
-        await read_held(connection, SCOPE, NAMES, indexed=NAMES, has_parents=True, targets=NAMES)
-
-    plan = await plan_of(filled, read)
-    assert found_by(plan, "object") == 3, plan  # objects, tombstones, entries
-    assert found_by(plan, "parent") == 1, plan
-    assert found_by(plan, "target") == 1, plan
-    assert not reads_all(plan), plan
-
-
-async def test_what_levels_rest_on_is_found_by_their_names(filled: Database) -> None:
-    await skip_before(17, filled)
-    alone, beside = (Inputs(has_dependencies=True, parents={}) for _ in range(2))
-
-    async def read(connection: AsyncConnection) -> None:
-        await alone.read(connection, SCOPE, LEVELS)
-
-    async def read_beside(connection: AsyncConnection) -> None:
-        await read_wakes(connection, SCOPE, range(16), ["webs/pods"], 256, of=LEVELS, into=beside)
-
-    for each in (read, read_beside):
-        plan = await plan_of(filled, each)
-        assert found_by(plan, "parent") >= 4, plan  # levels, those again with intents, dependencies
-        assert found_by(plan, "object") >= 3, plan  # parents, targets, tombstones of these
-        # SQLite reads what is due by an index without a condition, as far as the limit
-        assert not reads_all("\n".join(line for line in plan.splitlines() if "INDEX wakeups_" not in line)), plan
-    assert beside == alone
-    assert alone.parents.keys() == {*NAMES[1:]}
-    assert alone.levels.keys() == alone.intents.keys() == alone.dependencies.keys() == {*LEVELS[1:]}
-
-
 BY_KEYS: tuple[tuple[Any, tuple[str, ...], int], ...] = (
     (read_buckets, ("index", "key"), 2),
     (read_versions, ("index", "key"), 1),
-    (lock_keys, ("index", "key"), 1),
-    (read_dependants, ("index", "key"), 1),
-    (read_dependencies, ("view", "parent"), 1),
-    (read_generations, ("view", "parent"), 1),
-    (partial(read_due, at=NOON), ("view", "parent"), 1),
+    (read_intents_of, ("view", "parent"), 1),
+    (read_last_rounds, ("view", "parent"), 1),
 )
 """What is read, by which columns, and of how many tables."""
 BY_NAMES: tuple[tuple[Any, str], ...] = (
@@ -193,14 +146,6 @@ async def test_many_names_are_looked_up_each_by_itself(filled: Database, subtest
 
 def _of(read: Any, wanted: Any) -> Callable[[AsyncConnection], Awaitable[Any]]:
     return lambda connection: read(connection, SCOPE, wanted)
-
-
-async def test_what_has_expired_is_found_without_looking_at_what_does_not_expire(filled: Database) -> None:
-    plan = await plan_of(filled, lambda c: read_expired(c, SCOPE, range(16), NOON))
-    assert "index_entries_expiry" in plan
-    assert found_by(plan, "expires_at") == 1, plan
-    async with filled.reading() as connection:
-        assert len(await read_expired(connection, SCOPE, range(16), NOON)) == ROWS // 100
 
 
 async def test_keys_to_prune_are_found_each_by_itself(filled: Database) -> None:
@@ -250,16 +195,15 @@ async def test_tables_are_analyzed_in_the_schema_that_they_are_in(shared_url: st
         assert await analyze_grown(database) == []
 
 
-async def held(connection: AsyncConnection) -> None:
-    await read_held(connection, SCOPE, NAMES, indexed=NAMES, has_parents=True, targets=NAMES)
+async def under_way(connection: AsyncConnection) -> None:
+    await read_intents_of(connection, SCOPE, LEVELS)
 
 
-async def inputs(connection: AsyncConnection) -> None:
-    found = Inputs(has_dependencies=True, parents={})
-    await read_wakes(connection, SCOPE, range(16), ["webs/pods"], 10, of=LEVELS, into=found)
+async def values(connection: AsyncConnection) -> None:
+    await read_buckets(connection, SCOPE, KEYS)
 
 
-@pytest.mark.parametrize("read", [held, inputs])
+@pytest.mark.parametrize("read", [under_way, values])
 async def test_plans_of_when_the_tables_were_small_serve_until_these_have_grown(
     shared: Database, read: Callable[[AsyncConnection], Awaitable[Any]]
 ) -> None:
@@ -282,7 +226,7 @@ async def test_plans_of_when_the_tables_were_small_serve_until_these_have_grown(
 @pytest.mark.parametrize("table", sorted(HOT))
 async def test_a_table_that_grows_while_others_do_not_is_planned_for_too(shared: Database, table: str) -> None:
     async def work() -> list[int]:
-        return [await work_of(shared, read) for read in (held, inputs)]
+        return [await work_of(shared, read) for read in (under_way, values)]
 
     await fill(shared, 1, 100)
     await analyze_grown(shared)

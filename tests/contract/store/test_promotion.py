@@ -1,14 +1,12 @@
 """Promoting code: what is compared, and what a process that ends in the middle leaves to the next one."""
 
 import pytest
-from sqlalchemy import delete, insert, select
+from sqlalchemy import delete, select
 
-from levelog.errors import CommitsLost
 from levelog_store.connect.database import Database
-from levelog_store.owners.backfills import BackfillPage, read_unfinished, write_progress
 from levelog_store.owners.handlers import Differences, Handler, differences
 from levelog_store.owners.promotion import read_handlers
-from levelog_store.tables import backfills, handlers, leases
+from levelog_store.tables import handlers, leases
 from rigs.leasing import can_commit, processor, scope_of
 
 INDEX = Handler(kind="index", name="webs/images", fingerprint="1", resource="pods")
@@ -90,22 +88,4 @@ async def test_invariant_10_a_promotion_that_ended_in_the_middle_is_finished_by_
     assert not await can_commit(database, scope, epochs)
     async with database.reading() as connection:
         assert set(await read_handlers(connection, scope)) == set(CODE)
-        assert await read_unfinished(connection, scope) == []
         assert set((await connection.execute(select(leases.c.owner))).scalars()) == {""}
-        assert (await connection.execute(select(backfills))).all() == []
-
-
-async def test_what_is_computed_anew_goes_on_only_from_where_the_database_has_it(database: Database) -> None:
-    scope = await scope_of(database, code=CODE)
-    row = {"kind": "index", "resource": "pods", "position": "pods/a/b", "objects": 2, "is_done": False}
-    async with database.transaction() as connection:
-        await connection.execute(
-            insert(backfills), [{"scope": scope.number, "name": INDEX.name, "partition": 0, **row}]
-        )
-    page = BackfillPage([], position="pods/a/d", is_last=False)
-    with pytest.raises(CommitsLost, match="webs/images"):
-        async with database.transaction() as connection:
-            await write_progress(connection, scope, INDEX.name, {0: "pods/a/c"}, page)
-    async with database.transaction() as connection:
-        await write_progress(connection, scope, INDEX.name, {0: "pods/a/b"}, page)
-        assert [each.position for each in await read_unfinished(connection, scope)] == ["pods/a/d"]

@@ -1,6 +1,7 @@
 """Levels that are to be tried again: their wakeups are due, and their writes."""
 
 import asyncio
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -8,12 +9,12 @@ from sqlalchemy import insert, select, update
 
 from levelog_store.actuate.claims import claim
 from levelog_store.connect.database import Database
-from levelog_store.decide.inputreads import read_wakes
+from levelog_store.decide.decisions import PendingWake
 from levelog_store.deliver.positions import CallHold, lock_due_times, release_holds, retry_holds, write_holds
-from levelog_store.fold.changes import Wake
-from levelog_store.fold.deletions import forget_handled
-from levelog_store.fold.levelwrites import retry_levels, wake_stuck, write_wakes
-from levelog_store.tables import call_holds, intents, levels, objects, wakeups
+from levelog_store.fold.levelwrites import retry_levels, wake_stuck
+from levelog_store.fold.statereads import read_requested
+from levelog_store.fold.statewrites import write_wakes_of
+from levelog_store.tables import call_holds, intents, levels, wakeups
 from rigs.intents import NOON, decide, intent, intents_by_key
 from rigs.leasing import SCOPE
 from rigs.locks import until_one_waits
@@ -34,11 +35,21 @@ async def retry(database: Database, *parents: str) -> None:
     await retry_levels(database, SCOPE, [(VIEW, parent) for parent in parents])
 
 
+def woken(parent: str) -> PendingWake:
+    """As a record asks for it."""
+    return PendingWake(view=VIEW, parent=parent, partition=3, cause=12, generation=1, due_at=None)
+
+
+async def due(database: Database) -> Sequence[PendingWake]:
+    """What a processor finds that others ask for."""
+    async with database.reading() as connection:
+        return (await read_requested(connection, SCOPE, [3])).wakes
+
+
 async def test_a_level_without_a_wakeup_gets_one_that_is_due(database: Database) -> None:
     await level(database, PARENT, "failed")
     await retry(database, PARENT, "webs.example.com/default/unknown")
-    async with database.reading() as connection:
-        ((wake,), _) = await read_wakes(connection, SCOPE, [3], [VIEW], 10)
+    (wake,) = await due(database)
     assert (wake.parent, wake.partition, wake.cause, wake.due_at is not None) == (PARENT, 3, 9, True)
 
 
@@ -48,29 +59,23 @@ async def test_a_wakeup_that_waits_for_its_time_is_due_and_another_one_than_was_
     async with database.transaction() as connection:
         await connection.execute(insert(wakeups).values(**waiting))
     await retry(database, PARENT)
-    async with database.reading() as connection:
-        ((wake,), _) = await read_wakes(connection, SCOPE, [3], [VIEW], 10)
-        assert len((await connection.execute(select(wakeups))).all()) == 1
+    (wake,) = await due(database)
     assert wake.cause == 11
     assert wake.generation != waiting["generation"]
 
 
-async def test_a_level_that_is_to_be_tried_again_stays_so_when_a_fold_wakes_it(database: Database) -> None:
+async def test_a_level_that_is_to_be_tried_again_stays_so_until_its_wakeup_was_seen(database: Database) -> None:
     others = "webs.example.com/default/mall"
     for parent in (PARENT, others):
         await level(database, parent, "drifting")
-    async with database.transaction() as connection:
-        far = {"scope": 1, "view": VIEW, "parent": others, "partition": 3, "cause": 9, "generation": 4, "due_at": FAR}
-        await connection.execute(insert(wakeups).values(**far))
     await retry(database, PARENT)
-    async with database.transaction() as connection:
-        await write_wakes(connection, SCOPE, {(VIEW, parent): Wake(3, (12,)) for parent in (PARENT, others)})
-    async with database.reading() as connection:
-        (wakes, _) = await read_wakes(connection, SCOPE, [3], [VIEW], 10)
-    assert {wake.parent: (wake.cause, wake.due_at is not None) for wake in wakes} == {
-        PARENT: (12, True),
-        others: (12, False),
-    }
+    (asked,) = await due(database)
+    seen = {(VIEW, PARENT): asked.generation}
+    for known, left in (({}, [asked]), (seen, [])):
+        for wakes in ({(VIEW, parent): woken(parent) for parent in (PARENT, others)}, dict.fromkeys([*seen])):
+            async with database.transaction() as connection:
+                await write_wakes_of(connection, SCOPE, wakes, known)
+            assert await due(database) == left
 
 
 async def test_writes_that_wait_for_their_next_attempt_can_be_claimed_and_others_are_left(database: Database) -> None:
@@ -94,11 +99,11 @@ async def test_who_tries_levels_again_holds_no_wakeup_while_another_one_is_locke
         await level(shared, parent, "drifting")
     await retry(shared, *parents)
     async with shared.transaction() as deciding:
-        await write_wakes(deciding, SCOPE, {(VIEW, PARENT): Wake(3, (12,))})
+        await write_wakes_of(deciding, SCOPE, {(VIEW, PARENT): woken(PARENT)}, {})
         await deciding.execute(select(1))  # with which it is sent
         task = asyncio.create_task(retry(shared, *parents))
         await until_one_waits(shared)
-        await write_wakes(deciding, SCOPE, {(VIEW, parents[0]): Wake(3, (12,))})
+        await write_wakes_of(deciding, SCOPE, {(VIEW, parents[0]): woken(parents[0])}, {})
         assert not task.done()
     await task
 
@@ -125,26 +130,11 @@ async def test_invariant_21_a_level_that_settles_without_a_write_under_way_is_wo
     await decide(database, intent("pods/default/a", state="settled", **settled))
     await decide(database, intent("pods/default/b", parent=others[0], parent_uid="u", state="written"))
     async with database.transaction() as connection:
-        await write_wakes(connection, SCOPE, {(VIEW, others[1]): Wake(3, (9,))})
+        await write_wakes_of(connection, SCOPE, {(VIEW, others[1]): woken(others[1])}, {})
         assert await wake_stuck(connection, SCOPE) == 1
-        woken = (await connection.execute(select(wakeups.c.parent).where(wakeups.c.due_at.is_not(None)))).scalars()
-        assert woken.all() == [stuck]
+        found = await connection.scalars(select(wakeups.c.parent).where(wakeups.c.due_at.is_not(None)))
+        assert found.all() == [stuck]
         assert await wake_stuck(connection, SCOPE) == 0
-
-
-async def test_what_a_handler_of_a_deletion_gave_up_is_forgotten(database: Database) -> None:
-    ended = [f"webs.example.com:deleted/default/{name}:u" for name in ("given-up", "tried-again")]
-    values = {"scope": 1, "partition": 3, "resource": "webs.example.com:deleted", "namespace": "default", "uid": "u"}
-    values |= {"version": 1, "sequence": 1, "is_deleting": False, "body": b"{}"}
-    for parent in ended:
-        await level(database, parent, "failed")
-    async with database.transaction() as connection:
-        for parent in ended:
-            await connection.execute(insert(objects).values(object=parent, name=parent.rpartition("/")[2], **values))
-        await connection.execute(update(levels).where(levels.c.parent == ended[1]).values(recheck_at=FAR))
-        assert await forget_handled(connection, SCOPE) == 1
-        assert (await connection.execute(select(objects.c.object))).scalars().all() == ended[1:]
-        assert (await connection.execute(select(levels.c.parent))).scalars().all() == ended[1:]
 
 
 def hold(name: str) -> CallHold:

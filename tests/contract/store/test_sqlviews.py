@@ -13,8 +13,7 @@ from levelog_processors.program import Program
 from levelog_processors.sqlviews import sql_views
 from levelog_store.connect.database import Database
 from levelog_store.dialects import upsert
-from levelog_store.fold.changes import Changes
-from levelog_store.fold.changewrites import write_changes
+from levelog_store.fold.statewrites import Unwritten, write_state
 from levelog_store.look.contact import read_oldest_contact
 from levelog_store.look.sqlviews import IndexView, JsonColumn, SqlType, replace_views
 from levelog_store.owners.scopes import find_scopes, open_scope
@@ -60,6 +59,11 @@ async def rows(database: Database, statement: str) -> list[dict[str, Any]]:
         return [dict(row) for row in (await connection.execute(text(statement))).mappings()]
 
 
+def placed(*entries: tuple[str, Entry]) -> dict[tuple[str, str, str, int], Entry | None]:
+    """Entries of objects, by place."""
+    return {(each.index, each.key, name, each.ordinal): each for name, each in entries}
+
+
 async def filled(database: Database) -> str:
     """Fill the tables and make the views; returns what comes before a view's name in this database."""
     scope = await open_scope(
@@ -85,7 +89,7 @@ async def filled(database: Database) -> str:
     )
     entry = Entry("webs/images", '"a"', 0, b'["nginx",80]')
     async with database.transaction() as connection:
-        await write_changes(connection, scope, Changes(objects={name: web}, entries_written=[(name, entry)]))
+        await write_state(connection, scope, Unwritten(objects={name: web}, entries=placed((name, entry))))
         for view, desired, actual in (
             ("webs/sizes", b'{"image":"nginx","readyReplicas":3}', b'{"image":null,"readyReplicas":2}'),
             ("webs/counts", b"3", b"null"),
@@ -133,7 +137,7 @@ async def test_an_effect_has_a_row_for_each_call_with_its_parent_request_and_res
     async with database.reading() as connection:
         [scope] = await find_scopes(connection)
     async with database.transaction() as connection:
-        await write_changes(connection, scope, Changes(entries_written=[entry("", 1), entry("a/ü", 2)]))
+        await write_state(connection, scope, Unwritten(entries=placed(entry("", 1), entry("a/ü", 2))))
     found = await rows(database, f"select * from {prefix}page order by result")
     about = {"namespace": "default", "name": "shop", "request_image": None, "cluster": "c1"}
     assert [{**row, "called_at": row["called_at"][:16]} for row in found] == [
@@ -153,7 +157,7 @@ async def test_an_index_shows_the_errors_of_stale_entries_and_of_objects_that_it
     async with database.reading() as connection:
         [scope] = await find_scopes(connection)
     async with database.transaction() as connection:
-        await write_changes(connection, scope, Changes(entries_written=noted))
+        await write_state(connection, scope, Unwritten(entries=placed(*noted)))
     found = await rows(database, f"select key, value_2, name, error from {prefix}images where error <> '' order by 4")
     assert found == [
         {"key": None, "value_2": None, "name": "shop", "error": "KeyError"},
@@ -170,7 +174,7 @@ async def written(database: Database, values: list[bytes]) -> None:
     name = "webs.example.com/default/shop"
     entries = [(name, Entry("webs/images", str(number), 0, value)) for number, value in enumerate(values)]
     async with database.transaction() as connection:
-        await write_changes(connection, scope, Changes(entries_written=entries))
+        await write_state(connection, scope, Unwritten(entries=placed(*entries)))
 
 
 async def test_invariant_14_a_nul_in_one_row_hides_none_of_the_others(database: Database) -> None:
@@ -225,7 +229,7 @@ async def test_the_inputs_show_what_is_listed_what_is_stale_and_when_it_was_hear
     async def shown(*rows_of_partitions: SyncRow) -> tuple[Any, ...]:
         syncs = {(row.partition, row.resource): row for row in rows_of_partitions}
         async with database.transaction() as connection:
-            await write_changes(connection, scope, Changes(syncs=syncs))
+            await write_state(connection, scope, Unwritten(syncs=syncs))
         [row] = await rows(database, f"select * from {prefix}inputs")
         assert (row["resource"], row["namespaces"], row["cluster"]) == ("webs.example.com", "shops", "c1")
         assert str(row["last_contact"]).startswith("2026-01-01 12:00")
@@ -256,7 +260,8 @@ async def test_the_oldest_contact_is_of_a_resource_that_is_read_and_watched_and_
         assert await read_oldest_contact(connection, scope) is None
     rows = [row(resource, partition, "refused" * (resource == "nodes")) for resource in heard for partition in (0, 1)]
     async with database.transaction() as connection:
-        await write_changes(connection, scope, Changes(syncs={(each.partition, each.resource): each for each in rows}))
+        syncs = {(each.partition, each.resource): each for each in rows}
+        await write_state(connection, scope, Unwritten(syncs=syncs))
         read = [
             {"kind": "index", "name": name, "resource": name, "scope": scope.number, "fingerprint": "", "reads": b"[]"}
             for name in heard

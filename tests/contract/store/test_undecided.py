@@ -7,11 +7,10 @@ from levelog.wire.objects import GroupResource
 from levelog_history.selection import is_meant
 from levelog_history.undecided import full_names
 from levelog_store.connect.database import Database
-from levelog_store.fold.changes import Changes
-from levelog_store.fold.changewrites import write_changes
+from levelog_store.fold.statewrites import Unwritten, write_reads, write_state
 from levelog_store.look.recall import read_levels_reading, read_resources
 from levelog_store.rows import WHOLE_INDEX, Entry, StoredObject
-from levelog_store.tables import dependencies, handlers
+from levelog_store.tables import handlers
 from rigs.leasing import SCOPE
 
 SHOP = "webs.example.com/default/shop"
@@ -36,27 +35,21 @@ def stored(name: str) -> StoredObject:
 async def fill(database: Database) -> None:
     """Two namespaces with a pod `x`; one of them is under the key that the shop reads."""
     names = ("pods/default/x", "pods/other/x", "pods/default/y", SHOP)
-    entries = [
-        ("pods/default/x", Entry("webs/pods", '"u1"', 0, b"1")),
-        ("pods/other/x", Entry("webs/pods", '"u2"', 0, b"1")),
-    ]
-    read = [("webs/pods", SHOP, "webs/pods", '"u1"'), ("webs/all", SHOP, "webs/every", f"{WHOLE_INDEX}0")]
+    keys = {"pods/default/x": '"u1"', "pods/other/x": '"u2"'}
+    one, every = ("webs/pods", SHOP), ("webs/all", SHOP)
+    told = Unwritten(
+        objects={name: stored(name) for name in names},
+        entries={("webs/pods", key, name, 0): Entry("webs/pods", key, 0, b"1") for name, key in keys.items()},
+    )
+    reads = {(one, ("webs/pods", '"u1"')): True, (every, ("webs/every", f"{WHOLE_INDEX}0")): True}
     code = [
         ("index", "webs/pods", "pods"),
         ("view", "webs/pods", "webs.example.com"),
         ("index", "webs/w", "webs.example.com"),
     ]
     async with database.transaction() as connection:
-        await write_changes(
-            connection, SCOPE, Changes(objects={name: stored(name) for name in names}, entries_written=entries)
-        )
-        await connection.execute(
-            insert(dependencies),
-            [
-                dict(zip(("view", "parent", "index", "key"), each, strict=True), scope=SCOPE.number, partition=0)
-                for each in read
-            ],
-        )
+        await write_state(connection, SCOPE, told)
+        await write_reads(connection, SCOPE, reads, dict.fromkeys((one, every), 0))
         await connection.execute(
             insert(handlers),
             [

@@ -1,25 +1,19 @@
 """Invariants 2 and 3 for history: the last revisions are the objects that the tables hold."""
 
-import asyncio
-import tempfile
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from levelog.wire.objects import Application, Cluster, Version
+from levelog.wire.objects import Version
 from levelog.wire.records import ControlRecord, LoggedRecord, ObjectDeleted, ObjectSeen, SyncFinished, SyncStarted
 from levelog_cli.loading import load_operators
 from levelog_history.revisions import Revision, Revisions
-from levelog_processors.fold.batches import Folder
+from levelog_processors.fold.batches import parts
 from levelog_processors.program import Program
-from levelog_store.connect.database import Database
-from levelog_store.owners.leases import Leases
-from levelog_store.owners.scopes import open_scope
-from levelog_store.tables import metadata, objects
+from levelog_processors.state.state import State
 from rigs.levelog import WEBS_FILE
 from rigs.run.examples import examples
 from rigs.webs import NOON, WEBS, deleted, logged, web
@@ -61,27 +55,12 @@ def records_of(steps: Sequence[tuple[str, str, int, str]]) -> list[LoggedRecord]
     return logged(records, partitions=1)
 
 
-async def folded(records: list[LoggedRecord], size: int) -> dict[str, tuple[str, int]]:
-    program = Program(load_operators([WEBS_FILE]))
-    with tempfile.TemporaryDirectory() as folder:
-        async with await Database.open(f"sqlite:///{Path(folder) / 'x.db'}") as database:
-            async with database.transaction() as connection:
-                await connection.run_sync(metadata.create_all)
-            scope = await open_scope(
-                database,
-                cluster=Cluster("c"),
-                application=Application("webs"),
-                partitions=1,
-                stream_created="s",
-                fingerprint=program.fingerprint,
-                code=program.handlers,
-            )
-            epochs = await Leases(database, scope, owner="one").tend()
-            for start in range(0, len(records), size):
-                await Folder(database, scope, program).fold(epochs, records[start : start + size])
-            async with database.reading() as connection:
-                rows: Any = (await connection.execute(objects.select())).all()
-    return {row.object: (row.uid, row.version) for row in rows}
+def folded(records: list[LoggedRecord], size: int) -> dict[str, tuple[str, int]]:
+    state = State(Program(load_operators([WEBS_FILE])), "webs", 1)
+    for start in range(0, len(records), size):
+        for part in parts(records[start : start + size]):
+            state.apply(state.fold(part))
+    return {name: (row.uid, row.version) for name, row in state.objects.items()}
 
 
 @settings(max_examples=examples(40), deadline=None)
@@ -92,4 +71,4 @@ def test_invariant_3_the_last_revisions_are_what_the_tables_hold(steps: list[Any
     revisions = Revisions(lambda _: True)
     last = {entry.object: entry for each in records for entry in revisions.take(each) if isinstance(entry, Revision)}
     there = {name: (entry.uid, entry.version) for name, entry in last.items() if not entry.is_gone}
-    assert there == asyncio.run(folded(records, size))
+    assert there == folded(records, size)

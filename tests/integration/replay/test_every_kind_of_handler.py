@@ -217,6 +217,7 @@ async def test_invariant_12_each_kind_of_handler_decides_again_as_it_did(
 ) -> None:
     history = await open_history(recorded.stream, recorded.database, recorded.scope)
     comparison = await compared(history)
+    print("DIV", comparison.first)
     assert comparison.first is None, comparison.first
     assert comparison.obstacles == {}
     made = {view.partition("/")[2]: tally.same for view, tally in comparison.views.items()}

@@ -7,6 +7,8 @@ from typing import Any
 from unittest.mock import patch
 
 import msgspec
+from msgspec.structs import replace
+from sqlalchemy import false
 
 from levelog.resources import Owner, ResourceType
 from levelog.wire.canonical import digest
@@ -15,25 +17,27 @@ from levelog.wire.records import HistoryReverted, LoggedRecord
 from levelog_ingest.feed import Feed
 from levelog_kube.failures import NoAnswer
 from levelog_log.trail import Trail
-from levelog_processors import engine
-from levelog_processors.decide import cut, facts, intents, lookups, settling, snapshot
+from levelog_processors import engine, tables
+from levelog_processors.decide import facts, intents, lookups, settling, sights
 from levelog_processors.decide.facts import Outlook, Round
-from levelog_processors.decide.readiness import Lag, Readiness
+from levelog_processors.decide.readiness import Readiness
 from levelog_processors.decide.rules import conclude
+from levelog_processors.decide.sights import Sights
 from levelog_processors.decide.transaction import Deciding
-from levelog_processors.fold import batches
+from levelog_processors.engine import Engine
 from levelog_processors.fold import rules as folding
 from levelog_processors.fold.lists import Mark, note_mark
 from levelog_processors.fold.rules import Fold
 from levelog_processors.program import BoundView
+from levelog_processors.state import state
+from levelog_processors.state.state import State
 from levelog_processors.waiting import Horizon
 from levelog_store.decide import decisionwrites, inputreads
-from levelog_store.decide.decisions import Decided, OpenIntent, PendingWake
-from levelog_store.fold import changewrites, levelwrites
-from levelog_store.fold.changes import Changes
+from levelog_store.decide.decisions import Decided, OpenIntent
+from levelog_store.fold import ends
+from levelog_store.fold.changes import Changes, Wake
 from levelog_store.owners import leases
 from levelog_store.rows import Bucket, Entry, IndexKey, Input, Scope, SyncRow, ViewParent, is_of_levels, levels_place
-from levelog_store.unions import read_rows
 from rigs.machine.cluster import NAMESPACE
 from rigs.machine.seam import SeamedDatabase
 from rigs.machine.world import Laboratory
@@ -58,19 +62,12 @@ def _replaced(*places: tuple[object, str], by: Any) -> Generator[None]:
 
 def dropped_absent_key(_: Laboratory) -> Generator[None]:
     """A key that nothing was ever under is not remembered as read."""
-    real = getattr(decisionwrites, "_add_dependencies")  # noqa: B009 - private to its module
+    real = State.read
 
-    async def without_absent(connection: Any, scope: Scope, batch: Sequence[Decided]) -> None:
-        kept = [
-            msgspec.structs.replace(
-                each,
-                dependencies_added={place for place in each.dependencies_added if each.versions.get(place, 0) >= 0},
-            )
-            for each in batch
-        ]
-        await real(connection, scope, kept)
+    def without_absent(self: State, level: ViewParent, keys: frozenset[IndexKey]) -> None:
+        real(self, level, frozenset(place for place in keys if self.buckets.versions.get(place, -1) >= 0))
 
-    with _replaced((decisionwrites, "_add_dependencies"), by=without_absent):
+    with _replaced((State, "read"), by=without_absent):
         yield
 
 
@@ -94,10 +91,7 @@ def dropped_old_key(_: Laboratory) -> Generator[None]:
 
 def readers_of_levels_not_told(_: Laboratory) -> Generator[None]:
     """Who looks up a level of another parent is not woken when it stands otherwise."""
-
-    async def nothing(*_: Any) -> None: ...
-
-    with _replaced((cut, "tell_readers"), by=nothing):
+    with _replaced((State, "tell"), by=lambda *_: None):
         yield
 
 
@@ -127,7 +121,7 @@ def children_no_dependency(_: Laboratory) -> Generator[None]:
 
 def readers_of_own_levels_not_woken(_: Laboratory) -> Generator[None]:
     """A view that is given the levels of its parent is not woken when one of them is decided on."""
-    with _replaced((cut, "woken"), by=lambda *_: {}):
+    with _replaced((engine, "woken"), by=lambda *_: {}):
         yield
 
 
@@ -139,23 +133,19 @@ def left_out_untold(_: Laboratory) -> Generator[None]:
 
 def readers_do_not_wait(_: Laboratory) -> Generator[None]:
     """A view that reads levels is decided on although these are to be decided on first."""
-
-    async def none(*_: Any) -> Collection[ViewParent]:
-        return ()
-
-    with _replaced((cut, "read_early"), by=none):
+    with _replaced((Sights, "is_early"), by=lambda *_: False):
         yield
 
 
 def every_telling_counts(_: Laboratory) -> Generator[None]:
     """How new the levels of another parent are is part of what their readers saw."""
-    real = getattr(lookups, "_contents")  # noqa: B009
+    real = lookups.contents_of
 
     def with_version(index: str, key: str, bucket: Bucket) -> tuple[bytes, ...]:
         found: tuple[bytes, ...] = real(index, key, bucket)
         return (*found, str(bucket.version).encode()) if is_of_levels((index, key)) else found
 
-    with _replaced((lookups, "_contents"), by=with_version):
+    with _replaced((lookups, "contents_of"), by=with_version):
         yield
 
 
@@ -167,7 +157,7 @@ def wake_by_version(_: Laboratory) -> Generator[None]:
         inputs = real(view, body, looked_at)
         return inputs and digest(inputs, str(msgspec.json.decode(body)["metadata"]["resourceVersion"]))
 
-    with _replaced((folding, "parent_inputs"), (snapshot, "parent_inputs"), by=with_version):
+    with _replaced((folding, "parent_inputs"), (sights, "parent_inputs"), by=with_version):
         yield
 
 
@@ -218,27 +208,55 @@ def settled_by_receipt(_: Laboratory) -> Generator[None]:
         yield
 
 
-def decided_while_lagging(_: Laboratory) -> Generator[None]:
-    """Partitions of other processors are never waited for."""
+def others_are_not_followed(_: Laboratory) -> Generator[None]:
+    """Of partitions that others hold nothing is known but that they are folded, and listed."""
+    real = State.apply
 
-    async def never(self: Lag, wake: PendingWake) -> bool:
-        return False
+    def apply(self: State, changes: Changes, *, is_held: bool = True) -> dict[ViewParent, Wake]:
+        known = changes if is_held else Changes(checkpoints=changes.checkpoints, syncs=changes.syncs)
+        return real(self, known, is_held=is_held)
 
-    with _replaced((Lag, "concerns"), by=never):
+    with _replaced((State, "apply"), by=apply):
+        yield
+
+
+def others_wake_nothing(_: Laboratory) -> Generator[None]:
+    """What the partitions of others show is followed, and wakes no level."""
+    real = State.apply
+
+    def apply(self: State, changes: Changes, *, is_held: bool = True) -> dict[ViewParent, Wake]:
+        if is_held:
+            return real(self, changes)
+        with _replaced((State, "ask"), by=lambda *_: None):
+            return real(self, changes, is_held=False)
+
+    with _replaced((State, "apply"), by=apply):
+        yield
+
+
+def levels_of_others_stay_as_read(_: Laboratory) -> Generator[None]:
+    """How levels stand on which others decide is read once, when the partitions are taken."""
+
+    async def nothing(self: Engine, _: Any) -> None:
+        self._has_lookups = False  # pyright: ignore[reportPrivateUsage]
+
+    with _replaced((Engine, "_look_around"), by=nothing):
         yield
 
 
 def never_superseded(_: Laboratory) -> Generator[None]:
     """Unclaimed intents of a level stay when it goes, or decides anew."""
+    real = getattr(ends, "_supersede")  # noqa: B009
 
-    async def nothing(connection: Any, scope: Scope, of: Collection[ViewParent]) -> None: ...
+    async def nothing(*_: Any) -> None: ...
 
-    async def pretended(connection: Any, scope: Scope, keys: Collection[str]) -> set[str]:
+    async def pretended(connection: Any, scope: Scope, keys: Collection[str], to: str) -> set[str]:
         return set(keys)
 
     with (
-        _replaced((levelwrites, "supersede"), (decisionwrites, "supersede"), by=nothing),
-        _replaced((decisionwrites, "_withdraw"), by=pretended),
+        _replaced((ends, "_supersede"), by=lambda dialect: real(dialect).where(false())),
+        _replaced((decisionwrites, "supersede"), by=nothing),
+        _replaced((decisionwrites, "_change_unclaimed"), by=pretended),
     ):
         yield
 
@@ -246,30 +264,28 @@ def never_superseded(_: Laboratory) -> Generator[None]:
 def committed_without_lease(_: Laboratory) -> Generator[None]:
     """Whoever lost its partitions can still commit."""
 
-    async def admit(connection: Any, scope: Scope, _: Any, *beside: Any, **__: Any) -> Any:
-        return await read_rows(connection, scope, *beside)
+    async def admit(*_: object, **__: object) -> None:
+        pass
 
-    with _replaced((batches, "guard"), (cut, "guard"), by=admit):
+    with _replaced((tables, "guard"), by=admit):
         yield
 
 
 def reads_not_checked_again(_: Laboratory) -> Generator[None]:
     """What a decision read counts as unchanged when it is written."""
+    real = getattr(Engine, "_commit")  # noqa: B009
 
-    async def as_read(connection: Any, scope: Scope, batch: Sequence[Decided], _: Any) -> Mapping[IndexKey, int]:
-        return {place: max(version, 0) for each in batch for place, version in each.versions.items()}
+    async def as_read(self: Engine, batch: Sequence[Decided]) -> Any:
+        held = [{place: self.sights.version(place) for place in each.versions} for each in batch]
+        return await real(self, [replace(each, versions=now) for each, now in zip(batch, held, strict=True)])
 
-    with _replaced((decisionwrites, "_current_versions"), by=as_read):
+    with _replaced((Engine, "_commit"), by=as_read):
         yield
 
 
 def unlisted_objects_stay(_: Laboratory) -> Generator[None]:
     """What a complete list left out is not deleted."""
-
-    async def none(*_: Any, **__: Any) -> list[Any]:
-        return []
-
-    with _replaced((batches, "read_unlisted"), by=none):
+    with _replaced((state, "unlisted"), by=lambda *_: ()):
         yield
 
 
@@ -292,19 +308,18 @@ def lists_not_awaited(_: Laboratory) -> Generator[None]:
 def late_decisions_by_wakeup_alone(_: Laboratory) -> Generator[None]:
     """What a slow function gave counts if nobody has asked for its level since, whatever its parent is now."""
 
-    def is_asked(look: Outlook, asker: cut.Asker | None) -> bool:
-        return asker is not None and asker.generation == look.facts.wake.generation
+    def is_asked(self: Engine, look: Outlook) -> bool:
+        wake = self.state.wakes.held.get(look.facts.name)
+        return wake is not None and wake.generation == look.facts.wake.generation
 
-    with _replaced((cut, "is_as_seen"), by=is_asked):
+    with _replaced((Sights, "is_as_seen"), by=is_asked):
         yield
 
 
 def folded_on_after_a_crash(_: Laboratory) -> Generator[None]:
-    """Where the tables are folded up to is not looked at again: a processor goes on from what it remembers."""
-
-    def trust(*_: Any) -> None: ...
-
-    with _replaced((leases, "check_checkpoints"), (engine, "check_checkpoints"), by=trust):
+    """What the tables have is not looked at again: a processor goes on from what it remembers."""
+    places = [(module, name) for module in (leases, tables) for name in ("check_checkpoints", "check_commits")]
+    with _replaced(*places, by=lambda *_: None):
         yield
 
 
@@ -324,16 +339,13 @@ def due_by_own_clock(laboratory: Laboratory) -> Generator[None]:
     def by_own_clock(look: Outlook, round_: Round | None, _: datetime) -> Decided:
         return conclude(look, round_, laboratory.processors_now)
 
-    with _replaced((cut, "conclude"), by=by_own_clock):
+    with _replaced((engine, "conclude"), by=by_own_clock):
         yield
 
 
 def clock_set_back_unnoticed(_: Laboratory) -> Generator[None]:
     """What was decided on by a clock that was ahead stays until that time is there."""
-
-    async def nothing(*_: Any) -> None: ...
-
-    with _replaced((engine, "wake_from_ahead"), by=nothing):
+    with _replaced((engine, "wake_from_ahead"), by=lambda *_: None):
         yield
 
 
@@ -382,10 +394,7 @@ def history_not_asked_for(_: Laboratory) -> Generator[None]:
 
 def reverted_list_compared(_: Laboratory) -> Generator[None]:
     """After history went back, what is listed is compared with the versions that were held."""
-
-    async def nothing(*_: Any) -> None: ...
-
-    with _replaced((changewrites, "_await_list"), by=nothing):
+    with _replaced((State, "await_list"), by=lambda *_: None):
         yield
 
 

@@ -14,6 +14,6 @@ class Planted(Struct, frozen=True):
     invariants: tuple[int, ...]
     """The one that the bug is about, and others that may be found broken first."""
     examples: int
-    """It is found by one of so many."""
+    """It is found by one of so many; 0: by the steps that are kept alone, which somebody wrote."""
     machine: Literal["laboratory", "edges", "daemons"] = "laboratory"
     """The one that it is for: of levels, of edge handlers, of daemons."""

@@ -20,6 +20,7 @@ class Tables(Struct, frozen=True, kw_only=True):
     """One snapshot of a scope's tables. Levels and wakes are named by view, without the operator, and parent."""
 
     checkpoints: dict[int, int]
+    mirrored: dict[int, int]
     objects: dict[ObjectKey, Row]
     entries: set[tuple[str, str, str, int, str]]
     levels: dict[tuple[str, ObjectKey], Row]
@@ -57,8 +58,10 @@ async def read_tables(database: Database, scope: Scope) -> Tables:
             found = await connection.execute(select(*columns).where(table.c.scope == scope.number))
             return [dict(row) for row in found.mappings()]
 
+        points = await rows(checkpoints, "partition", "sequence", "mirrored")
         return Tables(
-            checkpoints={r["partition"]: r["sequence"] for r in await rows(checkpoints, "partition", "sequence")},
+            checkpoints={row["partition"]: row["sequence"] for row in points},
+            mirrored={row["partition"]: row["mirrored"] for row in points},
             objects={
                 ObjectKey.parse(row["object"]): row for row in await rows(objects, "object", "uid", "version", "body")
             },

@@ -7,7 +7,7 @@ One rule of the loop is kept here: records are read in the order of the log, fro
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Any, cast
+from typing import Any, Final, cast
 
 from msgspec.structs import replace
 
@@ -22,6 +22,7 @@ from levelog_processors.decide.cut import Cut
 from levelog_processors.decide.functions import Caller
 from levelog_processors.engine import Engine
 from levelog_processors.program import Program
+from levelog_processors.state.state import State
 from levelog_processors.upkeep import start_over
 from levelog_processors.waiting import Horizon
 from levelog_store.owners.leases import Leases
@@ -29,6 +30,9 @@ from levelog_store.rows import Scope, ViewParent
 from rigs.machine.log import PARTITIONS, Log
 from rigs.machine.seam import SeamedDatabase
 from rigs.machine.sender import SteppedSender
+
+MIRRORED_AT: Final = 3
+"""Only after records whose sequence this divides are objects written at once."""
 
 
 class _Gate(Caller):
@@ -79,15 +83,14 @@ class Worker:
         self._database = database.beside()
         self._scope = scope = replace(scope, owner=owner)
         self._log = log
+        self._program = program
         self._database_clock = clock
         self.skew = timedelta(0)
         """How far the clock of its machine is ahead of the database's."""
         self.owner = owner
         self._leases = Leases(self._database, scope, owner=owner)
         self._gate = _Gate()
-        self._engine = Engine(
-            self._database, scope, program, stream=cast("LogStream", log), patience=None, caller=self._gate
-        )
+        self._engine = Engine(self._database, scope, program, patience=None, caller=self._gate)
         self.epochs: dict[int, int] = {}
         """What it believes to hold."""
         self.position = 0
@@ -117,10 +120,7 @@ class Worker:
         """Forget what was folded, and go on from what the tables hold."""
         await self._engine.hold(self.epochs)
         self.position = min(self._engine.folded_to.values(), default=0)
-        is_filtered = len(self.epochs) < PARTITIONS
-        self._trail = Trail(
-            cast("LogStream", self._log), ReadTo(self.position), newest=self._engine.newest, is_filtered=is_filtered
-        )
+        self._trail = Trail(cast("LogStream", self._log), ReadTo(self.position), newest=self._engine.newest)
         self._horizon = Horizon(cast("Reader", self), lambda: 0.0)
         await self.begin_anew()
 
@@ -152,25 +152,31 @@ class Worker:
         return bool(self.epochs) and await self._horizon.is_reached(has_records=False)
 
     def unread(self) -> list[LoggedRecord]:
-        """Records of its partitions that it has not read."""
-        return self._log.of(self.epochs, after=self.position)
+        """Records that it has not read, if it holds anything."""
+        return self._log.of(range(PARTITIONS), after=self.position) if self.epochs else []
 
     async def fold(self, most: int, meanwhile: Callable[[], Awaitable[None]] | None = None) -> Sequence[LoggedRecord]:
-        """Fold the next records; returns those that were. Raises LeaseLost, CommitsLost, HistoryLost."""
+        """Fold the next records; returns those of its partitions. Raises LeaseLost, CommitsLost, HistoryLost."""
         records = self.unread()[:most]
         if not records:
             if self.epochs:
-                await self._engine.next_due()  # which the loop looks at when it has nothing else to do
+                await self._engine.notice()  # which the loop does when it has nothing else to do
+                if self._engine.has_unwritten:
+                    await self._engine.flush()
             return []
         self._check(is_reading=True)
         for logged in records:
             if not self._trail.take(logged.sequence, logged.record_id):
                 self._check(is_reading=False)
                 raise AssertionError(f"no hole before {logged.sequence}")
-        fresh = [r for r in records if r.sequence > self._engine.folded_to[r.partition]]
+        folded_to, decided_to = self._engine.folded_to, self._engine.decided_to
+        known = {each: max(folded_to[each], decided_to[each]) for each in self.epochs}
+        fresh = [r for r in records if r.partition in self.epochs and r.sequence > known[r.partition]]
         self._database.meanwhile = meanwhile
         try:
-            await self._engine.fold(records)
+            keys = self._engine.fold(records).keys
+            is_followed = not self._program.followed.isdisjoint(index for index, _ in keys)
+            await self._engine.flush(has_time=is_followed or records[-1].sequence % MIRRORED_AT == 0)
         finally:
             self._database.meanwhile = None
         self.position = records[-1].sequence
@@ -184,19 +190,20 @@ class Worker:
         *,
         is_slow: bool = False,
         sender: SteppedSender | None = None,
-    ) -> Cut | None:
+    ) -> Cut:
         """Decide on what is due; with `is_slow` reconcile functions that begin now return in `release`.
 
         What is decided is claimed for the `sender`. Raises LeaseLost, CommitsLost.
         """
         if is_slow:
             self._gate.close_it()
-        acting = self._engine.decider.acting
+        acting = self._engine.acting
         acting.patience = timedelta(0) if self._gate.is_closed else None
-        self._engine.decider.claimant = sender.beside(self._database) if sender is not None else None
+        self._engine.claimant = sender.beside(self._database) if sender is not None else None
         self._database.meanwhile = meanwhile
         try:
-            cut = await self._engine.decide(read_to=self.position, now=self._database_clock())
+            await self._engine.notice()
+            cut = await self._engine.decide(now=self._database_clock())
         finally:
             self._database.meanwhile = None
             begun = acting._begun.items()
@@ -212,7 +219,7 @@ class Worker:
     async def release(self) -> None:
         """Let slow functions return; the next cut takes what they gave."""
         self._gate.open_it()
-        if begun := self._engine.decider.acting._begun.values():
+        if begun := self._engine.acting._begun.values():
             await asyncio.wait([each.task for each in begun])
 
     async def start_over(self, reason: str) -> Scope:
@@ -222,6 +229,21 @@ class Worker:
     async def close(self) -> None:
         """End what runs, as if killed."""
         await self._engine.close()
+
+    @property
+    def has_missed(self) -> bool:
+        """Whether it has not looked yet what it missed: before it took its partitions, or of levels of others."""
+        return self._engine._has_missed or self._engine._has_lookups
+
+    @property
+    def state(self) -> State:
+        """What its engine holds."""
+        return self._engine.state
+
+    @property
+    def folded_to(self) -> Mapping[int, int]:
+        """How far it has folded each partition, its own or not."""
+        return self._engine.folded_to
 
     def forget_leases(self) -> None:
         """Believe to hold nothing, as after LeaseLost."""

@@ -13,6 +13,7 @@ from sqlalchemy import update
 from levelog.errors import CommitsLost, HistoryLost, LeaseLost
 from levelog.wire.objects import Application, ObjectKey
 from levelog.wire.records import LoggedRecord
+from levelog.wire.subjects import partition_of
 from levelog_processors.fold.batches import parts
 from levelog_processors.program import Program
 from levelog_processors.state.state import State
@@ -36,7 +37,7 @@ from rigs.machine.checks import (
 from rigs.machine.cluster import KINDS, Cluster
 from rigs.machine.log import CLUSTER, PARTITIONS, Ingest, Log
 from rigs.machine.operator import BEGIN, make_operator
-from rigs.machine.reference import Look, Reference
+from rigs.machine.reference import LEVELS, Look, Reference
 from rigs.machine.seam import SeamedDatabase
 from rigs.machine.sender import SteppedSender
 from rigs.machine.tables import Tables, read_epochs, read_tables
@@ -145,6 +146,8 @@ class World:
         """The actuator takes what processors decide as they decide it."""
         self.workers = {name: self._worker(name) for name in "AB"}
         self._looks: dict[tuple[str, ObjectKey], Call] = {}
+        self._begun: dict[tuple[str, ObjectKey], int] = {}
+        """How often processors had begun when these were taken."""
         """The last call of each view and parent whose outcome was written."""
         self._calls: dict[tuple[str, str, ObjectKey], Call] = {}
         """The last call of each view and parent by a processor, in its last cut or for a function that is slow."""
@@ -155,6 +158,8 @@ class World:
         self.deciding = "A"
         """The processor that decides, or was the last to."""
         self._epochs: dict[int, int] = {}
+        self._untold: set[str] = set()
+        """Processors that a hint is on its way to: levels that others decide on stand otherwise."""
         self._broken: list[Broken] = []
         laboratory.heard = self._hear
 
@@ -274,12 +279,14 @@ class World:
         """
         worker = self.workers[name]
         self.before = await self.tables()
-        has_due = self.before.has_due(worker.epochs, self.now) or self.is_set_back
+        is_asked = self.is_set_back or name in self._untold or worker.has_missed
+        has_due = self.before.has_due(worker.epochs, self.now) or is_asked
         if not has_due or not await worker.may_decide():
             return False
         slow = {level_named(*level) for level in worker.slow}
         self._calls = {who: call for who, call in self._calls.items() if who[0] != name or who[1:] in slow}
         self.deciding = name
+        self._untold.discard(name)
         try:
             cut = await worker.decide(meanwhile, is_slow=is_slow, sender=self.sender if self.is_together else None)
         except LeaseLost:
@@ -290,7 +297,9 @@ class World:
             return True
         finally:
             self._raise()
-        decided = cut.decided if cut is not None else []
+        decided = cut.decided
+        if cut.has_told:
+            self._untold |= self.workers.keys() - {name}
         self._check_held(worker, {each.level.partition for each in decided})
         self._check_due_times(decided)
         check_settling(decided, self.before, self.reference, self.sender.effects)
@@ -369,14 +378,29 @@ class World:
             self._tables = await read_tables(self._database, self._scope)
         return self._tables
 
+    @property
+    def _behind(self) -> set[int]:
+        """Partitions that nobody holds, or whose processor has to fold or hear more, and then wakes levels of them."""
+        told = {
+            partition
+            for name, worker in self.workers.items()
+            if worker.folded_to == self.reference.folded_to and not worker.has_missed and name not in self._untold
+            for partition, epoch in worker.epochs.items()
+            if self._epochs[partition] == epoch
+        }
+        return {*range(PARTITIONS)} - told
+
     async def check(self) -> None:
         """Compare the tables with what should be. Raises Broken."""
         tables = await self.tables()
         check_state(self.state, self.reference)
+        for worker in self.workers.values():
+            if worker.epochs and worker.folded_to == self.reference.folded_to:
+                check_state(worker.state, self.reference)
         if self._is_begun_anew:
             check_fold(tables, self.reference)
         else:
-            check_tables(tables, self.reference, self.sender.effects, self.now)
+            check_tables(tables, self.reference, self.sender.effects, self.now, self._behind)
 
     def _hear(self, function: str, parent: Any) -> None:
         """Judge one call, when it is made: levelog would take an exception here for the user's."""
@@ -386,11 +410,13 @@ class World:
         key = type(parent).resource_type.key(parent.metadata.namespace, parent.metadata.name)
         look: Look = self.reference.look(view, key, self.now, self.before.levels)
         outcome = self.reference.outcome(view, key, self.now, self.before.levels)
+        if self._looks_at_others(look) or self.workers[self.deciding].folded_to != self.reference.folded_to:
+            return  # it sees levels as it heard of them last, or records that their own processor has not folded
         call = Call(view=view, parent=key, is_reconcile=function == "converge", look=look, outcome=outcome)
         try:
             check_call(
                 call,
-                self._looks.get((view, key)),
+                self._last((view, key)),
                 self.before,
                 self.reference,
                 self.log,
@@ -407,11 +433,26 @@ class World:
         if not call.is_reconcile:
             self._calls[self.deciding, view, key] = call
 
+    def _looks_at_others(self, look: Look) -> bool:
+        """Tell whether a view is given levels on which another processor decides."""
+        held = self.workers[self.deciding].epochs
+        return any(kind == LEVELS and partition_of(key, PARTITIONS) not in held for kind, key, _ in look.reads)
+
+    @property
+    def _beginnings(self) -> int:
+        return sum(worker.beginnings for worker in self.workers.values())
+
+    def _last(self, level: tuple[str, ObjectKey]) -> Call | None:
+        """The call that a level comes from, which a start may repeat for a whole index: its batches are other ones."""
+        last = self._looks.get(level)
+        is_whole = last is not None and any(key == "*" for _, key, _ in last.look.reads)
+        return None if is_whole and self._begun[level] != self._beginnings else last
+
     def _keep_looks(self, name: str, decided: Sequence[Decided]) -> None:
         for level in (level_named(*each.name) for each in decided if each.is_evaluated):
             call = self._calls.get((name, *level))
             if call is not None:
-                self._looks[level] = call
+                self._looks[level], self._begun[level] = call, self._beginnings
             else:  # one that was blocked was not called, and is called when it is not any more
                 self._looks.pop(level, None)
 

@@ -27,7 +27,7 @@ from levelog_store.actuate import claims, outcomes
 from levelog_store.actuate.claims import ClaimedIntent
 from levelog_store.connect.database import Database
 from levelog_store.rows import Scope
-from levelog_store.tables import intents, objects
+from levelog_store.tables import intents, levels
 from rigs.machine.checks import Broken
 from rigs.machine.edges.handlers import COMPARED, spec_of
 from rigs.machine.log import Log
@@ -155,12 +155,12 @@ class SteppedCaller:
         return bool(claimed)
 
     async def _is_there(self, intent: ClaimedIntent) -> bool:
-        """Tell whether the tables hold the object, or what stands for it after its end."""
-        table = objects.c
-        is_parent = (table.scope == self._scope.number) & (table.object == intent.parent)
+        """Tell whether the tables hold the level of the object, or of what stands for it after its end."""
+        table = levels.c
+        is_level = (table.scope == self._scope.number) & (table.view == intent.view) & (table.parent == intent.parent)
         async with self._database.reading() as connection:
-            found = await connection.execute(select(table.uid).where(is_parent, table.uid == intent.parent_uid))
-            return found.first() is not None
+            found = await connection.execute(select(table.parent_uid).where(is_level))
+            return found.scalar() == intent.parent_uid
 
     async def _call(self, attempt: Attempt) -> Result:
         _current.set(attempt)

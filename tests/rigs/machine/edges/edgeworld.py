@@ -132,7 +132,7 @@ class EdgeWorld:
         except CommitsLost:
             await worker.begin_at_checkpoints()
             return True
-        return cut is not None and bool(cut.decided)
+        return bool(cut.decided)
 
     async def process(self) -> bool:
         """Let all processors fold and decide; whether they did anything."""

@@ -1,0 +1,42 @@
+"""Levels that other processes decide on, and views here look up."""
+
+from collections.abc import Collection, Iterable
+
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from levelog_processors.decide.sights import Sights
+from levelog_processors.state.state import State
+from levelog_store.decide.inputreads import read_levels
+from levelog_store.fold.changes import Wake
+from levelog_store.rows import IndexKey, Scope, ViewParent, is_of_levels, parent_at
+
+
+def are_of_others(state: State, places: Iterable[IndexKey], held: Collection[int]) -> bool:
+    """Tell whether levels under one of the keys are decided on by a process that holds other partitions."""
+    return any(_is_of_others(state, place, held) for place in places)
+
+
+def _is_of_others(state: State, place: IndexKey, held: Collection[int]) -> bool:
+    row = state.objects.get(parent_at(place)) if is_of_levels(place) else None
+    return row is not None and row.partition not in held
+
+
+async def look_around(connection: AsyncConnection, scope: Scope, sights: Sights, held: Collection[int]) -> None:
+    """Read them anew, and ask for the levels that look up what has changed."""
+    state = sights.state
+    places = {place: parent_at(place) for place in state.readers if _is_of_others(state, place, held)}
+    if not places:
+        return
+    levels = await read_levels(connection, scope, sorted({*places.values()}))
+    changed: dict[IndexKey, tuple[int, ...]] = {}
+    for place, parent in places.items():
+        before = sights.bucket(place).values
+        for view in sights.program.views:
+            state.levels.pop((view, parent), None)
+        fresh = {(view, parent): row for view in sights.program.views if (row := levels.get((view, parent)))}
+        state.levels |= fresh
+        if sights.bucket(place).values != before:
+            changed[place] = (max((row.cause for row in fresh.values()), default=0),)
+    asked: dict[ViewParent, Wake] = {}
+    state.tell(changed, asked)
+    state.ask(asked)

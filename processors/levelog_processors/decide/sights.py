@@ -1,0 +1,128 @@
+"""What a State shows of levels: to views, to whoever decides on them, and of what they wait for."""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from levelog_processors.decide.facts import Facts, Outlook, digest_with, level_before
+from levelog_processors.decide.lookups import digest_of, digest_of_versions, sight
+from levelog_processors.decide.overlay import told as told_intents
+from levelog_processors.decide.readiness import as_watched
+from levelog_processors.decide.standings import encoded, standings
+from levelog_processors.fold.rules import parent_inputs
+from levelog_processors.program import BoundView, Program
+from levelog_processors.state.state import State
+from levelog_store.decide.decisions import OpenIntent, PendingWake
+from levelog_store.decide.inputreads import ToldIntent
+from levelog_store.rows import Bucket, IndexKey, LevelRow, StoredObject, ViewParent, WholeIndex, is_of_levels, parent_at
+
+
+class Sights(Struct, frozen=True):
+    """Reads a State, for one cut."""
+
+    program: Program
+    state: State
+    namespaces: Mapping[str, tuple[str, ...]]
+    """Those that are watched, by resource."""
+
+    def facts(
+        self,
+        wake: PendingWake,
+        intents: Sequence[ToldIntent],
+        rounds: Mapping[tuple[str, str, str], int],
+        now: datetime,
+    ) -> Facts | None:
+        """The facts of a level; None: its parent is gone, or not the view's."""
+        state, program, level = self.state, self.program, (wake.view, wake.parent)
+        view, parent, held = program.views[wake.view], state.objects.get(wake.parent), state.levels.get(level)
+        identity = parent_inputs(view, parent.body, held.looked_at if held else None) if parent else None
+        if parent is None or identity is None:
+            return None
+        row = level_before(wake, parent, held, rounds.get((*level, parent.uid), 0))
+        uid = row.parent_uid if held is None else held.parent_uid
+        places = self._places(view, level)
+        known = told_intents([each for each in intents if each.uid == uid], state.ends)
+        facts = Facts(
+            wake=wake,
+            view=view,
+            parent=parent,
+            before=row,
+            intents=[self.with_target(intent) for intent in known],
+            inputs=identity,
+            reads=row.reads,
+            versions=digest_of_versions({place: self.version(place) for place in places}),
+            dependencies=places,
+            standings=standings(program, program.siblings_of(view), parent, state.levels),
+            now=now,
+            folded=(max(state.folded_to.values()),) * len(state.folded_to),
+            longest=program.max_backoff,
+        )
+        handler = view.handler
+        is_as_read = facts.versions == row.versions and not handler.reads_levels and not handler.stands_on
+        if is_as_read or facts.is_put_off:
+            return facts
+        return replace(facts, reads=self.reads_of(view, parent, row))
+
+    def _places(self, view: BoundView, level: ViewParent) -> frozenset[IndexKey]:
+        return self.state.reads.get(level, frozenset()) if self.program.reads_elsewhere(view) else frozenset()
+
+    def reads_of(self, view: BoundView, parent: StoredObject, row: LevelRow) -> str:
+        """Digest of what a level sees elsewhere now."""
+        places = self._places(view, (view.name, parent.object))
+        found = digest_of({place: self.bucket(place) for place in places}, sight(view, parent.uid, row.desired))
+        return digest_with(found, standings(self.program, self.program.siblings_of(view), parent, self.state.levels))
+
+    def with_target(self, intent: OpenIntent) -> OpenIntent:
+        """The intent with what is known of its target now."""
+        held, gone = self.state.objects.get(intent.target), self.state.tombstones.get(intent.target)
+        intent = replace(
+            intent,
+            held_uid=held.uid if held else None,
+            held_version=held.version if held else None,
+            held_is_deleting=held.is_deleting if held else None,
+            held_manager=(held.manager or "") if held else "",
+            buried_version=gone.version if gone else None,
+        )
+        return as_watched(intent, self.program, self.namespaces)
+
+    def version(self, place: IndexKey) -> int:
+        """The record that changed a key last; -1: none did."""
+        return self.state.buckets.versions.get(place, -1)
+
+    def bucket(self, place: IndexKey) -> Bucket:
+        """What is under a key, of levels too."""
+        if not is_of_levels(place):
+            return self.state.buckets.get(place)
+        parent = self.state.objects.get(parent_at(place))
+        if parent is None:
+            return Bucket(self.version(place), ())
+        views = self.program.standing_on(place[0].partition("/")[0], parent.resource)
+        return Bucket(self.version(place), encoded(standings(self.program, views, parent, self.state.levels)))
+
+    def whole(self, index: str) -> WholeIndex:
+        """Every bucket of an index."""
+        return self.state.buckets.whole(index, self.state.partitions)
+
+    def is_early(self, wake: PendingWake, now: datetime) -> bool:
+        """Tell whether a level waits for others that are due: those of its parent that it stands on, or looked up."""
+        view, wakes = self.program.views[wake.view], self.state.wakes
+        if wakes.are_due([(each.name, wake.parent) for each in self.program.siblings_of(view)], now):
+            return True
+        looked_up = self.program.lookups_of(view)
+        if not looked_up:
+            return False
+        parents = map(parent_at, filter(is_of_levels, self.state.reads.get((wake.view, wake.parent), ())))
+        due = wakes.are_due([(each.name, parent) for parent in parents for each in looked_up], now)
+        return any(cause <= wake.cause for cause in due.values())
+
+    def is_as_seen(self, look: Outlook) -> bool:
+        """Tell whether no wakeup came since, and the view would see the same in the parent."""
+        facts, seen = look.facts, look.seen
+        wake, parent = self.state.wakes.held.get(facts.name), self.state.objects.get(facts.name[1])
+        if wake is None or parent is None or seen is None:
+            return False
+        if wake.generation != facts.wake.generation or parent.uid != facts.parent.uid:
+            return False
+        return parent_inputs(facts.view, parent.body, seen.looked_at or facts.before.looked_at) == seen.inputs

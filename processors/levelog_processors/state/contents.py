@@ -1,0 +1,120 @@
+"""What is held of the log: objects, entries of indices, lists; what changes of it is noted for the tables."""
+
+from collections.abc import Collection
+from datetime import datetime
+
+from msgspec.structs import replace
+
+from levelog.indices import Contact
+from levelog.wire.objects import ObjectKey
+from levelog_processors.program import Program
+from levelog_processors.state.buckets import Buckets
+from levelog_store.fold.changes import Replaced
+from levelog_store.fold.statewrites import Unwritten
+from levelog_store.rows import Entry, Input, LevelRow, StoredObject, SyncRow, Tombstone, UnreadableRow, ViewParent
+
+
+class Contents:
+    """Objects, entries and lists of all partitions, up to a position, and how far levels are. No I/O."""
+
+    def __init__(self, program: Program, application: str, partitions: int) -> None:
+        self.program = program
+        self.application = application
+        self.partitions = partitions
+        self.objects: dict[str, StoredObject] = {}
+        self.tombstones: dict[str, Tombstone] = {}
+        self.unreadable: dict[tuple[int, str], UnreadableRow] = {}
+        """Records that were skipped, by partition and place."""
+        self.syncs: dict[Input, SyncRow] = {}
+        self.api_versions: dict[Input, str] = {}
+        """In which each resource is recorded; not there: nobody says."""
+        self.folded_to = dict.fromkeys(range(partitions), 0)
+        """Sequence up to which each partition is folded."""
+        self.times: dict[int, datetime] = {}
+        """The log's time in each partition."""
+        self.buckets = Buckets()
+        self.levels: dict[ViewParent, LevelRow] = {}
+        self.of_resources: dict[Input, set[str]] = {}
+        """Names of objects."""
+        self.unwritten = Unwritten()
+        """What the tables do not have yet, if they are to."""
+        self.noted: Unwritten | None = self.unwritten
+        """Where to note changes; None: they are of partitions that another process writes."""
+        self.may_lack_levels = False
+        """SQL may have lost decisions: what receipts tell of levels that are not there is noted."""
+
+    def put(self, row: StoredObject) -> None:
+        """Hold an object, in place of what was held of it."""
+        self.objects[row.object] = row
+        self.of_resources.setdefault((row.partition, row.resource), set()).add(row.object)
+        if self.noted is not None:
+            self.noted.objects[row.object] = row
+
+    def drop(self, name: str) -> None:
+        """Hold an object no more."""
+        row = self.objects.pop(name, None)
+        if row is None:
+            return
+        self.of_resources[row.partition, row.resource].discard(name)
+        if self.noted is not None:
+            self.noted.objects[name] = None
+
+    def bury(self, row: Tombstone) -> None:
+        """Note that an object was deleted."""
+        self.tombstones[row.object] = row
+        if self.noted is not None:
+            self.noted.tombstones[row.object] = row
+
+    def lift(self, name: str) -> None:
+        """Let what is told next of an object that was deleted be newer."""
+        if self.tombstones.pop(name, None) is not None and self.noted is not None:
+            self.noted.tombstones[name] = None
+
+    def put_entry(self, name: str, entry: Entry) -> None:
+        """Let an object have an entry."""
+        self.buckets.put(name, entry)
+        if self.noted is not None:
+            self.noted.entries[entry.index, entry.key, name, entry.ordinal] = entry
+
+    def remove_entry(self, name: str, place: tuple[str, str, int]) -> None:
+        """Let an object have one no more, by index, key and ordinal."""
+        self.buckets.remove(name, place)
+        if self.noted is not None:
+            index, key, ordinal = place
+            self.noted.entries[index, key, name, ordinal] = None
+
+    def keep_deleted(self, name: str, uid: str, deleted: ObjectKey) -> None:
+        """Hold a deleted object under another name, until its deletion is handled."""
+        row = self.objects.get(name)
+        if row is None or row.uid != uid or str(deleted) in self.objects:
+            return
+        resource = str(deleted.group_resource)
+        self.put(replace(row, object=str(deleted), resource=resource, name=deleted.name, is_deleting=False))
+
+    def forget_calls(self, parent: str, kept: Collection[str]) -> None:
+        """Forget the calls that were made for a parent, but those in some indices."""
+        for name in list(self.buckets.called.get(parent, ())):
+            for entry in list(self.buckets.of(name)):
+                if entry.index not in kept:
+                    self.remove_entry(name, (entry.index, entry.key, entry.ordinal))
+
+    def await_list(self, each: Replaced) -> None:
+        """Let what is told next of a resource be newer than what is held of it."""
+        for name in list(self.of_resources.get((each.partition, each.resource), ())):
+            row = self.objects[name]
+            self.put(replace(row, version=0 if each.is_other_history else row.version - 1))
+        if each.is_other_history:
+            of = (name for name, row in self.tombstones.items() if row.partition == each.partition)
+            for name in [name for name in of if str(ObjectKey.parse(name).group_resource) == each.resource]:
+                self.lift(name)
+
+    def of_resource(self, partition: int, resource: str) -> list[StoredObject]:
+        """Objects of a resource in one partition, in the order of their names."""
+        return [self.objects[name] for name in sorted(self.of_resources.get((partition, resource), ()))]
+
+    def contact(self, resource: str) -> Contact:
+        """How far the watch of a resource can be trusted, as all partitions have seen it."""
+        rows = [row for row in self.syncs.values() if row.resource == resource]
+        listed = [row for row in rows if row.finished_sequence > 0]
+        heard_at = max((row.heard_at for row in rows if row.heard_at is not None), default=None)
+        return Contact(len(listed) < self.partitions or any(row.is_stale for row in listed), heard_at)

@@ -1,0 +1,78 @@
+"""What a fold asks for of what is held."""
+
+from collections.abc import Collection, Iterator, Sequence
+
+from msgspec import Struct
+
+from levelog.wire.records import LoggedRecord, SyncFinished
+from levelog_processors.fold.entries import note_time
+from levelog_processors.fold.receipts import levels_of_calls
+from levelog_processors.state.buckets import Buckets
+from levelog_processors.state.contents import Contents
+from levelog_store.fold.changes import ExpiredEntry, Held, Unlisted
+from levelog_store.rows import Entry, Input, ViewParent
+
+
+class _Entries(Struct, frozen=True):
+    """What the fold asks for of entries."""
+
+    buckets: Buckets
+
+    def get(self, name: str, _: Collection[Entry] = ()) -> Collection[Entry]:
+        return self.buckets.of(name)
+
+
+def held_for(contents: Contents, part: Sequence[LoggedRecord]) -> Held:
+    """What the fold of a part has to know."""
+    return Held(
+        objects=contents.objects,  # type: ignore[arg-type]
+        tombstones=contents.tombstones,  # type: ignore[arg-type]
+        entries=_Entries(contents.buckets),  # type: ignore[arg-type]
+        levels=contents.levels,  # type: ignore[arg-type]
+        rounds=_rounds(contents, part),
+        syncs=contents.syncs,
+        api_versions=contents.api_versions,
+        times=contents.times if contents.program.expires else {},
+        expired=_expired(contents, part) if contents.program.expires else [],
+    )
+
+
+def _rounds(contents: Contents, part: Sequence[LoggedRecord]) -> dict[ViewParent, tuple[str, int]]:
+    named = levels_of_calls(part, with_writes=contents.may_lack_levels)
+    rows = ((level, contents.levels.get(level)) for level in named)
+    unmade = ("", 0)
+    return {
+        level: (row.parent_uid, row.round) if row is not None else unmade
+        for level, row in rows
+        if row is not None or contents.may_lack_levels
+    }
+
+
+def _expired(contents: Contents, part: Sequence[LoggedRecord]) -> list[ExpiredEntry]:
+    times = dict(contents.times)
+    for logged in part:
+        note_time(times, logged)
+    if not times:
+        return []
+    partitions = {logged.partition for logged in part}
+    found = contents.buckets.expired(max(times.values()))
+    rows = ((contents.objects.get(name), name, entry) for name, entry in found)
+    return [ExpiredEntry(n, row.partition, e) for row, n, e in rows if row is not None and row.partition in partitions]
+
+
+def unlisted(contents: Contents, part: Sequence[LoggedRecord]) -> Iterator[tuple[Unlisted, int]]:
+    """Objects that complete lists left out, with the sequence of the end of the list."""
+    for logged in part:
+        record = logged.record
+        if not isinstance(record, SyncFinished):
+            raise TypeError(f"a sweep takes finished lists, not {type(record).__name__}")
+        place: Input = (logged.partition, str(record.resource))
+        known = contents.syncs.get(place)
+        began = known.begun.get(record.sync_id) if known is not None else None
+        if began is None or record.has_unnamed:
+            continue
+        for row in map(contents.objects.__getitem__, sorted(contents.of_resources.get(place, ()))):
+            is_covered = not record.namespaces or row.namespace in record.namespaces
+            if row.sequence < began and (row.version <= record.version or not is_covered):
+                kept = {name: getattr(row, name) for name in Unlisted.__struct_fields__}
+                yield Unlisted(**kept), logged.sequence

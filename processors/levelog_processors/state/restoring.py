@@ -1,0 +1,97 @@
+"""A State as the tables hold it, and what changed code computes anew from it."""
+
+from collections.abc import Collection, Iterator, Sequence
+from datetime import datetime
+from typing import Final
+
+from msgspec.structs import replace
+
+from levelog_processors.decide.sights import Sights
+from levelog_processors.fold.rules import Fold
+from levelog_processors.program import Program
+from levelog_processors.state.state import State
+from levelog_store.fold.changes import Changes, Held
+from levelog_store.fold.statereads import StoredState
+from levelog_store.owners.backfills import Backfill
+from levelog_store.rows import WHOLE_INDEX, IndexKey, StoredObject, ViewParent, is_of_levels
+
+PAGE: Final = 500
+"""Objects that are computed anew at once."""
+
+
+def restored(program: Program, application: str, stored: StoredState, held: Collection[int]) -> State:
+    """The State that the tables hold, for the process that holds these partitions."""
+    state = State(program, application, len(stored.folded_to))
+    state.held = frozenset(held)
+    state.folded_to.update(stored.mirrored)
+    state.times.update(stored.times)
+    for row in stored.objects:
+        state.put(row)
+    state.tombstones = {row.object: row for row in stored.tombstones}
+    state.unreadable = {(row.partition, row.place): row for row in stored.unreadable}
+    state.syncs = {(row.partition, row.resource): row for row in stored.syncs}
+    state.api_versions = {place: row.api_version for place, row in state.syncs.items() if row.api_version}
+    for name, entry in stored.entries:
+        state.buckets.put(name, entry)
+    state.buckets.versions = dict(stored.keys)
+    state.telling = max((version for place, version in stored.keys.items() if is_of_levels(place)), default=0)
+    state.levels = {(row.view, row.parent): row for row in stored.levels}
+    reads: dict[ViewParent, set[IndexKey]] = {}
+    for view, parent, index, key in stored.reads:
+        reads.setdefault((view, parent), set()).add((index, key))
+    for level, places in reads.items():
+        state.read(level, frozenset(places))
+    for each in stored.awaited:
+        level = each.view, each.parent
+        state.writes.begin(each.key, each.target, level, each.partition, is_told=each.is_folded)
+    state.wakes.restore(wake for wake in stored.wakes if wake.partition in state.held)
+    state.written()
+    return state
+
+
+def compute_anew(state: State, unfinished: Sequence[Backfill]) -> Iterator[int]:
+    """Compute what changed code left behind: entries of indices, then wakes of parents; yields objects done, a page."""
+    for job in sorted(unfinished, key=lambda job: (job.kind, job.name, job.partition)):
+        rows = state.of_resource(job.partition, job.resource)
+        for first in range(0, len(rows), PAGE):
+            page = rows[first : first + PAGE]
+            state.apply(_anew(state, job, page), is_held=job.partition in state.held)
+            yield len(page)
+
+
+def _anew(state: State, job: Backfill, rows: Sequence[StoredObject]) -> Changes:
+    entries = {row.object: [e for e in state.buckets.of(row.object) if e.index == job.name] for row in rows}
+    held = Held(objects=state.objects, entries=entries, levels=state.levels, times=state.times)  # type: ignore[arg-type]
+    fold, sequence = Fold(state.program, state.application, held), state.folded_to[job.partition]
+    if job.kind == "index":
+        return fold.index_anew(state.program.indices[job.name], rows, sequence)
+    return fold.wake_anew(state.program.views[job.name], rows, sequence)
+
+
+def wake_missed(sights: Sights, settled: Collection[ViewParent]) -> None:
+    """Ask for the held levels that see something else than when they were decided on, or whose writes are `settled`.
+
+    What was read then may be ahead of the tables, which are folded from other positions and in other batches now. So
+    versions of keys tell nothing, and a whole index, of which nothing else is known, counts as changed.
+    """
+    state = sights.state
+    for level, row in list(state.levels.items()):
+        view, parent = state.program.views.get(level[0]), state.objects.get(level[1])
+        if row.partition not in state.held or view is None or parent is None:
+            continue
+        places = state.reads.get(level, frozenset())
+        is_whole = any(key.startswith(WHOLE_INDEX) for _, key in places)
+        is_changed = is_whole or (bool(places) and sights.reads_of(view, parent, row) != row.reads)
+        if is_changed:
+            state.levels[level] = replace(row, versions="", reads="" if is_whole else row.reads)
+        if level not in state.wakes.held and (is_changed or level in settled or any(map(is_of_levels, places))):
+            state.wakes.stir(row, max(row.cause, *(state.buckets.versions.get(place, -1) for place in places), 0))
+
+
+def wake_from_ahead(state: State, at: datetime) -> None:
+    """Ask for the held levels that were decided on later than `at`, unless something asks for them already."""
+    for level, row in state.levels.items():
+        if row.partition not in state.held or row.decided_at is None or row.decided_at <= at:
+            continue
+        if level[0] in state.program.views and not state.wakes.are_due([level], at):
+            state.wakes.stir(row, row.cause)

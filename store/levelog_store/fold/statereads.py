@@ -1,0 +1,159 @@
+"""Reads the tables whole, for a State that begins where they end."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+from msgspec import Struct
+from sqlalchemy import Dialect, Select, select, true
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from levelog_store.actuate.claims import is_unsettled
+from levelog_store.decide.decisions import PendingWake
+from levelog_store.dialects import OF_SCOPE, built_once, fields, mappings, named, now, read_as, run
+from levelog_store.owners.backfills import Backfill, read_unfinished
+from levelog_store.rows import Entry, IndexKey, Input, LevelRow, Scope, StoredObject, SyncRow, Tombstone, UnreadableRow
+from levelog_store.tables import (
+    checkpoints,
+    dependencies,
+    index_entries,
+    intents,
+    key_versions,
+    levels,
+    objects,
+    syncs,
+    tombstones,
+    unreadable,
+    wakeups,
+)
+
+
+class AwaitedWrite(Struct, frozen=True):
+    """A write that is not settled, and the level that waits for it."""
+
+    key: str
+    view: str
+    parent: str
+    partition: int
+    verb: str
+    target: str
+    state: str
+    is_watched: bool
+    is_folded: bool
+    outcome: str
+    result_uid: str
+    result_version: int
+    sighted_version: int | None
+
+
+class StoredState(Struct, frozen=True, kw_only=True):
+    """All that the tables of a scope hold of what a State does, as of one commit."""
+
+    moment: datetime
+    """The database's time."""
+    folded_to: dict[int, int]
+    """Up to which record levels and intents are of each partition."""
+    mirrored: dict[int, int]
+    """Up to which objects, entries and lists are: that, or less."""
+    commits: dict[int, int]
+    times: dict[int, datetime]
+    newest: tuple[int, str]
+    """Sequence and id of the newest record that was folded, of any partition; (0, ""): there was none."""
+    objects: Sequence[StoredObject]
+    tombstones: Sequence[Tombstone]
+    unreadable: Sequence[UnreadableRow]
+    syncs: Sequence[SyncRow]
+    entries: Sequence[tuple[str, Entry]]
+    """With the objects that gave them."""
+    keys: dict[IndexKey, int]
+    levels: Sequence[LevelRow]
+    reads: Sequence[tuple[str, str, str, str]]
+    """View, parent, index and key."""
+    wakes: Sequence[PendingWake]
+    awaited: Sequence[AwaitedWrite]
+    unfinished: Sequence[Backfill]
+    """What changed code has to compute anew."""
+
+
+async def read_state(connection: AsyncConnection, scope: Scope) -> StoredState:
+    """Read all of it; the connection is of one snapshot."""
+    at = select(now(connection.dialect))
+    points = mappings(await connection.execute(select(checkpoints).where(checkpoints.c.scope == scope.number)))
+    newest = max(points, key=lambda row: row["record_sequence"])
+    entries = await connection.execute(
+        select(index_entries.c.object, *fields(Entry, index_entries)).where(index_entries.c.scope == scope.number)
+    )
+    version, read, intent = key_versions.c, dependencies.c, intents.c
+    keys = await connection.execute(
+        select(version.index, version.key, version.version).where(version.scope == scope.number)
+    )
+    reads = await connection.execute(
+        select(read.view, read.parent, read.index, read.key).where(read.scope == scope.number)
+    )
+    are_awaited = is_unsettled(intents), intent.verb != "event"
+    return StoredState(
+        moment=(await connection.execute(at)).scalar_one(),
+        folded_to={row["partition"]: row["sequence"] for row in points},
+        mirrored={row["partition"]: row["mirrored"] for row in points},
+        commits={row["partition"]: row["commits"] for row in points},
+        times={row["partition"]: row["time"] for row in points if row["time"] is not None},
+        newest=(newest["record_sequence"], newest["record_id"]),
+        objects=await read_as(StoredObject, connection, scope, objects),
+        tombstones=await read_as(Tombstone, connection, scope, tombstones),
+        unreadable=await read_as(UnreadableRow, connection, scope, unreadable),
+        syncs=await read_as(SyncRow, connection, scope, syncs),
+        entries=[(name, Entry(*values)) for name, *values in entries],
+        keys={(index, key): number for index, key, number in keys},
+        levels=await read_as(LevelRow, connection, scope, levels),
+        reads=[(view, parent, index, key) for view, parent, index, key in reads],
+        wakes=await read_as(PendingWake, connection, scope, wakeups),
+        awaited=await read_as(AwaitedWrite, connection, scope, intents, *are_awaited),
+        unfinished=await read_unfinished(connection, scope),
+    )
+
+
+async def read_syncs(connection: AsyncConnection, scope: Scope) -> dict[Input, SyncRow]:
+    """Lists begun and completed, for each partition and resource."""
+    return {(row.partition, row.resource): row for row in await read_as(SyncRow, connection, scope, syncs)}
+
+
+class Requested(Struct, frozen=True, kw_only=True):
+    """What other processes ask for, and the database's time."""
+
+    moment: datetime
+    wakes: Sequence[PendingWake]
+    """Those whose time has come."""
+    folded_to: dict[int, int]
+    commits: dict[int, int]
+
+
+async def read_requested(connection: AsyncConnection, scope: Scope, partitions: Sequence[int]) -> Requested:
+    """Wakeups of some partitions that wait for a time that has come, and how far each partition is."""
+    rows = mappings(await run(connection, scope, _requested, partitions=partitions))
+    names = PendingWake.__struct_fields__
+    wakes = [PendingWake(**{name: row[name] for name in names}) for row in rows if row["view"] is not None]
+    points = mappings(await run(connection, scope, _points))
+    return Requested(
+        moment=rows[0]["moment"],
+        wakes=wakes,
+        folded_to={row["partition"]: row["sequence"] for row in points},
+        commits={row["partition"]: row["commits"] for row in points},
+    )
+
+
+@built_once
+def _points(_: Dialect) -> Select[int, int, int]:
+    table = checkpoints.c
+    return select(table.partition, table.sequence, table.commits).where(table.scope == OF_SCOPE)
+
+
+@built_once
+def _requested(dialect: Dialect) -> Select[Any, Any]:
+    table = wakeups.c
+    clock = select(now(dialect).label("moment")).cte("clock")
+    moment = select(clock.c.moment).scalar_subquery()
+    due = select(*fields(PendingWake, wakeups)).where(
+        named(dialect, table.partition, "partitions"), table.due_at <= moment
+    )
+    found = due.subquery("found")
+    return select(found, clock.c.moment).select_from(clock.outerjoin(found, true()))
