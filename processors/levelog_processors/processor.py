@@ -336,10 +336,12 @@ class Processor:
         if not self._writes_at:
             self._writes_at = now + self._writes_after.total_seconds()
         is_much = len(engine.state.unwritten) >= MOST_UNWRITTEN
-        if is_quiet or is_much or engine.state.ends or now >= self._writes_at:
+        if is_quiet or is_much or now >= self._writes_at:
             await engine.flush(read_to=read_to if is_quiet else 0)
             await self._tell_keys()
             self._writes_at = 0.0
+        elif engine.state.ends:
+            await engine.flush(has_time=False)
 
     async def _tell_keys(self) -> None:
         """Tell who follows indices what has changed, now that it is in the tables."""
