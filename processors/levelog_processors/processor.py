@@ -348,7 +348,7 @@ class Processor:
         keys, self._unheard = self._unheard, set()
         if self._on_keys is not None:
             self._on_keys(keys)
-        if not self.program.followed.isdisjoint(index for index, _ in keys):  # who follows an index may be anywhere
+        if self.program.follows(keys):  # who follows an index may be anywhere
             await self._hints.publish(Topic.WAKE, but_not=self._hint)
 
     async def _write_last(self) -> None:
@@ -371,7 +371,7 @@ class Processor:
             return
         self.records += folded.records
         self._unheard |= folded.keys
-        if self._timers.is_needed or not self.program.followed.isdisjoint(index for index, _ in folded.keys):
+        if self._timers.is_needed or self.program.follows(folded.keys):
             await self._engine.flush()
             await self._tell_keys()
         if self._timers.is_needed:

@@ -22,6 +22,7 @@ from levelog.wire.canonical import digest
 from levelog.wire.objects import DELETED
 from levelog_processors.decide.settling import MAX_BACKOFF
 from levelog_store.owners.handlers import Handler, Kind
+from levelog_store.rows import IndexKey
 from levelog_store.tables import RESERVED
 
 
@@ -138,7 +139,7 @@ class Program:
         )
         """Views for whose levels daemons may wait."""
         self.followed: Final = frozenset(self._followed())
-        """Indices that daemons and hooks read live."""
+        """Indices that daemons, effects and hooks read live."""
         self.max_backoff = MAX_BACKOFF
         """Between two rounds of a level that stays as it is."""
 
@@ -282,6 +283,10 @@ class Program:
                 yield from (f"{operator.name}/{name}" for name in effect.snapshots)
             for hook in operator.on.registered:
                 yield from (f"{operator.name}/{name}" for name in hook.indices)
+
+    def follows(self, keys: Iterable[IndexKey]) -> bool:
+        """Tell whether a daemon, an effect or a hook reads one of these keys live."""
+        return not self.followed.isdisjoint(index for index, _ in keys)
 
     def reads_elsewhere(self, view: BoundView) -> bool:
         """Tell whether a view may read anything that is not in its parent's partition."""

@@ -1,7 +1,7 @@
 """Tests and code that documents name in backquotes, looked up in the files of the repository.
 
 A test is `quick::rows_are_those_that_sqlalchemy_gives`: `test_rows_…` in the one file `test_quick.py`, which a folder
-before it tells from others of its name; a story that it tells is in brackets. Code is `decide/cut.py::Decider.cut`, in
+before it tells from others of its name; a story that it tells is in brackets. Code is `decide/rules.py::conclude`, in
 the one file of that path in any room.
 """
 

@@ -175,8 +175,7 @@ class Worker:
         self._database.meanwhile = meanwhile
         try:
             keys = self._engine.fold(records).keys
-            is_followed = not self._program.followed.isdisjoint(index for index, _ in keys)
-            await self._engine.flush(has_time=is_followed or records[-1].sequence % MIRRORED_AT == 0)
+            await self._engine.flush(has_time=self._program.follows(keys) or records[-1].sequence % MIRRORED_AT == 0)
         finally:
             self._database.meanwhile = None
         self.position = records[-1].sequence
