@@ -6,7 +6,6 @@ from sqlalchemy import Table, insert, select
 
 from levelog import Operator, Resource
 from levelog.handlers.indexers import call_entry
-from levelog.wire.objects import Application, Cluster
 from levelog_processors.engine import Engine
 from levelog_processors.fold.receipts import calls_key
 from levelog_processors.program import Program
@@ -14,11 +13,11 @@ from levelog_store.connect.database import Database
 from levelog_store.decide.decisions import PendingWake
 from levelog_store.dialects import rows_of
 from levelog_store.fold.statewrites import Unwritten, write_state, write_wakes_of
-from levelog_store.owners.leases import Leases
-from levelog_store.owners.scopes import open_scope
-from levelog_store.rows import Entry, LevelRow, Scope, StoredObject
+from levelog_store.rows import Entry, LevelRow, Scope
 from levelog_store.tables import index_entries, intents, levels, objects
 from rigs.intents import NOON, intent
+from rigs.leasing import processor, scope_of
+from rigs.storedobjects import stored_object
 
 VIEW, CALLED = "webs/archive_deleted", "webs/archive_handled"
 LEVELS: dict[str, dict[str, Any]] = {
@@ -48,22 +47,6 @@ def ended(name: str) -> str:
     return f"webs.example.com:deleted/default/{name}:{name}"
 
 
-def stored(name: str) -> StoredObject:
-    resource, namespace, last = ended(name).split("/")
-    return StoredObject(
-        object=ended(name),
-        partition=0,
-        resource=resource,
-        namespace=namespace,
-        name=last,
-        uid=name,
-        version=1,
-        sequence=1,
-        is_deleting=False,
-        body=b"{}",
-    )
-
-
 async def fill(database: Database, scope: Scope) -> None:
     entries = {
         (CALLED, calls_key(name), call_entry(f"webs.example.com/default/{name}", ""), 0): Entry(
@@ -71,7 +54,9 @@ async def fill(database: Database, scope: Scope) -> None:
         )
         for name in LEVELS
     }
-    told = Unwritten(objects={ended(name): stored(name) for name in LEVELS}, entries={**entries})
+    told = Unwritten(
+        objects={ended(name): stored_object(ended(name), uid=name) for name in LEVELS}, entries={**entries}
+    )
     wake = PendingWake(view=VIEW, parent=ended("woken"), partition=0, cause=1, generation=1, due_at=None)
     rows = [
         LevelRow(view=VIEW, parent=ended(name), partition=0, parent_uid=name, **given) for name, given in LEVELS.items()
@@ -97,17 +82,10 @@ async def test_deletions_that_are_handled_or_given_up_are_forgotten_with_their_l
 ) -> None:
     program = Program([operator()])
     async with await Database.open(database_url) as database:
-        scope = await open_scope(
-            database,
-            cluster=Cluster("cluster"),
-            application=Application("webs"),
-            partitions=1,
-            stream_created="stream",
-            fingerprint=program.fingerprint,
-        )
+        scope = await scope_of(database, partitions=1, fingerprint=program.fingerprint)
         await fill(database, scope)
         engine = Engine(database, scope, program)
-        await engine.hold(await Leases(database, scope, owner="test").tend())
+        await engine.hold(await processor(database, scope, "test").tend())
         assert await engine.forget(before=0) == 2
         left = [name for name in LEVELS if name not in ("handled", "given-up")]
 

@@ -1,19 +1,12 @@
 """A processor takes up what the tables hold, which may be behind what levels were decided on."""
 
-from datetime import timedelta
-from pathlib import Path
-
-from levelog.wire.objects import Application, Cluster
 from levelog.wire.records import LoggedRecord
 from levelog.wire.subjects import partition_of
 from levelog_cli.loading import load_operators
 from levelog_processors.engine import Engine
 from levelog_processors.program import Program
 from levelog_store.connect.database import Database
-from levelog_store.owners.leases import Leases
-from levelog_store.owners.scopes import open_scope
-from levelog_store.rows import Scope
-from levelog_store.tables import metadata
+from rigs.leasing import processor, scope_of
 from rigs.levelog import WEBS_FILE
 from rigs.webs import PODS, WEBS, deleted, lists_done, logged, pod, web
 
@@ -27,20 +20,9 @@ def placed(partition: int) -> str:
     return next(name for n in range(99) if partition_of(pod(name := f"shop-{n}", 1).key, PARTITIONS) == partition)
 
 
-async def begun(database: Database, program: Program) -> Scope:
-    async with database.transaction() as connection:
-        await connection.run_sync(metadata.create_all)
-    return await open_scope(
-        database,
-        cluster=Cluster("cluster"),
-        application=Application("webs"),
-        partitions=PARTITIONS,
-        stream_created="stream",
-        fingerprint=program.fingerprint,
-    )
-
-
-async def test_invariant_5_a_level_is_woken_that_has_seen_more_of_others_than_the_tables_have(tmp_path: Path) -> None:
+async def test_invariant_5_a_level_is_woken_that_has_seen_more_of_others_than_the_tables_have(
+    database_url: str,
+) -> None:
     """The other pod comes and goes within what is folded again, so that no key changes by it."""
     program = Program(load_operators([WEBS_FILE]))
     own, other = pod(placed(OWN), 3, owner="uid-shop"), pod(placed(1 - OWN), 2, owner="uid-shop")
@@ -49,9 +31,9 @@ async def test_invariant_5_a_level_is_woken_that_has_seen_more_of_others_than_th
     for partition in range(PARTITIONS):
         log += logged(lists, first=len(log) + 1, partition=partition)
     log += logged([SHOP, other, own, deleted(own, 4)], first=len(log) + 1, partitions=PARTITIONS)
-    async with await Database.open(f"sqlite:///{tmp_path}/tables.db", is_scratch=True) as database:
-        scope = await begun(database, program)
-        epochs = await Leases(database, scope, owner="test", duration=timedelta(hours=1)).tend()
+    async with await Database.open(database_url) as database:
+        scope = await scope_of(database, partitions=PARTITIONS, fingerprint=program.fingerprint)
+        epochs = await processor(database, scope, "test").tend()
         engine = Engine(database, scope, program)
         await engine.hold({OWN: epochs[OWN]})  # nobody folds the other partition into the tables
         for record in log:

@@ -9,27 +9,12 @@ from levelog_history.undecided import full_names
 from levelog_store.connect.database import Database
 from levelog_store.fold.statewrites import Unwritten, write_reads, write_state
 from levelog_store.look.recall import read_levels_reading, read_resources
-from levelog_store.rows import WHOLE_INDEX, Entry, StoredObject
+from levelog_store.rows import WHOLE_INDEX, Entry
 from levelog_store.tables import handlers
 from rigs.leasing import SCOPE
+from rigs.storedobjects import stored_object
 
 SHOP = "webs.example.com/default/shop"
-
-
-def stored(name: str) -> StoredObject:
-    resource, namespace, last = name.split("/")
-    return StoredObject(
-        object=name,
-        partition=0,
-        resource=resource,
-        namespace=namespace,
-        name=last,
-        uid=name,
-        version=1,
-        sequence=1,
-        is_deleting=False,
-        body=b"{}",
-    )
 
 
 async def fill(database: Database) -> None:
@@ -38,7 +23,7 @@ async def fill(database: Database) -> None:
     keys = {"pods/default/x": '"u1"', "pods/other/x": '"u2"'}
     one, every = ("webs/pods", SHOP), ("webs/all", SHOP)
     told = Unwritten(
-        objects={name: stored(name) for name in names},
+        objects={name: stored_object(name) for name in names},
         entries={("webs/pods", key, name, 0): Entry("webs/pods", key, 0, b"1") for name, key in keys.items()},
     )
     reads = {(one, ("webs/pods", '"u1"')): True, (every, ("webs/every", f"{WHOLE_INDEX}0")): True}
