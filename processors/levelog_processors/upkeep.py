@@ -141,7 +141,7 @@ class Pruner(Struct, frozen=True):
 
 FIRST_STATISTICS: Final = 100
 STATISTICS_EVERY: Final = 2000
-"""Records, levels or objects after which it is looked which tables have grown."""
+"""Levels decided on after which it is looked which tables have grown."""
 
 
 class Statistics(Struct, eq=False):
@@ -149,7 +149,7 @@ class Statistics(Struct, eq=False):
 
     database: Database
     unplanned: int = 0
-    """Records that were folded, levels decided on and objects looked through since it was looked which have grown."""
+    """Levels that were decided on since it was looked which have grown."""
     most_unplanned: int = FIRST_STATISTICS
 
     async def keep(self, done: int) -> None:

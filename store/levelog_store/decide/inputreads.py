@@ -265,24 +265,18 @@ def _last_applied(dialect: Dialect) -> Select[str, bytes]:
 
 async def read_checkpoints(connection: AsyncConnection, scope: Scope) -> dict[int, int]:
     """Sequence up to which each partition is folded."""
-    return dict((await run(connection, scope, _checkpoints)).all())
-
-
-@built_once
-def _checkpoints(_: Dialect) -> Select[int, int]:
-    table = checkpoints.c
-    return select(table.partition, table.sequence).where(table.scope == OF_SCOPE)
+    return dict((await run(connection, scope, _positions, "sequence")).all())
 
 
 async def read_mirrored(connection: AsyncConnection, scope: Scope) -> dict[int, int]:
     """Sequence up to which objects, entries and lists of each partition are in the tables."""
-    return dict((await run(connection, scope, _mirrored)).all())
+    return dict((await run(connection, scope, _positions, "mirrored")).all())
 
 
 @built_once
-def _mirrored(_: Dialect) -> Select[int, int]:
+def _positions(_: Dialect, column: str) -> Select[int, int]:
     table = checkpoints.c
-    return select(table.partition, table.mirrored).where(table.scope == OF_SCOPE)
+    return select(table.partition, table[column]).where(table.scope == OF_SCOPE)
 
 
 async def read_last_record(connection: AsyncConnection, scope: Scope) -> tuple[int, str]:
