@@ -250,7 +250,7 @@ class Engine:
 
     async def _look_around(self, connection: AsyncConnection) -> None:
         self._has_lookups = False
-        if self.is_shared:
+        if self.is_shared and self._program.looked_up:
             await look_around(connection, self._scope, self.sights, self.epochs)
 
     async def decide(

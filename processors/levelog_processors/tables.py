@@ -103,7 +103,7 @@ class Tables:
             fresh = {each: to for each in self.epochs if (to := state.folded_to[each]) != self._mirrored[each]}
             await note_mirrored(connection, self._scope, fresh)
         reads = state.unwritten_reads
-        partition_of = {level: row.partition for level, row in state.levels.items()} if reads else {}
+        partition_of = {level: state.levels[level].partition for (level, _), is_read in reads.items() if is_read}
         await write_reads(connection, self._scope, reads, partition_of)
         held = state.wakes.held
         wakes = {each: held.get(each) for each in state.wakes.unwritten if each in held or each in self._rows}
