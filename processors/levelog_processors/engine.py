@@ -7,8 +7,10 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
 
+from msgspec.structs import replace
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from levelog.errors import CommitsLost
 from levelog.secrets.redaction import Redactor
 from levelog.wire.objects import Sequence as LogSequence
 from levelog.wire.records import LoggedRecord, SyncFinished
@@ -28,7 +30,8 @@ from levelog_processors.decide.transaction import deciding
 from levelog_processors.decide.views import MOST_HERE, Evaluation, Suspects, evaluate_aside
 from levelog_processors.fold.batches import ALONE, Folded, parts, tell_forgotten
 from levelog_processors.program import Program
-from levelog_processors.state.restoring import compute_anew, restored, wake_from_ahead, wake_missed
+from levelog_processors.state.bodies import MOST_BYTES
+from levelog_processors.state.restoring import anew, left_behind, restored, wake_from_ahead, wake_missed
 from levelog_processors.state.state import State
 from levelog_processors.tables import Tables
 from levelog_store.actuate.claims import Claimant
@@ -36,11 +39,11 @@ from levelog_store.connect.database import Database
 from levelog_store.decide import inputreads as stored
 from levelog_store.decide.decisions import Decided, OpenIntent, PendingWake
 from levelog_store.decide.decisionwrites import write_held
-from levelog_store.decide.inputreads import wakes_in_turn
+from levelog_store.decide.inputreads import ToldIntent, wakes_in_turn
 from levelog_store.fold.changes import Changes, Wake
 from levelog_store.fold.checkpoints import advance_checkpoints
 from levelog_store.fold.statereads import AwaitedWrite, read_requested
-from levelog_store.rows import Scope, ViewParent
+from levelog_store.rows import Scope, StoredObject, ViewParent
 
 log = logging.getLogger(__name__)
 
@@ -65,12 +68,14 @@ class Engine:
         caller: Caller | None = None,
         claimant: Claimant | None = None,
         has_tables: bool = True,
+        most_bodies: int = MOST_BYTES,
     ) -> None:
         """`patience`: how long a cut waits for slow reconcile functions, which a later one concludes; None: for all.
 
         `redactor`: that of what is recorded. `caller`: what calls reconcile functions, if it is another than usual.
         `claimant` gets what is decided without asking for it, as far as it has room. Without `has_tables` it begins
-        with an empty log, and what that can tell is in memory alone.
+        with an empty log, and what that can tell is in memory alone. `most_bodies`: bytes of bodies that it holds,
+        while the tables have the others.
         """
         self._database = database
         self._scope = scope
@@ -81,6 +86,7 @@ class Engine:
         )
         self.claimant = claimant
         self._has_tables = has_tables
+        self._most_bodies = most_bodies if has_tables else None
         self.tables = Tables(database, scope, hold_state=has_tables)
         self.state = State(program, scope.application, scope.partitions)
         self.calls = CallCounts()
@@ -138,14 +144,17 @@ class Engine:
     async def hold(self, epochs: Mapping[int, int]) -> None:
         """Work under these leases from now on, from what the tables hold."""
         self._is_set_back, self._readiness = True, None
-        found = await self.tables.load(epochs)
+        found = await self.tables.load(epochs, self._program.kept)
         if found is None:
             return
         self.clock.look(found.moment)
         self.newest = LogSequence(found.newest[0]), found.newest[1]
-        self.state = restored(self._program, self._scope.application, found, epochs)
-        for _ in compute_anew(self.state, found.unfinished):
-            await asyncio.sleep(0)  # leases and probes go on
+        state = self.state = restored(self._program, self._scope.application, found, epochs, self._most_bodies)
+        for job, names in left_behind(state, found.unfinished):  # between two, leases and probes go on
+            rows = await self._whole(names)
+            state.apply(anew(state, job, list(rows.values())), is_held=job.partition in state.held)
+            state.let_go()
+            await asyncio.sleep(0)
         self._has_missed, self._awaited = True, found.awaited
         self.decided_to = {partition: found.folded_to[partition] for partition in epochs}
         self._anew = frozenset(each.name for each in found.unfinished if each.kind == "view")
@@ -271,7 +280,9 @@ class Engine:
                 await self._look_around(connection)
         if state.ends.reverted or state.ends.unmade:  # which end more than they name, or make levels
             await self.flush()
-        back = [each for each in acting.returned(self.epochs) if self.sights.is_as_seen(each[0])]
+        returned = acting.returned(self.epochs)
+        await self._refill({look.facts.name[1] for look, _ in returned})
+        back = [each for each in returned if self.sights.is_as_seen(each[0])]
         wakes, has_suspected = self._due(frozenset(views), at, {look.facts.name for look, _ in back}, leaving, most)
         looks, aside, left = await self._look(wakes, at) if wakes else ([], None, [])
         coming = None if aside is None else (aside.facts.wake, self._looked_aside(aside))
@@ -342,10 +353,9 @@ class Engine:
         Returns the looks, the view that is to be called aside, and those that were not called to their end.
         """
         state, sights, named = self.state, self.sights, [(wake.view, wake.parent) for wake in wakes]
-        async with self._database.reading() as connection:
-            intents = await stored.read_intents_of(connection, self._scope, named)
-            unknown = [level for level in named if level not in state.levels]
-            rounds = await stored.read_last_rounds(connection, self._scope, unknown)
+        await self._refill({wake.parent for wake in wakes})
+        asked = [level for level in named if level not in state.at_rest or level[0] in self.suspects]
+        intents, rounds = await self._intents_of(asked)
         looks: list[Outlook] = []
         left: list[Evaluation] = []
         aside: Evaluation | None = None
@@ -381,7 +391,20 @@ class Engine:
                 continue
             looks.append(Outlook(facts, evaluation.seen))
             self.calls.take(looks[-1])
-        return looks, aside, left
+        undone = [look.facts.name for look in looks if look.facts.name in state.at_rest and look.is_undone]
+        again, _ = await self._intents_of(undone)  # whose targets tell who has written them since
+        return [sights.with_intents(each, again.get(each.facts.name, ())) for each in looks], aside, left
+
+    async def _intents_of(
+        self, levels: Sequence[ViewParent]
+    ) -> tuple[Mapping[ViewParent, Sequence[ToldIntent]], Mapping[tuple[str, str, str], int]]:
+        """What SQL has of the writes of levels, and the last round of those that are unknown."""
+        if not levels:
+            return {}, {}
+        async with self._database.reading() as connection:
+            intents = await stored.read_intents_of(connection, self._scope, levels)
+            unknown = [level for level in levels if level not in self.state.levels]
+            return intents, await stored.read_last_rounds(connection, self._scope, unknown)
 
     async def _looked_aside(self, evaluation: Evaluation) -> Outlook:
         """Call a suspected view in a thread; its commit compares what it read with what is there then."""
@@ -402,8 +425,7 @@ class Engine:
 
     async def _with_rows(self, acted: Sequence[Acted]) -> list[Acted]:
         """The rounds with the rows of their intents, compared with what is held of the targets."""
-        objects, sights = self.state.objects, self.sights
-        targets = {name: objects[name] for name in target_names(acted) if name in objects}
+        sights, targets = self.sights, await self._whole(target_names(acted))
         applied: Mapping[str, bytes] = {}
         if with_applied := [name for name in target_names(acted, verb="apply") if name in targets]:
             async with self._database.reading() as connection:
@@ -417,6 +439,33 @@ class Engine:
             return with_rows(look, round_, identity, targets, applied, is_shown, called=called, redactor=self._redactor)
 
         return [(look, round_ and completed(look, round_)) for look, round_ in acted]
+
+    async def _whole(self, names: Iterable[str]) -> dict[str, StoredObject]:
+        """Those of these objects that there are, with their bodies.
+
+        What another process writes to the tables may be a second older or newer than what is held of it here.
+        """
+        state = self.state
+        found = {name: state.objects[name] for name in names if name in state.objects}
+        lacking = state.lacking(found)
+        if not lacking:
+            return found
+        async with self._database.reading() as connection:
+            rows = await stored.read_objects(connection, self._scope, lacking)
+        for name in lacking:
+            held, row = found.pop(name), rows.get(name)
+            if row is None:
+                continue
+            found[name] = replace(held, body=row.body)
+            if held.partition in self.epochs or (row.uid, row.version) == (held.uid, held.version):
+                state.put_back(found[name])
+        return found
+
+    async def _refill(self, parents: Collection[str]) -> None:
+        """Have the bodies of parents in memory. Raises CommitsLost if the tables do not have them."""
+        held = self.state.lacking(sorted(parents))
+        if held and (gone := set(held) - (await self._whole(held)).keys()):
+            raise CommitsLost(f"the database does not have {min(gone)}, which it was given")
 
     async def _commit(self, batch: Sequence[Decided]) -> tuple[Sequence[Decided], Collection[str]]:
         """Write the decisions that still hold, with what is folded; returns them, and the intents that are claimed."""

@@ -132,6 +132,8 @@ class Program:
         self._require_levels()
         self.looked_up: Final = frozenset(each.name for view in self.views.values() for each in self.lookups_of(view))
         """Views whose levels others look up by their parents."""
+        self.kept: Final = frozenset({*self._views_of_deleted, *(self.views[name].parents for name in self.looked_up)})
+        """Resources whose objects stay in memory whole, since a fold or a view may ask for any of them."""
         self.awaited: Final = frozenset(
             view.name
             for view in self.views.values()

@@ -1,6 +1,6 @@
 """The tables of a State: it begins with what they hold, and whatever it folds and decides is written there."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -46,13 +46,16 @@ class Tables:
         self._unfinished: list[tuple[str, int]] = []
         """Backfills, by name and partition, that are done in memory."""
 
-    async def load(self, epochs: Mapping[int, int]) -> StoredState | None:
-        """Read what the tables hold, to work under these leases; None if they hold no state."""
+    async def load(self, epochs: Mapping[int, int], bodies_of: Collection[str]) -> StoredState | None:
+        """Read what the tables hold, to work under these leases; None if they hold no state.
+
+        Of the bodies of objects only those of some resources.
+        """
         self.epochs, self.is_whole = epochs, True
         if not self._hold_state:
             return None
         async with self._database.reading() as connection:
-            found = await read_state(connection, self._scope)
+            found = await read_state(connection, self._scope, bodies_of)
         self._checkpoints = {partition: found.folded_to[partition] for partition in epochs}
         self._mirrored = {partition: found.mirrored[partition] for partition in epochs}
         self._commits = {partition: found.commits[partition] for partition in epochs}

@@ -309,6 +309,12 @@ class Outlook(Struct, frozen=True, dict=True):
         until = last.at + backoff(last.count - AT_ONCE + 1, self.facts.longest)
         return until if until > now else None
 
+    @property
+    def is_undone(self) -> bool:
+        """Tell whether what the last round was decided on is there again."""
+        last = self.facts.repeats
+        return self.drift is not None and last is not None and last.of == self.state
+
     @cached_property
     def has_progressed(self) -> bool:
         """Tell whether the view saw the same as before, but for what the level's writes under way lead to."""

@@ -41,15 +41,13 @@ class Sights(Struct, frozen=True):
         if parent is None or identity is None:
             return None
         row = level_before(wake, parent, held, rounds.get((*level, parent.uid), 0))
-        uid = row.parent_uid if held is None else held.parent_uid
         places = self._places(view, level)
-        known = told_intents([each for each in intents if each.uid == uid], state.ends)
         facts = Facts(
             wake=wake,
             view=view,
             parent=parent,
             before=row,
-            intents=[self.with_target(intent) for intent in known],
+            intents=self._intents(intents, row.parent_uid if held is None else held.parent_uid),
             inputs=identity,
             reads=row.reads,
             versions=digest_of_versions({place: self.version(place) for place in places}),
@@ -64,6 +62,18 @@ class Sights(Struct, frozen=True):
         if is_as_read or facts.is_put_off:
             return facts
         return replace(facts, reads=self.reads_of(view, parent, row))
+
+    def _intents(self, told: Sequence[ToldIntent], uid: str) -> list[OpenIntent]:
+        """Those for a parent of this uid, with what is known now of what they have led to."""
+        known = told_intents([each for each in told if each.uid == uid], self.state.ends)
+        return [self.with_target(intent) for intent in known]
+
+    def with_intents(self, look: Outlook, told: Sequence[ToldIntent]) -> Outlook:
+        """A look at a level with its last intents, if there are some."""
+        if not told:
+            return look
+        intents = self._intents(told, look.facts.before.parent_uid)
+        return Outlook(replace(look.facts, intents=intents), look.seen)
 
     def _places(self, view: BoundView, level: ViewParent) -> frozenset[IndexKey]:
         return self.state.reads.get(level, frozenset()) if self.program.reads_elsewhere(view) else frozenset()

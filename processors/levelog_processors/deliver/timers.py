@@ -25,7 +25,7 @@ from levelog_processors.deliver.held import Chain, HeldCalls, Name
 from levelog_processors.program import Program
 from levelog_processors.waiting import SAFETY_SWEEP
 from levelog_store.connect.database import Database
-from levelog_store.decide.inputreads import read_parents
+from levelog_store.decide.inputreads import read_objects
 from levelog_store.deliver.positions import Place, move_positions, read_existing
 from levelog_store.rows import Scope, StoredObject
 
@@ -188,7 +188,7 @@ class Timers(HeldCalls[UnrecordedTimer]):
 
     async def _read(self, names: set[str]) -> dict[str, StoredObject]:
         async with self._database.reading() as connection:
-            return await read_parents(connection, self._scope, names)
+            return await read_objects(connection, self._scope, names)
 
     async def _go_on(self, chain: Chain[UnrecordedTimer]) -> None:
         row = (await self._read({chain.object})).get(chain.object)

@@ -1,6 +1,6 @@
 """What is held of the log: objects, entries of indices, lists; what changes of it is noted for the tables."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from datetime import datetime
 
 from msgspec.structs import replace
@@ -8,6 +8,7 @@ from msgspec.structs import replace
 from levelog.indices import Contact
 from levelog.wire.objects import ObjectKey
 from levelog_processors.program import Program
+from levelog_processors.state.bodies import ABSENT, Bodies
 from levelog_processors.state.buckets import Buckets
 from levelog_store.fold.changes import Replaced
 from levelog_store.fold.statewrites import Unwritten
@@ -17,11 +18,14 @@ from levelog_store.rows import Entry, Input, LevelRow, StoredObject, SyncRow, To
 class Contents:
     """Objects, entries and lists of all partitions, up to a position, and how far levels are. No I/O."""
 
-    def __init__(self, program: Program, application: str, partitions: int) -> None:
+    def __init__(self, program: Program, application: str, partitions: int, *, most_bodies: int | None = None) -> None:
+        """`most_bodies`: bytes of bodies in memory, but for those of `program.kept`; None: all stay."""
         self.program = program
         self.application = application
         self.partitions = partitions
         self.objects: dict[str, StoredObject] = {}
+        """Those whose bodies have left memory have ABSENT in their place."""
+        self._bodies = Bodies(most_bodies)
         self.tombstones: dict[str, Tombstone] = {}
         self.unreadable: dict[tuple[int, str], UnreadableRow] = {}
         """Records that were skipped, by partition and place."""
@@ -45,16 +49,39 @@ class Contents:
 
     def put(self, row: StoredObject) -> None:
         """Hold an object, in place of what was held of it."""
-        self.objects[row.object] = row
+        self.put_back(row)
         self.of_resources.setdefault((row.partition, row.resource), set()).add(row.object)
         if self.noted is not None:
             self.noted.objects[row.object] = row
+
+    def put_back(self, row: StoredObject) -> None:
+        """Hold an object as it is, with its body in memory again."""
+        self.objects[row.object] = row
+        if row.body != ABSENT and row.resource not in self.program.kept:
+            self._bodies.use(row.object, row.body)
+
+    def move(self, name: str, *, sequence: int, version: int) -> None:
+        """Hold an object as it is, as of another record or version."""
+        row = self.objects[name] = replace(self.objects[name], sequence=sequence, version=version)
+        if self.noted is not None:
+            noted = self.noted.objects.get(name)
+            self.noted.objects[name] = replace(row, body=noted.body if noted is not None else ABSENT)
+
+    def lacking(self, names: Iterable[str]) -> list[str]:
+        """Those of these objects whose bodies are not in memory."""
+        return [name for name in names if name in self.objects and self.objects[name].body == ABSENT]
+
+    def let_go(self) -> None:
+        """Keep no more bodies than are to be in memory, if the tables have all of them."""
+        for name in self._bodies.take_excess() if not self.unwritten.objects else ():
+            self.objects[name] = replace(self.objects[name], body=ABSENT)
 
     def drop(self, name: str) -> None:
         """Hold an object no more."""
         row = self.objects.pop(name, None)
         if row is None:
             return
+        self._bodies.drop(name)
         self.of_resources[row.partition, row.resource].discard(name)
         if self.noted is not None:
             self.noted.objects[name] = None
@@ -102,15 +129,11 @@ class Contents:
         """Let what is told next of a resource be newer than what is held of it."""
         for name in list(self.of_resources.get((each.partition, each.resource), ())):
             row = self.objects[name]
-            self.put(replace(row, version=0 if each.is_other_history else row.version - 1))
+            self.move(name, sequence=row.sequence, version=0 if each.is_other_history else row.version - 1)
         if each.is_other_history:
             of = (name for name, row in self.tombstones.items() if row.partition == each.partition)
             for name in [name for name in of if str(ObjectKey.parse(name).group_resource) == each.resource]:
                 self.lift(name)
-
-    def of_resource(self, partition: int, resource: str) -> list[StoredObject]:
-        """Objects of a resource in one partition, in the order of their names."""
-        return [self.objects[name] for name in sorted(self.of_resources.get((partition, resource), ()))]
 
     def contact(self, resource: str) -> Contact:
         """How far the watch of a resource can be trusted, as all partitions have seen it."""

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from levelog_processors.decide.sights import Sights
 from levelog_processors.fold.rules import Fold
 from levelog_processors.program import Program
+from levelog_processors.state.bodies import ABSENT
 from levelog_processors.state.state import State
 from levelog_store.fold.changes import Changes, Held
 from levelog_store.fold.statereads import StoredState
@@ -19,9 +20,11 @@ PAGE: Final = 500
 """Objects that are computed anew at once."""
 
 
-def restored(program: Program, application: str, stored: StoredState, held: Collection[int]) -> State:
+def restored(
+    program: Program, application: str, stored: StoredState, held: Collection[int], most_bodies: int | None
+) -> State:
     """The State that the tables hold, for the process that holds these partitions."""
-    state = State(program, application, len(stored.folded_to))
+    state = State(program, application, len(stored.folded_to), most_bodies=most_bodies)
     state.held = frozenset(held)
     state.folded_to.update(stored.mirrored)
     state.times.update(stored.times)
@@ -49,17 +52,16 @@ def restored(program: Program, application: str, stored: StoredState, held: Coll
     return state
 
 
-def compute_anew(state: State, unfinished: Sequence[Backfill]) -> Iterator[int]:
-    """Compute what changed code left behind: entries of indices, then wakes of parents; yields objects done, a page."""
+def left_behind(state: State, unfinished: Sequence[Backfill]) -> Iterator[tuple[Backfill, Sequence[str]]]:
+    """What changed code has to compute anew, in pages of objects: entries of indices, then wakes of parents."""
     for job in sorted(unfinished, key=lambda job: (job.kind, job.name, job.partition)):
-        rows = state.of_resource(job.partition, job.resource)
-        for first in range(0, len(rows), PAGE):
-            page = rows[first : first + PAGE]
-            state.apply(_anew(state, job, page), is_held=job.partition in state.held)
-            yield len(page)
+        names = sorted(state.of_resources.get((job.partition, job.resource), ()))
+        for first in range(0, len(names), PAGE):
+            yield job, names[first : first + PAGE]
 
 
-def _anew(state: State, job: Backfill, rows: Sequence[StoredObject]) -> Changes:
+def anew(state: State, job: Backfill, rows: Sequence[StoredObject]) -> Changes:
+    """What the changed code gives for a page of objects."""
     entries = {row.object: [e for e in state.buckets.of(row.object) if e.index == job.name] for row in rows}
     held = Held(objects=state.objects, entries=entries, levels=state.levels, times=state.times)  # type: ignore[arg-type]
     fold, sequence = Fold(state.program, state.application, held), state.folded_to[job.partition]
@@ -81,7 +83,8 @@ def wake_missed(sights: Sights, settled: Collection[ViewParent]) -> None:
             continue
         places = state.reads.get(level, frozenset())
         is_whole = any(key.startswith(WHOLE_INDEX) for _, key in places)
-        is_changed = is_whole or (bool(places) and sights.reads_of(view, parent, row) != row.reads)
+        is_unknown = parent.body == ABSENT and bool(state.program.siblings_of(view))
+        is_changed = is_whole or (bool(places) and (is_unknown or sights.reads_of(view, parent, row) != row.reads))
         if is_changed:
             state.levels[level] = replace(row, versions="", reads="" if is_whole else row.reads)
         if level not in state.wakes.held and (is_changed or level in settled or any(map(is_of_levels, places))):

@@ -34,14 +34,16 @@ class State(Contents):
     whatever else they lead to can be committed first. `take` does the same with decisions.
     """
 
-    def __init__(self, program: Program, application: str, partitions: int) -> None:
-        super().__init__(program, application, partitions)
+    def __init__(self, program: Program, application: str, partitions: int, *, most_bodies: int | None = None) -> None:
+        super().__init__(program, application, partitions, most_bodies=most_bodies)
         self.wakes = Wakes()
         self.reads: dict[ViewParent, frozenset[IndexKey]] = {}
         """Keys that each level read when it was evaluated last."""
         self.readers: dict[IndexKey, set[ViewParent]] = {}
         self.writes = OpenWrites()
         """Those under way."""
+        self.at_rest = set[ViewParent]()
+        """Levels in sync whose last writes are settled and did not fail: SQL tells no more of these."""
         self.held: Collection[int] = range(partitions)
         """Partitions whose levels are decided on here; of others only objects and entries are followed."""
         self.ends = Ends()
@@ -109,7 +111,7 @@ class State(Contents):
             self.put(row)
         for name, sequence in changes.seen_again.items():
             if name in self.objects:
-                self.put(replace(self.objects[name], sequence=sequence))
+                self.move(name, sequence=sequence, version=self.objects[name].version)
         for name in changes.tombstones_lifted:
             self.lift(name)
         for tombstone in changes.tombstones.values():
@@ -189,6 +191,7 @@ class State(Contents):
             is_left = parent is None or parent.uid != record.parent_uid or (record.verb == "call" and row is None)
             state = "settled" if receipt.is_shown or (is_left and record.state == "written") else record.state
             ends.receipts.append((receipt, state))
+            self.at_rest.discard(level)
             if state != "written":
                 self.writes.end(record.key)
             else:
@@ -234,6 +237,7 @@ class State(Contents):
         if is_mirrored:
             self.noted = self.unwritten = Unwritten()
             self.is_pressing = False
+        self.let_go()
 
     def take(self, decided: Decided) -> None:
         """Take a decision that is committed."""
@@ -248,6 +252,10 @@ class State(Contents):
             if row.state == "pending" and row.verb != "event":
                 self.writes.begin(row.key, row.target, level, partition)
         self.wakes.conclude(decided)
+        if decided.level.status == "in_sync" and not decided.basis.intents and not decided.intents:
+            self.at_rest.add(level)
+        else:
+            self.at_rest.discard(level)
 
     def ask(self, wakes: Mapping[ViewParent, Wake]) -> None:
         """Note that levels are to be decided on, if they are held, in an order that no hash seed changes."""
@@ -258,6 +266,7 @@ class State(Contents):
     def forget(self, level: ViewParent) -> None:
         """Forget a level, with what it read and was told."""
         self.levels.pop(level, None)
+        self.at_rest.discard(level)
         self.read(level, frozenset())
         self.wakes.forget(level)
         self._forget_applied(level)

@@ -61,9 +61,9 @@ def wakes_in_turn(wakes: Iterable[PendingWake]) -> list[PendingWake]:
     return in_turn(sorted(wakes, key=lambda wake: (wake.cause, wake.view, wake.parent)), lambda wake: wake.parent)
 
 
-async def read_parents(connection: AsyncConnection, scope: Scope, names: Collection[str]) -> dict[str, StoredObject]:
+async def read_objects(connection: AsyncConnection, scope: Scope, names: Collection[str]) -> dict[str, StoredObject]:
     """Objects by name."""
-    rows = mappings(await run(connection, scope, _parents, names=names))
+    rows = mappings(await run(connection, scope, _objects, names=names))
     return {row["object"]: StoredObject(**row) for row in rows}
 
 
@@ -77,7 +77,7 @@ async def read_calling(connection: AsyncConnection, scope: Scope, uids: Collecti
 
 
 @built_once
-def _parents(dialect: Dialect) -> Select[Any]:
+def _objects(dialect: Dialect) -> Select[Any]:
     return select(*fields(StoredObject, objects)).where(named(dialect, objects.c.object, "names"))
 
 

@@ -1,16 +1,16 @@
 """Reads the tables whole, for a State that begins where they end."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime
 from typing import Any
 
 from msgspec import Struct
-from sqlalchemy import Dialect, Select, select, true
+from sqlalchemy import Dialect, Select, case, select, true
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from levelog_store.actuate.claims import is_unsettled
 from levelog_store.decide.decisions import PendingWake
-from levelog_store.dialects import OF_SCOPE, built_once, fields, mappings, named, now, read_as, run
+from levelog_store.dialects import OF_SCOPE, built_once, fields, mappings, named, now, one_of, read_as, run
 from levelog_store.owners.backfills import Backfill, read_unfinished
 from levelog_store.rows import Entry, IndexKey, Input, LevelRow, Scope, StoredObject, SyncRow, Tombstone, UnreadableRow
 from levelog_store.tables import (
@@ -75,8 +75,8 @@ class StoredState(Struct, frozen=True, kw_only=True):
     """What changed code has to compute anew."""
 
 
-async def read_state(connection: AsyncConnection, scope: Scope) -> StoredState:
-    """Read all of it; the connection is of one snapshot."""
+async def read_state(connection: AsyncConnection, scope: Scope, bodies_of: Collection[str]) -> StoredState:
+    """Read all of it, in one snapshot; of bodies only those of objects of these resources."""
     at = select(now(connection.dialect))
     points = mappings(await connection.execute(select(checkpoints).where(checkpoints.c.scope == scope.number)))
     newest = max(points, key=lambda row: row["record_sequence"])
@@ -98,7 +98,7 @@ async def read_state(connection: AsyncConnection, scope: Scope) -> StoredState:
         commits={row["partition"]: row["commits"] for row in points},
         times={row["partition"]: row["time"] for row in points if row["time"] is not None},
         newest=(newest["record_sequence"], newest["record_id"]),
-        objects=await read_as(StoredObject, connection, scope, objects),
+        objects=await _read_objects(connection, scope, bodies_of),
         tombstones=await read_as(Tombstone, connection, scope, tombstones),
         unreadable=await read_as(UnreadableRow, connection, scope, unreadable),
         syncs=await read_as(SyncRow, connection, scope, syncs),
@@ -110,6 +110,13 @@ async def read_state(connection: AsyncConnection, scope: Scope) -> StoredState:
         awaited=await read_as(AwaitedWrite, connection, scope, intents, *are_awaited),
         unfinished=await read_unfinished(connection, scope),
     )
+
+
+async def _read_objects(connection: AsyncConnection, scope: Scope, bodies_of: Collection[str]) -> list[StoredObject]:
+    columns = [column for column in fields(StoredObject, objects) if column is not objects.c.body]
+    body = case((one_of(connection.dialect, objects.c.resource, bodies_of), objects.c.body)).label("body")
+    rows = await connection.execute(select(*columns, body).where(objects.c.scope == scope.number))
+    return [StoredObject(**row | {"body": row["body"] or b""}) for row in mappings(rows)]
 
 
 async def read_syncs(connection: AsyncConnection, scope: Scope) -> dict[Input, SyncRow]:

@@ -1,11 +1,24 @@
 """Writes what a State has folded and decided to its tables, from which the next process takes it up."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import asdict
-from sqlalchemy import BigInteger, ColumnElement, Delete, Dialect, and_, bindparam, case, delete, literal, or_
+from sqlalchemy import (
+    BigInteger,
+    ColumnElement,
+    Delete,
+    Dialect,
+    Update,
+    and_,
+    bindparam,
+    case,
+    delete,
+    literal,
+    or_,
+    update,
+)
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -39,6 +52,7 @@ class Unwritten(Struct):
     """What the tables have not been told of a State: the newest of each row; None, or False: there is none."""
 
     objects: dict[str, StoredObject | None] = {}
+    """Without a body if the tables have it, and only sequence and version are other ones."""
     tombstones: dict[str, Tombstone | None] = {}
     entries: dict[tuple[str, str, str, int], Entry | None] = {}
     """By index, key, object and ordinal."""
@@ -57,7 +71,8 @@ async def write_state(connection: AsyncConnection, scope: Scope, unwritten: Unwr
     """Write the rows. The caller holds the leases of their partitions (`leases.guard`) in the same transaction."""
     gone, held = _parted(unwritten.objects)
     await delete_each(connection, scope, objects, ("object",), [(name,) for name in gone])
-    await upsert(connection, objects, rows_of(scope, held.values()))
+    await upsert(connection, objects, rows_of(scope, (row for row in held.values() if row.body)))
+    await _move_objects(connection, scope, [row for row in held.values() if not row.body])
     gone, buried = _parted(unwritten.tombstones)
     await delete_each(connection, scope, tombstones, ("object",), [(name,) for name in gone])
     await upsert(connection, tombstones, rows_of(scope, buried.values()))
@@ -68,6 +83,16 @@ async def write_state(connection: AsyncConnection, scope: Scope, unwritten: Unwr
     await upsert(connection, syncs, rows_of(scope, [row for _, row in sorted(unwritten.syncs.items())]))
     await upsert(connection, unreadable, rows_of(scope, [row for _, row in sorted(unwritten.unreadable.items())]))
     await write_keys(connection, scope, unwritten.keys)
+
+
+async def _move_objects(connection: AsyncConnection, scope: Scope, rows: Sequence[StoredObject]) -> None:
+    moved = [{"of_scope": scope.number, "of_object": r.object, "to": r.sequence, "as": r.version} for r in rows]
+    await write(connection, _move_object(), moved)
+
+
+@built_once
+def _move_object() -> Update:
+    return update(objects).where(row_of(objects, "object")).values(sequence=bindparam("to"), version=bindparam("as"))
 
 
 def _parted(rows: Mapping[Any, Any]) -> tuple[list[Any], dict[Any, Any]]:

@@ -17,7 +17,7 @@ from levelog_store.decide.inputreads import (
     read_last_applied,
     read_last_rounds,
     read_levels,
-    read_parents,
+    read_objects,
     read_versions,
 )
 from levelog_store.owners.upkeep import GROWN, HOT, PAGE, analyze_grown, delete_old
@@ -120,7 +120,7 @@ BY_KEYS: tuple[tuple[Any, tuple[str, ...], int], ...] = (
 )
 """What is read, by which columns, and of how many tables."""
 BY_NAMES: tuple[tuple[Any, str], ...] = (
-    (read_parents, "object"),
+    (read_objects, "object"),
     (read_levels, "parent"),
     (read_last_applied, "target"),
 )

@@ -30,6 +30,7 @@ from levelog_processors.fold.lists import Mark, note_mark
 from levelog_processors.fold.rules import Fold
 from levelog_processors.program import BoundView
 from levelog_processors.state import state
+from levelog_processors.state.bodies import ABSENT
 from levelog_processors.state.state import State
 from levelog_processors.waiting import Horizon
 from levelog_store.decide import decisionwrites, inputreads
@@ -320,6 +321,28 @@ def folded_on_after_a_crash(_: Laboratory) -> Generator[None]:
     """What the tables have is not looked at again: a processor goes on from what it remembers."""
     places = [(module, name) for module in (leases, tables) for name in ("check_checkpoints", "check_commits")]
     with _replaced(*places, by=lambda *_: None):
+        yield
+
+
+def bodies_leave_too_soon(_: Laboratory) -> Generator[None]:
+    """Bodies leave memory before the tables have them, where an older one is read then."""
+
+    def let_go(self: State) -> None:
+        self.objects |= {name: replace(row, body=ABSENT) for name, row in self.objects.items()}
+
+    with _replaced((State, "let_go"), by=let_go):
+        yield
+
+
+def settling_counts_as_rest(_: Laboratory) -> Generator[None]:
+    """What is under way of a level is not looked up, as if its last writes were settled."""
+    real = State.take
+
+    def take(self: State, decided: Decided) -> None:
+        real(self, decided)
+        self.at_rest.add(decided.name)
+
+    with _replaced((State, "take"), by=take):
         yield
 
 

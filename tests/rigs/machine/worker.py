@@ -90,7 +90,7 @@ class Worker:
         self.owner = owner
         self._leases = Leases(self._database, scope, owner=owner)
         self._gate = _Gate()
-        self._engine = Engine(self._database, scope, program, patience=None, caller=self._gate)
+        self._engine = Engine(self._database, scope, program, patience=None, caller=self._gate, most_bodies=0)
         self.epochs: dict[int, int] = {}
         """What it believes to hold."""
         self.position = 0
