@@ -6,7 +6,7 @@ JOBS ?= auto
 PIP := --quiet --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all lint bench reference sbom lock clean
+.PHONY: help demo check test test-all lint bench reference sbom lock clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -29,8 +29,14 @@ $(VENV)/dev.done: requirements/dev.txt pyproject.toml
 demo: $(VENV)/runtime.done ## run the demonstration: everything embedded, nothing to configure
 	$(BIN)/levelog demo
 
+check: $(VENV)/dev.done ## what to run all day: quick linters, unit tests, the state machines on SQLite
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/lint-imports
+	$(BIN)/python -m pytest -n $(JOBS) -m "not long" -k "not postgresql" tests/unit tests/machines
+
 # Where the environment forbids to keep bytecode, each of the thousand processes of the tests compiles levelog anew.
-test test-all: export PYTHONDONTWRITEBYTECODE :=
+check test test-all: export PYTHONDONTWRITEBYTECODE :=
 test: $(VENV)/dev.done ## run the tests, but for the long searches
 	$(BIN)/python -m pytest -n $(JOBS) -m "not long"
 
