@@ -46,7 +46,6 @@ SHOWN: Final = {
     "docs/handlers.md": "a handler that fails; test_told_calls.py holds its form",
     "docs/children.md": "a level that waits; test_kept_children.py does what it says",
     "docs/code-changes.md": "the doctor's note; e2e/test_other_versions.py holds it",
-    "docs/decisions/0070-a-shot-waits-twenty-milliseconds.md": "it hangs; tests/unit/test_fence.py",
     "docs/monitoring.md": "at a port of its own; test_probes.py holds it",
     "docs/replay.md": "a call that differs; replay/test_calls_again.py holds its form",
     "docs/wakes.md": "an audit log of that program; tests/unit/wakes/test_planted_patterns.py plants it",
@@ -56,7 +55,6 @@ SHOWN: Final = {
 
 ELSEWHERE: Final = {
     "testing/README.md": "test_simulate_fixture.py runs its tests",
-    "docs/decisions/0070-a-shot-waits-twenty-milliseconds.md": "hangs for ever, which is why it is there",
 }
 """Pages whose Python another test runs."""
 

@@ -77,7 +77,7 @@ _members: Final = msgspec.json.Decoder(list[msgspec.Raw])
 
 FIRST_BACKOFF: Final = timedelta(seconds=1)
 MAX_BACKOFF: Final = timedelta(minutes=16)
-"""Origin: docs/decisions/0074-failures-are-tried-again-for-ever.md"""
+"""Origin: docs/decisions/0011-levels-are-retried-by-backoff.md"""
 REFUSED: Final = frozenset({400, 405, 409, 410, 413, 415, 422})
 """Answers that depend on the request: the next answer is most likely the same."""
 
