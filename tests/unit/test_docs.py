@@ -99,6 +99,16 @@ def test_each_page_is_listed_once() -> None:
     assert sorted(listed) == sorted(page.name for page in DOCS.glob("*.md") if page.name != "README.md")
 
 
+def test_contributing_is_a_page_that_names_every_room_and_what_there_is() -> None:
+    page = (ROOT / "CONTRIBUTING.md").read_text()
+    packages = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"]["wheel"]
+    assert {f"{Path(package).parent}/README.md" for package in packages["packages"]} <= set(LINK.findall(page))
+    targets = re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    assert set(re.findall(r"`make ([a-z-]+)`", page)) <= set(targets)
+    assert [path for path in re.findall(r"[\w.]+/[\w./]+\.py\b", page) if not (ROOT / path).exists()] == []
+    assert len(page.splitlines()) <= 90
+
+
 def test_there_are_documents_to_look_at() -> None:
     assert {ROOT / "README.md", DOCS / "architecture.md", ROOT / "sdk/README.md"} <= set(documents())
 
