@@ -58,8 +58,9 @@ $(VENV)-kopf/done: requirements/kopf.txt
 bench: $(VENV)/dev.done $(VENV)-kopf/done ## measure, beside Kopf; print tables
 	PYTHONPATH=tests $(BIN)/python -m bench
 
-reference: $(VENV)/dev.done ## make docs/reference.md and the tables in the READMEs out of the docstrings
+reference: $(VENV)/dev.done ## make docs/reference.md, docs/commands.md and the tables in the READMEs
 	$(BIN)/python docs/reference.py
+	$(BIN)/python docs/commands.py
 	$(BIN)/python docs/rooms.py
 
 $(VENV)-sbom/done: requirements/sbom.txt

@@ -1,0 +1,53 @@
+"""Makes docs/commands.md out of the help of the command line: `make reference`."""
+
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Final, cast
+
+import typer
+from typer.core import TyperArgument, TyperGroup, TyperOption
+
+from levelog_cli.main import app
+
+PAGE: Final = Path(__file__).with_suffix(".md")
+HEAD: Final = """# Commands
+
+Every command and option, out of `levelog COMMAND --help`: do not edit, run `make reference`. The last line of
+each command names the settings that it takes; [configuration](configuration.md) has these.
+"""
+
+
+def page() -> str:
+    """The whole page."""
+    group = cast("TyperGroup", typer.main.get_command(app))
+    return HEAD + "".join(
+        line for name, command in group.commands.items() for line in _command(name, command.params, command.help or "")
+    )
+
+
+def _command(name: str, params: Sequence[object], text: str) -> Iterator[str]:
+    arguments = [param for param in params if isinstance(param, TyperArgument)]
+    options = [param for param in params if isinstance(param, TyperOption) and "--help" not in param.opts]
+    shown = "".join(f" {param.metavar}{'...' if param.nargs == -1 else ''}" for param in arguments)
+    yield f"\n## levelog {name}\n\n`levelog {name}{shown}`\n\n{text}\n"
+    rows = [(f"`{param.metavar}`", param.help) for param in arguments]
+    rows += [(", ".join(f"`{opt}`" for opt in param.opts), param.help) for param in options if not param.envvar]
+    if rows:
+        yield "\n| | |\n|---|---|\n" + "".join(f"| {what} | {_cell(text)} |\n" for what, text in rows)
+    if settings := [f"`{param.opts[0]}`" for param in options if param.envvar]:
+        yield f"\nSettings: {', '.join(settings)}.\n"
+
+
+def _cell(text: str | None) -> str:
+    return " ".join((text or "").split()).replace("|", "\\|")
+
+
+def main() -> None:
+    """Write the page."""
+    PAGE.write_text(page())
+    sys.stdout.write(f"{PAGE}\n")
+
+
+if __name__ == "__main__":
+    main()
