@@ -87,7 +87,7 @@ class Call(Struct, Generic[RequestT, ResultT], frozen=True, kw_only=True):
     idempotency_key: str
     called_at: datetime
     patched: int = 0
-    """resourceVersion of the parent with what the call has patched of it; 0: nothing."""
+    """resourceVersion of the parent after the call patched it; 0: it patched nothing."""
 
 
 class CallPatch(Struct, frozen=True, kw_only=True):

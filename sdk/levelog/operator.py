@@ -60,7 +60,7 @@ class Operator:
     that has a parameter annotated with the class of `settings` gets them. They count as part of the code: a function
     with other settings is another version of it.
 
-    `retries`, `backoff` and `give_up_after` are for all handlers, timers and effects that say nothing of them; daemons
+    `retries`, `backoff` and `give_up_after` apply to all handlers, timers and effects that do not set them. Daemons
     take the first two, and timers with `recorded=False` none.
     """
 
@@ -155,7 +155,8 @@ class Operator:
         With `expires`, an object's entries are removed once the object has not changed for that long, by the time of
         the records; its next change restores them.
 
-        An object may have `max_entries` entries, at most 32,767; of more, none is stored, as if the function raised.
+        An object may have `max_entries` entries, at most 32,767. If it has more, levelog stores none of them, as if the
+        function raised.
         """
 
         def register(function: IndexF) -> IndexF:
@@ -361,7 +362,7 @@ class Operator:
     ) -> Callable[[ChildrenF], ChildrenF]:
         """Register a pure function of a parent, and of what a view may take, that returns manifests of its children.
 
-        It returns or yields any number of manifests, or op.KEEP to leave the children as they are, as they stay if it
+        It returns or yields any number of manifests, or op.KEEP to leave the children as they are. They also stay if it
         raises. It may return None, for none, if its annotation says so. levelog makes a view with the function's name,
         and writes the children. It applies a child that is missing or differs in a field of its manifest, kind by kind
         in the order of `of`. Once all of these match, it deletes children that are no longer returned, in the reverse
@@ -413,13 +414,13 @@ class Operator:
     ) -> Callable[[Any], Any]:
         """Register the function that lists the records of a class in an external system.
 
-        It runs in ingest, in one process at a time, and may take `logger` and `settings`. With `every`, each call gives
-        the whole set, returned or yielded; it may be plain, and run in a thread, or async. A record that is no longer
-        in the set is gone. Without `every` it is an async generator that waits for changes by itself. It yields whole
-        sets, the first as a list, or single changes: a record, or `Branch.gone("main")`.
+        It runs in ingest, in one process at a time, and may take `logger` and `settings`. With `every`, it returns
+        or yields the whole set at each call, plain (in a thread) or async; a record that is not in the set is gone.
+        Without `every`, it is an async generator that waits for changes by itself. It yields whole sets, the first as a
+        list, or single changes: a record, or `Branch.gone("main")`.
 
-        Only differences are recorded. If it raises, or takes longer than `timeout`, it is called again with backoff;
-        until then the records stay as they are, and indices of them are stale.
+        levelog records only differences. If the function raises, or takes longer than `timeout`, levelog calls it again
+        with backoff; until then the records stay as they are, and indices of them are stale.
         """
 
         def register(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -531,9 +532,9 @@ class Operator:
 
         It takes the object, and by name `daemon: Daemon[Web, State]`, live indices, and what `op.on.create` gives. It
         has to end when its object is being deleted, when the filters exclude the object, and when the process ends. The
-        Daemon tells it so, and after `grace` it is cancelled. A run that ended with its process continues elsewhere,
-        with the state that it saved. If the function raises, it is run again; `retries`, `backoff`, Retry and GiveUp
-        work as for `op.on.create`.
+        Daemon tells it, and levelog cancels it after `grace`. A run that ended with its process continues elsewhere,
+        with the state that it saved. If the function raises, levelog runs it again; `retries`, `backoff`, Retry and
+        GiveUp work as for `op.on.create`.
         """
         function, said = function_or_class("daemon", of, options)
 

@@ -53,8 +53,8 @@ class Struct(msgspec.Struct, frozen=True, rename="camel"):
 class Owner(NamedTuple):
     """Who controls an object, as the key of an index: `images: Index[Owner, str]`, `images[web.as_owner]`.
 
-    Whoever may create an object may name any uid as its owner. As for Kubernetes, an owner in another namespace than
-    the object is not there: its namespace is part of the key.
+    Anybody who may create an object may name any uid as its owner. As in Kubernetes, an owner in another namespace does
+    not count: its namespace is part of the key.
     """
 
     group: str

@@ -86,7 +86,7 @@ def _claimed(decided: Decided, row: IntentRow, number: int) -> ClaimedIntent:
 def _tell(held: Sequence[Decided]) -> None:
     """Log one line for all that is news, and each level at debug; a single one is news by its name.
 
-    Of handlers, timers and daemons it is news what came of a call, which the actuator tells, and that none can be made.
+    A handler, timer or daemon is news only if no call can be made for it: the actuator tells how its calls end.
     """
     news = [
         each

@@ -55,7 +55,7 @@ class On(Hooks):
     `started: datetime` (when the call was decided), `idempotency_key: str`, a logger and the settings.
 
     It may yield intents for the classes in `writes`. levelog writes them once the handler has returned, and calls it
-    again only after that. One function may have several of these decorators, and one of them the options.
+    again only after that. You may stack these decorators on a function; give the options in one of them.
     """
 
     def __init__(

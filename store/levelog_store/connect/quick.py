@@ -46,7 +46,7 @@ class Plan(NamedTuple):
     writes: str
     """The table, of an INSERT, UPDATE or DELETE that reads no other one, and can be part of a statement; else empty."""
     given: tuple[tuple[str, Processor | None, Any], ...]
-    """Of each value in order: the name of the parameter, empty for a constant; what converts it; the constant."""
+    """Each value in order: its parameter's name (empty for a constant), its converter, and the constant."""
     columns: SimpleResultMetaData | None
     converters: tuple[tuple[int, Processor], ...]
     """Of the columns whose values are converted: position and what converts them."""
