@@ -140,6 +140,20 @@ def test_each_decision_is_one_page_with_reason_and_consequence() -> None:
         assert len(text.splitlines()) <= 40, page.name
 
 
+def test_each_file_that_a_decision_names_is_there_and_has_what_it_names() -> None:
+    rooms = [
+        ROOT / room
+        for room in ("sdk", "log", "kube", "store", "ingest", "processors", "actuator", "replay", "tests", "deploy")
+    ]
+    files = [path for room in rooms for path in room.rglob("*.py")]
+    for page in (DOCS / "decisions").glob("[0-9]*.md"):
+        for named, inner in re.findall(r"`([\w/]+\.py)(?:::([\w.]+))?`", page.read_text()):
+            found = [path for path in files if path.as_posix().endswith(f"/{named}")]
+            assert found, f"{page.name}: {named}"
+            last = inner.rpartition(".")[2]
+            assert any(last in path.read_text() for path in found), f"{page.name}: {named}::{inner}"
+
+
 def test_each_invariant_is_held_by_the_tests_that_the_architecture_names() -> None:
     rows = table(DOCS / "architecture.md", "Invariants")
     assert [row[0] for row in rows] == [str(number) for number in INVARIANTS]
