@@ -5,29 +5,23 @@ import logging
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import partial
-from typing import Any
 
-from msgspec.structs import replace
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from levelog.errors import CommitsLost
 from levelog.secrets.redaction import Redactor
 from levelog.wire.objects import Sequence as LogSequence
 from levelog.wire.records import LoggedRecord, SyncFinished
 from levelog_processors.clock import DatabaseClock
 from levelog_processors.decide.cut import BATCH, CallCounts, Cut
-from levelog_processors.decide.facts import Outlook, Round
-from levelog_processors.decide.functions import MOST_BEGUN, PATIENCE, Acted, Acting, Caller
-from levelog_processors.decide.intents import last_called, places_of_calls, target_names, with_rows
-from levelog_processors.decide.lookups import NeededKey
+from levelog_processors.decide.evaluating import Evaluator
+from levelog_processors.decide.functions import MOST_BEGUN, PATIENCE, Acting, Caller
 from levelog_processors.decide.others import are_of_others, look_around
-from levelog_processors.decide.readiness import Readiness, is_watched
+from levelog_processors.decide.readiness import Readiness
 from levelog_processors.decide.rules import conclude
 from levelog_processors.decide.settling import is_settled
 from levelog_processors.decide.sights import Sights
 from levelog_processors.decide.standings import deciding_views, told, woken
 from levelog_processors.decide.transaction import deciding
-from levelog_processors.decide.views import MOST_HERE, Evaluation, Suspects, evaluate_aside
 from levelog_processors.fold.batches import ALONE, Folded, parts, tell_forgotten
 from levelog_processors.program import Program
 from levelog_processors.state.bodies import MOST_BYTES
@@ -39,11 +33,11 @@ from levelog_store.connect.database import Database
 from levelog_store.decide import inputreads as stored
 from levelog_store.decide.decisions import Decided, OpenIntent, PendingWake
 from levelog_store.decide.decisionwrites import write_held
-from levelog_store.decide.inputreads import ToldIntent, wakes_in_turn
+from levelog_store.decide.inputreads import wakes_in_turn
 from levelog_store.fold.changes import Changes, Wake
 from levelog_store.fold.checkpoints import advance_checkpoints
 from levelog_store.fold.statereads import AwaitedWrite, read_requested
-from levelog_store.rows import Scope, StoredObject, ViewParent
+from levelog_store.rows import Scope, ViewParent
 
 log = logging.getLogger(__name__)
 
@@ -84,16 +78,15 @@ class Engine:
         self.acting = Acting(
             caller or Caller(), patience=patience, redactor=self._redactor, identity=(scope.cluster, scope.application)
         )
+        self.evaluator = Evaluator(database, scope, program, self.acting.caller, self._redactor, has_tables=has_tables)
         self.claimant = claimant
         self._has_tables = has_tables
         self._most_bodies = most_bodies if has_tables else None
         self.tables = Tables(database, scope, hold_state=has_tables)
         self.state = State(program, scope.application, scope.partitions)
-        self.calls = CallCounts()
         self.newest = LogSequence(0), ""
         """The newest record that the tables come from, of any partition, when the partitions were taken."""
         self.clock = DatabaseClock()
-        self.suspects = Suspects()
         self._turn: ViewParent = "", ""
         """The level of a suspected view whose turn it was last."""
         self._readiness: Readiness | None = None
@@ -121,6 +114,11 @@ class Engine:
     def epochs(self) -> Mapping[int, int]:
         """Leases under which it commits, by partition."""
         return self.tables.epochs
+
+    @property
+    def calls(self) -> CallCounts:
+        """How often functions were called."""
+        return self.evaluator.calls
 
     @property
     def is_shared(self) -> bool:
@@ -151,7 +149,7 @@ class Engine:
         self.newest = LogSequence(found.newest[0]), found.newest[1]
         state = self.state = restored(self._program, self._scope.application, found, epochs, self._most_bodies)
         for job, names in left_behind(state, found.unfinished):  # between two, leases and probes go on
-            rows = await self._whole(names)
+            rows = await self.evaluator.whole(state, names)
             state.apply(anew(state, job, list(rows.values())), is_held=job.partition in state.held)
             state.let_go()
             await asyncio.sleep(0)
@@ -281,12 +279,14 @@ class Engine:
         if state.ends.reverted or state.ends.unmade:  # which end more than they name, or make levels
             await self.flush()
         returned = acting.returned(self.epochs)
-        await self._refill({look.facts.name[1] for look, _ in returned})
+        await self.evaluator.refill(state, {look.facts.name[1] for look, _ in returned})
         back = [each for each in returned if self.sights.is_as_seen(each[0])]
         wakes, has_suspected = self._due(frozenset(views), at, {look.facts.name for look, _ in back}, leaving, most)
-        looks, aside, left = await self._look(wakes, at) if wakes else ([], None, [])
-        coming = None if aside is None else (aside.facts.wake, self._looked_aside(aside))
-        acted = await self._with_rows([*back, *await acting.act(looks, self.epochs, aside=coming)])
+        looks, aside, left = await self.evaluator.look(self.sights, wakes, at) if wakes else ([], None, [])
+        coming = None if aside is None else (aside.facts.wake, self.evaluator.look_aside(self.sights, aside))
+        acted = await self.evaluator.with_rows(
+            self.sights, [*back, *await acting.act(looks, self.epochs, aside=coming)]
+        )
         batch = [conclude(look, round_, at) for look, round_ in acted]
         held, claimed = await self._commit(batch)
         known = {look.facts.name for look in looks} | {each.facts.name for each in (*left, aside) if each is not None}
@@ -328,11 +328,11 @@ class Engine:
     ) -> tuple[list[PendingWake], bool]:
         """What is due, and whether the last of it is of a suspected view: one of these at a time."""
         wakes, acting, sights = self.state.wakes, self.acting, self.sights
-        self.suspects.forget(at)
+        self.evaluator.suspects.forget(at)
 
         def is_meant(wake: PendingWake, *, is_suspected: bool = False) -> bool:
             level = wake.view, wake.parent
-            if wake.view not in views or (wake.view in self.suspects) != is_suspected:
+            if wake.view not in views or (wake.view in self.evaluator.suspects) != is_suspected:
                 return False
             if level in acting or level in concluded or level in leaving:
                 return False
@@ -340,132 +340,15 @@ class Engine:
 
         found = wakes.due(at, is_meant, max(0, min(most, MOST_BEGUN - len(acting))))
         suspected: list[PendingWake] = []
-        if self.suspects and self._turn not in acting:
+        if self.evaluator.suspects and self._turn not in acting:
             suspected = wakes.due(at, partial(is_meant, is_suspected=True), 1)
             self._turn = (suspected[0].view, suspected[0].parent) if suspected else self._turn
         return [*wakes_in_turn(found), *suspected], bool(suspected)
-
-    async def _look(
-        self, wakes: Sequence[PendingWake], now: datetime
-    ) -> tuple[list[Outlook], Evaluation | None, list[Evaluation]]:
-        """Look at the levels, and call the views that may see something else.
-
-        Returns the looks, the view that is to be called aside, and those that were not called to their end.
-        """
-        state, sights, named = self.state, self.sights, [(wake.view, wake.parent) for wake in wakes]
-        await self._refill({wake.parent for wake in wakes})
-        asked = [level for level in named if level not in state.at_rest or level[0] in self.suspects]
-        intents, rounds = await self._intents_of(asked)
-        looks: list[Outlook] = []
-        left: list[Evaluation] = []
-        aside: Evaluation | None = None
-        slow = set[str]()
-        for wake in wakes:
-            facts = sights.facts(wake, intents.get((wake.view, wake.parent), ()), rounds, now)
-            if facts is None:
-                continue
-            if not facts.needs_evaluation:
-                looks.append(Outlook(facts))
-                self.calls.take(looks[-1])
-                continue
-            is_suspected = wake.view in self.suspects
-            evaluation = Evaluation(
-                facts,
-                namespaces=sights.namespaces,
-                redactor=self._redactor,
-                most=None if is_suspected or not self._has_tables else MOST_HERE,
-                memory=None if is_suspected else sights,
-            )
-            if is_suspected and aside is None and wake.view not in slow:
-                aside = evaluation
-                continue
-            if wake.view in slow:
-                left.append(evaluation)
-                continue
-            evaluation.call()
-            self.suspects.note(evaluation)
-            if evaluation.took_too_long:
-                slow.add(wake.view)
-            if evaluation.is_cut_short:
-                left.append(evaluation)
-                continue
-            looks.append(Outlook(facts, evaluation.seen))
-            self.calls.take(looks[-1])
-        undone = [look.facts.name for look in looks if look.facts.name in state.at_rest and look.is_undone]
-        again, _ = await self._intents_of(undone)  # whose targets tell who has written them since
-        return [sights.with_intents(each, again.get(each.facts.name, ())) for each in looks], aside, left
-
-    async def _intents_of(
-        self, levels: Sequence[ViewParent]
-    ) -> tuple[Mapping[ViewParent, Sequence[ToldIntent]], Mapping[tuple[str, str, str], int]]:
-        """What SQL has of the writes of levels, and the last round of those that are unknown."""
-        if not levels:
-            return {}, {}
-        async with self._database.reading() as connection:
-            intents = await stored.read_intents_of(connection, self._scope, levels)
-            unknown = [level for level in levels if level not in self.state.levels]
-            return intents, await stored.read_last_rounds(connection, self._scope, unknown)
-
-    async def _looked_aside(self, evaluation: Evaluation) -> Outlook:
-        """Call a suspected view in a thread; its commit compares what it read with what is there then."""
-        await evaluate_aside(evaluation, self._found, self.acting.caller)
-        self.suspects.note(evaluation)
-        look = Outlook(evaluation.facts, evaluation.seen)
-        self.calls.take(look)
-        return look
-
-    async def _found(self, need: NeededKey) -> Any:
-        sights = self.sights
-        return sights.whole(need.index) if need.key is None else sights.bucket((need.index, need.key))
 
     @property
     def sights(self) -> Sights:
         """What is seen of the State now."""
         return Sights(self._program, self.state, self.readiness.namespaces)
-
-    async def _with_rows(self, acted: Sequence[Acted]) -> list[Acted]:
-        """The rounds with the rows of their intents, compared with what is held of the targets."""
-        sights, targets = self.sights, await self._whole(target_names(acted))
-        applied: Mapping[str, bytes] = {}
-        if with_applied := [name for name in target_names(acted, verb="apply") if name in targets]:
-            async with self._database.reading() as connection:
-                applied = await stored.read_last_applied(connection, self._scope, with_applied)
-        calls = {place: sights.bucket(place) for place in places_of_calls(acted)}
-        identity = (self._scope.cluster, self._scope.application)
-        is_shown = partial(is_watched, self._program, sights.namespaces)
-
-        def completed(look: Outlook, round_: Round) -> Round:
-            called = last_called(look, round_, calls)
-            return with_rows(look, round_, identity, targets, applied, is_shown, called=called, redactor=self._redactor)
-
-        return [(look, round_ and completed(look, round_)) for look, round_ in acted]
-
-    async def _whole(self, names: Iterable[str]) -> dict[str, StoredObject]:
-        """Those of these objects that there are, with their bodies.
-
-        What another process writes to the tables may be a second older or newer than what is held of it here.
-        """
-        state = self.state
-        found = {name: state.objects[name] for name in names if name in state.objects}
-        lacking = state.lacking(found)
-        if not lacking:
-            return found
-        async with self._database.reading() as connection:
-            rows = await stored.read_objects(connection, self._scope, lacking)
-        for name in lacking:
-            held, row = found.pop(name), rows.get(name)
-            if row is None:
-                continue
-            found[name] = replace(held, body=row.body)
-            if held.partition in self.epochs or (row.uid, row.version) == (held.uid, held.version):
-                state.put_back(found[name])
-        return found
-
-    async def _refill(self, parents: Collection[str]) -> None:
-        """Have the bodies of parents in memory. Raises CommitsLost if the tables do not have them."""
-        held = self.state.lacking(sorted(parents))
-        if held and (gone := set(held) - (await self._whole(held)).keys()):
-            raise CommitsLost(f"the database does not have {min(gone)}, which it was given")
 
     async def _commit(self, batch: Sequence[Decided]) -> tuple[Sequence[Decided], Collection[str]]:
         """Write the decisions that still hold, with what is folded; returns them, and the intents that are claimed."""

@@ -8,7 +8,7 @@ import pytest
 from sqlalchemy import select
 
 from levelog import Index, Level, Operator, Resource, Struct
-from levelog_processors import engine
+from levelog_processors.decide import evaluating
 from levelog_store.tables import decisions, wakeups
 from rigs.nats import NatsServer
 from rigs.processing import Processing
@@ -133,7 +133,7 @@ async def test_a_view_that_loops_once_more_holds_up_no_other_object(
 async def test_a_view_that_loops_for_the_first_time_holds_up_no_other_object_until_its_time_is_over(
     nats_server: NatsServer, database_url: str, looping: Looping, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(engine, "MOST_HERE", SHORT)
+    monkeypatch.setattr(evaluating, "MOST_HERE", SHORT)
     async with Processing(nats_server.url, database_url, [looping.operator]) as stack:
         for view in stack.program.views.values():
             view.handler.timeout = timedelta(minutes=5)

@@ -1,0 +1,166 @@
+"""Looks at levels: what SQL and State tell of them, and what their views return."""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from datetime import datetime
+from functools import partial
+from typing import Any
+
+from msgspec.structs import replace
+
+from levelog.errors import CommitsLost
+from levelog.secrets.redaction import Redactor
+from levelog_processors.decide.cut import CallCounts
+from levelog_processors.decide.facts import Outlook, Round
+from levelog_processors.decide.functions import Acted, Caller
+from levelog_processors.decide.intents import last_called, places_of_calls, target_names, with_rows
+from levelog_processors.decide.lookups import NeededKey
+from levelog_processors.decide.readiness import is_watched
+from levelog_processors.decide.sights import Sights
+from levelog_processors.decide.views import MOST_HERE, Evaluation, Suspects, evaluate_aside
+from levelog_processors.program import Program
+from levelog_processors.state.state import State
+from levelog_store.connect.database import Database
+from levelog_store.decide import inputreads as stored
+from levelog_store.decide.decisions import PendingWake
+from levelog_store.decide.inputreads import ToldIntent
+from levelog_store.rows import Scope, StoredObject, ViewParent
+
+
+class Evaluator:
+    """Calls the views of levels, and reads what their decisions take from SQL."""
+
+    def __init__(
+        self,
+        database: Database,
+        scope: Scope,
+        program: Program,
+        caller: Caller,
+        redactor: Redactor,
+        *,
+        has_tables: bool,
+    ) -> None:
+        self._database = database
+        self._scope = scope
+        self._program = program
+        self._caller = caller
+        self._redactor = redactor
+        self._has_tables = has_tables
+        self.calls = CallCounts()
+        self.suspects = Suspects()
+        """Views that took too long."""
+
+    async def look(
+        self, sights: Sights, wakes: Sequence[PendingWake], now: datetime
+    ) -> tuple[list[Outlook], Evaluation | None, list[Evaluation]]:
+        """Look at the levels, and call the views that may see something else.
+
+        Returns the looks, the view that is to be called aside, and those that were not called to their end.
+        """
+        state, named = sights.state, [(wake.view, wake.parent) for wake in wakes]
+        await self.refill(state, {wake.parent for wake in wakes})
+        asked = [level for level in named if level not in state.at_rest or level[0] in self.suspects]
+        intents, rounds = await self._intents_of(state, asked)
+        looks: list[Outlook] = []
+        left: list[Evaluation] = []
+        aside: Evaluation | None = None
+        slow = set[str]()
+        for wake in wakes:
+            facts = sights.facts(wake, intents.get((wake.view, wake.parent), ()), rounds, now)
+            if facts is None:
+                continue
+            if not facts.needs_evaluation:
+                looks.append(Outlook(facts))
+                self.calls.take(looks[-1])
+                continue
+            is_suspected = wake.view in self.suspects
+            evaluation = Evaluation(
+                facts,
+                namespaces=sights.namespaces,
+                redactor=self._redactor,
+                most=None if is_suspected or not self._has_tables else MOST_HERE,
+                memory=None if is_suspected else sights,
+            )
+            if is_suspected and aside is None and wake.view not in slow:
+                aside = evaluation
+                continue
+            if wake.view in slow:
+                left.append(evaluation)
+                continue
+            evaluation.call()
+            self.suspects.note(evaluation)
+            if evaluation.took_too_long:
+                slow.add(wake.view)
+            if evaluation.is_cut_short:
+                left.append(evaluation)
+                continue
+            looks.append(Outlook(facts, evaluation.seen))
+            self.calls.take(looks[-1])
+        undone = [look.facts.name for look in looks if look.facts.name in state.at_rest and look.is_undone]
+        again, _ = await self._intents_of(state, undone)  # whose targets tell who has written them since
+        return [sights.with_intents(each, again.get(each.facts.name, ())) for each in looks], aside, left
+
+    async def _intents_of(
+        self, state: State, levels: Sequence[ViewParent]
+    ) -> tuple[Mapping[ViewParent, Sequence[ToldIntent]], Mapping[tuple[str, str, str], int]]:
+        """What SQL has of the writes of levels, and the last round of those that are unknown."""
+        if not levels:
+            return {}, {}
+        async with self._database.reading() as connection:
+            intents = await stored.read_intents_of(connection, self._scope, levels)
+            unknown = [level for level in levels if level not in state.levels]
+            return intents, await stored.read_last_rounds(connection, self._scope, unknown)
+
+    async def look_aside(self, sights: Sights, evaluation: Evaluation) -> Outlook:
+        """Call a suspected view in a thread; its commit compares what it read with what is there then."""
+
+        async def found(need: NeededKey) -> Any:
+            return sights.whole(need.index) if need.key is None else sights.bucket((need.index, need.key))
+
+        await evaluate_aside(evaluation, found, self._caller)
+        self.suspects.note(evaluation)
+        look = Outlook(evaluation.facts, evaluation.seen)
+        self.calls.take(look)
+        return look
+
+    async def with_rows(self, sights: Sights, acted: Sequence[Acted]) -> list[Acted]:
+        """The rounds with the rows of their intents, compared with what is held of the targets."""
+        targets = await self.whole(sights.state, target_names(acted))
+        applied: Mapping[str, bytes] = {}
+        if with_applied := [name for name in target_names(acted, verb="apply") if name in targets]:
+            async with self._database.reading() as connection:
+                applied = await stored.read_last_applied(connection, self._scope, with_applied)
+        calls = {place: sights.bucket(place) for place in places_of_calls(acted)}
+        identity = (self._scope.cluster, self._scope.application)
+        is_shown = partial(is_watched, self._program, sights.namespaces)
+
+        def completed(look: Outlook, round_: Round) -> Round:
+            called = last_called(look, round_, calls)
+            return with_rows(look, round_, identity, targets, applied, is_shown, called=called, redactor=self._redactor)
+
+        return [(look, round_ and completed(look, round_)) for look, round_ in acted]
+
+    async def whole(self, state: State, names: Iterable[str]) -> dict[str, StoredObject]:
+        """Those of these objects that there are, with their bodies.
+
+        What another process writes to the tables may be a second older or newer than what is held of it here.
+        """
+        found = {name: state.objects[name] for name in names if name in state.objects}
+        lacking = state.lacking(found)
+        if not lacking:
+            return found
+        async with self._database.reading() as connection:
+            rows = await stored.read_objects(connection, self._scope, lacking)
+        for name in lacking:
+            held, row = found.pop(name), rows.get(name)
+            if row is None:
+                continue
+            found[name] = replace(held, body=row.body)
+            if held.partition in state.held or (row.uid, row.version) == (held.uid, held.version):
+                state.put_back(found[name])
+        return found
+
+    async def refill(self, state: State, parents: Collection[str]) -> None:
+        """Have the bodies of parents in memory. Raises CommitsLost if the tables do not have them."""
+        held = state.lacking(sorted(parents))
+        if held and (gone := set(held) - (await self.whole(state, held)).keys()):
+            raise CommitsLost(f"the database does not have {min(gone)}, which it was given")
