@@ -5,7 +5,7 @@ Kopf), `sizes` (what the number of objects takes, likewise), `several` (several 
 `tenants` (what a namespace that never rests costs a quiet one), `lasting` (timers and daemons), `first` (the first
 list, and a write for each object), `latency`, `noise` (calls for changes that nothing reads), `starts` (start with one
 index), `groups` (evaluations for one changed pod of many), `children` (what one parent of many children leaves in the
-tables), `replay` (history read and decided again); by default all.
+tables), `replay` (history read and decided again), `state` (what is in memory, without servers); by default all.
 """
 
 import argparse
@@ -29,6 +29,7 @@ from bench import (
     several,
     sizes,
     starts,
+    state,
     tenants,
 )
 from bench.installation import Installation
@@ -40,6 +41,7 @@ PARTS = (
     *("edges", "changes", "sizes", "several", "tenants", "lasting", "first", "latency", "noise", "starts", "groups"),
     "children",
     "replay",
+    "state",
 )
 
 
@@ -53,7 +55,7 @@ async def main() -> None:
     parser.add_argument("--changes", type=int, default=2_000, help="changes, for `latency`; at most as many as objects")
     parser.add_argument("--rate", type=float, default=100.0, help="changes a second, for the latency")
     parser.add_argument("--noise", type=int, default=10_000, help="changes that nothing reads")
-    parser.add_argument("--records", type=int, default=100_000, help="records of 3 KB, for `replay`")
+    parser.add_argument("--records", type=int, default=100_000, help="records of 3 KB, for `replay` and `state`")
     parser.add_argument("--objects", type=int, default=2_000, help="objects of 3 KB, for `changes`")
     parser.add_argument("--rounds", type=int, default=3, help="rounds, for `changes`")
     parser.add_argument("--size", type=int, action="append", help="objects of 3 KB, for `sizes`: 12000 and 100000")
@@ -76,7 +78,9 @@ async def main() -> None:
         await edges.run(console)
     if "replay" in what:
         await replay.run(console, arguments.records)
-    if set(what) <= {"edges", "replay"}:
+    if "state" in what:
+        state.run(console, arguments.records)
+    if set(what) <= {"edges", "replay", "state"}:
         return
     async with Servers() as servers:
         if "changes" in what:

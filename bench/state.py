@@ -1,0 +1,103 @@
+"""State alone, without servers: CPU of folds, of a change that nothing reads and of changed code; memory by bodies."""
+
+import os
+import time
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Final
+
+from msgspec.structs import replace
+from rich.console import Console
+from rich.table import Table
+
+from bench.kopfprocess import OPERATORS
+from levelog.wire.records import ObjectSeen
+from levelog_cli.loading import load_operators
+from levelog_processors.fold.batches import parts
+from levelog_processors.program import Program
+from levelog_processors.state.bodies import MOST_BYTES
+from levelog_processors.state.restoring import anew, left_behind
+from levelog_processors.state.state import State
+from levelog_store.owners.backfills import Backfill
+from levelog_store.owners.handlers import Kind
+from rigs.webs import WEBS, logged, web
+
+APPLICATION: Final = "state"
+PARTITIONS: Final = 16
+BATCH: Final = 64
+WRITTEN_EVERY: Final = 10_000
+"""Objects after which a processor has written what it folded."""
+PADDING: Final = 2_800
+"""Bytes, so that objects have 3 KB."""
+
+
+def run(console: Console, count: int) -> None:
+    """Measure and print."""
+    table = Table(title=f"State of {count} objects of 3 KB, one index and one view", title_justify="left")
+    for name in ("", "all bodies in memory", "64 MiB of them"):
+        table.add_column(name, justify="right")
+    rows: dict[str, list[str]] = {}
+    with ProcessPoolExecutor(1, get_context("spawn"), max_tasks_per_child=1) as processes:
+        for found in processes.map(_measured, (count, count), (None, MOST_BYTES)):
+            for what, value in found.items():
+                rows.setdefault(what, []).append(value)
+    for what, values in rows.items():
+        table.add_row(what, *values)
+    console.print(table)
+
+
+def _measured(count: int, most: int | None) -> dict[str, str]:
+    program = Program(load_operators([OPERATORS / "indexed.py"]))
+    before = _megabytes()
+    state = State(program, APPLICATION, PARTITIONS, most_bodies=most)
+    first, noise = _fold(state, count, 0), _fold(state, count, count, "noise")
+    memory = _megabytes() - before
+    return {
+        "fold of a new object, µs": f"{first / count * 1e6:.0f}",
+        "fold of a change that nothing reads, µs": f"{noise / count * 1e6:.0f}",
+        "memory, MB": f"{memory:.0f}",
+        "changed code, until views are called, s": f"{_computed_anew(program, state):.1f}",
+    }
+
+
+def _computed_anew(program: Program, state: State) -> float:
+    """CPU seconds."""
+    began = time.process_time()
+    changed: list[tuple[Kind, str]] = [("index", name) for name in program.indices]
+    changed += [("view", name) for name in program.views]
+    each = ((kind, name, partition) for kind, name in changed for partition in range(PARTITIONS))
+    jobs = [Backfill(kind=kind, name=name, resource=str(WEBS), partition=partition) for kind, name, partition in each]
+    for job, names in left_behind(state, jobs):
+        rows = [state.objects[name] for name in names]
+        whole = [row if row.body else replace(row, body=_web(row.name, row.version).body) for row in rows]
+        state.apply(anew(state, job, whole))
+    return time.process_time() - began
+
+
+def _web(name: str, version: int, noise: str = "") -> ObjectSeen:
+    image = f"image-{hash(name) % 1000}"
+    return web(name, version, image=image, annotations={"noise": noise, "padding": PADDING * "x"})
+
+
+def _fold(state: State, count: int, first: int, noise: str = "") -> float:
+    """CPU seconds of folding a record of each object."""
+    spent, unwritten = 0.0, 0
+    for number in range(0, count, BATCH):
+        numbers = range(number, min(number + BATCH, count))
+        records = [_web(f"web-{each:06}", first + each + 1, noise) for each in numbers]
+        batch = logged(records, first=first + number + 1, partitions=PARTITIONS)
+        began = time.process_time()
+        for part in parts(batch):
+            state.apply(state.fold(part))
+        spent += time.process_time() - began
+        unwritten += len(batch)
+        if unwritten >= WRITTEN_EVERY:
+            state.written()
+            unwritten = 0
+    state.written()
+    return spent
+
+
+def _megabytes() -> float:
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 2**20
