@@ -7,10 +7,17 @@ from pathlib import Path
 import aiohttp
 from typer.testing import CliRunner
 
+from levelog.wire.records import ObjectSeen, SyncStarted
 from levelog_cli.main import app
+from levelog_log.publisher import BatchPublisher
+from levelog_wakes.answer import answer
 from levelog_wakes.audit import AuditReader, Remarks
-from levelog_wakes.webhook import heard
-from rigs.auditlogs import PlantedLog
+from levelog_wakes.bursts import Bursts
+from levelog_wakes.webhook import hear
+from rigs.auditlogs import PlantedLog, ready_sets
+from rigs.levelog import Levelog
+from rigs.logs import new_log, writer_for
+from rigs.nats import NatsServer
 
 
 def beating() -> list[str]:
@@ -31,6 +38,41 @@ def test_a_file_gives_a_table_or_json(tmp_path: Path) -> None:
     assert [each["wakes"] for each in told["woken"]] == [20]
 
 
+def test_a_bundle_has_the_bodies_that_an_audit_log_of_metadata_lacks(tmp_path: Path) -> None:
+    log, file, bundle = ready_sets("Metadata"), tmp_path / "audit.log", tmp_path / "shop.jsonl"
+    file.write_text("\n".join(log.lines()))
+    log.write_bundle(bundle)
+    without = CliRunner().invoke(app, ["wakes", str(file)], env={"COLUMNS": "200"})
+    assert "waits for anything but its status of the statefulsets.apps" in without.output, without.output
+    given = CliRunner().invoke(app, ["wakes", str(file), "--bundle", str(bundle)], env={"COLUMNS": "200"})
+    assert "waits for status.readyReplicas of the statefulsets.apps that it owns" in given.output, given.output
+    assert "precision 100%, recall 100%" in given.output
+
+
+async def test_levelogs_log_has_them_as_well(tmp_path: Path, nats_server: NatsServer) -> None:
+    levelog, log, file = Levelog(tmp_path), ready_sets("Metadata"), tmp_path / "audit.log"
+    file.write_text("\n".join(log.lines()))
+    async with new_log(nats_server) as stream:
+        publisher, writer = BatchPublisher(stream), writer_for(stream)
+        shared = ["wakes", str(file), "--log", "--nats-url", nats_server.url, "--cluster", stream.cluster]
+        assert "has no list of a resource" in await levelog.refused(*shared, status=2)
+        resources = {each.record.key.group_resource for each in log.records if isinstance(each.record, ObjectSeen)}
+        for each in resources:
+            listed = SyncStarted(resource=each, sync_id="one", time=log.records[0].record.time)
+            await publisher.publish(writer.to_all_partitions(listed))
+        messages = [writer.message(each.record) for each in log.records if isinstance(each.record, ObjectSeen)]
+        for first in range(0, len(messages), 500):
+            await publisher.publish(messages[first : first + 500])
+        given = await levelog.ends(*shared)
+    assert "waits for status.readyReplicas of the statefulsets.apps that it owns" in given.stdout, given
+
+
+def test_bodies_of_what_is_heard_now_are_refused() -> None:
+    refused = CliRunner().invoke(app, ["wakes", "--listen", "127.0.0.1:0", "--log"])
+    assert refused.exit_code == 2
+    assert "--listen" in refused.output
+
+
 def test_neither_file_nor_address_is_misuse() -> None:
     assert CliRunner().invoke(app, ["wakes"]).exit_code == 2
     assert CliRunner().invoke(app, ["wakes", "/nowhere/audit.log"]).exit_code == 2
@@ -38,10 +80,11 @@ def test_neither_file_nor_address_is_misuse() -> None:
 
 async def test_a_webhook_takes_lists_until_it_is_stopped() -> None:
     reader, address = AuditReader(Remarks()), asyncio.get_running_loop().create_future()
-    listening = asyncio.create_task(heard("127.0.0.1", 0, reader, told=address.set_result))
+    bursts = Bursts()
+    listening = asyncio.create_task(hear("127.0.0.1", 0, reader, bursts, told=address.set_result))
     events = {"kind": "EventList", "apiVersion": "audit.k8s.io/v1", "items": [*map(json.loads, beating())]}
-    async with aiohttp.ClientSession() as session, session.post(await address, json=events) as answer:
-        assert answer.status == 200
+    async with aiohttp.ClientSession() as session, session.post(await address, json=events) as said:
+        assert said.status == 200
     listening.cancel()
-    found = await listening
-    assert [each.wakes for each in found.woken] == [20]
+    await listening
+    assert [each.wakes for each in answer(bursts, reader).woken] == [20]

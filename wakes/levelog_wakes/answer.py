@@ -1,25 +1,19 @@
 """What is answered about each client: its wakes, the condition for which it wakes, and what that would have saved."""
 
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from operator import attrgetter
 from statistics import median
 
 from msgspec import Struct
 
-from levelog_wakes.audit import AuditCall, AuditReader
-from levelog_wakes.bursts import Bursts, Traffic
-from levelog_wakes.conditions import Explanation, explain
+from levelog_wakes.audit import AuditReader
+from levelog_wakes.bursts import Bursts, Sum, Traffic, sum_of
+from levelog_wakes.conditions import Explanation, Saving, explain, saving_of
 from levelog_wakes.drafts import draft
 from levelog_wakes.periods import Rhythm
-
-
-class Saving(Struct, frozen=True, kw_only=True):
-    """What the wakes cost that such a condition would not have left."""
-
-    wakes: int
-    calls: int
-    size_bytes: int
-    cpu_seconds: float
-    """Of kube-apiserver, as measured on one machine for small objects."""
+from levelog_wakes.sentences import sentences
+from levelog_wakes.versions import KindSeen
 
 
 class PeriodOf(Struct, frozen=True):
@@ -28,6 +22,8 @@ class PeriodOf(Struct, frozen=True):
     seconds: float
     jitter_seconds: float
     objects: int
+    pollers: int = 1
+    """Of one object at most: how many wake at this period, each with a start of its own."""
 
 
 class Woken(Struct, frozen=True, kw_only=True):
@@ -38,7 +34,7 @@ class Woken(Struct, frozen=True, kw_only=True):
     objects: int
     wakes: int
     periods: list[PeriodOf]
-    """Those of most objects first; of at most 24 objects, by their last 64 wakes."""
+    """Those of most objects first; of at most 12 objects, by their last 128 wakes."""
     calls: int
     size_bytes: int | None
     """None where the log has no bodies."""
@@ -54,6 +50,8 @@ class Woken(Struct, frozen=True, kw_only=True):
     """Lists that no watch followed, by resource."""
     condition: Explanation
     saving: Saving | None
+    says: list[str]
+    """The last two in sentences."""
     draft: str
     """levelog code; empty where no field explains the wakes."""
 
@@ -69,25 +67,20 @@ class WakesFound(Struct, frozen=True, kw_only=True):
     """What was odd about the input."""
 
 
-def answer(calls: Iterable[AuditCall], reader: AuditReader, *, client: str = "") -> WakesFound:
-    """Read all calls and answer; `client` is a part of the names of those to answer about."""
-    bursts = Bursts(client)
-    for call in calls:
-        bursts.take(call)
-    return answer_of(bursts, reader)
-
-
-def answer_of(bursts: Bursts, reader: AuditReader) -> WakesFound:
-    """WakesFound from what was taken in; this ends it."""
-    bursts.finish()
+def answer(bursts: Bursts, reader: AuditReader) -> WakesFound:
+    """What the calls say that were taken in; this ends both."""
+    traffic = [(each, sum_of(each.sets.values()), watches) for each, watches in bursts.finish()]
     reader.finish()
     remarks, versions = reader.remarks, bursts.versions
     if versions.clocks_apart_seconds > 0.5:
         remarks.note(f"seconds the servers' clocks are apart, at least {versions.clocks_apart_seconds:.1f}")
-    for number, what in ((bursts.left_out, "objects of clients"), (versions.forgotten, "last versions")):
+    dropped = {"objects of clients": bursts.left_out, "last versions": versions.forgotten}
+    for what, number in {**dropped, "causes of wakes": bursts.unexplained}.items():
         if number:
             remarks.note(f"{what} were dropped to save memory", times=number)
-    woken = [_woken(each, bursts) for each in bursts.traffic.values() if each.total.calls or each.undone]
+    woken = [
+        _woken(each, total, watches, versions.kinds) for each, total, watches in traffic if total.calls or each.undone
+    ]
     return WakesFound(
         events=reader.events,
         seconds=max(bursts.last - bursts.first, 0.0),
@@ -96,18 +89,9 @@ def answer_of(bursts: Bursts, reader: AuditReader) -> WakesFound:
     )
 
 
-def _woken(traffic: Traffic, bursts: Bursts) -> Woken:
-    explanation, total = explain(traffic), traffic.total
-    watches = {resource: bursts.watches[traffic.client, resource] for resource in traffic.lists}
-    saving = None
-    if explanation.kind in ("field", "nothing"):
-        needed = explanation.needed
-        saving = Saving(
-            wakes=total.wrote + total.idle - needed.wrote - needed.idle,
-            calls=total.calls - needed.calls,
-            size_bytes=total.size - needed.size,
-            cpu_seconds=total.cpu_seconds - needed.cpu_seconds,
-        )
+def _woken(traffic: Traffic, total: Sum, watches: Counter[str], kinds: Mapping[str, KindSeen]) -> Woken:
+    explanation = explain(traffic, total)
+    saving = saving_of(explanation, total)
     return Woken(
         client=traffic.client,
         resource=traffic.resource,
@@ -123,17 +107,19 @@ def _woken(traffic: Traffic, bursts: Bursts) -> Woken:
         lists={each: number - watches[each] for each, number in traffic.lists.items() if number > watches[each]},
         condition=explanation,
         saving=saving,
-        draft=draft(traffic.resource, explanation.fields, bursts.versions.kinds) if explanation.kind == "field" else "",
+        says=[*sentences(explanation, saving, total)],
+        draft=draft(traffic.resource, explanation.fields, kinds) if explanation.kind == "field" else "",
     )
 
 
-def _periods(rhythms: Sequence[Rhythm]) -> list[PeriodOf]:
-    """Rhythms that are within a quarter of the shortest are one."""
+def _periods(rhythms: Sequence[Sequence[Rhythm]]) -> list[PeriodOf]:
+    """Rhythms of an object, for each; those within a quarter of the shortest are one."""
     found: list[PeriodOf] = []
-    left = sorted(rhythms, key=lambda each: each.seconds)
+    left = sorted((each for some in rhythms for each in some), key=lambda each: each.seconds)
     while left:
-        shortest = left[0].seconds
-        near = [each for each in left if each.seconds <= shortest * 1.25]
+        near = [each for each in left if each.seconds <= left[0].seconds * 1.25]
         left = left[len(near) :]
-        found.append(PeriodOf(median(x.seconds for x in near), median(x.jitter_seconds for x in near), len(near)))
+        seconds, jitter = (median(map(attrgetter(each), near)) for each in ("seconds", "jitter_seconds"))
+        objects = sum(any(each in near for each in some) for some in rhythms)
+        found.append(PeriodOf(seconds, jitter, objects, max(each.pollers for each in near)))
     return sorted(found, key=lambda each: -each.objects)

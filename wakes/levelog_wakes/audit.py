@@ -1,11 +1,11 @@
 """Events of kube-apiserver's audit log, as much of them as is read here."""
 
-from collections import Counter, deque
-from collections.abc import Iterator
-from datetime import UTC, datetime
-from typing import Final
+from collections import Counter
+from datetime import datetime
+from typing import Annotated, Final
 
 import msgspec
+from msgspec import Meta, Raw, Struct
 
 VERSIONS_READ: Final = ("audit.k8s.io/v1", "audit.k8s.io/v1beta1")
 WRITING: Final = frozenset({"create", "update", "patch", "delete", "deletecollection"})
@@ -16,29 +16,32 @@ WRITTEN_PARTS: Final = frozenset(
 _REMEMBERED: Final = 8192
 """Events of which a second copy is noticed: a webhook sends a batch again if its answer is lost."""
 _MOST_OPEN: Final = 100_000
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_MOST_CLIENTS: Final = 20_000
+_Time = Annotated[datetime, Meta(tz=True)]
+
+Place = tuple[str, str, str]
+"""Resource with its group (`statefulsets.apps`), namespace and name; for a path of the API its beginning alone."""
 
 
-class _AuditUser(msgspec.Struct, frozen=True):
+class _AuditUser(Struct, frozen=True, gc=False):
     username: str = ""
 
 
-class _Target(msgspec.Struct, frozen=True, rename="camel"):
+class _Target(Struct, frozen=True, rename="camel", gc=False):
     resource: str = ""
     namespace: str = ""
     name: str = ""
-    uid: str = ""
     api_group: str = ""
     api_version: str = ""
     resource_version: str = ""
     subresource: str = ""
 
 
-class _Answered(msgspec.Struct, frozen=True):
+class _Answered(Struct, frozen=True, gc=False):
     code: int = 0
 
 
-class _Line(msgspec.Struct, rename="camel"):
+class _Line(Struct, rename="camel", gc=False):
     kind: str = ""
     api_version: str = ""
     items: "list[_Line]" = []
@@ -50,40 +53,36 @@ class _Line(msgspec.Struct, rename="camel"):
     user_agent: str = ""
     object_ref: _Target | None = None
     response_status: _Answered | None = None
-    request_object: msgspec.Raw = msgspec.Raw()
-    response_object: msgspec.Raw = msgspec.Raw()
-    request_received_timestamp: datetime | None = None
-    stage_timestamp: datetime | None = None
+    request_object: Raw = Raw()
+    response_object: Raw = Raw()
+    request_received_timestamp: _Time | None = None
+    stage_timestamp: _Time | None = None
 
 
-class AuditCall(msgspec.Struct, kw_only=True, gc=False):
+class AuditCall(Struct, gc=False, eq=False, array_like=True):
     """One request to the API that has an answer, or a watch that has begun."""
 
     client: str
     """User and program, as `shown_client` writes them."""
     verb: str
-    resource: str
-    """`statefulsets.apps`; for requests for no resource, the beginning of the path."""
-    kind_version: str
-    """`apps/v1`, `v1`."""
-    namespace: str
-    name: str
-    """Empty for lists, and where the server generates it."""
+    place: Place
+    """Without a name for lists, and where the server generates it."""
     subresource: str
-    uid: str
+    version: str
+    """Of the API: `v1`."""
     sent_version: str
     """The resourceVersion that the request names; empty where it names none."""
     is_write: bool
     """Whether it may have changed a stored object: not refused, no dry run."""
-    is_paged: bool
-    """Whether it is the second or a later page of a list."""
+    is_list: bool
+    """A list, or the first page of one."""
     began: float
     """Seconds since 1970, by the server's clock."""
     ended: float
-    body: msgspec.Raw
+    size: int
+    """Bytes sent and answered, as far as the log has bodies."""
+    body: bytes
     """What was answered; empty unless the level is RequestResponse."""
-    sent: msgspec.Raw
-    """What was sent; empty below the level Request."""
 
 
 class Remarks(Counter[str]):
@@ -98,10 +97,13 @@ class Remarks(Counter[str]):
         self[what] += times
         self._first.setdefault(what, place)
 
+    def told(self) -> list[tuple[str, str, int]]:
+        """What was noted, where first, and how often."""
+        return [(what, self._first[what], number) for what, number in self.items()]
+
     def lines(self) -> list[str]:
         """A line for each kind."""
-        places = {what: f" (first: {place})" if place else "" for what, place in self._first.items()}
-        return [f"{number:,} {what}{places.get(what, '')}" for what, number in self.items()]
+        return [f"{number:,} {what}{place and f' (first: {place})'}" for what, place, number in self.told()]
 
 
 class AuditReader:
@@ -110,103 +112,113 @@ class AuditReader:
     def __init__(self, remarks: Remarks) -> None:
         self.remarks = remarks
         self.events = 0
-        self._decoder = msgspec.json.Decoder(_Line)
+        self._decode = msgspec.json.Decoder(_Line).decode
         self._clients: dict[tuple[str, str], str] = {}
         self._seen: set[str] = set()
-        self._order: deque[str] = deque()
+        self._seen_before: set[str] = set()
         self._open: set[str] = set()
         self._watches: set[str] = set()
 
-    def read(self, line: bytes, place: str) -> Iterator[AuditCall]:
-        """The calls of an event or of an EventList."""
+    def read(self, line: bytes, source: str, number: int = 1) -> list[AuditCall]:
+        """The calls of an event or of an EventList; source and number say which line it is."""
         try:
-            read = self._decoder.decode(line)
+            read = self._decode(line)
         except (msgspec.DecodeError, UnicodeDecodeError):
-            self.remarks.note("lines are cut or no JSON, and left out", place)
-            return
-        if read.kind == "EventList" or read.items:
-            for item in read.items:
-                item.api_version = item.api_version or read.api_version
-                yield from self._one(item, place)
-        else:
-            yield from self._one(read, place)
+            self.remarks.note("lines are cut or no audit events, and left out", f"{source}:{number}")
+            return []
+        for item in read.items:
+            item.api_version = item.api_version or read.api_version
+        events = read.items if read.items or read.kind == "EventList" else (read,)
+        self.events += len(events)
+        calls: list[AuditCall] = []
+        for event in events:
+            skipped = self._skipped(event)
+            if skipped is None:
+                calls.append(self._call(event))
+            elif skipped:
+                self.remarks.note(skipped, f"{source}:{number}")
+        return calls
 
     def finish(self) -> None:
         """Note what only the end shows."""
         if self._open:
             self.remarks.note("requests have no ResponseComplete: still running, or lost", times=len(self._open))
 
-    def _one(self, event: _Line, place: str) -> Iterator[AuditCall]:
-        self.events += 1
+    def _skipped(self, event: _Line) -> str | None:
+        """None where it tells of a call for the first time, of a watch when it begins; else what is odd, or nothing."""
+        audit_id, stage = event.audit_id, event.stage
         if event.api_version not in VERSIONS_READ:
-            self.remarks.note(f"events of {event.api_version or 'no version'} are left out", place)
-            return
-        audit_id = event.audit_id
-        if event.stage == "RequestReceived":
+            return f"events of {event.api_version or 'no version'} are left out"
+        if event.request_received_timestamp is None:
+            return "events without a time are left out"
+        if audit_id in self._seen or audit_id in self._seen_before:
+            return "events came twice, and count once"
+        if stage == "RequestReceived":
             if len(self._open) < _MOST_OPEN:
                 self._open.add(audit_id)
-            return
-        began, ended = event.request_received_timestamp, event.stage_timestamp
-        if began is None or began.tzinfo is None or (ended is not None and ended.tzinfo is None):
-            self.remarks.note("events without a time are left out", place)
-            return
-        is_watch = event.verb == "watch"
-        if event.stage == "ResponseStarted":
-            if not is_watch or len(self._watches) >= _MOST_OPEN:
-                return
-            self._watches.add(audit_id)
-            self._open.discard(audit_id)
-        else:
-            self._open.discard(audit_id)
-            if is_watch and audit_id in self._watches:
-                self._watches.discard(audit_id)
-                return
-        if audit_id in self._seen:
-            self.remarks.note("events came twice, and count once", place)
-            return
+            return ""
+        if event.verb == "watch":
+            return self._skipped_watch(audit_id, stage)
+        if stage == "ResponseStarted":
+            return ""
+        self._open.discard(audit_id)
         if audit_id:
             self._seen.add(audit_id)
-            self._order.append(audit_id)
-            if len(self._order) > _REMEMBERED:
-                self._seen.discard(self._order.popleft())
-        yield self._call(event, began, ended if ended is not None and not is_watch else began)
+            if len(self._seen) >= _REMEMBERED:
+                self._seen_before, self._seen = self._seen, set()
+        return None
 
-    def _call(self, event: _Line, began: datetime, ended: datetime) -> AuditCall:
-        target, code = event.object_ref, event.response_status.code if event.response_status else 0
+    def _skipped_watch(self, audit_id: str, stage: str) -> str | None:
+        has_begun = audit_id in self._watches
+        if stage == "ResponseStarted":
+            if has_begun or len(self._watches) >= _MOST_OPEN:
+                return ""
+            self._watches.add(audit_id)
+        else:
+            self._watches.discard(audit_id)
+        self._open.discard(audit_id)
+        return "" if has_begun else None
+
+    def _call(self, event: _Line) -> AuditCall:
+        target, verb, uri, received = event.object_ref, event.verb, event.request_uri, event.request_received_timestamp
         who = event.user.username, event.user_agent
         if (client := self._clients.get(who)) is None:
-            client = shown_client(*who)
-            if len(self._clients) < _MOST_OPEN:
-                self._clients[who] = client
+            client = self._new_client(who)
         if target is None or not target.resource:
-            path = event.request_uri.partition("?")[0]
-            target, resource = _Target(), "/".join(path.split("/")[:2])
+            target, place = _Target(), ("/".join(uri.partition("?")[0].split("/")[:2]), "", "")
         else:
-            resource = f"{target.resource}.{target.api_group}" if target.api_group else target.resource
+            group = target.api_group
+            place = (f"{target.resource}.{group}" if group else target.resource, target.namespace, target.name)
+        code = event.response_status.code if event.response_status else 0
         is_write = (
-            event.verb in WRITING
+            verb in WRITING
             and target.subresource in WRITTEN_PARTS
             and 200 <= code < 300
-            and "dryRun=All" not in event.request_uri
+            and "dryRun=All" not in uri
             and not target.resource.endswith("reviews")
         )
+        began = received.timestamp() if received else 0.0
+        over = event.stage_timestamp
         return AuditCall(
-            client=client,
-            verb=event.verb,
-            resource=resource,
-            kind_version=f"{target.api_group}/{target.api_version}" if target.api_group else target.api_version,
-            namespace=target.namespace,
-            name=target.name,
-            subresource=target.subresource,
-            uid=target.uid,
-            sent_version=target.resource_version,
-            is_write=is_write,
-            is_paged="continue=" in event.request_uri,
-            began=(began - _EPOCH).total_seconds(),
-            ended=(ended - _EPOCH).total_seconds(),
-            body=event.response_object,
-            sent=event.request_object,
+            client,
+            verb,
+            place,
+            target.subresource,
+            target.api_version,
+            target.resource_version,
+            is_write,
+            verb == "list" and "continue=" not in uri,
+            began,
+            over.timestamp() if over and verb != "watch" else began,
+            len(event.response_object) + len(event.request_object),
+            bytes(event.response_object),
         )
+
+    def _new_client(self, who: tuple[str, str]) -> str:
+        if len(self._clients) >= _MOST_CLIENTS:
+            self.remarks.note("events of clients beyond the first 20,000 are told together")
+            return "others"
+        return self._clients.setdefault(who, shown_client(*who))
 
 
 def shown_client(username: str, user_agent: str) -> str:

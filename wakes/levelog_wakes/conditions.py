@@ -1,13 +1,14 @@
 """The condition for which a program wakes: fields that changed before the wakes that wrote, and before few others."""
 
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from typing import Final, Literal
 
 import msgspec
 from msgspec import Struct
 
-from levelog_wakes.bursts import CauseSet, Preceding, Sum, Traffic
-from levelog_wakes.versions import RELATIONS, Cause
+from levelog_wakes.bursts import Sum, Traffic, sum_of
+from levelog_wakes.versions import RELATIONS
 
 _LEAST_WAKES: Final = 3
 """That wrote; of fewer nothing is said."""
@@ -21,6 +22,7 @@ _LIFT: Final = 1.5
 """By so much more often a wake has to write once the field has changed."""
 _FEW_IDLE: Final = 0.1
 """Where so few wakes did not write, those that the fields did not cause are not in the log: nothing was asked."""
+_ALIKE: Final = 0.03
 _TELLING: Final = ("ready", "phase", "available", "conditions", "replicas")
 _SELDOM: Final = ("time", "generation", "timestamp", "hash", "probe", "heartbeat")
 
@@ -40,11 +42,6 @@ class FieldCause(Struct, frozen=True, kw_only=True):
     with_it: int = 0
     """Other fields that have the same numbers."""
 
-    @property
-    def cause(self) -> Cause:
-        """As the wakes name it."""
-        return self.relation, self.resource, self.field  # type: ignore[return-value]
-
 
 class Explanation(Struct, frozen=True, kw_only=True):
     """What the wakes of a client about a resource wait for."""
@@ -62,115 +59,123 @@ class Explanation(Struct, frozen=True, kw_only=True):
     """The wakes that such a condition would have left."""
 
 
-def explain(traffic: Traffic) -> Explanation:
-    """Find the condition."""
-    total = traffic.total
-    if not total.wrote:
-        return Explanation(kind="nothing" if total.idle >= _LEAST_WAKES else "few")
+class Saving(Struct, frozen=True, kw_only=True):
+    """What the wakes cost that such a condition would not have left."""
+
+    wakes: int
+    calls: int
+    size_bytes: int
+    cpu_seconds: float
+    """Of kube-apiserver, as measured on one machine for small objects."""
+
+
+def saving_of(explanation: Explanation, total: Sum) -> Saving | None:
+    """What all wakes cost but those that the condition leaves; None where nothing is known of what they wait for."""
+    if explanation.kind not in ("field", "nothing"):
+        return None
+    needed = explanation.needed
+    return Saving(
+        wakes=total.wrote + total.idle - needed.wrote - needed.idle,
+        calls=total.calls - needed.calls,
+        size_bytes=total.size - needed.size,
+        cpu_seconds=total.cpu_seconds - needed.cpu_seconds,
+    )
+
+
+def explain(traffic: Traffic, total: Sum) -> Explanation:
+    """Find the condition; `total` is that of the traffic."""
     if total.wrote < _LEAST_WAKES:
-        return Explanation(kind="few", wrote=total.wrote)
+        is_idle = not total.wrote and total.idle >= _LEAST_WAKES
+        return Explanation(kind="nothing" if is_idle else "few", wrote=total.wrote)
     is_always = total.idle <= _FEW_IDLE * (total.wrote + total.idle)
-    if is_always:
-        sets = _told(traffic.sets, is_prompt=True)
-        seen = {cause: Preceding(hits, 0, traffic.fields[cause].episodes) for cause, hits in _hits(sets).items()}
-    else:
-        sets, seen = _told(traffic.sets, is_prompt=False), traffic.fields
+    sets = [(just_before if is_always else before, each) for (before, just_before), each in traffic.sets.items()]
+    candidates = _candidates(traffic, sets, total, is_always=is_always)
     chosen: list[FieldCause] = []
-    left = sets
-    while len(chosen) < _MOST_FIELDS:
-        found = _best(_hits(left), seen, total, least=max(_LEAST_WAKES, _LEAST_GAIN * total.wrote), is_always=is_always)
-        if found is None:
-            break
-        chosen.append(found)
-        left = [(causes, each) for causes, each in left if found.cause not in causes]
-    covering = {each.cause for each in chosen}
-    needed = _sum(each for causes, each in sets if causes & covering)
+    covering, left = 0, sets
+    least = max(_LEAST_WAKES, _LEAST_GAIN * total.wrote)
+    while len(chosen) < _MOST_FIELDS and (found := _best(candidates, _hits(left), total, least)):
+        bit, cause = found
+        covering |= bit
+        chosen.append(cause)
+        left = [(bits, each) for bits, each in left if not bits & bit]
+    needed = sum_of(each for bits, each in sets if bits & covering)
     recall = needed.wrote / total.wrote
     if chosen and recall >= _EXPLAINED:
+        hits, others = needed.wrote, needed.idle
         if is_always:
-            hits = sum(each.hits for each in chosen)
-            precision = hits / max(hits + sum(each.others for each in chosen), 1)
-        else:
-            precision = needed.wrote / max(needed.wrote + needed.idle, 1)
+            hits, others = sum(each.hits for each in chosen), sum(each.others for each in chosen)
         return Explanation(
             kind="field",
             fields=chosen,
             wrote=total.wrote,
             explained=needed.wrote,
             needless=needed.idle,
-            precision=precision,
+            precision=hits / max(hits + others, 1),
             recall=recall,
             needed=needed,
         )
+    kind: Kind = "date" if traffic.rhythms and is_always else "outside"
     if traffic.echoes >= 0.5 * total.wrote:
-        return Explanation(kind="own write", wrote=total.wrote, fields=chosen, recall=recall)
-    is_regular = bool(traffic.rhythms) and is_always
-    return Explanation(kind="date" if is_regular else "outside", wrote=total.wrote, fields=chosen, recall=recall)
+        kind = "own write"
+    return Explanation(kind=kind, wrote=total.wrote, fields=chosen, recall=recall)
 
 
-def _told(sets: dict[CauseSet, Sum], *, is_prompt: bool) -> list[tuple[frozenset[Cause], Sum]]:
-    return [
-        (frozenset(cause for cause, was_prompt in causes if was_prompt or not is_prompt), each)
-        for causes, each in sets.items()
-    ]
+def _candidates(
+    traffic: Traffic, sets: Sequence[tuple[int, Sum]], total: Sum, *, is_always: bool
+) -> dict[int, FieldCause]:
+    """The fields, by bit, after whose changes most wakes write."""
+    hits, others = _hits(sets), Counter[int]()
+    for (before, _), each in traffic.sets.items():
+        for bit in _bits(before):
+            others[bit] += each.idle + (each.wrote if is_always else 0)
+    least = _LEAST_PRECISION
+    if not is_always:
+        least = max(least, min(_LIFT * total.wrote / (total.wrote + total.idle), 0.95))
+    found: dict[int, FieldCause] = {}
+    for cause, bit in traffic.bits.items():
+        number = max(others[bit] + traffic.more[cause] - hits[bit], 0) if is_always else others[bit]
+        if hits[bit] and hits[bit] >= least * (hits[bit] + number):
+            relation, resource, field = cause
+            found[bit] = FieldCause(relation=relation, resource=resource, field=field, hits=hits[bit], others=number)
+    return found
 
 
-def _hits(sets: Sequence[tuple[frozenset[Cause], Sum]]) -> dict[Cause, int]:
-    hits: dict[Cause, int] = {}
-    for causes, each in sets:
-        for cause in causes:
-            hits[cause] = hits.get(cause, 0) + each.wrote
+def _hits(sets: Sequence[tuple[int, Sum]]) -> Counter[int]:
+    """Wakes that wrote, by the bits of the fields that had changed before them."""
+    hits = Counter[int]()
+    for bits, each in sets:
+        for bit in _bits(bits) if each.wrote else ():
+            hits[bit] += each.wrote
     return hits
 
 
+def _bits(bits: int) -> Iterator[int]:
+    while bits:
+        lowest = bits & -bits
+        yield lowest
+        bits ^= lowest
+
+
 def _best(
-    hits: dict[Cause, int], seen: dict[Cause, Preceding], total: Sum, *, least: float, is_always: bool
-) -> FieldCause | None:
+    candidates: dict[int, FieldCause], hits: Counter[int], total: Sum, least: float
+) -> tuple[int, FieldCause] | None:
     """The field that explains most of what is left, and little else; the most telling of those that change together."""
-    scored: list[tuple[float, Cause, FieldCause]] = []
-    base = total.wrote / (total.wrote + total.idle)
-    for cause, number in hits.items():
-        if number < least:
-            continue
-        each = seen[cause]
-        others = max(each.episodes - each.wrote, 0) if is_always else each.idle
-        precision = each.wrote / (each.wrote + others)
-        if precision < (_LEAST_PRECISION if is_always else max(_LEAST_PRECISION, min(_LIFT * base, 0.95))):
-            continue
-        recall = number / total.wrote
-        relation, resource, field = cause
-        found = FieldCause(relation=relation, resource=resource, field=field, hits=each.wrote, others=others)
-        scored.append((2 * precision * recall / (precision + recall), cause, found))
-    if not scored:
+    scores: dict[int, float] = {}
+    for bit, found in candidates.items():
+        if hits[bit] >= least:
+            precision, recall = found.hits / (found.hits + found.others), hits[bit] / total.wrote
+            scores[bit] = 2 * precision * recall / (precision + recall)
+    if not scores:
         return None
-    best = max(score for score, _, _ in scored)
-    alike = [(_rank(cause), found) for score, cause, found in scored if score >= best - 0.03]
-    _, first = min(alike, key=lambda each: each[0])
-    return FieldCause(
-        relation=first.relation,
-        resource=first.resource,
-        field=first.field,
-        hits=first.hits,
-        others=first.others,
-        with_it=len(alike) - 1,
-    )
+    alike = [bit for bit, score in scores.items() if score >= max(scores.values()) - _ALIKE]
+    first = min(alike, key=lambda bit: _rank(candidates[bit]))
+    return first, msgspec.structs.replace(candidates[first], with_it=len(alike) - 1)
 
 
-def _rank(cause: Cause) -> tuple[int, int, int, str]:
+def _rank(cause: FieldCause) -> tuple[int, bool, bool, int, str, str]:
     """Of fields that change together: the closest object, then names that say what somebody waits for."""
-    relation, resource, field = cause
-    lower = field.lower()
-    is_seldom = any(lower.endswith(each) for each in _SELDOM) or lower.startswith("metadata")
+    lower = cause.field.lower()
+    is_seldom = lower.endswith(_SELDOM) or lower.startswith("metadata")
     is_telling = any(each in lower for each in _TELLING) and not lower.endswith(("message", "reason"))
-    return RELATIONS.index(relation), is_seldom, not is_telling, f"{len(field):04} {resource} {field}"
-
-
-def _sum(sums: Iterable[Sum]) -> Sum:
-    total = Sum()
-    for each in sums:
-        total.wrote += each.wrote
-        total.idle += each.idle
-        total.calls += each.calls
-        total.size += each.size
-        total.cpu_seconds += each.cpu_seconds
-    return total
+    relation = [*map(str, RELATIONS)].index(cause.relation)
+    return relation, is_seldom, not is_telling, len(cause.field), cause.resource, cause.field

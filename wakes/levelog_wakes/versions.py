@@ -2,12 +2,13 @@
 
 from collections import OrderedDict, defaultdict
 from collections.abc import Iterator, Sequence
-from itertools import pairwise
+from itertools import islice
 from typing import Any, Final, Literal
 
 import msgspec
+from msgspec import Struct
 
-from levelog_wakes.audit import AuditCall
+from levelog_wakes.audit import AuditCall, Place
 from levelog_wakes.fields import ABSENT, CREATED, DELETED, WRITTEN, changed_fields, is_time, names_in
 
 _MOST_OBJECTS: Final = 10_000
@@ -16,24 +17,17 @@ _MOST_BYTES: Final = 64 << 20
 """Of the bodies that are kept; what was written longest ago is forgotten first."""
 _LARGEST_BYTES: Final = 256 << 10
 _MOST_FIELDS: Final = 40
-_MOMENTS: Final = 12
-EPISODE_SECONDS: Final = 5.0
-"""Changes of a field so close to each other are one: whoever watches is woken once."""
-_QUIET: Final = ("leases.coordination.k8s.io", "events", "events.events.k8s.io")
-"""Resources that change all the time, and for which nobody waits who does not name them."""
+_MOMENTS: Final = 6
 _MOST_RELATED: Final = 64
 
 Relation = Literal["itself", "owned", "owner", "named", "namesake", "namespace", "cluster"]
 RELATIONS: Final[Sequence[Relation]] = ("itself", "owned", "owner", "named", "namesake", "namespace", "cluster")
 """From the closest to the farthest."""
-Place = tuple[str, str, str]
-"""Resource, namespace and name."""
-Effect = Literal["changed", "unchanged", "unknown"]
 Cause = tuple[Relation, str, str]
 """How an object belongs to the one that is looked at, its resource, its field."""
 
 
-class KindSeen(msgspec.Struct, frozen=True):
+class KindSeen(Struct, frozen=True):
     """What the log says about a resource."""
 
     version: str
@@ -41,73 +35,56 @@ class KindSeen(msgspec.Struct, frozen=True):
     has_namespaces: bool
 
 
-class _OwnerRef(msgspec.Struct):
+class _OwnerRef(Struct, frozen=True):
     uid: str = ""
 
 
-class _BodyMeta(msgspec.Struct, frozen=True, rename="camel"):
+class _BodyMeta(Struct, frozen=True, rename="camel"):
     uid: str = ""
     name: str = ""
     resource_version: str = ""
     owner_references: list[_OwnerRef] = []
 
 
-class _ObjectBody(msgspec.Struct, frozen=True):
+class _ObjectBody(Struct, frozen=True):
     kind: str = ""
     metadata: _BodyMeta = _BodyMeta()
 
 
-class _Moments(msgspec.Struct):
-    """When a field was changed, by whom, and what it was before the last time."""
+class _Fields(dict[tuple[str, str], list[tuple[float, str, Any]]]):
+    """Moments, clients and values before, of the last changes of fields; that which changed last is at the end."""
 
-    moments: tuple[tuple[float, str], ...] = ()
-    before: Any = None
+    def note(self, field: tuple[str, str], at: float, client: str, before: Any = None) -> None:
+        """Add a change of a field, named by its resource and its path."""
+        changes = self[field] = self.pop(field, [])
+        if len(changes) == _MOMENTS:
+            del changes[0]
+        changes.append((at, client, before))
+        if len(self) > _MOST_FIELDS:
+            del self[next(iter(self))]
 
-
-class Changed(msgspec.Struct, frozen=True):
-    """What happened to a field since a moment."""
-
-    episodes: int
-    last: float
-
-
-class _Fields(OrderedDict[tuple[str, str], _Moments]):
-    """Fields by resource and name, those that changed last at the end."""
-
-    def change(self, field: tuple[str, str], at: float, client: str) -> _Moments:
-        """Note a change."""
-        noted = self.get(field)
-        if noted is None:
-            noted = self[field] = _Moments()
-            if len(self) > _MOST_FIELDS:
-                self.popitem(last=False)
-        else:
-            self.move_to_end(field)
-        noted.moments = (*noted.moments[1 - _MOMENTS :], (at, client))
-        return noted
-
-    def since(self, moment: float, but: str) -> Iterator[tuple[tuple[str, str], Changed]]:
-        """Fields that others than a client changed since then."""
-        for field in reversed(self):
-            moments = self[field].moments
-            if moments[-1][0] <= moment:
+    def since(self, moment: float, but: str) -> Iterator[tuple[tuple[str, str], list[float]]]:
+        """Fields that others than a client changed since then, and when, the last moment first."""
+        for field, changes in reversed(self.items()):
+            if changes[-1][0] <= moment:
                 return
-            if times := [at for at, client in moments if at > moment and client != but]:
-                episodes = 1 + sum(later - first > EPISODE_SECONDS for first, later in pairwise(times))
-                yield field, Changed(episodes, times[-1])
+            times = [at for at, client, _ in reversed(changes) if at > moment and client != but]
+            if times:
+                yield field, times
 
 
-class _Known(msgspec.Struct):
+class _Known(Struct):
     fields: _Fields
     touched: float = 0.0
     """When it was changed last, in seconds since 1970."""
-    raw: msgspec.Raw = msgspec.Raw()
+    raw: bytes = b""
     version: str = ""
     uid: str = ""
     owners: tuple[str, ...] = ()
+    """Their uids; of an object without a body, what its name begins with: `shop/web` for `web-0`."""
     names: frozenset[str] = frozenset()
-    sent: tuple[str, str] = ("", "")
-    """Client and resourceVersion of the last update, where nothing else is known."""
+    sent: str = ""
+    """The resourceVersion of the last update, where nothing else is known."""
 
 
 class LastVersions:
@@ -115,121 +92,116 @@ class LastVersions:
 
     def __init__(self) -> None:
         self.kinds: dict[str, KindSeen] = {}
+        self.clocks_apart_seconds = 0.0
+        self.forgotten = 0
         self._known: OrderedDict[Place, _Known] = OrderedDict()
         self._bytes = 0
         self._uids: dict[str, Place] = {}
-        self._owned: dict[str, dict[Place, None]] = defaultdict(dict)
+        self._owned: dict[str, dict[Place, float]] = {}
+        """By owner, and when it or something that it owns was changed last; what was changed last is at the end."""
         self._named: dict[tuple[str, str], dict[str, None]] = defaultdict(dict)
         self._near: OrderedDict[str, _Fields] = OrderedDict()
         self._touched: dict[str, float] = {}
         self._newest = (0, 0.0)
-        self.clocks_apart_seconds = 0.0
-        self.forgotten = 0
 
     def see(self, call: AuditCall) -> None:
         """Learn an object from an answer to a `get`, if nothing is known of it."""
-        place = (call.resource, call.namespace, call.name)
-        if call.body and not call.subresource and call.name and place not in self._known:
-            self._learn(self._of(place), place, call)
+        if call.body and call.place[2] and not call.subresource and call.place not in self._known:
+            self._learn(self._of(call.place), call.place, call, _body_of(call.body))
 
-    def write(self, call: AuditCall) -> tuple[Effect, list[str]]:
-        """Take in a write: whether it changed the object, and whose changes it undid."""
-        if call.verb == "deletecollection" or not (call.name or call.body):
-            return "unknown", []
-        body = _body_of(call.body)
-        place = (call.resource, call.namespace, call.name or (body.metadata.name if body else ""))
-        known = self._of(place)
-        if call.subresource == "scale" and body is not None and body.metadata.resource_version:
-            return self._scale(known, place, call, body.metadata.resource_version)
-        before, version, last = known.raw, known.version, known.sent
-        is_own = not call.subresource or call.subresource == "status"
-        if body is not None and is_own and body.metadata.name == place[2]:
-            if version and body.metadata.resource_version != version:
-                self._check_clock(call, body.metadata.resource_version)
-            self._learn(known, place, call)
+    def write(self, call: AuditCall) -> tuple[bool, list[str]]:
+        """Take in a write: whether it changed the object, as far as one can tell, and whose changes it undid."""
+        body, (resource, namespace, name) = _body_of(call.body), call.place
+        if call.verb == "deletecollection" or not (name or body):
+            return True, []
+        place = (resource, namespace, name or (body.metadata.name if body else ""))
+        known, is_own = self._of(place), call.subresource in ("", "status")
+        version = body.metadata.resource_version if body else ""
+        before, before_version, before_sent = known.raw, known.version, known.sent
+        if call.subresource == "scale" and version:  # its body has the version of the object that it scales
+            known.version = version
+            return version != before_version and self._note(known, place, call, "spec.replicas"), []
+        if body and is_own and body.metadata.name == place[2]:
+            if before_version and version != before_version:
+                self._check_clock(call, version)
+            self._learn(known, place, call, body)
         elif not known.version and not known.owners:
-            known.owners = tuple(f"{place[1]}/{each}" for each in _prefixes(place[2]))
-            for owner in known.owners:
-                self._owned[owner][place] = None
-        if call.verb == "delete":
-            return self._mark(known, place, call, DELETED)
-        if call.verb == "create" and is_own:
-            return self._mark(known, place, call, CREATED)
+            self._belongs(known, place, tuple(f"{namespace}/{each}" for each in _prefixes(place[2])))
+        if call.verb in ("delete", "create") and (is_own or call.verb == "delete"):
+            return self._note(known, place, call, DELETED if call.verb == "delete" else CREATED), []
+        anything = "status" if call.subresource == "status" else WRITTEN
         if not known.version or body is None:
-            known.sent = (call.client, call.sent_version)
-            is_same = bool(call.sent_version) and last[1] == call.sent_version
-            self._mark(known, place, call, "status" if call.subresource == "status" else WRITTEN)
-            return ("unchanged" if is_same else "unknown"), []
-        if known.version == (version or call.sent_version):
-            return "unchanged", []
+            known.sent = call.sent_version
+            self._note(known, place, call, anything)
+            return not call.sent_version or before_sent != call.sent_version, []
+        if known.version == (before_version or call.sent_version):
+            return False, []
         if not before or not known.raw:
-            return self._mark(known, place, call, "status" if call.subresource == "status" else WRITTEN)
+            return self._note(known, place, call, anything), []
         return self._compare(known, place, call, before)
 
-    def _scale(self, known: _Known, place: Place, call: AuditCall, version: str) -> tuple[Effect, list[str]]:
-        """Take in a write of a scale, whose body has the version of the object that it scales, and no more of it."""
-        is_same, known.version = known.version == version, version
-        return ("unchanged", []) if is_same else self._mark(known, place, call, "spec.replicas")
-
-    def causes(self, place: Place, since: float, client: str) -> dict[Cause, Changed]:
-        """What others changed since a moment, by the closest relation to the object."""
-        found: dict[Cause, Changed] = {}
-        met: set[tuple[str, str]] = set()
-        if max(self._touched.get(place[1], 0.0), self._touched.get("", 0.0)) <= since:
+    def causes(self, place: Place, since: float, client: str) -> dict[Cause, list[float]]:
+        """What others changed since a moment, and when, by the closest relation to the object."""
+        found: dict[Cause, list[float]] = {}
+        namespace, touched = place[1], self._touched
+        if touched.get(namespace, 0.0) <= since and touched.get("", 0.0) <= since:
             return found
-        for relation, near in self._related(place):
-            if near.touched <= since:
-                continue
-            for field, changed in near.fields.since(since, client):
-                found.setdefault((relation, *field), changed)
-                met.add(field)
-        around: list[tuple[Relation, str]] = [("namespace", place[1]), ("cluster", "")]
-        for relation, namespace in around if place[1] else around[1:]:
-            if (fields := self._near.get(namespace)) is not None:
-                for field, changed in fields.since(since, client):
-                    if field not in met:
-                        found[relation, *field] = changed
+        met: set[tuple[str, str]] = set()
+        seen: set[Place] = set()
+        for relation, each in self._related(place, since):
+            if each not in seen and (near := self._known.get(each)) is not None and near.touched > since:
+                seen.add(each)
+                for field, times in near.fields.since(since, client):
+                    found.setdefault((relation, *field), times)
+                    met.add(field)
+        if namespace and touched.get(namespace, 0.0) > since:
+            for field, times in self._near[namespace].since(since, client):
+                if field not in met:
+                    found["namespace", *field] = times
+        if touched.get("", 0.0) > since:
+            for field, times in self._near[""].since(since, client):
+                if field not in met:
+                    found["cluster", *field] = times
         return found
 
-    def owners(self, place: Place) -> Iterator[Place]:
+    def owners(self, place: Place) -> Sequence[Place]:
         """The objects that own one, as far as they are known."""
         known = self._known.get(place)
-        return (self._uids[uid] for uid in (known.owners if known else ()) if uid in self._uids)
+        return [self._uids[uid] for uid in known.owners if uid in self._uids] if known and known.owners else ()
 
-    def _related(self, place: Place) -> Iterator[tuple[Relation, _Known]]:
-        known = self._known.get(place)
-        seen = {place}
-        pairs: list[tuple[Relation, Place]] = []
-        if known is not None:
-            yield "itself", known
-            owned = list(self._owned.get(known.uid, ()))[:_MOST_RELATED] if known.uid else []
-            below = [(self._known[each].uid if each in self._known else "") for each in owned]
-            owned += [each for uid in below if uid for each in self._owned.get(uid, ())]
-            pairs.extend(("owned", each) for each in owned[:_MOST_RELATED])
-            pairs.extend(("owner", each) for each in self.owners(place))
-            for namespace in dict.fromkeys((place[1], "")):
-                pairs.extend(
-                    ("named", (resource, namespace, name))
-                    for name in known.names
-                    for resource in self._named.get((namespace, name), ())
-                )
-        if known is None or not known.uid:  # no bodies: by their names
-            pairs.extend(
-                ("owned", each) for each in list(self._owned.get(f"{place[1]}/{place[2]}", ()))[:_MOST_RELATED]
-            )
-        pairs.extend(("namesake", (resource, place[1], place[2])) for resource in self._named.get(place[1:], ()))
-        for relation, each in pairs:
-            if each not in seen and (near := self._known.get(each)) is not None:
-                seen.add(each)
-                yield relation, near
+    def _related(self, place: Place, since: float) -> Iterator[tuple[Relation, Place]]:
+        """Objects that may have changed since then, the closest relations to one first."""
+        yield "itself", place
+        known, (_, namespace, name) = self._known.get(place), place
+        owner = known.uid if known and known.uid else f"{namespace}/{name}"  # no bodies: by their names
+        for each in islice(self._below(owner, since), _MOST_RELATED):
+            yield "owned", each
+        for each in self.owners(place):
+            yield "owner", each
+        for around in dict.fromkeys((namespace, "")) if known and known.names else ():
+            for other in known.names if known else ():
+                for resource in self._named.get((around, other), ()):
+                    yield "named", (resource, around, other)
+        for resource in self._named.get((namespace, name), ()):
+            yield "namesake", (resource, namespace, name)
+
+    def _below(self, owner: str, since: float) -> Iterator[Place]:
+        """What an object owns, and what that owns, as far as it changed since then."""
+        owned = self._owned.get(owner, {})
+        for each in reversed(owned):
+            if owned[each] <= since:
+                return
+            yield each
+            if (known := self._known.get(each)) is not None and known.uid:
+                yield from self._below(known.uid, since)
 
     def _of(self, place: Place) -> _Known:
         known = self._known.get(place)
-        if known is None:
-            known = self._known[place] = _Known(_Fields())
-            self._named[place[1:]][place[0]] = None
-        else:
+        if known is not None:
             self._known.move_to_end(place)
+            return known
+        known = self._known[place] = _Known(_Fields())
+        self._named[place[1:]][place[0]] = None
         while len(self._known) > _MOST_OBJECTS or (self._bytes > _MOST_BYTES and len(self._known) > 1):
             self._forget()
         return known
@@ -239,65 +211,80 @@ class LastVersions:
         self.forgotten += 1
         self._bytes -= len(known.raw)
         self._uids.pop(known.uid, None)
-        for uid in known.owners:
-            _drop(self._owned, uid, place)
-        _drop(self._named, place[1:], place[0])
+        self._belongs(known, place, ())
+        named = self._named[place[1:]]
+        del named[place[0]]
+        if not named:
+            del self._named[place[1:]]
 
-    def _learn(self, known: _Known, place: Place, call: AuditCall) -> None:
-        body = _body_of(call.body)
+    def _belongs(self, known: _Known, place: Place, owners: tuple[str, ...]) -> None:
+        """Note who owns an object."""
+        for uid in known.owners:
+            owned = self._owned[uid]
+            del owned[place]
+            if not owned:
+                del self._owned[uid]
+        for uid in owners:
+            self._owned.setdefault(uid, {})[place] = 0.0
+        known.owners = owners
+
+    def _learn(self, known: _Known, place: Place, call: AuditCall, body: _ObjectBody | None) -> None:
         if body is None or body.kind == "Status":
             return
         if place[0] not in self.kinds:
-            self.kinds[place[0]] = KindSeen(call.kind_version.rpartition("/")[2], body.kind, bool(place[1]))
+            self.kinds[place[0]] = KindSeen(call.version, body.kind, bool(place[1]))
         known.version = body.metadata.resource_version
         if body.metadata.uid != known.uid:
             self._uids.pop(known.uid, None)
             known.uid = body.metadata.uid
             self._uids[known.uid] = place
-        owners = tuple(each.uid for each in body.metadata.owner_references)
+        owners = tuple(dict.fromkeys(each.uid for each in body.metadata.owner_references))
         if owners != known.owners:
-            for uid in known.owners:
-                _drop(self._owned, uid, place)
-            for uid in owners:
-                self._owned[uid][place] = None
-            known.owners = owners
+            self._belongs(known, place, owners)
         self._bytes -= len(known.raw)
-        known.raw = call.body.copy() if len(call.body) <= _LARGEST_BYTES else msgspec.Raw()
+        known.raw = call.body if len(call.body) <= _LARGEST_BYTES else b""
         self._bytes += len(known.raw)
         if not known.names or call.subresource != "status":
             known.names = frozenset(names_in(_decoded(known.raw).get("spec")))
 
-    def _mark(self, known: _Known, place: Place, call: AuditCall, field: str) -> tuple[Effect, list[str]]:
-        self._note(known, place, call, field)
-        return "changed", []
-
-    def _note(self, known: _Known, place: Place, call: AuditCall, field: str) -> _Moments:
-        known.touched = call.ended
-        self._touched[place[1]] = call.ended
-        if place[0] not in _QUIET:
-            self._near.setdefault(place[1], _Fields()).change((place[0], field), call.ended, call.client)
-            self._near.move_to_end(place[1])
+    def _note(self, known: _Known, place: Place, call: AuditCall, path: str, before: Any = None) -> bool:
+        """Note that a field has changed; True."""
+        at, (resource, namespace, _) = call.ended, place
+        known.touched = self._touched[namespace] = at
+        self._stir(known, place, at, 2)
+        if (near := self._near.get(namespace)) is None:
+            near = self._near[namespace] = _Fields()
             if len(self._near) > _MOST_NAMESPACES:
-                self._touched.pop(self._near.popitem(last=False)[0], None)
-        return known.fields.change((place[0], field), call.ended, call.client)
+                del self._touched[self._near.popitem(last=False)[0]]
+        else:
+            self._near.move_to_end(namespace)
+        near.note((resource, path), at, call.client)
+        known.fields.note((resource, path), at, call.client, before)
+        return True
 
-    def _compare(self, known: _Known, place: Place, call: AuditCall, before: msgspec.Raw) -> tuple[Effect, list[str]]:
+    def _stir(self, known: _Known, place: Place, at: float, levels: int) -> None:
+        """Note with the owners of an object, and theirs, that it has changed."""
+        for uid in known.owners:
+            owned = self._owned[uid]
+            del owned[place]
+            owned[place] = at
+            if levels > 1 and (owner := self._uids.get(uid)) is not None:
+                self._stir(self._known[owner], owner, at, levels - 1)
+
+    def _compare(self, known: _Known, place: Place, call: AuditCall, before: bytes) -> tuple[bool, list[str]]:
         undone: list[str] = []
         changes = changed_fields(_decoded(before), _decoded(known.raw))
         if changes and all(is_time(old) and is_time(new) for _, old, new in changes):
-            return "unchanged", []  # it says again, at another time, what it had said
-        for name, old, new in changes:
+            return False, []  # it says again, at another time, what it had said
+        for path, old, new in changes:
             if is_time(old) and is_time(new):
                 continue
-            earlier = known.fields.get((place[0], name))
-            if (
-                earlier is not None
-                and earlier.moments[-1][1] != call.client
-                and earlier.before == _short(new) != ABSENT
-            ):
-                undone.append(earlier.moments[-1][1])
-            self._note(known, place, call, name).before = _short(old)
-        return "changed", undone
+            if (earlier := known.fields.get((place[0], path))) is not None:
+                _, client, value = earlier[-1]
+                if client != call.client and value == _short(new) != ABSENT:
+                    undone.append(client)
+            self._note(known, place, call, path, _short(old))
+        return True, undone
 
     def _check_clock(self, call: AuditCall, version: str) -> None:
         """A write has the highest version of all so far; where it has not, its server's clock is late."""
@@ -307,13 +294,6 @@ class LastVersions:
                 self._newest = (int(version), call.ended)
             else:
                 self.clocks_apart_seconds = max(self.clocks_apart_seconds, call.ended - ended)
-
-
-def _drop(index: dict[Any, dict[Any, None]], key: Any, item: Any) -> None:
-    if key in index:
-        index[key].pop(item, None)
-        if not index[key]:
-            del index[key]
 
 
 def _prefixes(name: str) -> list[str]:
@@ -327,13 +307,13 @@ def _short(value: Any) -> Any:
     return hash(msgspec.json.encode(value)) if isinstance(value, dict | list) else value
 
 
-def _body_of(raw: msgspec.Raw) -> _ObjectBody | None:
+def _body_of(raw: bytes) -> _ObjectBody | None:
     try:
         return msgspec.json.decode(raw, type=_ObjectBody) if raw else None
     except msgspec.DecodeError:
         return None
 
 
-def _decoded(raw: msgspec.Raw) -> dict[str, Any]:
+def _decoded(raw: bytes) -> dict[str, Any]:
     decoded = msgspec.json.decode(raw) if raw else {}
     return decoded if isinstance(decoded, dict) else {}

@@ -7,7 +7,6 @@ from typing import Final
 from aiohttp import web
 
 from levelog.errors import ConfigurationError
-from levelog_wakes.answer import WakesFound, answer_of
 from levelog_wakes.audit import AuditReader
 from levelog_wakes.bursts import Bursts
 
@@ -15,11 +14,8 @@ _LARGEST_BYTES: Final = 64 << 20
 """Of a batch; kube-apiserver sends at most 10 MiB unless it is told otherwise."""
 
 
-async def heard(
-    host: str, port: int, reader: AuditReader, *, client: str = "", told: Callable[[str], None]
-) -> WakesFound:
-    """Take batches until cancelled, then answer; `told` gets the address. Raises ConfigurationError."""
-    bursts = Bursts(client)
+async def hear(host: str, port: int, reader: AuditReader, bursts: Bursts, *, told: Callable[[str], None]) -> None:
+    """Take batches until cancelled; `told` gets the address. Raises ConfigurationError."""
 
     async def batch(request: web.Request) -> web.Response:
         calls = reader.read(await request.read(), "a batch")
@@ -39,7 +35,6 @@ async def heard(
     except OSError as error:
         raise ConfigurationError(f"nothing can listen at {host}:{port}: {error.strerror}") from error
     except asyncio.CancelledError:
-        pass  # Ctrl-C: answer
+        pass  # Ctrl-C: the caller answers
     finally:
         await runner.cleanup()
-    return answer_of(bursts, reader)

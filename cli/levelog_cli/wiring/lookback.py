@@ -161,7 +161,7 @@ async def show_history(
         )
     start = Moment.parse(wanted.since, datetime.now(UTC)) if wanted.since else None
     has_any_entry = False
-    async with _opened(settings, bundle) as source, AsyncExitStack() as stack:
+    async with opened_source(settings, bundle) as source, AsyncExitStack() as stack:
         selected = await chosen(source, objects)
         shown = Shown(selected, wanted.selector)
         timeline = Timeline(only=str(selected[0]) if len(selected) == 1 and selected[0].key else "")
@@ -191,7 +191,7 @@ async def show_object(
 ) -> None:
     """Print one object as it was at a moment: YAML, or JSON. Raises as `object_at`, and for a moment out of reach."""
     moment = Moment.parse(at, datetime.now(UTC))
-    async with _opened(settings, bundle) as source:
+    async with opened_source(settings, bundle) as source:
         selected = await chosen(source, objects)
         if len(selected) != 1 or selected[0].key is None:
             raise ConfigurationError("--at prints one object: name it as RESOURCE[.GROUP]/NAMESPACE/NAME")
@@ -204,7 +204,7 @@ async def show_object(
 
 
 @asynccontextmanager
-async def _opened(settings: Settings, bundle: Path | None) -> AsyncGenerator["LogSource | Bundle"]:
+async def opened_source(settings: Settings, bundle: Path | None) -> AsyncGenerator["LogSource | Bundle"]:
     """The bundle if one is named, else the log that the settings name. Raises as `opened_log` and `open_bundle`."""
     if bundle is not None:
         from levelog_replay.bundles.reading import open_bundle  # noqa: PLC0415 - loads what folds, which takes a second

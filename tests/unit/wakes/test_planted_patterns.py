@@ -3,28 +3,38 @@
 import gzip
 import json
 import random
-from collections.abc import Sequence
+import sys
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from levelog.errors import ConfigurationError
 from levelog_cli.loading import load_operators
+from levelog_wakes import ahead
+from levelog_wakes.ahead import read_ahead
 from levelog_wakes.answer import WakesFound, Woken, answer
-from levelog_wakes.audit import AuditReader, Remarks
+from levelog_wakes.audit import AuditCall, AuditReader, Remarks
+from levelog_wakes.bursts import Bursts
 from levelog_wakes.streams import read_files
-from rigs.auditlogs import PlantedLog
+from rigs.auditlogs import SETS, SHOPS, PlantedLog, moments, ready_sets
 
 LOGS = Path(__file__).parents[3] / "bench/wakes/logs"
 """Of unmodified programs."""
-SHOPS = "shops.example.com"
-SETS = "statefulsets.apps"
 
 
 def ask(lines: Sequence[str], *, client: str = "") -> WakesFound:
     reader = AuditReader(Remarks())
     calls = (call for number, line in enumerate(lines) for call in reader.read(line.encode(), f"line {number}"))
-    return answer(calls, reader, client=client)
+    return answered(calls, reader, client=client)
+
+
+def answered(calls: Iterable[AuditCall], reader: AuditReader, *, client: str = "") -> WakesFound:
+    bursts = Bursts(client)
+    for call in calls:
+        bursts.take(call)
+    return answer(bursts, reader)
 
 
 def woken(found: WakesFound, client: str, resource: str = SHOPS) -> Woken:
@@ -32,45 +42,8 @@ def woken(found: WakesFound, client: str, resource: str = SHOPS) -> Woken:
     return each
 
 
-def moments(chance: random.Random, number: int) -> list[float]:
-    return sorted(chance.uniform(20, 4900) for _ in range(number))
-
-
-def polling(level: str = "RequestResponse", *, causes: Sequence[str] = (SETS,)) -> PlantedLog:
-    """An operator that looks at each of three shops every 15 seconds, and writes if one of the causes has changed."""
-    chance, log = random.Random(3), PlantedLog(level)
-    for number in range(3):
-        shop = f"s{number}"
-        log.exists(SHOPS, shop, spec={"settings": f"settings-{number}"})
-        log.exists(SETS, f"{shop}-db", owner=(SHOPS, shop), status={"readyReplicas": 0})
-        log.exists("configmaps", f"settings-{number}", data={})
-        log.exists("configmaps", f"noise-{number}", data={})
-        changes: list[float] = []
-        for cause in causes:
-            times = moments(chance, 14)
-            changes += times
-            for value, at in enumerate(times, 1):
-                if cause == SETS:
-                    log.write("kubelet", at, SETS, f"{shop}-db", status={"readyReplicas": value})
-                else:
-                    log.write("people", at, cause, f"settings-{number}", data={"colour": str(value)})
-        for value, at in enumerate(moments(chance, 300)):
-            log.write("noise", at, "configmaps", f"noise-{number}", data={"x": str(value)})
-        changes.sort()
-        at, written = number * 3.0, 0
-        while at < 5000:
-            at += 15 + chance.uniform(-0.3, 0.3)
-            log.lists("op", at, "pods")
-            log.get("op", at + 0.01, SHOPS, shop)
-            due = sum(change < at for change in changes)
-            if due > written:
-                written = due
-                log.write("op", at + 0.05, SHOPS, shop, status={"seen": due})
-    return log
-
-
 def test_the_field_that_it_waits_for_is_found_with_period_and_saving() -> None:
-    found = woken(ask(polling().lines()), "op")
+    found = woken(ask(ready_sets().lines()), "op")
     [cause] = found.condition.fields
     assert (cause.relation, cause.resource, cause.field) == ("owned", SETS, "status.readyReplicas")
     assert found.condition.recall > 0.9  # of three writes nobody knows what was before
@@ -98,7 +71,7 @@ def test_a_write_that_moves_times_alone_changes_nothing() -> None:
 def test_a_write_of_a_scale_that_moves_the_object_is_one_that_changes_it() -> None:
     reader = AuditReader(Remarks())
     files = [LOGS / "kube-controller-manager" / f"{name}.jsonl.gz" for name in ("idle", "changes")]
-    found = answer(read_files(files, reader), reader, client="kube-controller-manager")
+    found = answered(read_files(files, reader), reader, client="kube-controller-manager")
     [scaled] = [
         each
         for each in found.woken
@@ -108,21 +81,21 @@ def test_a_write_of_a_scale_that_moves_the_object_is_one_that_changes_it() -> No
 
 
 def test_two_causes_are_found() -> None:
-    found = woken(ask(polling(causes=(SETS, "configmaps")).lines()), "op")
+    found = woken(ask(ready_sets(causes=(SETS, "configmaps")).lines()), "op")
     causes = {(each.relation, each.resource, each.field) for each in found.condition.fields}
     assert causes == {("owned", SETS, "status.readyReplicas"), ("named", "configmaps", "data.colour")}
     assert found.condition.recall > 0.85
 
 
 def test_without_bodies_the_object_is_found_by_its_name() -> None:
-    found = woken(ask(polling("Metadata").lines()), "op")
+    found = woken(ask(ready_sets("Metadata").lines()), "op")
     assert found.size_bytes is None
     [cause] = found.condition.fields
     assert (cause.relation, cause.resource) == ("owned", SETS)
 
 
 def test_wakes_for_something_outside_have_no_field() -> None:
-    log = polling(causes=())
+    log = ready_sets(causes=())
     for value, at in enumerate(moments(random.Random(5), 30)):
         log.get("puller", at - 0.01, SHOPS, "s0")
         log.write("puller", at, SHOPS, "s0", status={"outside": value})
@@ -154,13 +127,13 @@ def test_writes_undone_without_effect_and_followed_by_its_own_wake_are_counted()
 
 
 def test_only_the_clients_that_are_asked_for_are_told_of() -> None:
-    assert {each.client for each in ask(polling().lines(), client="OP (").woken} == {"op (shop/op)"}
+    assert {each.client for each in ask(ready_sets().lines(), client="OP (").woken} == {"op (shop/op)"}
 
 
 @pytest.mark.parametrize("causes", [(SETS,), (SETS, "configmaps")])
 def test_a_draft_is_an_operator_that_loads(tmp_path: Path, causes: Sequence[str]) -> None:
     file = tmp_path / "draft.py"
-    file.write_text(woken(ask(polling(causes=causes).lines()), "op").draft)
+    file.write_text(woken(ask(ready_sets(causes=causes).lines()), "op").draft)
     [operator] = load_operators([file])
     assert list(operator.indices)
     assert [*operator.views] == ["waits"]
@@ -172,7 +145,7 @@ def without(event: str, *keys: str, **other: Any) -> str:
 
 
 def test_bad_input_is_counted_and_left_out() -> None:
-    [*lines] = polling().lines()[:40]
+    [*lines] = ready_sets().lines()[:40]
     lines += [lines[0][:90], "nonsense"]
     lines += [without(lines[1], apiVersion="audit.k8s.io/v1alpha1", auditID="a")]
     lines += [without(lines[1], "requestReceivedTimestamp", auditID="b"), lines[2]]
@@ -183,7 +156,7 @@ def test_bad_input_is_counted_and_left_out() -> None:
         "1 events of audit.k8s.io/v1alpha1 are left out",
         "1 events without a time are left out",
         "1 requests have no ResponseComplete: still running, or lost",
-        "2 lines are cut or no JSON, and left out",
+        "2 lines are cut or no audit events, and left out",
     ]
 
 
@@ -200,7 +173,7 @@ def test_clocks_that_differ_are_noticed_by_versions() -> None:
 
 
 def test_files_of_any_form_give_the_same_answer(tmp_path: Path) -> None:
-    lines = polling().lines()
+    lines = ready_sets().lines()
     expected = ask(lines)
     half = len(lines) // 2
     plain, packed = tmp_path / "one.log", tmp_path / "two.log.gz"
@@ -211,12 +184,36 @@ def test_files_of_any_form_give_the_same_answer(tmp_path: Path) -> None:
     listed.write_text(f'{{\n"kind": "EventList", "apiVersion": "audit.k8s.io/v1", "items": [\n{items}]\n}}')
     for files in ([plain, packed], [listed]):
         reader = AuditReader(Remarks())
-        assert answer(read_files(files, reader), reader) == expected
+        assert answered(read_files(files, reader), reader) == expected
+
+
+def test_another_process_reads_large_files_alike(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file, lines = tmp_path / "audit.log", [*ready_sets().lines(), "nonsense"]
+    file.write_text("\n".join(lines))
+    reader = AuditReader(Remarks())
+    expected = answered(read_ahead([file], reader), reader)
+    monkeypatch.setattr(ahead, "_LARGE_BYTES", 0)
+    reader = AuditReader(Remarks())
+    assert answered(read_ahead([file], reader), reader) == expected
+    assert expected.remarks == [f"1 lines are cut or no audit events, and left out (first: audit.log:{len(lines)})"]
+
+
+def test_a_file_that_another_process_cannot_read_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match=r"nowhere\.log cannot be read: No such file"):
+        next(read_ahead([tmp_path / "nowhere.log"], AuditReader(Remarks())))
+
+
+def test_a_process_that_ends_too_early_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ahead, "_LARGE_BYTES", 0)
+    monkeypatch.setattr(sys, "executable", "false")
+    (tmp_path / "audit.log").touch()
+    with pytest.raises(ConfigurationError, match="has ended: status 1"):
+        list(read_ahead([tmp_path / "audit.log"], AuditReader(Remarks())))
 
 
 def test_a_file_that_is_cut_is_read_up_to_there(tmp_path: Path) -> None:
     file = tmp_path / "cut.gz"
-    file.write_bytes(gzip.compress("\n".join(polling().lines()).encode())[:-2000])
+    file.write_bytes(gzip.compress("\n".join(ready_sets().lines()).encode())[:-2000])
     reader = AuditReader(Remarks())
-    assert answer(read_files([file], reader), reader).events > 100
+    assert answered(read_files([file], reader), reader).events > 100
     assert any("cut" in remark for remark in reader.remarks.lines())
