@@ -36,6 +36,7 @@ def test_a_file_gives_a_table_or_json(tmp_path: Path) -> None:
     assert "none of its wakes changed anything" in shown.output
     told = json.loads(CliRunner().invoke(app, ["wakes", str(file), "--json"]).output)
     assert [each["wakes"] for each in told["woken"]] == [20]
+    assert told["woken"][0]["says"][0] == "none of its wakes changed anything"
 
 
 def test_a_bundle_has_the_bodies_that_an_audit_log_of_metadata_lacks(tmp_path: Path) -> None:

@@ -87,6 +87,18 @@ def test_two_causes_are_found() -> None:
     assert found.condition.recall > 0.85
 
 
+def test_pollers_of_one_object_are_told_apart_under_one_user_agent_or_two() -> None:
+    chance, log = random.Random(2), PlantedLog("Metadata")
+    for client, period, start in (("op", 10.0, 0.0), ("op", 35.0, 4.3), ("other", 7.0, 1.1)):
+        for beat in range(int(900 / period)):
+            log.get(client, start + beat * period + chance.uniform(0, 0.05), SHOPS, "s")
+    found = ask(log.lines())
+    for client, periods in (("op", [10, 35]), ("other", [7])):
+        told = woken(found, client).periods
+        assert [each.seconds for each in told] == pytest.approx(periods, rel=0.01)
+        assert {each.pollers for each in told} == {1}
+
+
 def test_without_bodies_the_object_is_found_by_its_name() -> None:
     found = woken(ask(ready_sets("Metadata").lines()), "op")
     assert found.size_bytes is None
