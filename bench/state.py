@@ -35,7 +35,7 @@ PADDING: Final = 2_800
 def run(console: Console, count: int) -> None:
     """Measure and print."""
     table = Table(title=f"State of {count} objects of 3 KB, one index and one view", title_justify="left")
-    for name in ("", "all bodies in memory", "64 MiB of them"):
+    for name in ("", "all bodies in memory", "32 MiB of them"):
         table.add_column(name, justify="right")
     rows: dict[str, list[str]] = {}
     with ProcessPoolExecutor(1, get_context("spawn"), max_tasks_per_child=1) as processes:

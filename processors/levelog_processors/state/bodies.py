@@ -4,8 +4,8 @@ from typing import Final
 
 ABSENT: Final = b""
 """In place of a body that is not in memory."""
-MOST_BYTES: Final = 2**26
-"""Of bodies in memory, 64 MiB."""
+MOST_BYTES: Final = 2**25
+"""Of bodies in memory, 32 MiB."""
 
 
 class Bodies:
