@@ -103,7 +103,7 @@ class Actuator:
         )
         self._held = HeldClaims(database, scope, self.owner, clock)
         self._clock = clock
-        limits = {name: each.max_concurrency for name, each in (effects or {}).items()}
+        limits = {name: each.limits.max_concurrency for name, each in (effects or {}).items()}
         max_concurrency = {name: limit for name, limit in limits.items() if limit is not None}
         self._limits = Limits(self._settings, max_concurrency=max_concurrency)
         claiming = partial(ClaimLoop, database=database, scope=scope, settings=self._settings)

@@ -156,7 +156,7 @@ class Daemons(Struct, eq=False):
 
     async def _last_state(self, intent: ClaimedIntent, handler: DaemonHandler) -> Any:
         """The state with which the last run for the object ended."""
-        runs = self.index(f"{handler.operator}/{handler.runs_name}", _Ended)
+        runs = self.index(f"{handler.operator}/{handler.calls_name}", _Ended)
         for ended in await runs.get(intent.parent_uid):
             if ended.result is not None:
                 return ended.result.state

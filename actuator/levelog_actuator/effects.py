@@ -11,15 +11,14 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from levelog.absence import level_of
-from levelog.calls.caller import CANCELLATION_TIME, FunctionCaller
-from levelog.calls.faults import HandlerFault, StillRuns, tell_fault
-from levelog.calls.raised import words_for
+from levelog.calls.caller import CANCELLATION_TIME
+from levelog.calls.executor import Attempt, Executor, Failure
 from levelog.counting import counted
-from levelog.daemons import Run
-from levelog.effects import MOST_DELAY, EffectHandler, GiveUp, Retry, looked_up
+from levelog.effects import EffectHandler, GiveUp, looked_up
 from levelog.errors import Unavailable
 from levelog.handlers.injection import Given
 from levelog.handlers.injection import about as say_about
+from levelog.handlers.runs import DaemonHandler
 from levelog.indices import GiveIndex
 from levelog.intents import IntentOptions
 from levelog.secrets.redaction import Redactor
@@ -47,7 +46,7 @@ class _Call(Struct, frozen=True):
 
     intent: ClaimedIntent
     effect: EffectHandler
-    request: object
+    request: Any
     name: str
 
     def given_up(self, text: str) -> Ended:
@@ -65,8 +64,6 @@ class EffectCaller(Struct, eq=False):
     redactor: Redactor = field(default_factory=Redactor)
     """That of what is recorded; it takes the secret values that it knows out of errors."""
     clock: Callable[[], datetime] = lambda: datetime.now(UTC)
-    functions: FunctionCaller = field(default_factory=lambda: FunctionCaller(subject="this intent"))
-    """By the keys of the intents."""
     daemons: Daemons | None = None
     """Runs what lasts; None: daemons are called as other effects are."""
     index: GiveIndex | None = None
@@ -75,6 +72,18 @@ class EffectCaller(Struct, eq=False):
     """Writes what calls ask for; None: nothing is written with a call."""
     most_bytes: Callable[[], int] = lambda: MOST_OF_ALL
     """Of a record that the log takes."""
+    executor: Executor = cast("Executor", None)
+    """Makes the calls, by the keys of their intents."""
+
+    def __post_init__(self) -> None:
+        settings = self.settings
+        self.executor = Executor(
+            subject="this intent",
+            clock=self.clock,
+            schedule=lambda number, longest: settings.delay(number, most=longest),
+            at_once=settings.attempts,
+            clean=self.redactor.redact_text,
+        )
 
     def lasts(self, intent: ClaimedIntent) -> bool:
         """Tell whether the call is a run of a daemon, which takes no room from other calls."""
@@ -112,37 +121,47 @@ class EffectCaller(Struct, eq=False):
         return result if patch is None else await self.patcher.finish(result, patch, kept)
 
     async def _call(self, call: _Call) -> Result:
-        intent, effect, request = call.intent, call.effect, call.request
-        limit, left = effect.timeout, self._time_left(call)
-        if left is not None and intent.attempts > 1:  # at least one attempt is made, however long nobody was there
-            if left <= timedelta(0):
-                return call.given_up(f"{effect.title}: {effect.out_of_time}")
-            limit = min(limit, left)
+        intent, effect = call.intent, call.effect
         available = {Given.KEY: intent.key, Given.RETRY: intent.attempts - 1, Given.STARTED: intent.decided_at}
-        arguments = {effect.request_parameter: request, **effect.given.arguments(available)}
-        operator = intent.view.partition("/")[0]
         say_about(object=intent.parent, view=intent.view, intent=intent.key)
-        clock = asyncio.get_running_loop().time
-        began = clock()
-        try:
-            if effect.daemon is not None and self.daemons is not None:
-                result: Any = await self.daemons.run(intent, effect.daemon, cast("Run", request), available)
-            else:
-                if self.index is not None:
-                    found = {name: self.index(f"{operator}/{name}", kind) for name, kind in effect.snapshots.items()}
-                    looked_up.set({name: await index.everything() for name, index in found.items()})
-                result = await self.functions.run(
-                    intent.key, lambda: effect.function(**arguments), limit, is_async=effect.is_async
-                )
+        if effect.daemon is not None and self.daemons is not None:
+            return await self._run(call, self.daemons, effect.daemon, available)
+        arguments = {effect.request_parameter: call.request, **effect.given.arguments(available)}
+        attempt = self._attempt(call)
+
+        async def make(limit: timedelta) -> Ended:
+            if self.index is not None:
+                operator = intent.view.partition("/")[0]
+                found = {name: self.index(f"{operator}/{name}", kind) for name, kind in effect.snapshots.items()}
+                looked_up.set({name: await index.everything() for name, index in found.items()})
+            result = await self.executor.run(attempt, lambda: effect.function(**arguments), limit)
             if effect.yielding is not None:
                 effect.yielding.refuse_secrets(result, self.redactor)
             return self._done(call, effect.kept(result))
+
+        result = await self.executor.make(attempt, make)
+        return self._failed(call, result) if isinstance(result, Failure) else result
+
+    async def _run(self, call: _Call, daemons: Daemons, handler: DaemonHandler, available: dict[Given, Any]) -> Result:
+        """Make a run of a daemon; one that was steady makes up for the failures before it."""
+        clock = asyncio.get_running_loop().time
+        began = clock()
+        try:
+            return self._done(call, call.effect.kept(await daemons.run(call.intent, handler, call.request, available)))
         except Exception as error:  # noqa: BLE001 - a user's function may raise anything; only this intent is concerned
-            if effect.daemon is not None and clock() - began > STEADY.total_seconds():
-                call = replace(call, intent=replace(intent, attempts=1))
+            if clock() - began > STEADY.total_seconds():
+                call = replace(call, intent=replace(call.intent, attempts=1))
             if isinstance(error, Interrupted):
                 return put_off(call.intent, str(error))
-            return self._failed(call, error)
+            return self._failed(call, self.executor.failure(self._attempt(call), error))
+
+    def _attempt(self, call: _Call) -> Attempt:
+        intent = call.intent
+        longest = self._longest(intent)
+        return Attempt(intent.key, call.effect, intent.parent, intent.attempts, intent.decided_at, longest)
+
+    def _longest(self, intent: ClaimedIntent) -> timedelta:
+        return self.settings.most_delay if self.lasts(intent) else self.settings.longest
 
     def _done(self, call: _Call, kept: Any) -> Ended:
         """What is recorded of a call that took place. Raises GiveUp if it cannot be."""
@@ -156,51 +175,19 @@ class EffectCaller(Struct, eq=False):
         size, limit = len(content) + RECORD_BYTES, self.most_bytes()
         return f"a record of {size} bytes; NATS takes {limit} (its setting max_payload)" if size > limit else ""
 
-    def _failed(self, call: _Call, error: Exception) -> Result:
-        intent, effect = call.intent, call.effect
-        asked, is_doubtful, is_counted = None, not effect.is_superseded, True
-        text = words_for(effect, error)
-        match error:
-            case GiveUp():
-                return call.given_up(text)
-            case Retry():
-                asked, is_doubtful, is_counted = error.asked, is_doubtful and intent.is_doubtful, error.is_counted
-            case StillRuns():
-                later = self._later(intent, text, is_doubtful=is_doubtful)
-                return self._in_time(replace(later, is_counted=False), call)
-            case _:
-                if not isinstance(error, HandlerFault):
-                    clean = self.redactor.redact_text
-                    kind, _, named = effect.title.partition(" ")
-                    tell_fault(kind, named, effect.origin, error, subject=intent.parent, clean=clean)
-                asked = effect.backoff
-        if is_counted and effect.retries is not None and intent.attempts > effect.retries:
-            return call.given_up(text)
-        return self._in_time(self._later(intent, text, is_doubtful=is_doubtful, asked=asked), call)
+    def _failed(self, call: _Call, failure: Failure) -> Result:
+        if failure.is_final:
+            return call.given_up(failure.error)
+        intent = call.intent
+        is_doubtful = not call.effect.is_superseded and (intent.is_doubtful or not failure.did_nothing)
+        later = self._later(intent, failure.error, is_doubtful=is_doubtful)
+        return replace(later, delay=failure.delay, is_counted=failure.is_counted)
 
-    def _time_left(self, call: _Call) -> timedelta | None:
-        """How long a call may still be tried; None: for ever."""
-        limit = call.effect.give_up_after
-        return None if limit is None else call.intent.decided_at + limit - self.clock()
-
-    def _in_time(self, later: Later, call: _Call) -> Result:
-        """The next attempt, or the end of a call whose time will be over by then."""
-        left = self._time_left(call)
-        if left is None or later.delay < left:
-            return later
-        return call.given_up(f"{later.error} ({call.effect.out_of_time})")
-
-    def _later(self, intent: ClaimedIntent, text: str, *, is_doubtful: bool, asked: timedelta | None = None) -> Later:
+    def _later(self, intent: ClaimedIntent, text: str, *, is_doubtful: bool) -> Later:
         """Put a call off, always with the same key; after the last counted attempt, what the view sees next decides."""
-        is_daemon = self.lasts(intent)
-        most = self.settings.most_delay if is_daemon else self.settings.longest
         # the row of a daemon has its state, and is never withdrawn: the next run ends by itself if it is not wanted
-        is_doubtful = is_daemon or (is_doubtful and intent.attempts < self.settings.attempts)
-        if asked is None:
-            delay = self.settings.delay(intent.attempts, most=most)
-        else:
-            least = timedelta(seconds=intent.attempts >= self.settings.attempts)  # for ever, but not in a hot loop
-            delay = min(max(asked, least), MOST_DELAY)
+        is_doubtful = self.lasts(intent) or (is_doubtful and intent.attempts < self.settings.attempts)
+        delay = self.settings.delay(intent.attempts, most=self._longest(intent))
         return Later(intent=intent, delay=delay, error=text, is_doubtful=is_doubtful)
 
 
@@ -232,7 +219,7 @@ class Effects(Struct, eq=False):
     kept_at: float = 0.0
 
     def __post_init__(self) -> None:
-        self.caller.functions.on_found = self._find
+        self.caller.executor.on_found = self._find
 
     def begin(self, intent: ClaimedIntent) -> None:
         """Call the effect of a claimed intent."""
@@ -293,14 +280,14 @@ class Effects(Struct, eq=False):
                 task.cancel()
             if left:
                 await asyncio.wait(left, timeout=2 * CANCELLATION_TIME.total_seconds())
-        await self.caller.functions.close()
+        await self.caller.executor.close()
 
     def _end(self, intent: ClaimedIntent, ended: asyncio.Task[None], *, is_noted: bool) -> None:
         if self.begun.get(intent.key) is ended:
             del self.begun[intent.key]
         if is_noted:
             return
-        if self.is_own(intent) and intent.key not in self.staying and self.caller.functions.is_lost(intent.key):
+        if self.is_own(intent) and intent.key not in self.staying and self.caller.executor.is_lost(intent.key):
             self.staying[intent.key] = intent
         else:
             self.on_end(intent)

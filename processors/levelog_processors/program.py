@@ -9,12 +9,11 @@ from levelog.effects import EffectHandler
 from levelog.errors import OperatorError
 from levelog.handlers.children import ChildrenView, refuse_shared
 from levelog.handlers.indexers import IndexHandler
-from levelog.handlers.listeners import RecordHandler
+from levelog.handlers.listeners import RecordHandler, UnrecordedHandler
 from levelog.handlers.purity import require_pure
 from levelog.handlers.runs import DaemonHandler
 from levelog.handlers.sources import SourceHandler
 from levelog.handlers.timers import UnrecordedTimer
-from levelog.handlers.unrecorded import UnrecordedHandler
 from levelog.handlers.views import ReconcileHandler, ViewHandler
 from levelog.operator import Operator
 from levelog.resources import ResourceBase, ResourceType, is_external

@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, TypeVar
 import msgspec
 from msgspec import Struct
 
+from levelog.calls.limits import CallLimits
 from levelog.errors import OperatorError
 from levelog.handlers.fingerprints import fingerprint, type_fingerprint
 from levelog.handlers.indexers import IndexHandler
 from levelog.handlers.injection import Given, Injections, Lender, injections, shown
 from levelog.handlers.readers import ObjectReader
-from levelog.handlers.signatures import parameters, require_max_concurrency, require_time, type_hints, yields
+from levelog.handlers.signatures import parameters, type_hints, yields
 from levelog.intents import Intent
 from levelog.resources import Resource, ResourceBase, ResourceType
 from levelog.selectors import Selector
@@ -28,8 +29,6 @@ if TYPE_CHECKING:
 RequestT = TypeVar("RequestT")
 ResultT = TypeVar("ResultT")
 
-EFFECT_TIME: Final = timedelta(seconds=10)
-"""Default time limit of an effect."""
 GROUP: Final = "effects"
 """Stands for the API group in the targets of calls; no resource of a cluster has a group of this name."""
 MOST_BYTES: Final = 64 * 1024
@@ -46,7 +45,7 @@ looked_up: Final[ContextVar[Mapping[str, Mapping[Any, Collection[Any]]]]] = Cont
 
 
 class Retry(Exception):
-    """Raised by an effect that did nothing: call it again, after `delay` or by the actuator's schedule.
+    """Raised by a function that did nothing: call it again, after `delay`, its `backoff`, or by the schedule.
 
     The longest delay is `MOST_DELAY`, 366 days. It counts as one of a handler's `retries`.
 
@@ -122,10 +121,10 @@ class EffectIndex(IndexHandler):
 
 
 class EffectHandler:
-    """A registered effect: its parameters, its result, and its time limit."""
+    """A registered effect: its parameters, its result, and its limits."""
 
     def __init__(
-        self, function: Callable[..., Any], request: Any, returns: Any, given: Injections, timeout: timedelta
+        self, function: Callable[..., Any], request: Any, returns: Any, given: Injections, limits: CallLimits
     ) -> None:
         self.name = function.__name__
         self.function = function
@@ -135,7 +134,7 @@ class EffectHandler:
         self.returns = returns
         """Type of the result."""
         self.given = given
-        self.timeout = timeout
+        self.limits = limits
         self.is_async = inspect.iscoroutinefunction(function)
         """Whether it runs in the event loop; else it runs in a thread."""
         self.first_argument: Callable[[Any], Any] = lambda request: request
@@ -151,14 +150,6 @@ class EffectHandler:
         """Whether a request that was given up counts as a call that took place."""
         self.in_line: Collection[str] = ()
         """Names of calls that are in one order with those that have no name."""
-        self.retries: int | None = None
-        """How often it is called again after an error; None: for ever."""
-        self.backoff: timedelta | None = None
-        """Before it is called again; None: as the actuator puts off what failed."""
-        self.give_up_after: timedelta | None = None
-        """Over all calls since the first was decided; None: never."""
-        self.max_concurrency: int | None = None
-        """Calls that run at a time in one process; None: as many as there is room for."""
         self.yielding: Yields | None = None
         """What its result has to be read by, where it is intents."""
         self.snapshots: Mapping[str, Any] = {}
@@ -175,16 +166,15 @@ class EffectHandler:
         cls,
         function: Callable[..., Any],
         lender: Lender,
-        *,
-        timeout: timedelta = EFFECT_TIME,
-        max_concurrency: int | None = None,
+        limits: CallLimits | None = None,
     ) -> "EffectHandler":
-        """Check the signature of an effect. Raises OperatorError naming the function and the parameter."""
+        """Check the signature of an effect. Raises OperatorError naming the function and the parameter.
+
+        `limits`: None are those that the operator has for all.
+        """
         name = function.__name__
         if yields(function):
             raise OperatorError(f"effect {name}: yields; an effect runs to its end and returns its result")
-        require_time(function, "effect", timeout)
-        require_max_concurrency(f"effect {name}", max_concurrency)
         hints = type_hints(function)
         names = parameters(function, "effect")
         if not names:
@@ -197,26 +187,7 @@ class EffectHandler:
         _require_json(name, f"parameter {names[0]!r} is", request)
         _require_json(name, "returns", returns)
         given = injections(function, "effect", names[1:], OF_EFFECTS, lender, first="its request first")
-        made = cls(function, request, returns, given, timeout)
-        made.max_concurrency = max_concurrency
-        return made
-
-    def limit(
-        self,
-        lender: Lender,
-        *,
-        retries: int | None = None,
-        backoff: timedelta | None = None,
-        give_up_after: timedelta | None = None,
-        is_lasting: bool = False,
-    ) -> None:
-        """Limit how often it is called again, and for how long: as is said, else as the operator says for all.
-
-        What `is_lasting` has no time for all of its calls but its own.
-        """
-        self.retries = lender.limits.retries if retries is None else retries
-        self.backoff = backoff or lender.limits.backoff
-        self.give_up_after = give_up_after or (None if is_lasting else lender.limits.give_up_after)
+        return cls(function, request, returns, given, limits or lender.limits)
 
     def encoded(self, request: Any) -> bytes:
         """A request as it is stored. Raises OperatorError if the effect could not read it again."""
@@ -230,11 +201,6 @@ class EffectHandler:
         if len(body) > self.most_bytes:
             raise OperatorError(f"call of {self.name}: a request of {len(body)} bytes; {self.most_bytes} are allowed")
         return body
-
-    @property
-    def out_of_time(self) -> str:
-        """The recorded error of a call that exceeded its time."""
-        return f"it is given up {self.give_up_after} after it was decided"
 
     def kept(self, result: Any) -> Any:
         """A result as it is recorded, decoded JSON. Raises GiveUp if views could not read it as the effect says."""

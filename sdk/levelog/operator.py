@@ -5,12 +5,13 @@ from contextvars import ContextVar
 from datetime import timedelta
 from typing import Any, ClassVar, Final, overload
 
+from levelog.calls.limits import CALL_TIME, CallLimits
 from levelog.conditions import conditions_writer, inspect_conditions
-from levelog.effects import EFFECT_TIME, EffectHandler
+from levelog.effects import EffectHandler
 from levelog.errors import OperatorError
+from levelog.handlers.called import CallOptions, require_limits
 from levelog.handlers.children import KEEP as KEPT
 from levelog.handlers.children import ChildrenView, inspect_children, reconciler_of, refuse_shared
-from levelog.handlers.edgehandlers import EdgeOptions, require_options
 from levelog.handlers.edgeregistry import EdgeRegistry
 from levelog.handlers.indexers import (
     MAX_ENTRIES,
@@ -20,7 +21,7 @@ from levelog.handlers.indexers import (
     OnError,
     require_resources,
 )
-from levelog.handlers.injection import Lender, RetryLimits
+from levelog.handlers.injection import Lender
 from levelog.handlers.listeners import RecordHandler
 from levelog.handlers.on import HandlerF, On
 from levelog.handlers.readers import function_or_class, require_resource
@@ -61,7 +62,7 @@ class Operator:
     with other settings is another version of it.
 
     `retries`, `backoff` and `give_up_after` apply to all handlers, timers and effects that do not set them. Daemons
-    take the first two, and timers with `recorded=False` none.
+    take the first two.
     """
 
     KEEP: ClassVar[Manifest] = KEPT
@@ -76,13 +77,11 @@ class Operator:
         backoff: timedelta | None = None,
         give_up_after: timedelta | None = None,
     ) -> None:
-        limits = EdgeOptions(retries=retries, backoff=backoff, give_up_after=give_up_after)
-        require_options(f"operator {name!r}", limits)
+        limits = CallLimits(retries=retries, backoff=backoff, give_up_after=give_up_after)
+        require_limits(f"operator {name!r}", limits)
         self.name = name
         self.settings = settings
-        self._lender = Lender(
-            name, settings, RetryLimits(retries=retries, backoff=backoff, give_up_after=give_up_after)
-        )
+        self._lender = Lender(name, settings, limits)
         self.indices: dict[str, IndexHandler] = {}
         """By name; those that levelog keeps by itself begin with `@`."""
         self.views: dict[str, ViewHandler] = {}
@@ -319,11 +318,11 @@ class Operator:
 
     @overload
     def effect(
-        self, *, timeout: timedelta = EFFECT_TIME, max_concurrency: int | None = None
+        self, *, timeout: timedelta = CALL_TIME, max_concurrency: int | None = None
     ) -> Callable[[EffectF], EffectF]: ...
 
     def effect(
-        self, function: EffectF | None = None, *, timeout: timedelta = EFFECT_TIME, max_concurrency: int | None = None
+        self, function: EffectF | None = None, *, timeout: timedelta = CALL_TIME, max_concurrency: int | None = None
     ) -> EffectF | Callable[[EffectF], EffectF]:
         """Register a function with side effects outside the cluster: `(request) -> result`, both with a JSON form.
 
@@ -338,9 +337,10 @@ class Operator:
         """
 
         def register(function: EffectF) -> EffectF:
-            handler = EffectHandler.inspect(function, self._lender, timeout=timeout, max_concurrency=max_concurrency)
+            limits = CallLimits(timeout=timeout, max_concurrency=max_concurrency)
+            require_limits(f"effect {function.__name__}", limits)
+            handler = EffectHandler.inspect(function, self._lender, limits.within(self._lender.limits))
             self._claim(handler.name, function)
-            handler.limit(self._lender)
             self.effects[handler.name] = handler
             self.indices[handler.name] = handler.index
             return function
@@ -449,7 +449,7 @@ class Operator:
         labels: Mapping[str, Value] | None = None,
         annotations: Mapping[str, Value] | None = None,
         when: Callable[[Any], object] | None = None,
-        timeout: timedelta = EFFECT_TIME,
+        timeout: timedelta = CALL_TIME,
         retries: int | None = None,
         backoff: timedelta | None = None,
         give_up_after: timedelta | None = None,
@@ -467,14 +467,14 @@ class Operator:
 
         With `recorded=False` a call leaves no decision and no record, and costs a tenth. The processor of the object's
         partition makes it, at multiples of `every` after the first, if the filters match the object then. A failed call
-        is retried, `retries` times or until the next one is due. `sharp`, `idle` and `give_up_after` are refused.
+        is retried, `retries` times or until the next one is due. `sharp` and `idle` are refused.
         """
 
         def register(function: HandlerF) -> HandlerF:
             selector = Selector.given(labels, annotations, when)
             if not isinstance(recorded, bool):  # pyright: ignore[reportUnnecessaryIsInstance]
                 raise OperatorError(f"timer {function.__name__}: recorded={recorded!r} is neither True nor False")
-            options = EdgeOptions(
+            options = CallOptions(
                 of=of,
                 selector=selector,
                 timeout=timeout,
@@ -484,7 +484,7 @@ class Operator:
                 max_concurrency=max_concurrency,
             )
             if not recorded:
-                refuse_recorded(function.__name__, sharp=sharp, idle=idle, give_up_after=give_up_after)
+                refuse_recorded(function.__name__, sharp=sharp, idle=idle)
                 made = UnrecordedTimer(function, every, initial_delay, options, self._lender)
                 self._claim(made.name, function)
                 self.timers[made.name] = made
@@ -543,10 +543,10 @@ class Operator:
             grace = rest.pop("grace", GRACE)
             if unknown := rest.keys() - {"of", "retries", "backoff"}:
                 raise OperatorError(f"daemon {function.__name__}: takes no option {min(unknown)!r}")
-            known = EdgeOptions(selector=selector, **rest)
+            known = CallOptions(selector=selector, **rest)
             handler = DaemonHandler(function, grace, known, self._lender, self.indices, self._views_by_function)
             self._claim(handler.name, function)
-            self._claim(handler.runs_name, function)
+            self._claim(handler.calls_name, function)
             effect, wanted = daemon_effect(handler, self._lender), wanted_index(handler)
             self.effects[effect.name] = effect
             self.indices |= {effect.name: effect.index, wanted.name: wanted}

@@ -11,8 +11,8 @@ from msgspec import UNSET
 
 from levelog.effects import EffectHandler, GiveUp
 from levelog.errors import LevelogError
+from levelog.handlers.listeners import UnrecordedHandler
 from levelog.handlers.sources import SourceHandler
-from levelog.handlers.unrecorded import UnrecordedHandler
 from levelog.resources import External
 from levelog.secrets.redaction import Redactor
 from levelog.wire.objects import ObjectKey, Version

@@ -148,7 +148,7 @@ class World:
         await self._delivery.close()
         await self._timers.close()
         await self.engine.close()
-        await self._caller.functions.close()
+        await self._caller.executor.close()
 
     async def run(self) -> None:
         """Fold, decide and write until nothing is pending now."""

@@ -12,11 +12,11 @@ from typing import Any, TypeAlias
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from levelog.handlers.injection import Given, about
-from levelog.handlers.listeners import Recorded, RecordHandler
+from levelog.handlers.listeners import RecordHandler
 from levelog.wire.canonical import digest
 from levelog.wire.objects import ObjectKey
 from levelog.wire.records import LoggedRecord, ObjectDeleted, ObjectSeen
-from levelog_processors.deliver.held import Chain, Failure, HeldCalls, Name
+from levelog_processors.deliver.held import Chain, HeldCalls, Name
 from levelog_processors.program import Program
 from levelog_store.connect.database import Database
 from levelog_store.deliver.positions import Place, write_positions
@@ -130,25 +130,22 @@ class Delivery(HeldCalls[RecordHandler]):
         for logged in records:
             if logged.sequence != chain.position:
                 chain.position, chain.attempts = logged.sequence, 0
-            chain.failure = await self._handle(chain, logged)
+            await self._handle(chain, logged)
             if chain.failure is not None:
-                chain.attempts += chain.failure.is_attempt
                 return
             chain.position, chain.attempts = logged.sequence + 1, 0
 
-    async def _handle(self, chain: Chain[RecordHandler], logged: LoggedRecord) -> Failure | None:
-        handler, record = chain.handler, logged.record
+    async def _handle(self, chain: Chain[RecordHandler], logged: LoggedRecord) -> None:
+        handler, record, sequence, scope = chain.handler, logged.record, logged.sequence, self._scope
         if not isinstance(record, ObjectSeen | ObjectDeleted):
-            return None
-        sequence, scope = logged.sequence, self._scope
-        recorded = Recorded(
-            body=record.body,
-            is_deleted=isinstance(record, ObjectDeleted),
-            origin=record.origin,
-            recorded_at=record.time,
-            sequence=sequence,
-        )
+            return
+        told = {
+            "is_deleted": isinstance(record, ObjectDeleted),
+            "origin": record.origin,
+            "recorded_at": record.time,
+            "sequence": sequence,
+        }
         key = digest(scope.cluster, scope.application, handler.source, str(sequence), logged.record_id)
         about(object=chain.object, handler=handler.source, sequence=str(sequence))
-        given = {Given.KEY: key, Given.RETRY: chain.attempts}
-        return await self._call(chain, partial(handler.arguments, recorded, given))
+        given = {Given.KEY: key, Given.RETRY: chain.attempts, Given.STARTED: record.time}
+        await self._call(chain, record.time, partial(handler.called_with, record.body, told, given))

@@ -8,19 +8,18 @@ import asyncio
 import logging
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable, Collection, Coroutine, Hashable, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, Generic, Literal, TypeAlias, TypeVar
 
 from msgspec import Struct
-from msgspec.structs import replace
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from levelog.calls.caller import CANCELLATION_TIME, FunctionCaller
-from levelog.calls.faults import HandlerFault, Interruption, StillRuns, contained, described, tell_fault
-from levelog.effects import MOST_DELAY, GiveUp, Retry
+from levelog.calls.caller import CANCELLATION_TIME
+from levelog.calls.executor import Attempt, Executor, Failure
+from levelog.calls.faults import Interruption, contained, described
 from levelog.errors import LevelogError
-from levelog.handlers.unrecorded import UnrecordedHandler
+from levelog.handlers.listeners import UnrecordedHandler
 from levelog.handlers.views import VIEW_TIME
 from levelog_processors.decide.settling import backoff
 from levelog_processors.fence.calls import Fence
@@ -51,15 +50,6 @@ CallOutcome: TypeAlias = Literal["returned", "failed", "passed"]
 Name: TypeAlias = tuple[str, str]
 """Handler and object."""
 HandlerT = TypeVar("HandlerT", bound=UnrecordedHandler)
-
-
-class Failure(Struct, frozen=True):
-    """Why a call is not made, and when it is tried again."""
-
-    error: str
-    delay: timedelta
-    is_attempt: bool = True
-    """The function was called."""
 
 
 class Chain(Struct, Generic[HandlerT], eq=False):
@@ -141,11 +131,7 @@ class HeldCalls(ABC, Generic[HandlerT]):
         self._patience = patience
         self._clock = clock
         self._function = call
-        self._caller = FunctionCaller(subject="this object")
-        self._caller.on_found = self._leave
-        limits = {name: handler.options.max_concurrency for name, handler in handlers.items()}
-        self._rooms = {name: asyncio.Semaphore(limit) for name, limit in limits.items() if limit is not None}
-        """Of handlers with a limit."""
+        self._executor = Executor(subject="this object", clock=clock, schedule=backoff)
         self._epochs: Mapping[int, int] = {}
         self._held: dict[Name, Chain[HandlerT]] = {}
         self._running: dict[asyncio.Task[None], Chain[HandlerT]] = {}
@@ -191,7 +177,7 @@ class HeldCalls(ABC, Generic[HandlerT]):
     async def close(self) -> None:
         """End all that runs."""
         await self.release()
-        await self._caller.close()
+        await self._executor.close()
 
     async def step(self) -> None:
         """Continue with the held objects: store what has returned, try again what is due."""
@@ -238,7 +224,7 @@ class HeldCalls(ABC, Generic[HandlerT]):
         try:
             await self._go_on(chain)
         except LevelogError as error:  # the log or the database may be away
-            chain.failure = Failure(described(error), backoff(1, LONGEST))
+            chain.failure = Failure(error=described(error), delay=backoff(1, LONGEST))
 
     @abstractmethod
     async def _go_on(self, chain: Chain[HandlerT]) -> None:
@@ -305,75 +291,38 @@ class HeldCalls(ABC, Generic[HandlerT]):
             said = "%s holds %s at %s, and tries again in %s: %s"
             log.info(said, chain.handler.source, chain.object, chain.said, chain.failure.delay, chain.failure.error)
 
-    async def _call(self, chain: Chain[HandlerT], arguments_of: Callable[[], dict[str, Any] | None]) -> Failure | None:
-        """Call the function once; None: it has returned, or the filters leave the object out, or it is passed by."""
-        handler = chain.handler
+    async def _call(
+        self, chain: Chain[HandlerT], since: datetime, arguments_of: Callable[[], dict[str, Any] | None]
+    ) -> None:
+        """Make the attempt that is next; without a failure it has returned, was left out by filters, or is passed by.
+
+        `since` tells when it was due first.
+        """
+        handler, source = chain.handler, chain.handler.source
         function = self._function(handler)
         if (left := self._left.get(chain.name)) is not None:
             await asyncio.wait({left})
             del self._left[chain.name]
         if chain.is_ended:  # its function has caught that
             raise asyncio.CancelledError
-        try:
-            arguments = _filtered(handler, arguments_of)
-            if arguments is not None:
-                await self._run_function(chain, lambda: function(**arguments))
-                self.on_call(handler.source, "returned")
-        except Retry as error:
-            return self._later(chain, error, asked=error.asked, is_counted=error.is_counted)
-        except GiveUp as error:
-            self._pass_by(chain, error)
-        except StillRuns as error:
-            return replace(self._failure(chain, error), is_attempt=False)
-        except Exception as error:  # noqa: BLE001 - a user's function may raise anything; only this object is concerned
-            if not isinstance(error, HandlerFault):
-                tell_fault(handler.kind, handler.name, handler.function, error, subject=chain.object)
-            return self._later(chain, error)
-        return None
+        attempt = Attempt(chain.name, handler, chain.object, chain.attempts + 1, since, LONGEST)
 
-    async def _run_function(self, chain: Chain[HandlerT], function: Callable[[], Any]) -> None:
-        """Call a function, within the limit of its handler; one that outlasts its time keeps its place."""
-        room = self._rooms.get(chain.handler.source)
-        if room is None or self._caller.is_lost(chain.name):
-            return await self._run_at_once(chain, function)
-        await room.acquire()
-        try:
-            await self._run_at_once(chain, function)
-        finally:
-            if not self._caller.is_lost(chain.name):
-                room.release()
+        async def make(limit: timedelta) -> None:
+            if (arguments := _filtered(handler, arguments_of)) is not None:
+                run, is_ended = lambda: function(**arguments), lambda: chain.is_ended
+                await self._executor.run(attempt, run, limit, is_ended=is_ended)
+                self.on_call(source, "returned")
 
-    async def _run_at_once(self, chain: Chain[HandlerT], function: Callable[[], Any]) -> None:
-        limit = chain.handler.options.timeout
-        if chain.handler.is_async:
-            await self._caller.run_here(function, limit, is_ended=lambda: chain.is_ended)
-        else:
-            await self._caller.run(chain.name, function, limit, is_async=False)
-
-    def _leave(self, name: Hashable) -> None:
-        """Give up the place of a function that has returned although its time was over."""
-        assert isinstance(name, tuple)  # noqa: S101 - `Name`
-        if (room := self._rooms.get(name[0])) is not None:
-            room.release()
-
-    def _later(
-        self, chain: Chain[HandlerT], error: Exception, *, asked: timedelta | None = None, is_counted: bool = True
-    ) -> Failure | None:
-        options = chain.handler.options
-        if is_counted and options.retries is not None and chain.attempts >= options.retries:
-            self._pass_by(chain, error)
-            return None
-        self.on_call(chain.handler.source, "failed")
-        return self._failure(chain, error, asked)
-
-    def _failure(self, chain: Chain[HandlerT], error: Exception, asked: timedelta | None = None) -> Failure:
-        handler = chain.handler
-        delay = min(asked or handler.options.backoff or backoff(chain.attempts + 1, LONGEST), MOST_DELAY)
-        return Failure(f"{handler.kind} {handler.name}: {described(error)}", delay)
-
-    def _pass_by(self, chain: Chain[HandlerT], error: Exception) -> None:
-        self.on_call(chain.handler.source, "passed")
-        log.error("%s passes %s of %s by: %s", chain.handler.source, chain.said, chain.object, described(error))
+        failure = chain.failure = await self._executor.make(attempt, make)
+        if failure is None:
+            return
+        chain.attempts += failure.is_counted
+        if failure.is_final:
+            chain.failure = None
+            self.on_call(source, "passed")
+            log.error("%s passes %s of %s by: %s", source, chain.said, chain.object, failure.error)
+        elif failure.is_counted:
+            self.on_call(source, "failed")
 
 
 def _filtered(handler: UnrecordedHandler, arguments_of: Callable[[], dict[str, Any] | None]) -> dict[str, Any] | None:

@@ -207,9 +207,7 @@ class Timers(HeldCalls[UnrecordedTimer]):
             scope = self._scope
             given[Given.KEY] = digest(scope.cluster, scope.application, handler.source, row.uid, str(chain.position))
         about(object=chain.object, handler=handler.source)
-        chain.failure = await self._call(chain, partial(handler.arguments, row.body, given))
-        if chain.failure is not None:
-            chain.attempts += chain.failure.is_attempt
+        await self._call(chain, due, partial(handler.called_with, row.body, {}, given))
 
     async def _write_positions(self, connection: AsyncConnection) -> None:
         if self._called_to != self._stored_to:

@@ -99,14 +99,14 @@ class Repeater:
                 effect.yielding.refuse_secrets(result, self._redactor)
             came = Came(result=canonical(effect.kept(result)))
         except Exception as error:  # noqa: BLE001 - a user's function may raise anything; that is what is compared
-            came = Came(error=self._redactor.redact_text(words_for(effect, error)))
+            came = Came(error=self._redactor.redact_text(words_for(effect.title, error)))
         if refusals is not None and refusals.kind:
             return Came(result=came.result, error=came.error, refused=refusals.kind, what=refusals.what)
         return came
 
     async def _run(self, effect: EffectHandler, wanted: WantedCall, function: Callable[[], Any]) -> Any:
         key = wanted.row.key
-        live = partial(self._caller.run, key, function, effect.timeout, is_async=effect.is_async)
+        live = partial(self._caller.run, key, function, effect.limits.timeout, is_async=effect.is_async)
 
         async def here(stops: Stops) -> Any:
             async with self._turn:

@@ -1,11 +1,11 @@
-"""How an error of an effect is recorded: the same text live and in a replay."""
+"""How an error of a call is told: the same text live and in a replay."""
 
 from levelog.calls.faults import described
-from levelog.effects import EffectHandler, GiveUp, Retry
+from levelog.effects import GiveUp, Retry
 
 
-def words_for(effect: EffectHandler, error: Exception) -> str:
-    """The words, with what the effect is called for its users: `handler greet: ConnectionError: no mail server`."""
+def words_for(title: str, error: Exception) -> str:
+    """The words, with what is called as its users know it: `handler greet: ConnectionError: no mail server`."""
     match error:
         case GiveUp():
             words = _message(error) or "gave up"
@@ -13,7 +13,7 @@ def words_for(effect: EffectHandler, error: Exception) -> str:
             words = _message(error) or "asks to be called again"
         case _:
             words = described(error)
-    return f"{effect.title}: {words}"
+    return f"{title}: {words}"
 
 
 def _message(error: BaseException) -> str:

@@ -1,51 +1,38 @@
 """Edge handlers, as `@op.on` registers them: a view of what was handled, and an effect that calls the function."""
 
-import inspect
-from collections.abc import Callable, Coroutine, Mapping, Sequence
-from datetime import datetime, timedelta
-from typing import Any, Final, Literal, Protocol, TypeAlias
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from typing import Any, Final
 
 import msgspec
-from msgspec import UNSET, Struct
+from msgspec import UNSET
 
 from levelog.calls.mappings import plain
-from levelog.edges import (
-    Diff,
-    Edge,
-    Reason,
-    diff_of,
-    essence,
-    flat,
-    handled_object,
-    keys_of,
-    under,
-    value_at,
-)
-from levelog.effects import EFFECT_TIME, MOST_EDGE_BYTES, Call, EffectHandler, nothing_of, nothing_of_async
+from levelog.edges import Diff, Edge, Reason, diff_of, essence, flat, keys_of, under, value_at
+from levelog.effects import Call, EffectHandler
 from levelog.errors import OperatorError
-from levelog.handlers.callnames import HANDLED
-from levelog.handlers.fingerprints import fingerprint, value_fingerprint
-from levelog.handlers.indexers import IndexHandler
-from levelog.handlers.injection import Given, Injections, Lender, injections, shown
-from levelog.handlers.readers import ObjectReader, object_reader, require_field
-from levelog.handlers.signatures import (
-    declared,
-    holds_intents,
-    parameters,
-    require_function,
-    require_max_concurrency,
-    require_retries,
-    require_time,
-    type_hints,
-    yields,
+from levelog.handlers.called import (
+    CalledHandler,
+    CallOptions,
+    InspectView,
+    Phase,
+    calling_effect,
+    calls_of,
+    made_view,
+    made_writer,
 )
-from levelog.handlers.views import ReconcileHandler, ViewHandler, Writes, WrittenClass, inspect_writes
-from levelog.handlers.yielding import Yielded, Yields, in_full, in_full_async, last_yielding
+from levelog.handlers.callnames import HANDLED
+from levelog.handlers.fingerprints import value_fingerprint
+from levelog.handlers.indexers import IndexHandler
+from levelog.handlers.injection import Given, Lender, shown
+from levelog.handlers.readers import require_field
+from levelog.handlers.signatures import declared, holds_intents, yields
+from levelog.handlers.views import ReconcileHandler, ViewHandler, WrittenClass, inspect_writes
+from levelog.handlers.yielding import Yielded, Yields, last_yielding
 from levelog.indices import Index
 from levelog.intents import Intent, call
 from levelog.levels import Level, Levels
-from levelog.resources import ResourceBase, refuse_external
-from levelog.selectors import Presence, Selector
+from levelog.selectors import Presence
 from levelog.wire.canonical import digest
 
 IS_HANDLED: Final = "its deletion is handled"
@@ -53,96 +40,39 @@ IS_OPEN: Final = "its deletion is not handled"
 """The two sides of a level of an object that is deleted, or being deleted."""
 END: Final = "deleted"
 """Name of the call for the end of an object."""
-Phase: TypeAlias = Literal["waits", "held"]
-"""Of an object that its operator's finalizer has to be put on first, or that is being deleted and has it."""
 KNOWN: Final = "known"
 """Name of the call that notes that an object is about to be handled for the first time."""
-OF_EDGES: Final = (Given.KEY, Given.RETRY, Given.STARTED, Given.LOGGER, Given.SETTINGS)
-OF_CALLS: Final = (Given.KEY, Given.RETRY, Given.STARTED)
-"""What each call gives anew; parameters of the effects that call handlers."""
-
 _CODE: Final = "edges 6"
 """Stands for this module in fingerprints: raised when the same objects lead to other calls."""
 _TOLD: Final[Mapping[str, str]] = {"reason": "str", "diff": "Diff", "old": "", "new": ""}
 """What the edge says, by the parameter that asks for it, and how that is annotated; empty: as the object."""
 
 
-class CallOptions(Struct, frozen=True, kw_only=True):
-    """What the decorators take of all functions that are called for objects."""
+class EdgeHandler(CalledHandler):
+    """A function that is called for edges of the objects of one class."""
 
-    of: type[ResourceBase] | None = None
-    selector: Selector = Selector()
-    timeout: timedelta = EFFECT_TIME
-    retries: int | None = None
-    """How often it is tried again after an error; None: for ever."""
-    backoff: timedelta | None = None
-    """Before it is; None: longer each time, up to what those who make the calls wait at most."""
-    max_concurrency: int | None = None
-    """Calls that run at a time in one process; None: as many as there is room for."""
-
-
-class EdgeOptions(CallOptions, frozen=True, kw_only=True):
-    """What they take of those whose calls are recorded."""
-
-    field: str = ""
-    """JSON pointer; empty: all of the object."""
-    value: Any = UNSET
-    """Filters on the value of the field: a literal, PRESENT, ABSENT or a function of it."""
-    old: Any = UNSET
-    new: Any = UNSET
-    since: datetime | None = None
-    """Objects that were created before were there before the handler; None: it takes all for new."""
-    give_up_after: timedelta | None = None
-    """Over all attempts, since the call was decided; None: never."""
-    writes: Writes | None = None
-    """What it may yield intents for; None: it yields none. Of a function that does not yield: what its calls write."""
-    finalizer: bool = False
-    """The object stays until its end is handled."""
-
-
-class EdgeHandler:
-    """A function that is called for edges of the objects of one class, with its options and what it is given."""
-
-    result: Any = None
-    """Type of the stored result of a call; None: nothing is stored."""
+    kind, instead, told = "handler", "", _TOLD
+    opening = f"its object first, {', '.join(f'{name}: {hint}' if hint else name for name, hint in _TOLD.items())}"
     is_yielding: bool = False
     """Whether the function is a generator, of intents."""
     written: tuple[WrittenClass, ...] = ()
     """What it says that it yields intents for."""
 
     def __init__(
-        self, function: Callable[..., Any], reasons: frozenset[Reason], options: EdgeOptions, lender: Lender
+        self, function: Callable[..., Any], reasons: frozenset[Reason], options: CallOptions, lender: Lender
     ) -> None:
         """Check a function's signature. Raises OperatorError naming the function and what is wrong."""
-        require_function(function, "handler")
-        self.name = function.__name__
-        self.function = function
+        super().__init__(function, options, lender)
         self.reasons = reasons
-        self.options = options
-        kind = "handler"
         if yields(function):
             self.is_yielding, self.result = True, Yielded
-        require_time(function, kind, options.timeout)
-        require_options(f"handler {self.name}", options)
-        self._hints = type_hints(function)
-        if holds_intents(self._hints.get("return")) and not self.is_yielding:
+        require_edge_options(self.title, options)
+        if holds_intents(self.hints.get("return")) and not self.is_yielding:
             raise OperatorError(f"handler {self.name}: is annotated to return intents: it has to yield them, by itself")
         if options.writes is not None:
             self.written = inspect_writes(f"handler {self.name}", options.writes)
             if not self.is_yielding:
                 raise OperatorError(f"handler {self.name}: writes= is for handlers that yield intents, and it does not")
-        first, *rest = parameters(function, kind, "object")
-        self.reader: ObjectReader = object_reader(
-            kind, function, first, self._hints.get(first), options.selector, of=options.of
-        )
-        refuse_external(f"{kind} {self.name}: its object {first!r}: ", self.reader.cls)
-        self.parameter = first
-        self._told = [name for name in rest if name in _TOLD]
-        for name in self._told:
-            self._require_hint(name)
-        others = [name for name in rest if name not in _TOLD]
-        told = f"its object first, {', '.join(f'{name}: {hint}' if hint else name for name, hint in _TOLD.items())}"
-        self.given: Injections = injections(function, kind, others, OF_EDGES, lender, first=told)
 
     def require_field(self) -> None:
         """Refuse a field that no edge is of. Raises OperatorError."""
@@ -150,7 +80,7 @@ class EdgeHandler:
             require_field(f"handler {self.name}", self.reader, keys_of(self.options.field))
 
     @property
-    def handled_name(self) -> str:
+    def calls_name(self) -> str:
         """Name of the effect, and of the index of what was handled."""
         return f"{self.name}{HANDLED}"
 
@@ -164,31 +94,17 @@ class EdgeHandler:
         """Name of the index of the calls whose intents are written."""
         return f"{self.name}_written"
 
-    def _require_hint(self, name: str) -> None:
-        hint, wanted = self._hints.get(name), _TOLD[name]
+    def require_hint(self, name: str) -> None:
+        """Refuse a parameter that is not annotated as what an edge says. Raises OperatorError."""
+        hint, wanted = self.hints.get(name), _TOLD[name]
         if hint is None or (wanted == "str" and hint is not str) or (wanted == "Diff" and hint != Diff):
             asked = wanted or ("the type of the field" if self.options.field else f"{self.reader.cls.__name__} | None")
             raise OperatorError(f"handler {self.name}: parameter {name!r} is {shown(hint)}: annotate it with {asked}")
-
-    def shown(self, parent: Any) -> dict[str, Any]:
-        """An object as JSON, as the handler takes it."""
-        if self.reader.is_plain:
-            return {key: parent[key] for key in parent if key != "status"}
-        return msgspec.to_builtins(parent)  # type: ignore[no-any-return]
-
-    @property
-    def origin(self) -> Callable[..., Any]:
-        """The function that its user wrote."""
-        return self.function
 
     @property
     def reads(self) -> Mapping[str, Any]:
         """Other indices that its view reads, with their types."""
         return {}
-
-    def handed(self, parent: Any) -> dict[str, Any]:
-        """What a call is handed over of an object."""
-        return handled_object(self.shown(parent))
 
     def diff(self, level: Level[Any]) -> Diff:
         """How the state that is to be handled differs from the one that was."""
@@ -198,17 +114,6 @@ class EdgeHandler:
         """What the handler handles of an object, flat."""
         values = flat(essence(found))
         return under(values, self.options.field) if self.options.field else values
-
-    def taken(self, content: dict[str, Any]) -> Any:
-        """An object as the function takes it. Raises msgspec.ValidationError."""
-        return content if self.reader.is_plain else msgspec.convert(content, self.reader.cls)
-
-    def known(self, content: dict[str, Any]) -> dict[str, Any]:
-        """What was handled, as this code reads it: a field that a class has now has its default."""
-        try:
-            return self.shown(self.taken(content))
-        except msgspec.ValidationError:  # handled by code whose class read something else
-            return content
 
     def beginning(self, found: Mapping[str, Any]) -> Reason:
         """Reason of the first edge of an object."""
@@ -228,9 +133,9 @@ class EdgeHandler:
             for wanted, content in ((options.old, old), (options.new, edge.object))
         )
 
-    def arguments(self, edge: Edge, given: Mapping[Given, Any]) -> dict[str, Any]:
+    def arguments(self, request: Edge, given: Mapping[Given, Any]) -> dict[str, Any]:
         """The arguments of one call. Raises msgspec.ValidationError for an object that this code cannot read."""
-        new = self.taken(edge.object)
+        edge, new = request, self.taken(request.object)
         told: dict[str, Any] = {"reason": edge.reason, "diff": edge.diff}
         if self.options.field:
             values = value_at(edge.old, self.options.field), value_at(edge.object, self.options.field)
@@ -271,19 +176,7 @@ class EdgeHandler:
         return None if old is None else self.taken(old)
 
 
-class Keeping(Protocol):
-    """What keeps its objects until something has ended: an edge handler, or a daemon."""
-
-    name: str
-    options: EdgeOptions
-    reader: ObjectReader
-
-    def taken(self, content: Any) -> Any:
-        """An object as the function takes it. Raises msgspec.ValidationError for one that this code cannot read."""
-        ...
-
-
-def is_wanted(handler: Keeping, found: Mapping[str, Any]) -> bool:
+def is_wanted(handler: CalledHandler, found: Mapping[str, Any]) -> bool:
     """Tell whether a handler's filters include an object, so that its deletion is handled."""
     selector, metadata = handler.options.selector, found["metadata"]
     labels, annotations = metadata.get("labels") or {}, metadata.get("annotations") or {}
@@ -298,57 +191,27 @@ def is_wanted(handler: Keeping, found: Mapping[str, Any]) -> bool:
 
 
 def edge_effect(handler: EdgeHandler, lender: Lender, yielding: Yields | None = None) -> EffectHandler:
-    """The effect that calls the function. What it raises is tried again, and given up for what is newer."""
-    function = handler.function
-    is_async = inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function)
+    """The effect that calls the function."""
 
-    def arguments(edge: Edge, *given: Any) -> dict[str, Any]:
-        return handler.arguments(edge, dict(zip(OF_CALLS, given, strict=True)))
+    def keep(edge: Edge, result: Any) -> Any:
+        return None if yielding is None else yielding.kept(result, is_end=edge.reason == "delete")
 
-    def kept(edge: Edge, result: Any) -> Any:
-        if yielding is not None:
-            return yielding.kept(result, is_end=edge.reason == "delete")
-        return result if handler.result is not None else nothing_of(result)
-
-    async def handle_async(edge: Edge, idempotency_key: str, retry: int, started: datetime) -> Any:
-        if edge.is_noted:
-            return None
-        result = function(**arguments(edge, idempotency_key, retry, started))
-        return kept(edge, await in_full_async(result) if yielding is not None else await result)
-
-    def handle(edge: Edge, idempotency_key: str, retry: int, started: datetime) -> Any:
-        if edge.is_noted:
-            return None
-        result = function(**arguments(edge, idempotency_key, retry, started))
-        if handler.result is None and isinstance(result, Coroutine):  # of an async function in a plain wrapper
-            return nothing_of_async(result)
-        return kept(edge, in_full(result) if yielding is not None else result)
-
-    effect: Callable[..., Any] = handle_async if is_async else handle
-    effect.__name__ = handler.handled_name
-    effect.__annotations__["return"] = handler.result
-    made = EffectHandler.inspect(effect, lender, timeout=handler.options.timeout)
-    made.origin, made.title = handler.origin, f"handler {handler.name}"
-    made.most_bytes, made.is_superseded = MOST_EDGE_BYTES, True
-    made.first_argument = lambda edge: UNSET if edge.is_noted else handler.taken(edge.object)
-    options, made.yielding = handler.options, yielding
-    made.limit(lender, retries=options.retries, backoff=options.backoff, give_up_after=options.give_up_after)
-    made.max_concurrency = handler.options.max_concurrency
+    made = calling_effect(handler, Edge, _CODE, lender, keep if yielding is not None else None)
+    made.yielding = yielding
     made.notes_failure, made.in_line = lambda edge: edge.is_held, (KNOWN, END)
-    made.fingerprint = digest(_CODE, fingerprint(handler.origin), handler.reader.fingerprint, handler.given.fingerprint)
     return made
 
 
 def edge_view(
     handler: EdgeHandler,
-    inspect_view: Callable[[Callable[..., Any]], ViewHandler],
+    inspect_view: InspectView,
     finalizing: IndexHandler | None = None,
 ) -> ViewHandler:
     """The view of what the handler has handled of an object, against what there is.
 
     `finalizing` tells of objects that a finalizer has to be put on first, and of those that it holds; None: of none.
     """
-    index = handler.handled_name
+    index = handler.calls_name
 
     def view(parent: Any, **read: Any) -> Level[Any]:
         found = handler.shown(parent)
@@ -370,19 +233,16 @@ def edge_view(
             level.reason = f"waits until what it yielded last is written: see {handler.writes_name}"
         return level
 
-    hint = Mapping[str, Any] if handler.reader.is_plain else handler.reader.cls
-    annotations: dict[str, Any] = {"parent": hint, index: called(handler), **handler.reads}
+    annotations: dict[str, Any] = {index: calls_of(handler, Edge), **handler.reads}
     if finalizing is not None:
         annotations["finalizing"] = Index[str, Phase]
     if handler.is_yielding:
         annotations |= {handler.written_name: Index[str, Call[str, None]], "levels": Levels}
-    made = inspect_view(declared(view, handler.name, annotations, Level[Any]))
-    made.is_made = True
-    made.stands_on = (handler.writes_name,) if handler.is_yielding else ()
     options = handler.options
     filters = value_fingerprint((options.field, options.value, options.old, options.new, str(options.since)))
     held = () if finalizing is None else (str(options.finalizer), finalizing.fingerprint)
-    made.fingerprint = digest(_CODE, handler.name, handler.reader.fingerprint, *sorted(handler.reasons), filters, *held)
+    made = made_view(handler, view, annotations, inspect_view, _CODE, *sorted(handler.reasons), filters, *held)
+    made.stands_on = (handler.writes_name,) if handler.is_yielding else ()
     return made
 
 
@@ -395,16 +255,16 @@ def _is_writing(handler: EdgeHandler, uid: str, calls: Sequence[Call[Edge, Any]]
     return standing is None or standing.status != "failed"
 
 
-def end_view(handler: EdgeHandler, inspect_view: Callable[[Callable[..., Any]], ViewHandler]) -> ViewHandler:
+def end_view(handler: EdgeHandler, inspect_view: InspectView) -> ViewHandler:
     """The view of deleted objects that the handler knows, and that its filters took as they were last."""
-    index = handler.handled_name
+    index = handler.calls_name
 
     def view(parent: Any, **read: Any) -> Level[Any]:
         calls: list[Call[Edge, Any]] = list(read[index][parent["metadata"]["uid"]])
         is_open = bool(calls) and not any(each.name == END for each in calls) and is_wanted(handler, parent)
         return Level(desired=IS_HANDLED, actual=IS_OPEN if is_open else IS_HANDLED)
 
-    annotations: dict[str, Any] = {"parent": Mapping[str, Any], index: called(handler)}
+    annotations: dict[str, Any] = {"parent": Mapping[str, Any], index: calls_of(handler, Edge)}
     made = inspect_view(declared(view, f"{handler.name}_deleted", annotations, Level[Any]))
     made.is_of_deleted = made.is_made = True
     made.fingerprint = digest(_CODE, handler.name, "deleted", handler.reader.fingerprint)
@@ -434,39 +294,21 @@ def edge_writer(handler: EdgeHandler, view: ViewHandler, effect: EffectHandler, 
             return [known, call(effect.function, edge)]
         return [call(effect.function, edge)]
 
-    hint = Mapping[str, Any] if handler.reader.is_plain else handler.reader.cls
-    act.__annotations__["parent"] = hint
-    act.__name__ = f"{view.name}.call"
-    made = ReconcileHandler.inspect(act, view, {} if handler.is_yielding else handler.options.writes or {}, lender)
-    made.fingerprint, made.needs_status = digest(_CODE, view.name), False
-    return made
+    return made_writer(
+        handler, act, view, _CODE, lender, writes=None if handler.is_yielding else handler.options.writes
+    )
 
 
-def called(handler: EdgeHandler) -> Any:
-    """Type of the index of what the handler has handled."""
-    result: Any = handler.result
-    return Index[str, Call[Edge, result]]
-
-
-def require_call_options(what: str, options: CallOptions) -> None:
-    """Refuse options that say nothing of any function. Raises OperatorError; `what` they are of."""
-    require_retries(what, options.retries, options.backoff)
-    require_max_concurrency(what, options.max_concurrency)
-
-
-def require_options(what: str, options: EdgeOptions) -> None:
-    """Refuse options that say nothing. Raises OperatorError; `what` they are of."""
+def require_edge_options(what: str, options: CallOptions) -> None:
+    """Refuse options that say nothing of edges. Raises OperatorError; `what` they are of."""
     filtered = [each for each in ("value", "old", "new") if getattr(options, each) is not UNSET]
     if filtered and not options.field:
         raise OperatorError(f"{what}: {filtered[0]}= filters on the value of a field: say which, field=…")
     if not isinstance(options.finalizer, bool):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise OperatorError(f"{what}: finalizer={options.finalizer!r} is neither True nor False")
-    since, limit = options.since, options.give_up_after
+    since = options.since
     if since is not None and (not isinstance(since, datetime) or since.tzinfo is None):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise OperatorError(f"{what}: since={since!r} is not a datetime with a time zone")
-    require_call_options(what, options)
-    if limit is not None and (not isinstance(limit, timedelta) or limit <= timedelta(0)):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise OperatorError(f"{what}: give_up_after={limit!r} is not a timedelta above zero")
 
 
 def _holds(wanted: Any, value: Any) -> bool:

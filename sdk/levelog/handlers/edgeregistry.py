@@ -5,15 +5,13 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from levelog.edges import Reason
+from levelog.edges import Edge, Reason
 from levelog.effects import EffectHandler
 from levelog.errors import OperatorError
+from levelog.handlers.called import CalledHandler, CallOptions, InspectView, calls_of
 from levelog.handlers.edgehandlers import (
     END,
     EdgeHandler,
-    EdgeOptions,
-    Keeping,
-    called,
     edge_effect,
     edge_view,
     edge_writer,
@@ -67,7 +65,7 @@ class EdgeRegistry:
         self._names: dict[GroupResource, str] = {}
         """Of the views of finalizers."""
 
-    def register(self, function: Callable[..., Any], reason: Reason, options: EdgeOptions | None) -> None:
+    def register(self, function: Callable[..., Any], reason: Reason, options: CallOptions | None) -> None:
         """Have a function called for edges of one kind more; `options`: None where the decorator has none."""
         before = self._handlers.get(function)
         if before is not None and options is not None:
@@ -77,7 +75,7 @@ class EdgeRegistry:
         if before is None and options is None and takes_plain(function, "handler"):
             self._waiting[function] = reasons
             return
-        known = before.options if before is not None else EdgeOptions()
+        known = before.options if before is not None else CallOptions()
         handler = EdgeHandler(function, reasons, options or known, self._lender)
         handler.require_field()
         self.put(handler)
@@ -90,7 +88,7 @@ class EdgeRegistry:
             finalizer_of(self._operator)  # refused before anything is claimed
         if before is None:
             self._claim(handler.name, function)
-            self._claim(handler.handled_name, function)
+            self._claim(handler.calls_name, function)
             if handler.is_yielding:
                 self._claim(handler.writes_name, function)
                 self._claim(handler.written_name, function)
@@ -135,7 +133,7 @@ class EdgeRegistry:
                     "remove one of the two"
                 )
         for function, reasons in self._waiting.items():
-            EdgeHandler(function, reasons, EdgeOptions(), self._lender)  # raises
+            EdgeHandler(function, reasons, CallOptions(), self._lender)  # raises
         for each in self._handlers.values():
             if each.is_yielding and each.options.writes is None:
                 raise OperatorError(
@@ -146,7 +144,7 @@ class EdgeRegistry:
     def _write(self, handler: EdgeHandler, yielding: Yields, end: str | None) -> None:
         """The view of what the handler yielded, and its reconcile function; `end`: of what it yielded for the end."""
         name = handler.writes_name if end is None else f"{handler.writes_name}_{end}"
-        calls = handler.handled_name, called(handler)
+        calls = handler.calls_name, calls_of(handler, Edge)
         inspect_view = self._inspected_end(handler)  # what was yielded is written, whatever the filters say by then
         view = writes_view(name, calls, handler.written_name, end, inspect_view)
         writes = handler.options.writes or {}
@@ -166,7 +164,7 @@ class EdgeRegistry:
         """Make the views of a class's handlers anew: all of them wait for the finalizer that one of them wants."""
         resource = cls.resource_type.group_resource
         holding, staying = self._holding(resource)
-        keeping: list[Keeping] = [*holding, *staying]
+        keeping: list[CalledHandler] = [*holding, *staying]
         index = None
         if keeping:
             index = FinalizingIndex(keeping[0].reader.cls, finalizer_of(self._operator), keeping)
@@ -177,7 +175,7 @@ class EdgeRegistry:
                 views.append(end_view(handler, self._inspected_end(handler)))
             for view in views:
                 self._views[view.name] = view
-                effect = self._effects[handler.handled_name]
+                effect = self._effects[handler.calls_name]
                 self._reconcilers[view.name] = edge_writer(handler, view, effect, self._lender)
         self._finalize(resource, cls, holding, staying, function)
 
@@ -209,9 +207,7 @@ class EdgeRegistry:
         writer = self._reconcilers[view.name] = finalizer_writer(cls, finalizer, view, self._lender)
         writer.is_sweeping = not holding and not staying and resource not in self._released
 
-    def _inspected(
-        self, handler: EdgeHandler, index: FinalizingIndex | None
-    ) -> Callable[[Callable[..., Any]], ViewHandler]:
+    def _inspected(self, handler: EdgeHandler, index: FinalizingIndex | None) -> InspectView:
         options, known = handler.options, dict(self._indices)
         if index is not None:
             known["finalizing"] = index
@@ -224,7 +220,7 @@ class EdgeRegistry:
 
         return inspect_view
 
-    def _inspected_end(self, handler: EdgeHandler) -> Callable[[Callable[..., Any]], ViewHandler]:
+    def _inspected_end(self, handler: EdgeHandler) -> InspectView:
         cls = handler.reader.cls
 
         def inspect_view(view: Callable[..., Any]) -> ViewHandler:
@@ -233,12 +229,12 @@ class EdgeRegistry:
         return inspect_view
 
 
-def _together(function: Callable[..., Any], before: EdgeOptions, options: EdgeOptions) -> EdgeOptions:
+def _together(function: Callable[..., Any], before: CallOptions, options: CallOptions) -> CallOptions:
     """Options of two decorators of a function: both may name the class. Raises OperatorError."""
     classes = {each.of for each in (before, options)} - {None}
     if len(classes) > 1:
         raise OperatorError(f"handler {function.__name__}: its decorators name two classes: write a handler for each")
-    said = [each for each in (before, options) if each != EdgeOptions(of=each.of)]
+    said = [each for each in (before, options) if each != CallOptions(of=each.of)]
     if len(said) > 1:
         raise OperatorError(
             f"handler {function.__name__}: has options in two of its decorators: give all of them to one"

@@ -4,8 +4,10 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
+from levelog.edges import Edge
 from levelog.errors import OperatorError
-from levelog.handlers.edgehandlers import EdgeHandler, Keeping, Phase, called, is_wanted
+from levelog.handlers.called import CalledHandler, Phase, calls_of
+from levelog.handlers.edgehandlers import EdgeHandler, is_wanted
 from levelog.handlers.fingerprints import value_fingerprint
 from levelog.handlers.indexers import MARK, IndexHandler
 from levelog.handlers.injection import Lender
@@ -50,7 +52,7 @@ def finalizing_name(resource: GroupResource) -> str:
 class FinalizingIndex(IndexHandler):
     """By the uid of an object whether handlers have to wait for its finalizer, or it is being deleted and held."""
 
-    def __init__(self, cls: type[ResourceBase], finalizer: str, handlers: Sequence[Keeping]) -> None:
+    def __init__(self, cls: type[ResourceBase], finalizer: str, handlers: Sequence[CalledHandler]) -> None:
         def entries(found: Mapping[str, Any]) -> Iterator[tuple[str, Phase]]:
             metadata = found["metadata"]
             is_on = finalizer in (metadata.get("finalizers") or ())
@@ -73,7 +75,7 @@ def finalizer_view(
     name: str,
     finalizer: str,
     handlers: Sequence[EdgeHandler],
-    staying: Sequence[Keeping],
+    staying: Sequence[CalledHandler],
     inspect_view: Callable[[Callable[..., Any], Selector], ViewHandler],
 ) -> ViewHandler:
     """The view of whether the finalizer is on an object, against whether one of the handlers wants it there.
@@ -88,7 +90,7 @@ def finalizer_view(
         wanting = [each for each in handlers if is_wanted(each, parent)]
         if metadata.get("deletionTimestamp"):  # the API takes no finalizer any more
             uid = metadata["uid"]
-            open_ones = [each for each in wanting if not each.is_ended(list(read[each.handled_name][uid]))]
+            open_ones = [each for each in wanting if not each.is_ended(list(read[each.calls_name][uid]))]
             standing = [read["levels"].get(each) for each in awaited]
             is_busy = any(each is not None and each.status == "settling" for each in standing)
             return Level(desired=is_on and (is_busy or bool(open_ones)), actual=is_on)
@@ -101,12 +103,12 @@ def finalizer_view(
         return finalizer in (found["metadata"].get("finalizers") or ())
 
     annotations: dict[str, Any] = {"parent": Mapping[str, Any]}
-    annotations |= {each.handled_name: called(each) for each in handlers}
+    annotations |= {each.calls_name: calls_of(each, Edge) for each in handlers}
     annotations |= {"levels": Levels} if awaited else {}
     selector = Selector() if handlers or staying else Selector(when=is_left)
     made = inspect_view(declared(view, name, annotations, Level[bool]), selector)
     made.is_made, made.stands_on = True, awaited
-    holding: list[Keeping] = [*handlers, *staying]
+    holding: list[CalledHandler] = [*handlers, *staying]
     filters = [digest(each.name, value_fingerprint(each.options.selector)) for each in holding]
     made.fingerprint = digest(_CODE, name, finalizer, str(made.resource.group_resource), *filters)
     return made

@@ -3,13 +3,14 @@
 import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextvars import ContextVar
-from datetime import datetime, timedelta
+from datetime import datetime
 from enum import StrEnum
 from typing import Any, Final, get_origin
 
 import msgspec
 from msgspec import Struct
 
+from levelog.calls.limits import NO_LIMITS, CallLimits
 from levelog.errors import OperatorError
 from levelog.handlers import signatures
 from levelog.handlers.signatures import type_hints
@@ -76,24 +77,13 @@ def _add_subject(record: logging.LogRecord) -> bool:
     return True
 
 
-class RetryLimits(Struct, frozen=True, kw_only=True):
-    """What an operator says of calls whose function says nothing of it; None: nothing either."""
-
-    retries: int | None = None
-    backoff: timedelta | None = None
-    give_up_after: timedelta | None = None
-
-
-_UNLIMITED: Final = RetryLimits()
-
-
 class Lender:
-    """What an operator lends to all of its functions: its name for their loggers, its settings, limits of retries.
+    """What an operator lends to all of its functions: its name for their loggers, its settings, limits of their calls.
 
     Raises OperatorError for settings that have no JSON form, since they could not be part of a fingerprint.
     """
 
-    def __init__(self, operator: str, settings: object | None = None, limits: RetryLimits = _UNLIMITED) -> None:
+    def __init__(self, operator: str, settings: object | None = None, limits: CallLimits = NO_LIMITS) -> None:
         self.operator = operator
         self.limits = limits
         self.settings = settings

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeAlias, TypeVar, over
 
 from msgspec import UNSET
 
+from levelog.calls.limits import CALL_TIME
 from levelog.edges import Reason, pointer_of
-from levelog.effects import EFFECT_TIME
 from levelog.errors import OperatorError
-from levelog.handlers.edgehandlers import CallOptions, EdgeOptions
+from levelog.handlers.called import CallOptions
 from levelog.handlers.hooks import Hooks
 from levelog.handlers.injection import Lender
 from levelog.handlers.listeners import RecordHandler
@@ -29,7 +29,7 @@ NO_WEBHOOKS: Final = {
 }
 """Decorators that Kopf has for webhooks, and what to do instead."""
 _FILTERS: Final = ("labels", "annotations", "when")
-_OF_RECORDS: Final = {"of", "timeout", "retries", "backoff"}
+_OF_CALLS: Final = {"of", "timeout", "retries", "backoff", "give_up_after", "max_concurrency"}
 _INSTEAD: Final = {
     **NO_WEBHOOKS,
     "webhook": NO_WEBHOOKS["validate"],
@@ -44,7 +44,7 @@ _INSTEAD: Final = {
 
 HandlerF = TypeVar("HandlerF", bound=Callable[..., Any])
 RegisterRecords: TypeAlias = Callable[[RecordHandler], None]
-Register: TypeAlias = Callable[[Callable[..., Any], Reason, EdgeOptions | None], None]
+Register: TypeAlias = Callable[[Callable[..., Any], Reason, CallOptions | None], None]
 
 
 class On(Hooks):
@@ -81,7 +81,7 @@ class On(Hooks):
         annotations: Mapping[str, Value] | None = None,
         when: Callable[[Any], object] | None = None,
         since: datetime | None = None,
-        timeout: timedelta = EFFECT_TIME,
+        timeout: timedelta = CALL_TIME,
         retries: int | None = None,
         backoff: timedelta | None = None,
         give_up_after: timedelta | None = None,
@@ -118,7 +118,7 @@ class On(Hooks):
         labels: Mapping[str, Value] | None = None,
         annotations: Mapping[str, Value] | None = None,
         when: Callable[[Any], object] | None = None,
-        timeout: timedelta = EFFECT_TIME,
+        timeout: timedelta = CALL_TIME,
         retries: int | None = None,
         backoff: timedelta | None = None,
         give_up_after: timedelta | None = None,
@@ -143,7 +143,7 @@ class On(Hooks):
         annotations: Mapping[str, Value] | None = None,
         when: Callable[[Any], object] | None = None,
         since: datetime | None = None,
-        timeout: timedelta = EFFECT_TIME,
+        timeout: timedelta = CALL_TIME,
         retries: int | None = None,
         backoff: timedelta | None = None,
         give_up_after: timedelta | None = None,
@@ -174,7 +174,7 @@ class On(Hooks):
         annotations: Mapping[str, Value] | None = None,
         when: Callable[[Any], object] | None = None,
         since: datetime | None = None,
-        timeout: timedelta = EFFECT_TIME,
+        timeout: timedelta = CALL_TIME,
         retries: int | None = None,
         backoff: timedelta | None = None,
         give_up_after: timedelta | None = None,
@@ -214,7 +214,7 @@ class On(Hooks):
         annotations: Mapping[str, Value] | None = None,
         when: Callable[[Any], object] | None = None,
         since: datetime | None = None,
-        timeout: timedelta = EFFECT_TIME,
+        timeout: timedelta = CALL_TIME,
         retries: int | None = None,
         backoff: timedelta | None = None,
         give_up_after: timedelta | None = None,
@@ -234,7 +234,7 @@ class On(Hooks):
 
         def register(function: HandlerF) -> HandlerF:
             selector = Selector.given(labels, annotations, when)
-            options = EdgeOptions(
+            options = CallOptions(
                 of=of,
                 selector=selector,
                 field=pointer_of(field),
@@ -263,9 +263,11 @@ class On(Hooks):
         labels: Mapping[str, Value] | None = None,
         annotations: Mapping[str, Value] | None = None,
         when: Callable[[Any], object] | None = None,
-        timeout: timedelta = EFFECT_TIME,
+        timeout: timedelta = CALL_TIME,
         retries: int | None = None,
         backoff: timedelta | None = None,
+        give_up_after: timedelta | None = None,
+        max_concurrency: int | None = None,
     ) -> Callable[[HandlerF], HandlerF]: ...
 
     @overload
@@ -282,14 +284,14 @@ class On(Hooks):
         `recorded_at: datetime`, `sequence: int`, `retry: int`, `idempotency_key: str`, a logger and the settings.
 
         If it raises, the later records of that object wait. It is called again, up to `retries` times or for ever,
-        after `backoff`, or after a second, doubled up to a minute. After the last retry, or after `GiveUp`, the record
-        is skipped. A new handler begins with the records that come after it; with an empty database, at the beginning
-        of the log.
+        after `backoff`, or after a second, doubled up to a minute. After the last retry, after `GiveUp`, or
+        `give_up_after` the record was made, the record is skipped. A new handler begins with the records that come
+        after it; with an empty database, at the beginning of the log.
         """
         function, said = function_or_class("on.event", of, options)
         selector, rest = taken_from(said)
-        if unknown := rest.keys() - _OF_RECORDS:
-            raise OperatorError(f"on.event: takes no option {min(unknown)!r}{_alike(min(unknown), _OF_RECORDS)}")
+        if unknown := rest.keys() - _OF_CALLS:
+            raise OperatorError(f"on.event: takes no option {min(unknown)!r}{_alike(min(unknown), _OF_CALLS)}")
 
         def register(function: HandlerF) -> HandlerF:
             made = RecordHandler(function, CallOptions(selector=selector, **rest), self._lender)
@@ -303,13 +305,12 @@ class On(Hooks):
     ) -> HandlerF | Callable[[HandlerF], HandlerF]:
         function, said = function_or_class(f"on.{reason}", of, options)
         selector, rest = taken_from(said)
-        names = {"of", "since", "timeout", "retries", "backoff", "give_up_after", "max_concurrency", "writes"}
-        names |= {"finalizer"} if reason == "delete" else set()
+        names = _OF_CALLS | {"since", "writes"} | ({"finalizer"} if reason == "delete" else set())
         if unknown := rest.keys() - names:
             fields = unknown & {"field", "value", "old", "new"}
             told = f': {min(fields)}= is for @op.on.field("spec.image")' if fields else _alike(min(unknown), names)
             raise OperatorError(f"on.{reason}: takes no option {min(unknown)!r}{told}")
-        known = EdgeOptions(selector=selector, **rest) if said else None
+        known = CallOptions(selector=selector, **rest) if said else None
 
         def register(function: HandlerF) -> HandlerF:
             self._register(function, reason, known)

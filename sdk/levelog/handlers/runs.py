@@ -1,45 +1,53 @@
 """`@op.daemon`: makes a view of whether the run has ended, and an effect that runs it, from a function."""
 
-import inspect
 from collections.abc import Callable, Iterator, Mapping
 from datetime import timedelta
 from typing import Any, Final, get_args, get_origin
 
 import msgspec
+from msgspec.structs import replace
 
 from levelog.daemons import Daemon, Run, RunEnd
 from levelog.effects import Call, EffectHandler
 from levelog.errors import OperatorError
+from levelog.handlers.called import (
+    OF_CALLED,
+    CalledHandler,
+    CallOptions,
+    InspectView,
+    Phase,
+    made_effect,
+    made_view,
+    made_writer,
+    uid_of,
+)
 from levelog.handlers.callnames import RUN
-from levelog.handlers.edgehandlers import EdgeOptions, Phase, require_options
-from levelog.handlers.fingerprints import fingerprint, type_fingerprint
+from levelog.handlers.fingerprints import type_fingerprint
 from levelog.handlers.indexers import MARK, IndexHandler
-from levelog.handlers.injection import Given, Injections, Lender, injections, shown
-from levelog.handlers.readers import ObjectReader, object_reader
-from levelog.handlers.signatures import declared, parameters, require_function, require_time, type_hints, yields
+from levelog.handlers.injection import Given, Lender, shown
+from levelog.handlers.signatures import require_time
 from levelog.handlers.views import ReconcileHandler, ViewHandler
 from levelog.indices import Index
 from levelog.intents import Intent, call
 from levelog.levels import Level
-from levelog.resources import refuse_external
 from levelog.wire.canonical import digest
 
 GRACE: Final = timedelta(seconds=5)
 """Default time that a daemon has to end in, once it is told."""
-OF_DAEMONS: Final = (Given.KEY, Given.RETRY, Given.LOGGER, Given.SETTINGS, Given.LIVE_INDEX)
-
 _CODE: Final = "daemons 1"
 """Stands for this module in fingerprints: raised when the same runs lead to others."""
 
 
-class DaemonHandler:
-    """A function that runs for each object, with its options and what it is given."""
+class DaemonHandler(CalledHandler):
+    """A function that runs for each object."""
+
+    kind, instead, offered = "daemon", "save what it has to know by daemon.save(…)", (*OF_CALLED, Given.LIVE_INDEX)
 
     def __init__(
         self,
         function: Callable[..., Any],
         grace: timedelta,
-        options: EdgeOptions,
+        options: CallOptions,
         lender: Lender,
         indices: Mapping[str, object],
         views: Mapping[Callable[..., Any], ViewHandler],
@@ -48,39 +56,23 @@ class DaemonHandler:
 
         `views` are those of the operator, by function, also those that are defined below the daemon.
         """
-        require_function(function, "daemon")
-        self.name = function.__name__
+        super().__init__(function, options, lender)
+        self.limits = replace(self.limits, give_up_after=None)
         self.views = views
-        self.function = function
-        self.operator = lender.operator
         self.grace = grace
-        self.options = options
-        if yields(function):
-            raise OperatorError(f"daemon {self.name}: yields; save what it has to know by daemon.save(…)")
-        if not inspect.iscoroutinefunction(function):
+        if not self.is_async:
             raise OperatorError(f"daemon {self.name}: is not async: write async def, since a thread cannot be stopped")
         require_time(function, "daemon", grace, option="grace")
-        require_options(f"daemon {self.name}", options)
-        hints = type_hints(function)
-        first, *rest = parameters(function, "daemon", "object")
-        self.reader: ObjectReader = object_reader(
-            "daemon", function, first, hints.get(first), options.selector, of=options.of
-        )
-        refuse_external(f"daemon {self.name}: its object {first!r}: ", self.reader.cls)
-        self.parameter = first
-        asking = [name for name in rest if (get_origin(hints.get(name)) or hints.get(name)) is Daemon]
-        self.itself = asking[0] if asking else None
+        self.itself = self._told[0] if self._told else None
         """The parameter that takes the Daemon; None: it has none, and is cancelled when it has to end."""
-        types = get_args(hints[self.itself]) if self.itself else ()
+        types = get_args(self.hints[self.itself]) if self.itself else ()
         self.state_type: Any = types[1] if types else Any
-        self._require_types(types, hints.get(first))
-        others = [name for name in rest if name not in asking]
-        self.given: Injections = injections(function, "daemon", others, OF_DAEMONS, lender)
+        self._require_types(types, self.hints.get(self.parameter))
         self.indices = {name: self._value_type(name, hint, indices) for name, hint in self.given.indices.items()}
         """Types of the values of its live indices, by parameter."""
 
     @property
-    def runs_name(self) -> str:
+    def calls_name(self) -> str:
         """Name of the effect, and of the index of the runs that ended."""
         return f"{self.name}{RUN}"
 
@@ -88,6 +80,14 @@ class DaemonHandler:
     def wanted_name(self) -> str:
         """Name of the index of the objects that it has to run for, by their uids."""
         return f"{MARK}daemon/{self.name}"
+
+    def tells(self, parameter: str) -> bool:
+        """Tell whether a parameter takes the Daemon."""
+        hint = self.hints.get(parameter)
+        return (get_origin(hint) or hint) is Daemon
+
+    def require_hint(self, name: str) -> None:
+        """Every class of a Daemon will do, as far as its types do."""
 
     def may_ask_for(self, view: ViewHandler) -> bool:
         """Tell whether it may wait for levels of a view."""
@@ -115,10 +115,6 @@ class DaemonHandler:
     def is_finished(self, end: RunEnd) -> bool:
         """Tell whether no run follows on one that ended so, as long as the object stays."""
         return end.is_finished
-
-    def taken(self, content: Any) -> Any:
-        """An object as the function takes it. Raises msgspec.ValidationError for one that this code cannot read."""
-        return content if self.reader.is_plain else msgspec.convert(content, self.reader.cls)
 
     def _require_types(self, types: tuple[Any, ...], hint: Any) -> None:
         if types and types[0] != hint:
@@ -168,34 +164,24 @@ def daemon_effect(handler: DaemonHandler, lender: Lender) -> EffectHandler:
     async def run(request: Run) -> RunEnd | None:
         raise OperatorError(f"daemon {handler.name} runs in an actuator, not in a call for run {request.number}")
 
-    run.__name__ = handler.runs_name
-    made = EffectHandler.inspect(run, lender, timeout=handler.options.timeout)
-    made.origin, made.title = handler.function, f"daemon {handler.name}"
+    made = made_effect(handler, run, _CODE, lender, type_fingerprint(handler.state_type))
     made.daemon = handler
-    made.limit(lender, retries=handler.options.retries, backoff=handler.options.backoff, is_lasting=True)
-    made.fingerprint = digest(
-        _CODE,
-        fingerprint(handler.function),
-        handler.reader.fingerprint,
-        handler.given.fingerprint,
-        type_fingerprint(handler.state_type),
-    )
     return made
 
 
 def daemon_view(
     handler: DaemonHandler,
-    inspect_view: Callable[[Callable[..., Any]], ViewHandler],
+    inspect_view: InspectView,
     finalizing: IndexHandler | None = None,
 ) -> ViewHandler:
     """The view of the run that has to come to an end, against the last one that did.
 
     `finalizing` tells of objects that a finalizer has to be put on first; None: of none.
     """
-    runs, wanted = handler.runs_name, "wanted"
+    runs, wanted = handler.calls_name, "wanted"
 
     def view(parent: Any, **read: Any) -> Level[Any]:
-        uid = str(parent["metadata"]["uid"] if isinstance(parent, Mapping) else parent.metadata.uid)
+        uid = uid_of(parent)
         ended: list[Call[Run, RunEnd | None]] = list(read[runs][uid])
         last = ended[0].request.number if ended else 0
         is_finished = bool(ended) and (ended[0].result is None or handler.is_finished(ended[0].result))
@@ -206,14 +192,10 @@ def daemon_view(
             level.reason = "waits for its finalizer to be put on"
         return level
 
-    hint = Mapping[str, Any] if handler.reader.is_plain else handler.reader.cls
-    annotations = {"parent": hint, runs: Index[str, Call[Run, RunEnd | None]], wanted: Index[str, Any]}
+    annotations = {runs: Index[str, Call[Run, RunEnd | None]], wanted: Index[str, Any]}
     annotations |= {"finalizing": Index[str, Phase]} if finalizing is not None else {}
-    made = inspect_view(declared(view, handler.name, annotations, Level[Any]))
-    made.is_made = True
     held = () if finalizing is None else (finalizing.fingerprint,)
-    made.fingerprint = digest(_CODE, handler.name, handler.reader.fingerprint, *held)
-    return made
+    return made_view(handler, view, annotations, inspect_view, _CODE, *held)
 
 
 def daemon_writer(handler: DaemonHandler, view: ViewHandler, effect: EffectHandler, lender: Lender) -> ReconcileHandler:
@@ -222,8 +204,6 @@ def daemon_writer(handler: DaemonHandler, view: ViewHandler, effect: EffectHandl
     async def act(parent: Any, level: Level[Any]) -> list[Intent]:  # noqa: ARG001 - async, so that it needs no thread
         return [] if level.reason else [call(effect.function, Run(number=level.desired))]
 
-    act.__annotations__["parent"] = Mapping[str, Any] if handler.reader.is_plain else handler.reader.cls
-    act.__name__ = f"{view.name}.call"
-    made = ReconcileHandler.inspect(act, view, handler.options.writes or {}, lender)
-    made.fingerprint, made.is_lasting, made.needs_status = digest(_CODE, view.name), True, False
+    made = made_writer(handler, act, view, _CODE, lender, writes=handler.options.writes)
+    made.is_lasting = True
     return made

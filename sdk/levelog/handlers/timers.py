@@ -1,28 +1,32 @@
 """`@op.timer`: makes a view of the last call, and an effect, from a function."""
 
-import inspect
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 import msgspec
-from msgspec import UNSET, Struct
+from msgspec import Struct
 
 from levelog.edges import essence, flat, handled_object
-from levelog.effects import MOST_EDGE_BYTES, Call, EffectHandler, nothing_of, nothing_of_async
+from levelog.effects import Call, EffectHandler
 from levelog.errors import OperatorError
+from levelog.handlers.called import (
+    CalledHandler,
+    CallOptions,
+    InspectView,
+    calling_effect,
+    calls_of,
+    made_view,
+    made_writer,
+    uid_of,
+)
 from levelog.handlers.callnames import CHANGED, TIMED
-from levelog.handlers.edgehandlers import OF_CALLS, OF_EDGES, CallOptions, EdgeOptions, require_options
-from levelog.handlers.fingerprints import fingerprint, value_fingerprint
-from levelog.handlers.injection import Given, Injections, Lender, injections
-from levelog.handlers.readers import ObjectReader, object_reader
-from levelog.handlers.signatures import declared, parameters, require_function, require_time, type_hints, yields
-from levelog.handlers.unrecorded import UnrecordedHandler
+from levelog.handlers.fingerprints import value_fingerprint
+from levelog.handlers.injection import Lender
+from levelog.handlers.listeners import UnrecordedHandler
 from levelog.handlers.views import ReconcileHandler, ViewHandler
-from levelog.indices import Index
 from levelog.intents import Intent, call
 from levelog.levels import Level
-from levelog.resources import refuse_external
 from levelog.wire.canonical import digest
 
 _CODE: Final = "timers 6"
@@ -38,12 +42,17 @@ class Tick(Struct, frozen=True, kw_only=True, omit_defaults=True):
     carried: dict[str, Any] | None = None
     """What a call before it has left, which is to be made again; None: it is the first."""
 
+    @property
+    def is_noted(self) -> bool:
+        """The function is not called."""
+        return self.due is None
 
-class TimerHandler:
+
+class TimerHandler(CalledHandler):
     """A function that is called for each object now and then."""
 
-    result: Any = None
-    """Type of what is kept of a call; None: nothing is."""
+    kind = "timer"
+    instead = "what it should write is asked for by a view, which looks again at recheck_at=…, and a reconcile function"
 
     def __init__(
         self,
@@ -51,47 +60,19 @@ class TimerHandler:
         every: timedelta,
         initial_delay: timedelta,
         idle: timedelta | None,
-        options: EdgeOptions,
+        options: CallOptions,
         lender: Lender,
         *,
         sharp: bool,
     ) -> None:
         """Check a function's signature. Raises OperatorError naming the function and what is wrong."""
-        require_function(function, "timer")
-        self.name = function.__name__
-        self.function = function
+        super().__init__(function, options, lender)
         self.every, self.initial_delay, self.idle, self.sharp = every, initial_delay, idle, sharp
-        self.options = options
-        if yields(function):
-            raise OperatorError(
-                f"timer {self.name}: yields; what it should write is asked for by a view, which looks again at "
-                "recheck_at=…, and a reconcile function"
-            )
         _require_schedule(self.name, every, initial_delay)
         if idle is not None and (not isinstance(idle, timedelta) or idle < LEAST):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise OperatorError(f"timer {self.name}: idle={idle!r} is not a timedelta of at least {LEAST}")
         if not isinstance(sharp, bool):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise OperatorError(f"timer {self.name}: sharp={sharp!r} is neither True nor False")
-        require_time(function, "timer", options.timeout)
-        require_options(f"timer {self.name}", options)
-        hints = type_hints(function)
-        first, *rest = parameters(function, "timer", "object")
-        self.reader: ObjectReader = object_reader(
-            "timer", function, first, hints.get(first), options.selector, of=options.of
-        )
-        refuse_external(f"timer {self.name}: its object {first!r}: ", self.reader.cls)
-        self.parameter = first
-        self.given: Injections = injections(function, "timer", rest, OF_EDGES, lender)
-
-    @property
-    def origin(self) -> Callable[..., Any]:
-        """The function that its user wrote."""
-        return self.function
-
-    def handed(self, parent: Any) -> dict[str, Any]:
-        """What a call is handed over of an object."""
-        found = parent if self.reader.is_plain else msgspec.to_builtins(parent)
-        return handled_object({key: found[key] for key in found if key != "status" or not self.reader.is_plain})
 
     @property
     def calls_name(self) -> str:
@@ -120,30 +101,13 @@ class TimerHandler:
             due += wait if not self.sharp else -(-wait // self.every) * self.every
         return max(due, due + (now - due) // self.every * self.every)
 
-    def shown(self, parent: Any) -> dict[str, Any]:
-        """What is handed over of an object, as the function's class reads it."""
-        if self.reader.is_plain:
-            return handled_object({key: parent[key] for key in parent if key != "status"})
-        return handled_object(msgspec.to_builtins(parent))
-
-    def known(self, tick: Tick) -> dict[str, Any]:
-        """What was noted of an object, as this code reads it: a field that a class has now has its default."""
-        try:
-            return self.shown(self.taken(tick))
-        except msgspec.ValidationError:  # noted by code whose class read something else
-            return tick.object
-
-    def taken(self, tick: Tick) -> Any:
-        """The object as the function takes it. Raises msgspec.ValidationError for one that this code cannot read."""
-        return tick.object if self.reader.is_plain else msgspec.convert(tick.object, self.reader.cls)
+    def noted(self, parent: Any) -> dict[str, Any]:
+        """What is noted of an object, whose change `idle` waits for."""
+        return handled_object(self.shown(parent))
 
     def left(self, last: Call[Tick, Any], now: datetime) -> tuple[datetime, dict[str, Any]] | None:  # noqa: ARG002 - as above
         """When the last call is made again, and what it has left; None: it has ended."""
         return None
-
-    def arguments(self, tick: Tick, given: Mapping[Given, Any]) -> dict[str, Any]:
-        """The arguments of one call. Raises as `taken` does."""
-        return {self.parameter: self.taken(tick), **self.given.arguments(given)}
 
 
 LEAST: Final = timedelta(seconds=1)
@@ -174,7 +138,6 @@ class UnrecordedTimer(UnrecordedHandler):
     """A function that is called for each object now and then, without a record: at multiples of `every`."""
 
     kind = "timer"
-    offered = OF_EDGES
 
     def __init__(
         self,
@@ -206,12 +169,8 @@ class UnrecordedTimer(UnrecordedHandler):
         """The newest due time up to now, of an object whose first one is known and has come."""
         return first + (now - first) // self.every * self.every
 
-    def arguments(self, body: bytes, given: Mapping[Given, Any]) -> dict[str, Any] | None:
-        """The arguments of one call, as `called_with` has them."""
-        return self.called_with(body, {}, given)
 
-
-def refuse_recorded(name: str, *, sharp: object, idle: object, give_up_after: object) -> None:
+def refuse_recorded(name: str, *, sharp: object, idle: object) -> None:
     """Refuse options of calls that are recorded, for a timer without records. Raises OperatorError."""
     if sharp is not False:
         raise OperatorError(
@@ -222,11 +181,6 @@ def refuse_recorded(name: str, *, sharp: object, idle: object, give_up_after: ob
         raise OperatorError(
             f"timer {name}: idle= has to remember what each object was, and recorded=False remembers nothing of "
             "objects: leave one of the two out"
-        )
-    if give_up_after is not None:
-        raise OperatorError(
-            f"timer {name}: give_up_after= counts from a decision, and recorded=False makes none: a call is tried "
-            "again until the next one is due; say retries=0 for no second attempt"
         )
 
 
@@ -257,45 +211,15 @@ _decoder: Final = msgspec.json.Decoder(_Created)
 
 def timer_effect(handler: TimerHandler, lender: Lender) -> EffectHandler:
     """The effect that calls the function."""
-    function = handler.function
-
-    def arguments(tick: Tick, *given: Any) -> dict[str, Any]:
-        return handler.arguments(tick, dict(zip(OF_CALLS, given, strict=True)))
-
-    async def call_async(tick: Tick, idempotency_key: str, retry: int, started: datetime) -> Any:
-        if tick.due is None:
-            return None
-        result = await function(**arguments(tick, idempotency_key, retry, started))
-        return result if handler.result is not None else nothing_of(result)
-
-    def call_plain(tick: Tick, idempotency_key: str, retry: int, started: datetime) -> Any:
-        if tick.due is None:
-            return None
-        result = function(**arguments(tick, idempotency_key, retry, started))
-        if handler.result is not None:
-            return result
-        return nothing_of_async(result) if isinstance(result, Coroutine) else nothing_of(result)  # pyright: ignore[reportUnknownArgumentType]
-
-    effect: Callable[..., Any] = call_async if inspect.iscoroutinefunction(function) else call_plain
-    effect.__name__ = handler.calls_name
-    effect.__annotations__["return"] = handler.result
-    made = EffectHandler.inspect(effect, lender, timeout=handler.options.timeout)
-    made.origin, made.title = handler.origin, f"timer {handler.name}"
-    made.most_bytes, made.is_superseded = MOST_EDGE_BYTES, True
-    made.first_argument = lambda tick: UNSET if tick.due is None else handler.taken(tick)
-    options = handler.options
-    made.limit(lender, retries=options.retries, backoff=options.backoff, give_up_after=options.give_up_after)
-    made.max_concurrency = options.max_concurrency
-    made.fingerprint = digest(_CODE, fingerprint(handler.origin), handler.reader.fingerprint, handler.given.fingerprint)
-    return made
+    return calling_effect(handler, Tick, _CODE, lender)
 
 
-def timer_view(handler: TimerHandler, inspect_view: Callable[[Callable[..., Any]], ViewHandler]) -> ViewHandler:
+def timer_view(handler: TimerHandler, inspect_view: InspectView) -> ViewHandler:
     """The view of when the function was called last, against when it is due."""
     index = handler.calls_name
 
     def view(parent: Any, now: datetime, **read: Any) -> Level[Any]:
-        calls: list[Call[Tick, Any]] = list(read[index][_uid(parent)])
+        calls: list[Call[Tick, Any]] = list(read[index][uid_of(parent)])
         before = next((each for each in calls if not each.name), None)
         last = handler.last(before, now)
         if before is not None and (left := handler.left(before, now)) is not None:
@@ -305,9 +229,9 @@ def timer_view(handler: TimerHandler, inspect_view: Callable[[Callable[..., Any]
             return Level(desired=before.request.due, actual=carried)
         changed = None
         if handler.idle is not None:
-            state = flat(essence(handler.shown(parent)))
+            state = flat(essence(handler.noted(parent)))
             noted = next((each for each in calls if each.name == CHANGED), None)
-            known = None if noted is None else flat(essence(handler.known(noted.request)))
+            known = None if noted is None else flat(essence(handler.known(noted.request.object)))
             if noted is None or known != state:
                 return Level(desired=state, actual=known)
             if is_ahead(noted.called_at, now, handler.idle):
@@ -318,15 +242,11 @@ def timer_view(handler: TimerHandler, inspect_view: Callable[[Callable[..., Any]
             return Level(desired=last, actual=last, recheck_at=due)
         return Level(desired=due, actual=last, recheck_at=due + handler.every)  # also if it gives up
 
-    hint = Mapping[str, Any] if handler.reader.is_plain else handler.reader.cls
-    annotations: dict[str, Any] = {"parent": hint, "now": datetime, index: ticked(handler)}
-    made = inspect_view(declared(view, handler.name, annotations, Level[Any]))
     schedule = value_fingerprint(
         tuple(str(each) for each in (handler.every, handler.initial_delay, handler.idle, handler.sharp))
     )
-    made.is_made = True
-    made.fingerprint = digest(_CODE, handler.name, handler.reader.fingerprint, schedule)
-    return made
+    annotations: dict[str, Any] = {"now": datetime, index: calls_of(handler, Tick)}
+    return made_view(handler, view, annotations, inspect_view, _CODE, schedule)
 
 
 def timer_writer(handler: TimerHandler, view: ViewHandler, effect: EffectHandler, lender: Lender) -> ReconcileHandler:
@@ -334,25 +254,11 @@ def timer_writer(handler: TimerHandler, view: ViewHandler, effect: EffectHandler
 
     async def act(parent: Any, level: Level[Any]) -> list[Intent]:  # async, so that it needs no thread
         if isinstance(level.desired, Mapping):
-            return [call(effect.function, Tick(object=handler.shown(parent)), name=CHANGED)]
+            return [call(effect.function, Tick(object=handler.noted(parent)), name=CHANGED)]
         carried = dict(level.actual) if isinstance(level.actual, Mapping) else None  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
         return [call(effect.function, Tick(due=level.desired, object=handler.handed(parent), carried=carried))]
 
-    act.__annotations__["parent"] = Mapping[str, Any] if handler.reader.is_plain else handler.reader.cls
-    act.__name__ = f"{view.name}.call"
-    made = ReconcileHandler.inspect(act, view, handler.options.writes or {}, lender)
-    made.fingerprint, made.needs_status = digest(_CODE, view.name), False
-    return made
-
-
-def ticked(handler: TimerHandler) -> Any:
-    """Type of the index of a timer's calls."""
-    result: Any = handler.result
-    return Index[str, Call[Tick, result]]
-
-
-def _uid(parent: Any) -> str:
-    return str(parent["metadata"]["uid"] if isinstance(parent, Mapping) else parent.metadata.uid)
+    return made_writer(handler, act, view, _CODE, lender, writes=handler.options.writes)
 
 
 def _created(parent: Any) -> datetime:

@@ -14,8 +14,9 @@ from levelog.compat.kopf.failures import TryLimits
 from levelog.compat.kopf.given.lookups import asked_for
 from levelog.compat.kopf.given.memos import Memo
 from levelog.compat.kopf.given.words import served_resource
+from levelog.compat.kopf.kinds.attempted import LONGEST
 from levelog.compat.kopf.kinds.beginning import HookAttempt, hook_attempts
-from levelog.compat.kopf.kinds.changing import LONGEST, ChangeHandler, identifier
+from levelog.compat.kopf.kinds.changing import ChangeHandler, identifier
 from levelog.compat.kopf.kinds.entries import kopf_index
 from levelog.compat.kopf.kinds.lasting import LastingHandler
 from levelog.compat.kopf.kinds.pacing import PacedHandler
@@ -99,7 +100,6 @@ class KopfFile:
             field=field,
             needs_change=needs_change or (before is not None and before.needs_change),
             finalizer=finalizer or (before is not None and before.options.finalizer),
-            backoff=declared.backoff,
             follows=frozenset(each.attempts.id for each in above if each.reader.cls is declared.cls),
             before=before,
         )
@@ -228,7 +228,7 @@ class KopfFile:
     def _put_change(self, handler: ChangeHandler) -> None:
         self._look_up(handler)
         self.operator.edges.put(handler)
-        self._give(handler, handler.handled_name)
+        self._give(handler, handler.calls_name)
 
     def _put_paced(self, handler: PacedHandler) -> None:
         self._put_called(handler, timer_view(handler, self._inspected(handler)))

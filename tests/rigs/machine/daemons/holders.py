@@ -305,7 +305,7 @@ class Holder:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         self._ledger.results = []
-        await self._effects.caller.functions.close()
+        await self._effects.caller.executor.close()
 
 
 async def relay(database: Database, scope: Scope, log: Log) -> bool:

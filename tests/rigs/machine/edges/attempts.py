@@ -279,7 +279,7 @@ class SteppedCaller:
         for attempt in self.attempts:
             attempt.task.cancel()
         await asyncio.gather(*(each.task for each in self.attempts), return_exceptions=True)
-        await self._caller.functions.close()
+        await self._caller.executor.close()
 
     def check_rest(self, bodies: Mapping[str, Any], last: Mapping[str, Any]) -> None:
         """Compare what was handled with all that there is, and the last body of all that ever was, by uid."""

@@ -14,26 +14,20 @@ from levelog.compat.kopf.failures import PermanentError, TemporaryError
 from levelog.compat.kopf.filters import Filters, holds
 from levelog.compat.kopf.given.keywords import Patch, kopf_diff, kopf_essence, merge
 from levelog.compat.kopf.given.memos import forget_memo
-from levelog.compat.kopf.patches import SHOWN_WITHIN, WRITES, is_unseen
+from levelog.compat.kopf.kinds.attempted import AttemptedHandler
+from levelog.compat.kopf.patches import SHOWN_WITHIN, is_unseen
 from levelog.edges import Diff, Edge, Reason, diff_of, essence, flat, under, value_at
 from levelog.effects import Call
-from levelog.handlers.edgehandlers import END, IS_HANDLED, EdgeHandler, EdgeOptions, is_wanted
-from levelog.handlers.fingerprints import value_fingerprint
-from levelog.handlers.injection import Given, Injections
-from levelog.handlers.readers import ObjectReader
+from levelog.handlers.edgehandlers import END, IS_HANDLED, EdgeHandler, is_wanted
 from levelog.indices import Index
 from levelog.levels import Level
 from levelog.resources import ResourceBase
-from levelog.selectors import Selector
-from levelog.wire.canonical import digest
 
-LONGEST: Final = timedelta(hours=1)
-"""Of one call without a `timeout`."""
 LATER: Final = "is called again at"
 UNSEEN: Final = "waits until the log shows what its last call has written"
 
 
-class ChangeHandler(EdgeHandler):
+class ChangeHandler(AttemptedHandler, EdgeHandler):
     """A function of a Kopf file that is called for changes of objects, with keyword arguments."""
 
     result = dict[str, Any] | None
@@ -49,7 +43,6 @@ class ChangeHandler(EdgeHandler):
         field: str,
         needs_change: bool,
         finalizer: bool,
-        backoff: timedelta,
         follows: frozenset[str],
         before: "ChangeHandler | None" = None,
     ) -> None:
@@ -57,34 +50,13 @@ class ChangeHandler(EdgeHandler):
 
         `follows` are the ids of those above it, for whose results it may wait.
         """
-        self.name = name
+        code = (field, needs_change, attempts.id, attempts.limits, attempts.param)
+        given = {"field": field, "finalizer": finalizer, "give_up_after": attempts.limits.timeout}
+        self.take(name, cls, attempts, filters, "edge", code, **given)
         self.reasons = reasons
-        self.attempts = attempts
-        self.filters = filters
         self.follows = follows
         self.needs_change = needs_change
         self.function = before.function if before is not None else self._wrapped()
-        limits = attempts.limits
-        self.options = EdgeOptions(
-            of=cls,
-            selector=Selector() if filters.takes_all else Selector(when=self._takes),
-            field=field,
-            timeout=limits.timeout or LONGEST,
-            retries=limits.again,
-            give_up_after=limits.timeout,
-            backoff=backoff,
-            finalizer=finalizer,
-            writes={cls: WRITES},
-        )
-        self.reader = ObjectReader(cls, self.options.selector, is_plain=True)
-        self.parameter = "edge"
-        code = (filters, field, needs_change, attempts.id, limits, attempts.param)
-        self.given = Injections({}, {}, {}, digest(value_fingerprint(code)))
-
-    @property
-    def origin(self) -> Callable[..., Any]:
-        """The function that its user wrote."""
-        return self.attempts.function
 
     @property
     def reads(self) -> Mapping[str, Any]:
@@ -95,11 +67,6 @@ class ChangeHandler(EdgeHandler):
     def shown(self, parent: Any) -> dict[str, Any]:
         """All of an object."""
         return {key: parent[key] for key in parent}
-
-    def handed(self, parent: Any) -> dict[str, Any]:
-        """All of an object, with what its class says where a list of the API leaves that out."""
-        resource = self.reader.resource
-        return {"apiVersion": resource.api_version, "kind": resource.kind, **plain(parent)}
 
     def state(self, found: Mapping[str, Any]) -> dict[str, Any]:
         """What Kopf compares; the status only where the handler is of a field of it."""
@@ -198,7 +165,7 @@ class ChangeHandler(EdgeHandler):
         """Tell whether the function is called for an edge; else it is only noted."""
         if edge.reason not in self.reasons:
             return False
-        body, (old, new, diff) = edge.object, self.told(edge)
+        body, (old, new, diff) = edge.object, self.change_of(edge)
         filters, field = self.filters, self.options.field
         kwargs = {**self.attempts.object_arguments(body), "old": old, "new": new, "diff": diff, "reason": edge.reason}
         if field and not self._has_field(edge, old, new, kwargs):
@@ -212,11 +179,7 @@ class ChangeHandler(EdgeHandler):
             return bool(filters.when(**{**told, **kwargs}))
         return True
 
-    def arguments(self, edge: Edge, given: Mapping[Given, Any]) -> dict[str, Any]:
-        """The arguments of the function that stands around the user's."""
-        return {"edge": edge, "key": given[Given.KEY], "retry": given[Given.RETRY], "started": given[Given.STARTED]}
-
-    def told(self, edge: Edge) -> tuple[Any, Any, Any]:
+    def change_of(self, edge: Edge) -> tuple[Any, Any, Any]:
         """`old`, `new` and `diff` as Kopf gives them: of a handler of a field, the field's."""
         new: Any = kopf_essence(edge.object)
         old: Any = None if edge.reason == "create" else kopf_essence(_before(edge))
@@ -234,14 +197,11 @@ class ChangeHandler(EdgeHandler):
             return bool(old != new)
         return self.filters.value is not UNSET or any(each is not None for each in values)
 
-    def _takes(self, body: Mapping[str, Any]) -> bool:
-        return self.filters.take(self.attempts.object_arguments(plain(body)))
-
     def _wrapped(self) -> Callable[..., Any]:
         """The function that the effect calls, for the handler as it is then."""
 
         def told(edge: Edge) -> dict[str, Any]:
-            old, new, diff = self.told(edge)
+            old, new, diff = self.change_of(edge)
             return {"reason": edge.reason, "old": old, "new": new, "diff": diff}
 
         def plain_call(edge: Edge, key: str, retry: int, started: datetime) -> Any:

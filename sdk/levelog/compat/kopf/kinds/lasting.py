@@ -9,24 +9,19 @@ from functools import partial
 from typing import Any, Final
 
 from levelog.calls.caller import Threads
-from levelog.calls.mappings import plain
 from levelog.compat.kopf.attempts import LEFT, Attempts, left
 from levelog.compat.kopf.failures import HandlerTimeoutError, PermanentError
 from levelog.compat.kopf.given.keywords import Body, Meta, ReadOnly
 from levelog.compat.kopf.given.lookups import KopfIndex
-from levelog.compat.kopf.kinds.changing import LONGEST
+from levelog.compat.kopf.kinds.attempted import LONGEST, AttemptedHandler
 from levelog.compat.kopf.options import Declaration
-from levelog.compat.kopf.patches import WRITES
 from levelog.daemons import Daemon, RunEnd, StopReason
 from levelog.effects import EffectHandler
 from levelog.errors import Unavailable
-from levelog.handlers.edgehandlers import EdgeOptions
-from levelog.handlers.fingerprints import fingerprint, value_fingerprint
-from levelog.handlers.injection import Given, Injections, Lender
-from levelog.handlers.readers import ObjectReader
+from levelog.handlers.fingerprints import fingerprint
+from levelog.handlers.injection import Lender
 from levelog.handlers.runs import DaemonHandler, daemon_effect
 from levelog.indices import LiveIndex
-from levelog.selectors import Selector
 from levelog.wire.canonical import digest
 
 log = logging.getLogger("levelog.compat.kopf")
@@ -116,7 +111,7 @@ class Living(Mapping[str, Any]):
         return True  # so that it is kept while it is empty
 
 
-class LastingHandler(DaemonHandler):
+class LastingHandler(AttemptedHandler, DaemonHandler):
     """A function of a Kopf file that runs for as long as its object is there, with keyword arguments."""
 
     def __init__(
@@ -129,27 +124,12 @@ class LastingHandler(DaemonHandler):
         initial_delay: timedelta,
         grace: timedelta,
     ) -> None:
-        self.name = name
+        code = (attempts.id, attempts.limits, attempts.param, str(initial_delay))
+        self.take(name, declared.cls, attempts, declared.filters, "found", code, timeout=LONGEST)
         self.operator = operator
         self.grace = grace
-        self.attempts = attempts
-        self.filters = declared.filters
         self.initial_delay = initial_delay
-        selector = Selector() if self.filters.takes_all else Selector(when=self._takes)
-        self.options = EdgeOptions(
-            of=declared.cls,
-            selector=selector,
-            timeout=LONGEST,
-            retries=attempts.limits.again,
-            backoff=declared.backoff,
-            writes={declared.cls: WRITES},
-        )
-        self.reader = ObjectReader(declared.cls, selector, is_plain=True)
-        self.parameter, self.itself = "found", "daemon"
-        self.state_type = Any
-        code = (self.filters, attempts.id, attempts.limits, attempts.param, str(initial_delay))
-        given = {"key": Given.KEY, "retry": Given.RETRY, "started": Given.STARTED}
-        self.given = Injections({}, given, {}, digest(value_fingerprint(code)))
+        self.itself, self.state_type = "daemon", Any
         self.indices = {}
         self.views = {}
         self.function = self._run
@@ -157,7 +137,6 @@ class LastingHandler(DaemonHandler):
     def effect(self, lender: Lender) -> EffectHandler:
         """The effect whose call is a run."""
         made = daemon_effect(self, lender)
-        made.origin = self.attempts.function
         code = fingerprint(self.attempts.function)
         made.fingerprint = digest(_CODE, code, self.reader.fingerprint, self.given.fingerprint)
         return made
@@ -165,9 +144,6 @@ class LastingHandler(DaemonHandler):
     def is_finished(self, end: RunEnd) -> bool:
         """Tell whether it returned by itself, and has left nothing from which it goes on."""
         return end.is_finished and left(end.state) is None
-
-    def _takes(self, body: Mapping[str, Any]) -> bool:
-        return self.filters.take(self.attempts.object_arguments(plain(body)))
 
     async def _run(
         self,
@@ -190,7 +166,7 @@ class LastingHandler(DaemonHandler):
         carried = (daemon.state or {}).get(LEFT)
         held = {name: await index.everything() for name, index in indices.items()}
         beside = [asyncio.create_task(_refresh(held, indices))] if indices else []
-        told = self._told(daemon) | {name: KopfIndex(partial(held.__getitem__, name)) for name in indices}
+        told = self._of_object(daemon) | {name: KopfIndex(partial(held.__getitem__, name)) for name in indices}
         body = self._body(daemon)
         try:
             if self.attempts.is_async:
@@ -219,7 +195,7 @@ class LastingHandler(DaemonHandler):
         named = {"apiVersion": self.reader.resource.api_version, "kind": self.reader.resource.kind}
         return Living(lambda: {**named, **daemon.object})
 
-    def _told(self, daemon: Daemon[Any, Any]) -> dict[str, Any]:
+    def _of_object(self, daemon: Daemon[Any, Any]) -> dict[str, Any]:
         """The arguments about the object, which change with it."""
 
         def part(*keys: str) -> Living:

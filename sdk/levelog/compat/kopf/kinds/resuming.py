@@ -14,13 +14,13 @@ from levelog.compat.kopf.given.keywords import kopf_essence
 from levelog.compat.kopf.kinds.changing import ChangeHandler
 from levelog.compat.kopf.kinds.pacing import PacedHandler
 from levelog.compat.kopf.options import Declaration
+from levelog.edges import Edge
 from levelog.effects import Call
+from levelog.handlers.called import InspectView, calls_of, made_view
 from levelog.handlers.callnames import CHANGED
-from levelog.handlers.edgehandlers import called
 from levelog.handlers.indexers import MARK, IndexHandler
 from levelog.handlers.readers import ObjectReader
-from levelog.handlers.signatures import declared as declared_function
-from levelog.handlers.timers import LEAST, Tick, ticked
+from levelog.handlers.timers import LEAST, Tick
 from levelog.handlers.views import ViewHandler
 from levelog.indices import Index
 from levelog.levels import Level
@@ -41,11 +41,11 @@ class ResumeHandler(PacedHandler):
         self.deleting = deleting
         """Whether objects that are being deleted count."""
 
-    def shown(self, parent: Any) -> dict[str, Any]:  # noqa: ARG002 - the note alone counts
+    def noted(self, parent: Any) -> dict[str, Any]:  # noqa: ARG002 - the note alone counts
         """Nothing is noted of an object but that it is known."""
         return {}
 
-    def told(self, tick: Tick) -> dict[str, Any]:
+    def words(self, tick: Tick) -> dict[str, Any]:
         """That nothing has changed."""
         now = kopf_essence(tick.object)
         return {"reason": "resume", "old": now, "new": now, "diff": ()}
@@ -89,7 +89,7 @@ def starts_index(operator: str, cls: type[External]) -> IndexHandler:
 def resumed_view(
     handler: ResumeHandler,
     changing: Sequence[ChangeHandler],
-    inspect_view: Callable[[Callable[..., Any]], ViewHandler],
+    inspect_view: InspectView,
 ) -> ViewHandler:
     """The view of the last start, against that for which the function was called.
 
@@ -114,7 +114,7 @@ def resumed_view(
             return Level(desired=None, actual=None)
         if began is None:
             return Level(desired=_NEW, actual=None)
-        handled = [(each, [one for one in read[each.handled_name][uid] if not one.name]) for each in changing]
+        handled = [(each, [one for one in read[each.calls_name][uid] if not one.name]) for each in changing]
         if known is None and not any(one.called_at < began for _, ones in handled for one in ones):
             return Level(desired=_NEW, actual=None)
         if any(
@@ -130,17 +130,13 @@ def resumed_view(
         return Level(desired=began, actual=None if last is None else last.request.due)
 
     annotations: dict[str, Any] = {
-        "parent": Mapping[str, Any],
         "now": datetime,
         STARTED: Index[str, datetime],
-        index: ticked(handler),
-        **{each.handled_name: called(each) for each in changing},
+        index: calls_of(handler, Tick),
+        **{each.calls_name: calls_of(each, Edge) for each in changing},
     }
-    made = inspect_view(declared_function(view, handler.name, annotations, Level[Any]))
-    names = [f"{each.handled_name} {sorted(each.reasons)} {each.origin is handler.origin}" for each in changing]
-    made.is_made = True
-    made.fingerprint = digest(_CODE, handler.name, handler.reader.fingerprint, *names)
-    return made
+    names = [f"{each.calls_name} {sorted(each.reasons)} {each.origin is handler.origin}" for each in changing]
+    return made_view(handler, view, annotations, inspect_view, _CODE, *names)
 
 
 _NEW: Final = {"new": "since the start"}

@@ -5,27 +5,26 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
+from msgspec.structs import replace
+
 from levelog.calls.mappings import plain
 from levelog.compat.kopf.attempts import Attempts
 from levelog.compat.kopf.failures import meant
 from levelog.compat.kopf.given.keywords import Patch
 from levelog.compat.kopf.given.memos import forget_memo
-from levelog.compat.kopf.kinds.changing import LONGEST
+from levelog.compat.kopf.kinds.attempted import LONGEST, AttemptedHandler
 from levelog.compat.kopf.options import Declaration
 from levelog.effects import GiveUp, Retry
-from levelog.handlers.edgehandlers import CallOptions
-from levelog.handlers.fingerprints import fingerprint, value_fingerprint
-from levelog.handlers.injection import Given, Injections, Lender
+from levelog.handlers.fingerprints import fingerprint
+from levelog.handlers.injection import Given, Lender
 from levelog.handlers.listeners import RecordHandler
-from levelog.handlers.readers import ObjectReader
-from levelog.selectors import Selector
 from levelog.wire.canonical import digest
 
 _CODE: Final = "kopf events 1"
 """Stands for this module in fingerprints: raised when the same records lead to other calls."""
 
 
-class WatchingHandler(RecordHandler):
+class WatchingHandler(AttemptedHandler, RecordHandler):
     """A function of a Kopf file that is called for each record of its objects, with keyword arguments."""
 
     def __init__(
@@ -38,30 +37,16 @@ class WatchingHandler(RecordHandler):
         is_alone: Callable[[], bool],
     ) -> None:
         """`is_alone`: no change handler wants what is known of an object after its end."""
-        self.name = name
+        options = {"timeout": LONGEST, "retries": 0, "backoff": None, "writes": None}
+        self.take(name, declared.cls, attempts, declared.filters, "found", (attempts.param,), **options)
         self._is_alone = is_alone
-        self.attempts = attempts
         attempts.is_recorded = False
-        self.filters = declared.filters
         self.operator = lender.operator
-        self.is_async = attempts.is_async
         self.function = self._wrapped(lender.logger(name))
-        selector = Selector() if self.filters.takes_all else Selector(when=self._takes)
-        self.options = CallOptions(of=declared.cls, selector=selector, timeout=LONGEST, retries=0)
-        self.reader = ObjectReader(declared.cls, selector, is_plain=True)
-        self.parameter = "found"
         self._told = ["is_deleted", "origin"]
-        self.given = Injections({}, {"key": Given.KEY}, {}, digest(value_fingerprint((self.filters, attempts.param))))
+        self.given = replace(self.given, given={"key": Given.KEY})
         code = fingerprint(attempts.function)
         self.fingerprint = digest(_CODE, code, self.reader.fingerprint, self.given.fingerprint)
-
-    @property
-    def origin(self) -> Callable[..., Any]:
-        """The function that its user wrote."""
-        return self.attempts.function
-
-    def _takes(self, body: Mapping[str, Any]) -> bool:
-        return self.filters.take(self.attempts.object_arguments(plain(body)))
 
     def _event(self, found: Any, origin: str, *, is_deleted: bool) -> dict[str, Any]:
         resource = self.reader.resource

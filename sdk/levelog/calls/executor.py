@@ -1,0 +1,199 @@
+"""Makes calls of users' functions, whoever asks for them: within their limits, one at a time for each key.
+
+It stores nothing. Who asks says what the call is for, keeps its result, and asks again after a failure.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Hashable
+from datetime import datetime, timedelta
+from typing import Any, Final, Protocol, TypeVar
+
+from msgspec import Struct
+
+from levelog.calls.caller import FunctionCaller
+from levelog.calls.faults import HandlerFault, StillRuns, tell_fault
+from levelog.calls.limits import CallLimits
+from levelog.calls.raised import words_for
+from levelog.effects import MOST_DELAY, GiveUp, Retry
+
+T = TypeVar("T")
+
+AT_ONCE: Final = 10
+"""Attempts that may follow on one another at once."""
+
+
+class Called(Protocol):
+    """A function that is called: an effect, or a handler whose calls leave no records."""
+
+    is_async: bool
+    limits: CallLimits
+
+    @property
+    def title(self) -> str:
+        """As errors name it: `handler greet`."""
+        ...
+
+    @property
+    def origin(self) -> Callable[..., Any]:
+        """The function that its user wrote."""
+        ...
+
+
+class Attempt(Struct, frozen=True):
+    """One attempt at a call."""
+
+    key: Hashable
+    """Of what is called for: one attempt for it runs at a time."""
+    of: Called
+    subject: str
+    """The object that it is for."""
+    number: int
+    """From 1; attempts that do not count have that of the next one."""
+    since: datetime
+    """When the call was decided or due, or its record was made."""
+    longest: timedelta
+    """The longest delay that the schedule puts before the next one."""
+
+
+class Failure(Struct, frozen=True, kw_only=True):
+    """Why an attempt did not return."""
+
+    error: str
+    delay: timedelta = timedelta(0)
+    """Until the next attempt."""
+    is_final: bool = False
+    """There is no next one: the call is given up."""
+    is_counted: bool = True
+    """It used up an attempt."""
+    did_nothing: bool = False
+    """The function says that nothing was done."""
+
+
+class Executor:
+    """Makes the calls of one process, or of one kind."""
+
+    def __init__(
+        self,
+        *,
+        subject: str,
+        clock: Callable[[], datetime],
+        schedule: Callable[[int, timedelta], timedelta],
+        at_once: int = AT_ONCE,
+        clean: Callable[[str], str] = str,
+    ) -> None:
+        """`subject` is what messages call a key. `schedule` gives the delay after an attempt that says nothing of it.
+
+        It is told the number of the attempt, and the longest delay. After `at_once` attempts there is a second at least
+        between two. `clean` takes secrets out of a text.
+        """
+        self._clock = clock
+        self._schedule = schedule
+        self._at_once = at_once
+        self._clean = clean
+        self.functions = FunctionCaller(subject=subject)
+        self.functions.on_found = self._find
+        self.on_found: Callable[[Hashable], None] = lambda _: None
+        """Hears of a key whose function has returned although its time was over."""
+        self._places: dict[Called, asyncio.Semaphore] = {}
+        """Of functions with a limit of calls at a time."""
+        self._kept: dict[Hashable, asyncio.Semaphore] = {}
+        """Places of functions that outlast their time, by key."""
+
+    def time_left(self, attempt: Attempt) -> timedelta | None:
+        """How long a call may still be tried; None: for ever."""
+        limit = attempt.of.limits.give_up_after
+        return None if limit is None else attempt.since + limit - self._clock()
+
+    async def make(self, attempt: Attempt, call: Callable[[timedelta], Awaitable[T]]) -> T | Failure:
+        """Make an attempt; `call` gets the time that it may take. What it raises is a failure."""
+        limits = attempt.of.limits
+        limit, left = limits.timeout, self.time_left(attempt)
+        try:
+            if left is not None and attempt.number > 1:  # one attempt is made, however long nobody was there
+                if left <= timedelta(0):
+                    raise GiveUp(limits.out_of_time)  # noqa: TRY301 - told as if the function had said it
+                limit = min(limit, left)
+            return await call(limit)
+        except Exception as error:  # noqa: BLE001 - a user's function may raise anything; only this call is concerned
+            return self.failure(attempt, error)
+
+    async def run(
+        self,
+        attempt: Attempt,
+        function: Callable[[], Any],
+        limit: timedelta,
+        *,
+        is_ended: Callable[[], bool] | None = None,
+    ) -> Any:
+        """Call the function itself, once a place is free; one that outlasts its time keeps its place.
+
+        With `is_ended` an async function runs in the task that asks, as `FunctionCaller.run_here` has it.
+        """
+        place = self._place(attempt.of)
+        if place is None or self.functions.is_lost(attempt.key):  # which is refused
+            return await self._run(attempt, function, limit, is_ended)
+        await place.acquire()
+        try:
+            return await self._run(attempt, function, limit, is_ended)
+        finally:
+            if self.functions.is_lost(attempt.key):
+                self._kept[attempt.key] = place
+            else:
+                place.release()
+
+    def is_lost(self, key: Hashable) -> bool:
+        """Tell whether the key's function still runs although its time is over."""
+        return self.functions.is_lost(key)
+
+    async def close(self) -> None:
+        """End what still runs of the functions, as far as it can be ended."""
+        await self.functions.close()
+
+    async def _run(
+        self, attempt: Attempt, function: Callable[[], Any], limit: timedelta, is_ended: Callable[[], bool] | None
+    ) -> Any:
+        is_async = attempt.of.is_async
+        if is_async and is_ended is not None:
+            return await self.functions.run_here(function, limit, is_ended=is_ended)
+        return await self.functions.run(attempt.key, function, limit, is_async=is_async)
+
+    def _place(self, of: Called) -> asyncio.Semaphore | None:
+        if (most := of.limits.max_concurrency) is None:
+            return None
+        if of not in self._places:
+            self._places[of] = asyncio.Semaphore(most)
+        return self._places[of]
+
+    def _find(self, key: Hashable) -> None:
+        if (place := self._kept.pop(key, None)) is not None:
+            place.release()
+        self.on_found(key)
+
+    def failure(self, attempt: Attempt, error: Exception) -> Failure:
+        """What follows from an error of an attempt; one that nobody asked for is told."""
+        of, limits = attempt.of, attempt.of.limits
+        text, delay = words_for(of.title, error), limits.backoff
+        is_counted = did_nothing = False
+        match error:
+            case GiveUp():
+                return Failure(error=text, is_final=True)
+            case StillRuns():
+                delay = None
+            case Retry():
+                delay = limits.backoff if error.asked is None else error.asked
+                is_counted, did_nothing = error.is_counted, True
+            case _:
+                is_counted = True
+                if not isinstance(error, HandlerFault):
+                    kind, _, name = of.title.rpartition(" ")
+                    tell_fault(kind, name, of.origin, error, subject=attempt.subject, clean=self._clean)
+        if is_counted and limits.retries is not None and attempt.number > limits.retries:
+            return Failure(error=text, is_final=True)
+        if delay is None:
+            delay = self._schedule(attempt.number, attempt.longest)
+        else:  # for ever, but not in a hot loop
+            delay = min(max(delay, timedelta(seconds=attempt.number >= self._at_once)), MOST_DELAY)
+        left = self.time_left(attempt)
+        if left is not None and delay >= left:
+            return Failure(error=f"{text} ({limits.out_of_time})", is_final=True)
+        return Failure(error=text, delay=delay, is_counted=is_counted, did_nothing=did_nothing)

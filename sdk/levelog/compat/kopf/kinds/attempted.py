@@ -1,0 +1,66 @@
+"""What Kopf's handlers of all kinds share, that are called for objects with keyword arguments."""
+
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Any, Final
+
+from levelog.calls.mappings import plain
+from levelog.compat.kopf.attempts import Attempts
+from levelog.compat.kopf.filters import Filters
+from levelog.compat.kopf.patches import WRITES
+from levelog.handlers.called import CalledHandler, CallOptions
+from levelog.handlers.fingerprints import value_fingerprint
+from levelog.handlers.injection import Given, Injections
+from levelog.handlers.readers import ObjectReader
+from levelog.resources import ResourceBase
+from levelog.selectors import Selector
+from levelog.wire.canonical import digest
+
+LONGEST: Final = timedelta(hours=1)
+"""Of one call without a `timeout`."""
+GIVEN: Final = {"key": Given.KEY, "retry": Given.RETRY, "started": Given.STARTED}
+
+
+class AttemptedHandler(CalledHandler):
+    """A function of a Kopf file; levelog calls one that stands around it."""
+
+    attempts: Attempts
+    filters: Filters
+
+    def take(
+        self,
+        name: str,
+        cls: type[ResourceBase],
+        attempts: Attempts,
+        filters: Filters,
+        parameter: str,
+        code: tuple[Any, ...],
+        **options: Any,
+    ) -> None:
+        """Stand for a constructor: the signature is known. `code` counts in the fingerprint of what it is given."""
+        self.name, self.attempts, self.filters, self.parameter = name, attempts, filters, parameter
+        self.is_async = attempts.is_async
+        selector = Selector() if filters.takes_all else Selector(when=self._takes)
+        limits = attempts.limits
+        said = {"timeout": limits.timeout or LONGEST, "retries": limits.again, "backoff": attempts.backoff}
+        self.options = CallOptions(**{"of": cls, "selector": selector, "writes": {cls: WRITES}, **said, **options})
+        self.limits = self.options.within(CallOptions())
+        self.reader = ObjectReader(cls, selector, is_plain=True)
+        self.given = Injections({}, GIVEN, {}, digest(value_fingerprint((filters, *code))))
+
+    @property
+    def origin(self) -> Any:
+        """The function that its user wrote."""
+        return self.attempts.function
+
+    def handed(self, parent: Any) -> dict[str, Any]:
+        """All of an object, with what its class says where a list of the API leaves that out."""
+        resource = self.reader.resource
+        return {"apiVersion": resource.api_version, "kind": resource.kind, **plain(parent)}
+
+    def arguments(self, request: Any, given: Mapping[Given, Any]) -> dict[str, Any]:
+        """The arguments of the function that stands around the user's."""
+        return {self.parameter: request, **self.given.arguments(given)}
+
+    def _takes(self, body: Mapping[str, Any]) -> bool:
+        return self.filters.take(self.attempts.object_arguments(plain(body)))

@@ -1,0 +1,284 @@
+"""Functions that are called for objects: the options and signature that all kinds share, and what is made of them."""
+
+import inspect
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any, ClassVar, Final, Literal, Protocol, TypeAlias
+
+import msgspec
+from msgspec import UNSET
+
+from levelog.calls.limits import CallLimits
+from levelog.edges import handled_object
+from levelog.effects import MOST_EDGE_BYTES, Call, EffectHandler, nothing_of, nothing_of_async
+from levelog.errors import OperatorError
+from levelog.handlers.fingerprints import fingerprint
+from levelog.handlers.injection import Given, Injections, Lender, injections, shown
+from levelog.handlers.readers import ObjectReader, object_reader
+from levelog.handlers.signatures import (
+    declared,
+    parameters,
+    require_function,
+    require_max_concurrency,
+    require_retries,
+    type_hints,
+    yields,
+)
+from levelog.handlers.views import ReconcileHandler, ViewHandler, Writes
+from levelog.handlers.yielding import in_full, in_full_async
+from levelog.indices import Index
+from levelog.intents import Intent
+from levelog.levels import Level
+from levelog.resources import ResourceBase, refuse_external
+from levelog.selectors import Selector
+from levelog.wire.canonical import digest
+
+OF_CALLED: Final = (Given.KEY, Given.RETRY, Given.STARTED, Given.LOGGER, Given.SETTINGS)
+OF_CALLS: Final = (Given.KEY, Given.RETRY, Given.STARTED)
+"""What each call gives anew; parameters of the effects that call handlers."""
+Phase: TypeAlias = Literal["waits", "held"]
+"""Of an object that its operator's finalizer has to be put on first, or that is being deleted and has it."""
+InspectView: TypeAlias = Callable[[Callable[..., Any]], ViewHandler]
+
+
+class CallOptions(CallLimits, frozen=True, kw_only=True):
+    """What the decorators take of functions that are called for objects, each of its kinds some."""
+
+    of: type[ResourceBase] | None = None
+    selector: Selector = Selector()
+    field: str = ""
+    """JSON pointer; empty: all of the object."""
+    value: Any = UNSET
+    """Filters on the value of the field: a literal, PRESENT, ABSENT or a function of it."""
+    old: Any = UNSET
+    new: Any = UNSET
+    since: datetime | None = None
+    """Objects that were created before were there before the handler; None: it takes all for new."""
+    writes: Writes | None = None
+    """What it may yield intents for; None: it yields none. Of a function that does not yield: what its calls write."""
+    finalizer: bool = False
+    """The object stays until its end is handled."""
+
+
+class CalledHandler:
+    """A function that is called for the objects of one class, with its options and what it is given."""
+
+    kind: ClassVar[str]
+    """As messages name it."""
+    instead: ClassVar[str]
+    """What to write instead of a function of the kind that yields; empty: it may yield."""
+    told: ClassVar[Mapping[str, Any]] = {}
+    """What a call says besides, by the parameter that asks for it, and how that is annotated."""
+    offered: ClassVar[Sequence[Given]] = OF_CALLED
+    opening: ClassVar[str] = "its object first"
+    """How messages begin to say what it may take."""
+    result: Any = None
+    """Type of what is kept of a call; None: nothing is."""
+    options: CallOptions
+    limits: CallLimits
+    reader: ObjectReader
+    given: Injections
+
+    def __init__(self, function: Callable[..., Any], options: CallOptions, lender: Lender) -> None:
+        """Check a function's signature. Raises OperatorError naming the function and what is wrong."""
+        kind = self.kind
+        require_function(function, kind)
+        self.name = function.__name__
+        self.function = function
+        self.operator = lender.operator
+        self.options = options
+        self.limits = options.within(lender.limits)
+        if self.instead and yields(function):
+            raise OperatorError(f"{kind} {self.name}: yields; {self.instead}")
+        require_limits(f"{kind} {self.name}", options)
+        self.hints = type_hints(function)
+        first, *rest = parameters(function, kind, "object")
+        self.reader = object_reader(kind, function, first, self.hints.get(first), options.selector, of=options.of)
+        refuse_external(f"{kind} {self.name}: its object {first!r}: ", self.reader.cls)
+        self.parameter = first
+        self._told = [name for name in rest if self.tells(name)]
+        for name in self._told:
+            self.require_hint(name)
+        others = [name for name in rest if name not in self._told]
+        self.given = injections(function, kind, others, self.offered, lender, first=self.opening)
+        self.is_async = inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function)
+
+    @property
+    def title(self) -> str:
+        """As errors name it."""
+        return f"{self.kind} {self.name}"
+
+    @property
+    def origin(self) -> Callable[..., Any]:
+        """The function that its user wrote."""
+        return self.function
+
+    @property
+    def hint(self) -> Any:
+        """How what takes its objects is annotated."""
+        return Mapping[str, Any] if self.reader.is_plain else self.reader.cls
+
+    @property
+    def calls_name(self) -> str:
+        """Name of the effect, and of the index of its calls."""
+        raise NotImplementedError
+
+    def tells(self, parameter: str) -> bool:
+        """Tell whether each call says what a parameter asks for."""
+        return parameter in self.told
+
+    def require_hint(self, name: str) -> None:
+        """Refuse a parameter that is not annotated as what a call says. Raises OperatorError."""
+        if self.hints.get(name) is not self.told[name]:
+            asked, wanted = shown(self.hints.get(name)), self.told[name].__name__
+            raise OperatorError(f"{self.title}: parameter {name!r} is {asked}: annotate it with {wanted}")
+
+    def shown(self, parent: Any) -> dict[str, Any]:
+        """An object as JSON, as the function takes it; of a plain one not the status."""
+        if self.reader.is_plain:
+            return {key: parent[key] for key in parent if key != "status"}
+        return msgspec.to_builtins(parent)  # type: ignore[no-any-return]
+
+    def handed(self, parent: Any) -> dict[str, Any]:
+        """What a call is handed over of an object."""
+        return handled_object(self.shown(parent))
+
+    def taken(self, content: Any) -> Any:
+        """An object as the function takes it. Raises msgspec.ValidationError for one that this code cannot read."""
+        return content if self.reader.is_plain else msgspec.convert(content, self.reader.cls)
+
+    def known(self, content: dict[str, Any]) -> dict[str, Any]:
+        """What was handed over, as this code reads it: a field that a class has now has its default."""
+        try:
+            return self.shown(self.taken(content))
+        except msgspec.ValidationError:  # by code whose class read something else
+            return content
+
+    def arguments(self, request: Any, given: Mapping[Given, Any]) -> dict[str, Any]:
+        """The arguments of one call. Raises as `taken` does."""
+        return {self.parameter: self.taken(request.object), **self.given.arguments(given)}
+
+
+class CallRequest(Protocol):
+    """What the effect is asked that calls a handler."""
+
+    @property
+    def is_noted(self) -> bool:
+        """The handler is not called."""
+        ...
+
+    @property
+    def object(self) -> dict[str, Any]:
+        """What it is handed over of the object."""
+        ...
+
+
+def calling_effect(
+    handler: CalledHandler,
+    request: type[CallRequest],
+    code: str,
+    lender: Lender,
+    keep: Callable[[Any, Any], Any] | None = None,
+) -> EffectHandler:
+    """The effect that calls the function. What it raises is tried again, and given up for what is newer.
+
+    `keep` makes what is recorded of a request and all that the function yields; None: it yields nothing.
+    """
+    function = handler.function
+
+    def arguments(asked: Any, *given: Any) -> dict[str, Any]:
+        return handler.arguments(asked, dict(zip(OF_CALLS, given, strict=True)))
+
+    def kept(asked: Any, result: Any) -> Any:
+        if keep is not None:
+            return keep(asked, result)
+        return result if handler.result is not None else nothing_of(result)
+
+    async def call_async(asked: Any, idempotency_key: str, retry: int, started: datetime) -> Any:
+        if asked.is_noted:
+            return None
+        result = function(**arguments(asked, idempotency_key, retry, started))
+        return kept(asked, await in_full_async(result) if keep is not None else await result)
+
+    def call_plain(asked: Any, idempotency_key: str, retry: int, started: datetime) -> Any:
+        if asked.is_noted:
+            return None
+        result = function(**arguments(asked, idempotency_key, retry, started))
+        if handler.result is None and isinstance(result, Coroutine):  # of an async function in a plain wrapper
+            return nothing_of_async(result)
+        return kept(asked, in_full(result) if keep is not None else result)
+
+    effect: Callable[..., Any] = call_async if handler.is_async else call_plain
+    effect.__annotations__ |= {"asked": request, "return": handler.result}
+    made = made_effect(handler, effect, code, lender)
+    made.most_bytes, made.is_superseded = MOST_EDGE_BYTES, True
+    made.first_argument = lambda asked: UNSET if asked.is_noted else handler.taken(asked.object)
+    return made
+
+
+def made_effect(
+    handler: CalledHandler, effect: Callable[..., Any], code: str, lender: Lender, *besides: str
+) -> EffectHandler:
+    """The effect of a handler; `code` and `besides` count in its fingerprint."""
+    effect.__name__ = handler.calls_name
+    made = EffectHandler.inspect(effect, lender, handler.limits)
+    made.origin, made.title = handler.origin, handler.title
+    of_code = fingerprint(handler.origin), handler.reader.fingerprint, handler.given.fingerprint
+    made.fingerprint = digest(code, *of_code, *besides)
+    return made
+
+
+def made_view(
+    handler: CalledHandler,
+    view: Callable[..., Any],
+    annotations: Mapping[str, Any],
+    inspect_view: InspectView,
+    code: str,
+    *besides: str,
+) -> ViewHandler:
+    """The view of a handler's calls, which reads what is annotated besides its parent."""
+    made = inspect_view(declared(view, handler.name, {"parent": handler.hint, **annotations}, Level[Any]))
+    made.is_made = True
+    made.fingerprint = digest(code, handler.name, handler.reader.fingerprint, *besides)
+    return made
+
+
+def made_writer(
+    handler: CalledHandler,
+    act: Callable[..., Coroutine[Any, Any, list[Intent]]],
+    view: ViewHandler,
+    code: str,
+    lender: Lender,
+    *,
+    writes: Writes | None,
+) -> ReconcileHandler:
+    """The reconcile function of such a view, which asks for the calls."""
+    act.__annotations__["parent"] = handler.hint
+    act.__name__ = f"{view.name}.call"
+    made = ReconcileHandler.inspect(act, view, writes or {}, lender)
+    made.fingerprint, made.needs_status = digest(code, view.name), False
+    return made
+
+
+def calls_of(handler: CalledHandler, request: type[Any]) -> Any:
+    """Type of the index of a handler's calls."""
+    asked: Any = request
+    result: Any = handler.result
+    return Index[str, Call[asked, result]]
+
+
+def uid_of(parent: Any) -> str:
+    """Uid of an object as a view takes it."""
+    return str(parent["metadata"]["uid"] if isinstance(parent, Mapping) else parent.metadata.uid)
+
+
+def require_limits(what: str, limits: CallLimits) -> None:
+    """Refuse limits that say nothing of any function. Raises OperatorError; `what` they are of."""
+    require_retries(what, limits.retries, limits.backoff)
+    require_max_concurrency(what, limits.max_concurrency)
+    for name, each, example in (
+        ("timeout", limits.timeout, "a time above 0: timedelta(seconds=30)"),
+        ("give_up_after", limits.give_up_after, "a timedelta above zero"),
+    ):
+        if each is not None and (not isinstance(each, timedelta) or each <= timedelta(0)):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise OperatorError(f"{what}: {name}={each!r} is not {example}")
