@@ -95,7 +95,7 @@ class Processor:
         self._engine = Engine(database, scope, program, redactor=redactor, caller=caller, claimant=claimant)
         self._statistics = Statistics(database)
         self._feed = RecordFeed(database, scope, program, stream, hints)
-        self._timers = Timers(database, scope, program)
+        self._timers = Timers(database, scope, program, lambda: self._engine.state.objects)
         self._hint_of_held = hints.listen(Topic.HELD)
         self._events_from = events_from
         self._writes_after = writes_after
@@ -207,8 +207,6 @@ class Processor:
         await self._hints.publish(Topic.LEVELS)
         if self._feed.delivery.is_needed:
             await self._feed.delivery.hold(epochs, start=self._events_from)
-        if self._timers.is_needed:
-            await self._timers.hold(epochs)
         work = {"leases": self._tend(epochs), "processor": self._work(epochs)}
         if PARTITION in epochs:
             work["pruning"] = Pruner(self._database, self._scope, self._stream, epochs[PARTITION]).run()
@@ -246,6 +244,8 @@ class Processor:
     async def _work(self, epochs: Mapping[int, int]) -> None:
         engine = self._engine
         await engine.hold(epochs)
+        if self._timers.is_needed:
+            await self._timers.hold(epochs)
         start = Sequence(min(engine.folded_to.values()) + 1)
         agenda = Agenda()
         clock = asyncio.get_running_loop().time
@@ -371,7 +371,7 @@ class Processor:
             return
         self.records += folded.records
         self._unheard |= folded.keys
-        if self._timers.is_needed or self.program.follows(folded.keys):
+        if self.program.follows(folded.keys):
             await self._engine.flush()
             await self._tell_keys()
         if self._timers.is_needed:

@@ -1,7 +1,7 @@
 """External effects: functions that the actuator calls for a level, at least once, always with the same key."""
 
 import inspect
-from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from datetime import datetime, timedelta
 from types import new_class
@@ -222,11 +222,6 @@ def nothing_of(result: object) -> None:
     if any(isinstance(each, Intent | Iterator | AsyncIterator) for each in values):
         kind = type(result).__name__
         raise GiveUp(f"it took place, but returned {kind}: it has to yield intents, by itself, not in a wrapper")
-
-
-async def nothing_of_async(result: Coroutine[Any, Any, object]) -> None:
-    """The same of what an async function returns."""
-    nothing_of(await result)
 
 
 def _require_json(effect: str, what: str, hint: Any) -> None:

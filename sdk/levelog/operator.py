@@ -3,13 +3,13 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextvars import ContextVar
 from datetime import timedelta
-from typing import Any, ClassVar, Final, overload
+from typing import Any, ClassVar, Final, Unpack, overload
 
 from levelog.calls.limits import CALL_TIME, CallLimits
 from levelog.conditions import conditions_writer, inspect_conditions
 from levelog.effects import EffectHandler
 from levelog.errors import OperatorError
-from levelog.handlers.called import CallOptions, require_limits
+from levelog.handlers.called import CallKeywords, CallOptions, options_of, require_limits
 from levelog.handlers.children import KEEP as KEPT
 from levelog.handlers.children import ChildrenView, inspect_children, reconciler_of, refuse_shared
 from levelog.handlers.edgeregistry import EdgeRegistry
@@ -446,15 +446,8 @@ class Operator:
         initial_delay: timedelta = timedelta(0),
         idle: timedelta | None = None,
         sharp: bool = False,
-        labels: Mapping[str, Value] | None = None,
-        annotations: Mapping[str, Value] | None = None,
-        when: Callable[[Any], object] | None = None,
-        timeout: timedelta = CALL_TIME,
-        retries: int | None = None,
-        backoff: timedelta | None = None,
-        give_up_after: timedelta | None = None,
-        max_concurrency: int | None = None,
         recorded: bool = True,
+        **options: Unpack[CallKeywords],
     ) -> Callable[[HandlerF], HandlerF]:
         """Call a function for each object: first `initial_delay` after its creation, then `every` after each call.
 
@@ -469,27 +462,18 @@ class Operator:
         partition makes it, at multiples of `every` after the first, if the filters match the object then. A failed call
         is retried, `retries` times or until the next one is due. `sharp` and `idle` are refused.
         """
+        known = options_of("timer", {"of": of, **options})
 
         def register(function: HandlerF) -> HandlerF:
-            selector = Selector.given(labels, annotations, when)
             if not isinstance(recorded, bool):  # pyright: ignore[reportUnnecessaryIsInstance]
                 raise OperatorError(f"timer {function.__name__}: recorded={recorded!r} is neither True nor False")
-            options = CallOptions(
-                of=of,
-                selector=selector,
-                timeout=timeout,
-                retries=retries,
-                backoff=backoff,
-                give_up_after=give_up_after,
-                max_concurrency=max_concurrency,
-            )
             if not recorded:
                 refuse_recorded(function.__name__, sharp=sharp, idle=idle)
-                made = UnrecordedTimer(function, every, initial_delay, options, self._lender)
+                made = UnrecordedTimer(function, every, initial_delay, known, self._lender)
                 self._claim(made.name, function)
                 self.timers[made.name] = made
                 return function
-            handler = TimerHandler(function, every, initial_delay, idle, options, self._lender, sharp=sharp)
+            handler = TimerHandler(function, every, initial_delay, idle, known, self._lender, sharp=sharp)
             self._claim(handler.name, function)
             self._claim(handler.calls_name, function)
             effect = timer_effect(handler, self._lender)
@@ -498,7 +482,7 @@ class Operator:
 
             def inspect_view(view: Callable[..., Any]) -> ViewHandler:
                 return ViewHandler.inspect(
-                    view, self.indices, selector, self._lender, deleting=False, objects={}, of=of
+                    view, self.indices, known.selector, self._lender, deleting=False, objects={}, of=of
                 )
 
             view = timer_view(handler, inspect_view)

@@ -52,7 +52,7 @@ from levelog_store.actuate.claims import ClaimedIntent
 from levelog_store.connect.database import Database
 from levelog_store.owners.leases import Leases
 from levelog_store.owners.scopes import open_scope
-from levelog_store.rows import IndexKey, Scope, StoredObject, WholeIndex
+from levelog_store.rows import IndexKey, Scope, WholeIndex
 from levelog_store.tables import intents, levels, metadata
 from levelog_testing.clock import Clock
 from levelog_testing.outside import Externals, StandIns
@@ -99,10 +99,15 @@ class World:
             call=self.effects.unrecorded_function,
         )
         self._delivered_to = 0
-        self._timers = _Timers(
-            database, scope, program, patience=None, clock=clock, call=self.effects.unrecorded_function
+        self._timers = Timers(
+            database,
+            scope,
+            program,
+            lambda: self.engine.state.objects,
+            patience=None,
+            clock=clock,
+            call=self.effects.unrecorded_function,
         )
-        self._timers.state = self.engine.state
         self._caller = EffectCaller(self.effects.handlers, ActuatorSettings(), REDACTOR, clock)
         self._pauses = VirtualPauses(clock)
         self.live.waits = self._pauses.watching
@@ -507,15 +512,6 @@ class _Indices(LiveIndices):
 
     async def contact(self, resource: str) -> Contact:
         return self._state.contact(resource)
-
-
-class _Timers(Timers):
-    """Timers for the objects of the state in memory."""
-
-    state: State
-
-    async def _read(self, names: set[str]) -> dict[str, StoredObject]:
-        return {name: self.state.objects[name] for name in names if name in self.state.objects}
 
 
 class _NoHints(Hints):

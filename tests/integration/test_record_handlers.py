@@ -48,8 +48,8 @@ class Web(Resource, group="example.com", version="v1", plural="webs"):
 class Told:
     """An operator whose handlers write down what they are told; those for objects in `failing` raise."""
 
-    def __init__(self, *, retries: int | None = None, backoff: timedelta | None = None) -> None:
-        self.op = op = Operator("webs")
+    def __init__(self, op: Operator | None = None, **limits: Any) -> None:
+        self.op = op = op or Operator("webs")
         self.records: dict[str, list[Any]] = defaultdict(list)
         self.others: list[str] = []
         self.failing: dict[str, BaseException] = {}
@@ -62,7 +62,7 @@ class Told:
         def is_chosen(web: Web) -> object:
             return self.filtering(web)
 
-        @op.on.event(retries=retries, backoff=backoff, when=is_chosen)
+        @op.on.event(when=is_chosen, **limits)
         async def record(web: Web, is_deleted: bool, retry: int, sequence: int) -> None:
             self.retries.append(retry)
             if (task := asyncio.current_task()) and web.metadata.name in self.cancelling:
@@ -483,6 +483,29 @@ def test_a_record_is_passed_by_once_its_function_gives_up(error: Exception) -> N
         simulation.apply(shop("a", replicas=2))
         simulation.advance(MINUTE)
         assert told.records["a"] == [2]
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        Told(backoff=timedelta(seconds=10), give_up_after=timedelta(seconds=25)),
+        Told(Operator("webs", backoff=timedelta(seconds=10), give_up_after=timedelta(seconds=25))),
+        Told(Operator("webs", backoff=timedelta(seconds=10), retries=2)),
+    ],
+    ids=["of its own", "of the operator", "retries of the operator"],
+)
+def test_a_record_is_passed_by_once_its_time_is_over_by_the_next_attempt(told: Told) -> None:
+    told.failing["a"] = ValueError("no")
+    with Simulation(told.op) as simulation:
+        simulation.call_through(told.record)
+        simulation.apply(shop("a", replicas=1))
+        simulation.apply(shop("a", replicas=2))
+        simulation.advance(MINUTE)
+        assert told.retries == [0, 1, 2, 0, 1, 2]
+        told.failing.clear()
+        simulation.apply(shop("a", replicas=3))
+        simulation.run()
+        assert told.records["a"] == [3]
 
 
 @pytest.mark.parametrize(("delay", "calls"), [(5, 4), (timedelta.max, 1), (-MINUTE, 20), (timedelta(0), 20)])

@@ -103,10 +103,11 @@ class Ticking:
         await self.end()
         scope = replace(self.stack.scope, owner="one")
         self.epochs = await Leases(self.stack.database, scope, owner="one", duration=timedelta(days=1)).tend()
-        self.timers = Timers(self.stack.database, scope, self.stack.program, clock=lambda: self.now, patience=patience)
+        engine = self._engine = Engine(self.stack.database, scope, self.stack.program, patience=None)
+        await engine.hold(self.epochs)
+        options = {"clock": lambda: self.now, "patience": patience}
+        self.timers = Timers(self.stack.database, scope, self.stack.program, lambda: engine.state.objects, **options)
         await self.timers.hold(self.epochs)
-        self._engine = Engine(self.stack.database, scope, self.stack.program, patience=None)
-        await self._engine.hold(self.epochs)
 
     async def deploy(self, op: Operator) -> None:
         """Go on with other code."""
@@ -473,11 +474,23 @@ async def test_a_call_that_fails_is_shown_and_tried_again_until_the_next_one_is_
         assert called.of("bad") == seconds(60, 120)
 
 
-@pytest.mark.parametrize("error", [GiveUp("never"), ValueError("no"), Retry("no", delay=timedelta(seconds=5))])
+@pytest.mark.parametrize(
+    ("error", "limits"),
+    [
+        (GiveUp("never"), {"retries": 2}),
+        (ValueError("no"), {"retries": 2}),
+        (Retry("no", delay=timedelta(seconds=5)), {"retries": 2}),
+        (ValueError("no"), {"give_up_after": timedelta(seconds=25)}),
+    ],
+)
 async def test_a_call_is_passed_by_once_its_function_gives_up(
-    nats_server: NatsServer, database_url: str, error: Exception, caplog: pytest.LogCaptureFixture
+    nats_server: NatsServer,
+    database_url: str,
+    error: Exception,
+    limits: dict[str, Any],
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
-    called = Called(retries=2, backoff=timedelta(seconds=10))
+    called = Called(backoff=timedelta(seconds=10), **limits)
     called.failing["bad"] = error
     async with ticking(nats_server, database_url, called) as rig:
         outcomes: list[str] = []
@@ -687,7 +700,7 @@ def with_the_same_name(op: Operator) -> None:
     [
         (partial(given, sharp=True), "timer tick: sharp=True says nothing with recorded=False"),
         (partial(given, idle=MINUTE), "timer tick: idle= has to remember what each object was"),
-        (partial(given, give_up_after=MINUTE), "timer tick: give_up_after= counts from a decision"),
+        (partial(given, give_up_after=-MINUTE), "timer tick: give_up_after="),
         (partial(given, recorded="no"), "timer tick: recorded='no' is neither True nor False"),
         (partial(given, every=timedelta(milliseconds=1)), "timer tick: every="),
         (partial(given, initial_delay=-MINUTE), "timer tick: initial_delay="),

@@ -130,6 +130,7 @@ NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
                 ),
                 ("handler handle", lambda op, wrong=wrong: op.on.resume(since=NOON, max_concurrency=wrong)(handle)),
                 ("timer handle", lambda op, wrong=wrong: op.timer(every=HOUR, max_concurrency=wrong)(handle)),
+                ("event handler handle", lambda op, wrong=wrong: op.on.event(max_concurrency=wrong)(handle)),
                 ("effect page", lambda op, wrong=wrong: op.effect(max_concurrency=wrong)(page)),
             )
         ),
@@ -148,14 +149,16 @@ NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
         (lambda op: op.on.create(retry=3)(handle), r"^on\.create: takes no option 'retry'; did you mean retries=\?$"),
         (
             lambda op: op.on.event(sharp=True)(handle),
-            r"takes no option 'sharp'; there are annotations, backoff, labels, of, retries, timeout, when$",
+            r"takes no option 'sharp'; there are annotations, backoff, give_up_after, labels, max_concurrency, of, "
+            r"retries, timeout, when$",
         ),
         (
             lambda op: (op.on.create(handle), op.view(renamed("handle"))),
             "operator 'webs' has the function 'handle' already; each handler needs a name of its own",
         ),
         (lambda op: op.daemon(max_concurrency=2)(handle), "daemon handle: takes no option 'max_concurrency'"),
-        (lambda op: op.on.event(max_concurrency=2)(handle), "on.event: takes no option 'max_concurrency'"),
+        (lambda op: op.timer(every=HOUR, finalizer=True)(handle), "timer: takes no option 'finalizer'"),
+        (lambda op: op.on.field("spec", retry=2), r"^on\.field: takes no option 'retry'; did you mean retries=\?$"),
     ],
 )
 def test_what_is_written_wrongly_is_refused_by_what_to_write(register: Callable[[Any], object], says: str) -> None:

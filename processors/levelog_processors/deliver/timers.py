@@ -1,23 +1,22 @@
 """Timers without records: calls the functions for the objects of some partitions when they are due.
 
-The schedule is in memory, loaded from the tables and kept up by what is folded. After each round one time is stored for
-all partitions: the calls up to it are made or held.
+The schedule is in memory, made from the objects in State and kept up by what is folded. After each round one time is
+stored for all partitions: the calls up to it are made or held.
 """
 
 import asyncio
 import logging
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import partial
 from heapq import heapify, heappop, heappush, heapreplace
 from typing import Any, Final
 
-import msgspec
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from levelog.handlers.injection import Given, about
-from levelog.handlers.timers import EPOCH, MICROSECOND, UnrecordedTimer, created_of, microseconds, moment
+from levelog.handlers.timers import MICROSECOND, UnrecordedTimer, created_of, microseconds, moment
 from levelog.wire.canonical import digest
 from levelog.wire.records import LoggedRecord, ObjectSeen
 from levelog_log.hints import Hint
@@ -25,8 +24,7 @@ from levelog_processors.deliver.held import Chain, HeldCalls, Name
 from levelog_processors.program import Program
 from levelog_processors.waiting import SAFETY_SWEEP
 from levelog_store.connect.database import Database
-from levelog_store.decide.inputreads import read_objects
-from levelog_store.deliver.positions import Place, move_positions, read_existing
+from levelog_store.deliver.positions import Place, move_positions
 from levelog_store.rows import Scope, StoredObject
 
 log = logging.getLogger(__name__)
@@ -41,9 +39,17 @@ LATENESS: Final = timedelta(minutes=1) // MICROSECOND
 class Timers(HeldCalls[UnrecordedTimer]):
     """Calls the functions, a round at a time. Rounds and steps raise LeaseLost."""
 
-    def __init__(self, database: Database, scope: Scope, program: Program, **options: Any) -> None:
-        """`options` are those of `HeldCalls`."""
+    def __init__(
+        self,
+        database: Database,
+        scope: Scope,
+        program: Program,
+        objects: Callable[[], Mapping[str, StoredObject]],
+        **options: Any,
+    ) -> None:
+        """`objects` gives those in State, by name; `options` are those of `HeldCalls`."""
         super().__init__(database, scope, program.timers, **options)
+        self._objects = objects
         self._of: defaultdict[str, list[UnrecordedTimer]] = defaultdict(list)
         """Timers by the resource of their objects."""
         for handler in program.timers.values():
@@ -71,14 +77,15 @@ class Timers(HeldCalls[UnrecordedTimer]):
     async def hold(self, epochs: Mapping[int, int]) -> None:
         """Work under these leases from now on, from where the timers are; new ones begin now.
 
-        To be called before anything is folded under these leases. Raises LeaseLost.
+        To be called before anything is folded under these leases, and once State has what the tables have. Raises
+        LeaseLost.
         """
         await self.release()
-        self._is_open.clear()
         now = microseconds(self._clock()) - SECOND  # times of creation are whole seconds
         async with self._database.transaction() as connection:
             found = await self._take_over(connection, epochs, start=now)
-            existing = await read_existing(connection, self._scope, self._of, epochs)
+        objects = self._objects().values()
+        existing = [e for e in objects if e.partition in epochs and e.resource in self._of and not e.is_deleting]
         positions = {place: min(at, now + SECOND) for place, at in found.items()}  # the clock may have been set back
         self._called_to = self._stored_to = now
         self._since = {place: at if at == now else at - LATENESS for place, at in positions.items()}
@@ -86,7 +93,7 @@ class Timers(HeldCalls[UnrecordedTimer]):
         self._schedule = []
         self._late.clear()
         for each in existing:
-            created = EPOCH if each.created_at is None else msgspec.convert(each.created_at, datetime)
+            created = created_of(each.body)
             for handler in self._of[each.resource]:
                 due, position = handler.first(created, now), positions[handler.source, each.partition]
                 if due <= position:
@@ -121,15 +128,18 @@ class Timers(HeldCalls[UnrecordedTimer]):
     async def run(self, hint: Hint) -> None:
         """Make the calls, until cancelled; `hint` tells that a call that is held is asked for. Raises LeaseLost."""
         self.on_return = hint.set
-        await self._is_open.wait()
-        while True:
-            await self.round()
-            await self.step()
-            due, now = self.due_at, self._clock()
-            wait = SAFETY_SWEEP if due is None else min(SAFETY_SWEEP, max(due - now, timedelta(0)))
-            is_asked = await hint.wait(wait)
-            if (is_asked or wait == SAFETY_SWEEP) and not self.is_busy:
-                await self.look()
+        try:
+            await self._is_open.wait()
+            while True:
+                await self.round()
+                await self.step()
+                due, now = self.due_at, self._clock()
+                wait = SAFETY_SWEEP if due is None else min(SAFETY_SWEEP, max(due - now, timedelta(0)))
+                is_asked = await hint.wait(wait)
+                if (is_asked or wait == SAFETY_SWEEP) and not self.is_busy:
+                    await self.look()
+        finally:
+            self._is_open.clear()
 
     async def round(self) -> None:
         """Make all calls that are due now, and store that they are made; those that are left are held."""
@@ -169,8 +179,7 @@ class Timers(HeldCalls[UnrecordedTimer]):
     async def _make(self, calls: Mapping[Name, tuple[int, str]]) -> list[Chain[UnrecordedTimer]]:
         """Make calls, and return those that are held now."""
         chains: list[tuple[Chain[UnrecordedTimer], StoredObject]] = []
-        rows = await self._read({name for _, name in calls}) if calls else {}
-        since = self._clock()
+        rows, since = self._objects(), self._clock()
         for (source, name), (due, uid) in calls.items():
             row = rows.get(name)
             if row is None:
@@ -186,12 +195,8 @@ class Timers(HeldCalls[UnrecordedTimer]):
             self._begin(chain, self._run(chain, row))
         return await self._wait([chain for chain, _ in chains])
 
-    async def _read(self, names: set[str]) -> dict[str, StoredObject]:
-        async with self._database.reading() as connection:
-            return await read_objects(connection, self._scope, names)
-
     async def _go_on(self, chain: Chain[UnrecordedTimer]) -> None:
-        row = (await self._read({chain.object})).get(chain.object)
+        row = self._objects().get(chain.object)
         handler, now = chain.handler, microseconds(self._clock())
         to = max(self._called_to, min(chain.position, now))  # what is due later, a round takes
         if row is None or row.is_deleting or (first := handler.first(created_of(row.body), now)) > to:

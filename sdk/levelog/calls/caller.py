@@ -156,9 +156,7 @@ class FunctionCaller:
             return await self._in_loop(key, lambda: result, limit)
         return result
 
-    async def run_here(
-        self, function: Callable[[], Awaitable[Any]], limit: timedelta, *, is_ended: Callable[[], bool]
-    ) -> Any:
+    async def run_here(self, function: Callable[[], Any], limit: timedelta, *, is_ended: Callable[[], bool]) -> Any:
         """Call an async function in the task that asks, which costs a third, and lasts as long as the function does.
 
         `is_ended` tells whether somebody has cancelled that task: any other cancellation is the function's own. Raises
@@ -175,7 +173,9 @@ class FunctionCaller:
         async with self._room:
             timer = asyncio.get_running_loop().call_later(limit.total_seconds(), end)  # asyncio.timeout costs thrice
             try:
-                result = await function()
+                result = function()
+                if isinstance(result, Awaitable):
+                    result = await result
             except asyncio.CancelledError:
                 if is_ended():
                     raise

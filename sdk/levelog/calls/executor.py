@@ -6,15 +6,15 @@ It stores nothing. Who asks says what the call is for, keeps its result, and ask
 import asyncio
 from collections.abc import Awaitable, Callable, Hashable
 from datetime import datetime, timedelta
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Final, TypeAlias, TypeVar
 
 from msgspec import Struct
 
 from levelog.calls.caller import FunctionCaller
 from levelog.calls.faults import HandlerFault, StillRuns, tell_fault
-from levelog.calls.limits import CallLimits
 from levelog.calls.raised import words_for
-from levelog.effects import MOST_DELAY, GiveUp, Retry
+from levelog.effects import MOST_DELAY, EffectHandler, GiveUp, Retry
+from levelog.handlers.called import CalledHandler
 
 T = TypeVar("T")
 
@@ -22,21 +22,7 @@ AT_ONCE: Final = 10
 """Attempts that may follow on one another at once."""
 
 
-class Called(Protocol):
-    """A function that is called: an effect, or a handler whose calls leave no records."""
-
-    is_async: bool
-    limits: CallLimits
-
-    @property
-    def title(self) -> str:
-        """As errors name it: `handler greet`."""
-        ...
-
-    @property
-    def origin(self) -> Callable[..., Any]:
-        """The function that its user wrote."""
-        ...
+Called: TypeAlias = EffectHandler | CalledHandler
 
 
 class Attempt(Struct, frozen=True):

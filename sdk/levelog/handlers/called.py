@@ -1,16 +1,16 @@
 """Functions that are called for objects: the options and signature that all kinds share, and what is made of them."""
 
 import inspect
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Any, ClassVar, Final, Literal, Protocol, TypeAlias
+from typing import Any, ClassVar, Final, Literal, TypeAlias, TypedDict
 
 import msgspec
 from msgspec import UNSET
 
 from levelog.calls.limits import CallLimits
 from levelog.edges import handled_object
-from levelog.effects import MOST_EDGE_BYTES, Call, EffectHandler, nothing_of, nothing_of_async
+from levelog.effects import MOST_EDGE_BYTES, Call, EffectHandler, nothing_of
 from levelog.errors import OperatorError
 from levelog.handlers.fingerprints import fingerprint
 from levelog.handlers.injection import Given, Injections, Lender, injections, shown
@@ -25,20 +25,37 @@ from levelog.handlers.signatures import (
     yields,
 )
 from levelog.handlers.views import ReconcileHandler, ViewHandler, Writes
-from levelog.handlers.yielding import in_full, in_full_async
 from levelog.indices import Index
 from levelog.intents import Intent
 from levelog.levels import Level
 from levelog.resources import ResourceBase, refuse_external
-from levelog.selectors import Selector
+from levelog.selectors import Selector, Value, taken_from
 from levelog.wire.canonical import digest
 
 OF_CALLED: Final = (Given.KEY, Given.RETRY, Given.STARTED, Given.LOGGER, Given.SETTINGS)
-OF_CALLS: Final = (Given.KEY, Given.RETRY, Given.STARTED)
-"""What each call gives anew; parameters of the effects that call handlers."""
 Phase: TypeAlias = Literal["waits", "held"]
 """Of an object that its operator's finalizer has to be put on first, or that is being deleted and has it."""
 InspectView: TypeAlias = Callable[[Callable[..., Any]], ViewHandler]
+
+
+class CallKeywords(TypedDict, total=False):
+    """Options of functions that are called for objects: filters, and limits; `op.on.create` says what they mean."""
+
+    labels: Mapping[str, Value] | None
+    annotations: Mapping[str, Value] | None
+    when: Callable[[Any], object] | None
+    timeout: timedelta
+    """Of one call; 10 s."""
+    retries: int | None
+    backoff: timedelta | None
+    give_up_after: timedelta | None
+    max_concurrency: int | None
+
+
+class EdgeKeywords(CallKeywords, total=False):
+    """Those of edge handlers, which may write."""
+
+    writes: Writes | None
 
 
 class CallOptions(CallLimits, frozen=True, kw_only=True):
@@ -58,6 +75,24 @@ class CallOptions(CallLimits, frozen=True, kw_only=True):
     """What it may yield intents for; None: it yields none. Of a function that does not yield: what its calls write."""
     finalizer: bool = False
     """The object stays until its end is handled."""
+
+
+def options_of(where: str, said: Mapping[str, Any], *more: str) -> CallOptions:
+    """What a decorator says, which also takes these. Raises OperatorError for an option that it does not take."""
+    selector, rest = taken_from(said)
+    names = {"of", *CallLimits.__struct_fields__, *more}
+    if unknown := rest.keys() - names:
+        raise OperatorError(f"{where}: takes no option {min(unknown)!r}{_alike(min(unknown), names)}")
+    return CallOptions(selector=selector, **rest)
+
+
+def _alike(name: str, options: Collection[str]) -> str:
+    """The option that is named like this one, or all that there are."""
+    from difflib import get_close_matches  # noqa: PLC0415 - loaded by nobody who writes what there is
+
+    alike = get_close_matches(name, options, n=1)
+    filters = Selector.__struct_fields__
+    return f"; did you mean {alike[0]}=?" if alike else f"; there are {', '.join(sorted({*options, *filters}))}"
 
 
 class CalledHandler:
@@ -159,58 +194,39 @@ class CalledHandler:
         return {self.parameter: self.taken(request.object), **self.given.arguments(given)}
 
 
-class CallRequest(Protocol):
-    """What the effect is asked that calls a handler."""
-
-    @property
-    def is_noted(self) -> bool:
-        """The handler is not called."""
-        ...
-
-    @property
-    def object(self) -> dict[str, Any]:
-        """What it is handed over of the object."""
-        ...
-
-
 def calling_effect(
     handler: CalledHandler,
-    request: type[CallRequest],
+    request: type[Any],
     code: str,
     lender: Lender,
-    keep: Callable[[Any, Any], Any] | None = None,
+    keep: Callable[[Any, list[Any]], Any] | None = None,
 ) -> EffectHandler:
     """The effect that calls the function. What it raises is tried again, and given up for what is newer.
 
-    `keep` makes what is recorded of a request and all that the function yields; None: it yields nothing.
+    A request has the `object`, and `is_noted` tells whether the function is not called for it. `keep` makes what is
+    recorded of a request and all that the function yields; None: it yields nothing.
     """
-    function = handler.function
-
-    def arguments(asked: Any, *given: Any) -> dict[str, Any]:
-        return handler.arguments(asked, dict(zip(OF_CALLS, given, strict=True)))
 
     def kept(asked: Any, result: Any) -> Any:
         if keep is not None:
             return keep(asked, result)
         return result if handler.result is not None else nothing_of(result)
 
-    async def call_async(asked: Any, idempotency_key: str, retry: int, started: datetime) -> Any:
+    async def kept_later(asked: Any, result: Any) -> Any:
+        return kept(asked, [each async for each in result] if keep is not None else await result)
+
+    def call(asked: Any, idempotency_key: str, retry: int, started: datetime) -> Any:
         if asked.is_noted:
             return None
-        result = function(**arguments(asked, idempotency_key, retry, started))
-        return kept(asked, await in_full_async(result) if keep is not None else await result)
+        given = {Given.KEY: idempotency_key, Given.RETRY: retry, Given.STARTED: started}
+        result = handler.function(**handler.arguments(asked, given))
+        if isinstance(result, Coroutine | AsyncIterator):
+            return kept_later(asked, result)
+        return kept(asked, result if keep is None else list(result))
 
-    def call_plain(asked: Any, idempotency_key: str, retry: int, started: datetime) -> Any:
-        if asked.is_noted:
-            return None
-        result = function(**arguments(asked, idempotency_key, retry, started))
-        if handler.result is None and isinstance(result, Coroutine):  # of an async function in a plain wrapper
-            return nothing_of_async(result)
-        return kept(asked, in_full(result) if keep is not None else result)
-
-    effect: Callable[..., Any] = call_async if handler.is_async else call_plain
-    effect.__annotations__ |= {"asked": request, "return": handler.result}
-    made = made_effect(handler, effect, code, lender)
+    call.__annotations__ |= {"asked": request, "return": handler.result}
+    made = made_effect(handler, call, code, lender)
+    made.is_async = handler.is_async
     made.most_bytes, made.is_superseded = MOST_EDGE_BYTES, True
     made.first_argument = lambda asked: UNSET if asked.is_noted else handler.taken(asked.object)
     return made

@@ -1,24 +1,21 @@
 """`op.on`: the decorators of edge handlers and hooks."""
 
 import re
-from collections.abc import Callable, Collection, Mapping
-from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeAlias, TypeVar, overload
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeAlias, TypeVar, Unpack, overload
 
 from msgspec import UNSET
 
-from levelog.calls.limits import CALL_TIME
 from levelog.edges import Reason, pointer_of
 from levelog.errors import OperatorError
-from levelog.handlers.called import CallOptions
+from levelog.handlers.called import CallKeywords, CallOptions, EdgeKeywords, options_of
 from levelog.handlers.hooks import Hooks
 from levelog.handlers.injection import Lender
 from levelog.handlers.listeners import RecordHandler
 from levelog.handlers.readers import function_or_class
 from levelog.handlers.signatures import needs, one_place
-from levelog.handlers.views import Writes
 from levelog.resources import ResourceBase
-from levelog.selectors import Selector, Value, taken_from
 
 _FIELD: Final = re.compile(r"[^./\[\]][^.\[\]]*(\.[^.\[\]]+)*|(/[^/]+)+")
 """A field by its keys between dots, or as a JSON pointer."""
@@ -28,8 +25,7 @@ NO_WEBHOOKS: Final = {
     "mutate": "levelog serves no webhooks: write defaults into the definition, docs/custom-resources.md",
 }
 """Decorators that Kopf has for webhooks, and what to do instead."""
-_FILTERS: Final = ("labels", "annotations", "when")
-_OF_CALLS: Final = {"of", "timeout", "retries", "backoff", "give_up_after", "max_concurrency"}
+_OF_EDGES: Final = ("since", "writes")
 _INSTEAD: Final = {
     **NO_WEBHOOKS,
     "webhook": NO_WEBHOOKS["validate"],
@@ -74,19 +70,7 @@ class On(Hooks):
 
     @overload
     def create(
-        self,
-        of: type[ResourceBase] | None = None,
-        *,
-        labels: Mapping[str, Value] | None = None,
-        annotations: Mapping[str, Value] | None = None,
-        when: Callable[[Any], object] | None = None,
-        since: datetime | None = None,
-        timeout: timedelta = CALL_TIME,
-        retries: int | None = None,
-        backoff: timedelta | None = None,
-        give_up_after: timedelta | None = None,
-        max_concurrency: int | None = None,
-        writes: Writes | None = None,
+        self, of: type[ResourceBase] | None = None, *, since: datetime | None = None, **options: Unpack[EdgeKeywords]
     ) -> Callable[[HandlerF], HandlerF]: ...
 
     @overload
@@ -111,44 +95,17 @@ class On(Hooks):
 
     @needs("since", "datetime(2026, 11, 1, tzinfo=UTC)")
     def resume(
-        self,
-        of: type[ResourceBase] | None = None,
-        *,
-        since: datetime,
-        labels: Mapping[str, Value] | None = None,
-        annotations: Mapping[str, Value] | None = None,
-        when: Callable[[Any], object] | None = None,
-        timeout: timedelta = CALL_TIME,
-        retries: int | None = None,
-        backoff: timedelta | None = None,
-        give_up_after: timedelta | None = None,
-        max_concurrency: int | None = None,
-        writes: Writes | None = None,
+        self, of: type[ResourceBase] | None = None, *, since: datetime, **options: Unpack[EdgeKeywords]
     ) -> Callable[[HandlerF], HandlerF]:
         """Call the function once for each object that was created before `since`, when the handler did not exist yet.
 
         A restart calls nothing again. The options are those of `create`.
         """
-        filters = {"labels": labels, "annotations": annotations, "when": when}
-        limits = {"timeout": timeout, "retries": retries, "backoff": backoff, "give_up_after": give_up_after}
-        given = {"since": since, "max_concurrency": max_concurrency, "writes": writes, **limits}
-        return self._decorator("resume", of, {**filters, **given})  # type: ignore[return-value]  # pyright: ignore[reportReturnType]
+        return self._decorator("resume", of, {"since": since, **options})  # type: ignore[return-value]  # pyright: ignore[reportReturnType]
 
     @overload
     def update(
-        self,
-        of: type[ResourceBase] | None = None,
-        *,
-        labels: Mapping[str, Value] | None = None,
-        annotations: Mapping[str, Value] | None = None,
-        when: Callable[[Any], object] | None = None,
-        since: datetime | None = None,
-        timeout: timedelta = CALL_TIME,
-        retries: int | None = None,
-        backoff: timedelta | None = None,
-        give_up_after: timedelta | None = None,
-        max_concurrency: int | None = None,
-        writes: Writes | None = None,
+        self, of: type[ResourceBase] | None = None, *, since: datetime | None = None, **options: Unpack[EdgeKeywords]
     ) -> Callable[[HandlerF], HandlerF]: ...
 
     @overload
@@ -170,17 +127,9 @@ class On(Hooks):
         self,
         of: type[ResourceBase] | None = None,
         *,
-        labels: Mapping[str, Value] | None = None,
-        annotations: Mapping[str, Value] | None = None,
-        when: Callable[[Any], object] | None = None,
         since: datetime | None = None,
-        timeout: timedelta = CALL_TIME,
-        retries: int | None = None,
-        backoff: timedelta | None = None,
-        give_up_after: timedelta | None = None,
-        max_concurrency: int | None = None,
-        writes: Writes | None = None,
         finalizer: bool = False,
+        **options: Unpack[EdgeKeywords],
     ) -> Callable[[HandlerF], HandlerF]: ...
 
     @overload
@@ -210,16 +159,8 @@ class On(Hooks):
         old: Any = UNSET,
         new: Any = UNSET,
         of: type[ResourceBase] | None = None,
-        labels: Mapping[str, Value] | None = None,
-        annotations: Mapping[str, Value] | None = None,
-        when: Callable[[Any], object] | None = None,
         since: datetime | None = None,
-        timeout: timedelta = CALL_TIME,
-        retries: int | None = None,
-        backoff: timedelta | None = None,
-        give_up_after: timedelta | None = None,
-        max_concurrency: int | None = None,
-        writes: Writes | None = None,
+        **options: Unpack[EdgeKeywords],
     ) -> Callable[[HandlerF], HandlerF]:
         """Call the function when an object is new or one of its fields changes: `spec.image`, or `/spec/image`.
 
@@ -232,24 +173,11 @@ class On(Hooks):
                 f"on.field: {field!r} is no field: write it as 'spec.image', or '/spec/image'; a list is one value"
             )
 
+        said = {"of": of, "field": pointer_of(field), "value": value, "old": old, "new": new, "since": since, **options}
+        known = options_of("on.field", said, *_OF_EDGES, "field", "value", "old", "new")
+
         def register(function: HandlerF) -> HandlerF:
-            selector = Selector.given(labels, annotations, when)
-            options = CallOptions(
-                of=of,
-                selector=selector,
-                field=pointer_of(field),
-                value=value,
-                old=old,
-                new=new,
-                since=since,
-                timeout=timeout,
-                retries=retries,
-                backoff=backoff,
-                give_up_after=give_up_after,
-                max_concurrency=max_concurrency,
-                writes=writes,
-            )
-            self._register(function, "create", options)
+            self._register(function, "create", known)
             self._register(function, "update", None)
             return function
 
@@ -257,17 +185,7 @@ class On(Hooks):
 
     @overload
     def event(
-        self,
-        of: type[ResourceBase] | None = None,
-        *,
-        labels: Mapping[str, Value] | None = None,
-        annotations: Mapping[str, Value] | None = None,
-        when: Callable[[Any], object] | None = None,
-        timeout: timedelta = CALL_TIME,
-        retries: int | None = None,
-        backoff: timedelta | None = None,
-        give_up_after: timedelta | None = None,
-        max_concurrency: int | None = None,
+        self, of: type[ResourceBase] | None = None, **options: Unpack[CallKeywords]
     ) -> Callable[[HandlerF], HandlerF]: ...
 
     @overload
@@ -289,13 +207,10 @@ class On(Hooks):
         after it; with an empty database, at the beginning of the log.
         """
         function, said = function_or_class("on.event", of, options)
-        selector, rest = taken_from(said)
-        if unknown := rest.keys() - _OF_CALLS:
-            raise OperatorError(f"on.event: takes no option {min(unknown)!r}{_alike(min(unknown), _OF_CALLS)}")
+        known = options_of("on.event", said)
 
         def register(function: HandlerF) -> HandlerF:
-            made = RecordHandler(function, CallOptions(selector=selector, **rest), self._lender)
-            self._register_records(made)
+            self._register_records(RecordHandler(function, known, self._lender))
             return function
 
         return register if function is None else register(function)
@@ -304,27 +219,18 @@ class On(Hooks):
         self, reason: Reason, of: HandlerF | type[ResourceBase] | None, options: Mapping[str, Any]
     ) -> HandlerF | Callable[[HandlerF], HandlerF]:
         function, said = function_or_class(f"on.{reason}", of, options)
-        selector, rest = taken_from(said)
-        names = _OF_CALLS | {"since", "writes"} | ({"finalizer"} if reason == "delete" else set())
-        if unknown := rest.keys() - names:
-            fields = unknown & {"field", "value", "old", "new"}
-            told = f': {min(fields)}= is for @op.on.field("spec.image")' if fields else _alike(min(unknown), names)
-            raise OperatorError(f"on.{reason}: takes no option {min(unknown)!r}{told}")
-        known = CallOptions(selector=selector, **rest) if said else None
+        if fields := said.keys() & {"field", "value", "old", "new"}:
+            raise OperatorError(
+                f'on.{reason}: takes no option {min(fields)!r}: {min(fields)}= is for @op.on.field("spec.image")'
+            )
+        more = (*_OF_EDGES, "finalizer") if reason == "delete" else _OF_EDGES
+        known = options_of(f"on.{reason}", said, *more) if said else None
 
         def register(function: HandlerF) -> HandlerF:
             self._register(function, reason, known)
             return function
 
         return register if function is None else register(function)
-
-
-def _alike(name: str, options: Collection[str]) -> str:
-    """The option that is named like this one, or all that there are."""
-    from difflib import get_close_matches  # noqa: PLC0415 - as below
-
-    alike = get_close_matches(name, options, n=1)
-    return f"; did you mean {alike[0]}=?" if alike else f"; there are {', '.join(sorted({*options, *_FILTERS}))}"
 
 
 def _known(name: str) -> str:

@@ -41,16 +41,6 @@ Yielded: TypeAlias = tuple[YieldedIntent, ...] | None
 """What a call yielded; None: the function was not called for that edge."""
 
 
-def in_full(result: Any) -> list[Any]:
-    """What a generator yields."""
-    return list(result)
-
-
-async def in_full_async(result: Any) -> list[Any]:
-    """What an async generator yields."""
-    return [each async for each in result]
-
-
 class Yields:
     """What one handler may yield: intents for some classes, and calls of the operator's effects."""
 

@@ -2,7 +2,7 @@
 
 import inspect
 import logging
-from collections.abc import Callable, Collection, Generator, Mapping
+from collections.abc import Callable, Collection, Coroutine, Generator, Mapping
 from contextlib import contextmanager
 from datetime import datetime, timedelta
 from functools import partial
@@ -118,10 +118,10 @@ class Attempts:
         told: Mapping[str, Any],
         carried: Mapping[str, Any] | None = None,
     ) -> Any:
-        """Call a plain function; the merge patch of its object that it asks for, and Events, None for neither.
+        """Call the function; the merge patch of its object that it asks for, and Events, None for neither.
 
-        It is a coroutine that gives that, where the function has registered others. The result of a call that raises
-        has what `left` reads, too. `carried` is that of the call before.
+        It is a coroutine that gives that, where the function is async or has registered others. The result of a call
+        that raises has what `left` reads, too. `carried` is that of the call before.
         """
         call = self._begin(body, key, retry, started, told, carried)
         try:
@@ -129,33 +129,15 @@ class Attempts:
                 result = self.function(**call.kwargs)
         except Exception as error:  # noqa: BLE001 - a user's function may raise anything
             return self._failed(error, call)
-        return self._finish(call, result) if call.inner else self._end(call, result)
-
-    async def run_async(
-        self,
-        body: Mapping[str, Any],
-        key: str,
-        retry: int,
-        started: datetime,
-        told: Mapping[str, Any],
-        carried: Mapping[str, Any] | None = None,
-    ) -> dict[str, Any] | None:
-        """Call an async function, as `run` does."""
-        call = self._begin(body, key, retry, started, told, carried)
-        try:
-            with call.at_work():
-                result = await self.function(**call.kwargs)
-                if call.inner:
-                    await call.inner.run()
-        except Exception as error:  # noqa: BLE001 - a user's function may raise anything
-            return self._failed(error, call)
-        return self._end(call, result)
+        return self._finish(call, result) if call.inner or isinstance(result, Coroutine) else self._end(call, result)
 
     async def _finish(self, call: "_Attempt", result: Any) -> dict[str, Any] | None:
-        """Call what a plain function has registered, in the loop."""
+        """Wait for what the function does, and call what it has registered, in the loop."""
         try:
             with call.at_work():
-                await call.inner.run()
+                result = await result if isinstance(result, Coroutine) else result
+                if call.inner:
+                    await call.inner.run()
         except Exception as error:  # noqa: BLE001 - as above
             return self._failed(error, call)
         return self._end(call, result)

@@ -204,17 +204,11 @@ class ChangeHandler(AttemptedHandler, EdgeHandler):
             old, new, diff = self.change_of(edge)
             return {"reason": edge.reason, "old": old, "new": new, "diff": diff}
 
-        def plain_call(edge: Edge, key: str, retry: int, started: datetime) -> Any:
+        def call(edge: Edge, key: str, retry: int, started: datetime) -> Any:
             result = self.attempts.run(edge.object, key, retry, started, told(edge), edge.carried)
             return self._kept_later(edge, result) if isinstance(result, Coroutine) else self._kept(edge, result)
 
-        async def async_call(edge: Edge, key: str, retry: int, started: datetime) -> Any:
-            result = await self.attempts.run_async(edge.object, key, retry, started, told(edge), edge.carried)
-            return self._kept(edge, result)
-
-        made: Callable[..., Any] = async_call if self.attempts.is_async else plain_call
-        made.__name__ = self.name
-        return made
+        return call
 
     async def _kept_later(self, edge: Edge, result: Coroutine[Any, Any, dict[str, Any] | None]) -> Any:
         return self._kept(edge, await result)

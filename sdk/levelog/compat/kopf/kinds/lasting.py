@@ -171,7 +171,7 @@ class LastingHandler(AttemptedHandler, DaemonHandler):
         try:
             if self.attempts.is_async:
                 told["stopped"] = AsyncDaemonStopperChecker(daemon)
-                result = await self.attempts.run_async(body, key, retry, started, told, carried)
+                result = await self.attempts.run(body, key, retry, started, told, carried)
             else:
                 told["stopped"] = stopped = SyncDaemonStopperChecker(daemon)
                 beside.append(asyncio.create_task(_tell(daemon, stopped)))

@@ -1,6 +1,5 @@
 """Kopf's timers, run as levelog's."""
 
-from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -32,7 +31,7 @@ class PacedHandler(AttemptedHandler, TimerHandler):
         self.every, self.initial_delay, self.idle, self.sharp = interval, initial_delay, idle, sharp
         code = (attempts.id, attempts.limits, attempts.param)
         self.take(name, declared.cls, attempts, declared.filters, "tick", code, give_up_after=attempts.limits.timeout)
-        self.function = self._wrapped()
+        self.function = self._run
 
     def left(self, last: Call[Tick, Any], now: datetime) -> tuple[datetime, dict[str, Any]] | None:
         """When the last call is made again, and what it has left; None: it did not raise, or left nothing."""
@@ -43,13 +42,5 @@ class PacedHandler(AttemptedHandler, TimerHandler):
         """What only handlers of this kind are told."""
         return {}
 
-    def _wrapped(self) -> Callable[..., Any]:
-        def plain_call(tick: Tick, key: str, retry: int, started: datetime) -> Any:
-            return self.attempts.run(tick.object, key, retry, started, self.words(tick), tick.carried)
-
-        async def async_call(tick: Tick, key: str, retry: int, started: datetime) -> Any:
-            return await self.attempts.run_async(tick.object, key, retry, started, self.words(tick), tick.carried)
-
-        made: Callable[..., Any] = async_call if self.attempts.is_async else plain_call
-        made.__name__ = self.name
-        return made
+    def _run(self, tick: Tick, key: str, retry: int, started: datetime) -> Any:
+        return self.attempts.run(tick.object, key, retry, started, self.words(tick), tick.carried)

@@ -1,7 +1,7 @@
 """`kopf.on.event`: called for each record of the log, as `op.on.event` is, with Kopf's arguments."""
 
-import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Generator, Mapping
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
@@ -42,7 +42,7 @@ class WatchingHandler(AttemptedHandler, RecordHandler):
         self._is_alone = is_alone
         attempts.is_recorded = False
         self.operator = lender.operator
-        self.function = self._wrapped(lender.logger(name))
+        self.function = self._run
         self._told = ["is_deleted", "origin"]
         self.given = replace(self.given, given={"key": Given.KEY})
         code = fingerprint(attempts.function)
@@ -53,50 +53,39 @@ class WatchingHandler(AttemptedHandler, RecordHandler):
         body = {"apiVersion": resource.api_version, "kind": resource.kind, **plain(found)}
         return {"type": "DELETED" if is_deleted else "MODIFIED" if origin == "watch" else None, "object": body}
 
-    def _wrapped(self, logger: logging.Logger) -> Callable[..., Any]:
-        attempts = self.attempts
+    def _takes_event(self, event: Mapping[str, Any]) -> bool:
+        when = self.filters.when
+        if when is None or not self.filters.is_of_edges:
+            return True
+        told = {"retry": 0, "started": None, "runtime": timedelta(0), "patch": Patch()}
+        of_object = self.attempts.object_arguments(event["object"])
+        return bool(when(**told, **of_object, event=event, type=event["type"]))
 
-        def failed(error: Exception) -> None:
-            is_odd = not isinstance(meant(error), Retry | GiveUp)
-            logger.error("%s failed, which is ignored: %s", attempts.id, error, exc_info=error if is_odd else None)
+    def _run(self, found: Any, key: str, origin: str, *, is_deleted: bool) -> Any:
+        event = self._event(found, origin, is_deleted=is_deleted)
+        with self._ignoring():
+            if not self._takes_event(event):
+                return None
+            told = {"event": event, "type": event["type"]}
+            result = self.attempts.run(event["object"], key, 0, datetime.now(UTC), told)
+            return self._end_later(event, result) if isinstance(result, Coroutine) else self._end(event, result)
 
-        def ended(event: Mapping[str, Any], result: Any) -> None:
-            if result:
-                logger.warning("%s: what a handler of on.event returns, patches or posts is not written", attempts.id)
-            if event["type"] == "DELETED" and self._is_alone():
-                forget_memo(event["object"])
+    async def _end_later(self, event: Mapping[str, Any], result: Coroutine[Any, Any, Any]) -> None:
+        with self._ignoring():
+            self._end(event, await result)
 
-        def takes(event: Mapping[str, Any]) -> bool:
-            when = self.filters.when
-            if when is None or not self.filters.is_of_edges:
-                return True
-            told = {"retry": 0, "started": None, "runtime": timedelta(0), "patch": Patch()}
-            return bool(when(**told, **attempts.object_arguments(event["object"]), event=event, type=event["type"]))
+    def _end(self, event: Mapping[str, Any], result: Any) -> None:
+        if result:
+            text = "%s: what a handler of on.event returns, patches or posts is not written"
+            self.attempts.logger.warning(text, self.attempts.id)
+        if event["type"] == "DELETED" and self._is_alone():
+            forget_memo(event["object"])
 
-        def plain_call(found: Any, key: str, origin: str, *, is_deleted: bool) -> None:
-            event = self._event(found, origin, is_deleted=is_deleted)
-            try:
-                if not takes(event):
-                    return
-                told = {"event": event, "type": event["type"]}
-                result = attempts.run(event["object"], key, 0, datetime.now(UTC), told)
-            except Exception as error:  # noqa: BLE001 - a user's function may raise anything
-                failed(error)
-            else:
-                ended(event, result)
-
-        async def async_call(found: Any, key: str, origin: str, *, is_deleted: bool) -> None:
-            event = self._event(found, origin, is_deleted=is_deleted)
-            try:
-                if not takes(event):
-                    return
-                told = {"event": event, "type": event["type"]}
-                result = await attempts.run_async(event["object"], key, 0, datetime.now(UTC), told)
-            except Exception as error:  # noqa: BLE001 - as above
-                failed(error)
-            else:
-                ended(event, result)
-
-        made: Callable[..., Any] = async_call if attempts.is_async else plain_call
-        made.__name__ = self.name
-        return made
+    @contextmanager
+    def _ignoring(self) -> Generator[None]:
+        try:
+            yield
+        except Exception as error:
+            is_odd, attempts = not isinstance(meant(error), Retry | GiveUp), self.attempts
+            text = "%s failed, which is ignored: %s"
+            attempts.logger.error(text, attempts.id, error, exc_info=error if is_odd else None)  # noqa: TRY400 - as above
