@@ -462,9 +462,9 @@ class Operator:
         partition makes it, at multiples of `every` after the first, if the filters match the object then. A failed call
         is retried, `retries` times or until the next one is due. `sharp` and `idle` are refused.
         """
-        known = options_of("timer", {"of": of, **options})
 
         def register(function: HandlerF) -> HandlerF:
+            known = options_of("timer", {"of": of, **options})
             if not isinstance(recorded, bool):  # pyright: ignore[reportUnnecessaryIsInstance]
                 raise OperatorError(f"timer {function.__name__}: recorded={recorded!r} is neither True nor False")
             if not recorded:

@@ -325,11 +325,6 @@ async def cancels_its_task() -> None:
     await hangs()
 
 
-async def returns_after_that() -> str:
-    cancel_this_task()
-    return "returned"
-
-
 async def exits() -> None:
     raise SystemExit(3)
 
@@ -360,13 +355,8 @@ async def test_what_a_function_does_in_the_task_that_asks_for_it_is_told_to_that
     await is_as_before(caller)
 
 
-async def test_what_a_function_returns_that_has_cancelled_its_task_counts(caller: Caller) -> None:
-    assert await run_here(caller, returns_after_that) == "returned"
-    await is_as_before(caller)
-
-
 async def run_here(caller: FunctionCaller, function: Any, limit: timedelta = timedelta(seconds=10)) -> Any:
-    return await caller.run_here(function, limit, is_ended=lambda: False)
+    return await caller.run("key", function, limit, is_async=True)
 
 
 async def is_as_before(caller: FunctionCaller) -> None:
@@ -383,7 +373,7 @@ async def test_whoever_ends_the_task_that_asks_ends_the_function_with_it() -> No
         begun.set()
         await hangs()
 
-    task = asyncio.create_task(FunctionCaller().run_here(waits, timedelta(minutes=1), is_ended=lambda: True))
+    task = asyncio.create_task(run_here(FunctionCaller(), waits, timedelta(minutes=1)))
     await begun.wait()
     task.cancel()
     await asyncio.wait({task})

@@ -158,7 +158,10 @@ NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
         ),
         (lambda op: op.daemon(max_concurrency=2)(handle), "daemon handle: takes no option 'max_concurrency'"),
         (lambda op: op.timer(every=HOUR, finalizer=True)(handle), "timer: takes no option 'finalizer'"),
-        (lambda op: op.on.field("spec", retry=2), r"^on\.field: takes no option 'retry'; did you mean retries=\?$"),
+        (
+            lambda op: op.on.field("spec", retry=2)(handle),
+            r"^on\.field: takes no option 'retry'; did you mean retries=\?$",
+        ),
     ],
 )
 def test_what_is_written_wrongly_is_refused_by_what_to_write(register: Callable[[Any], object], says: str) -> None:

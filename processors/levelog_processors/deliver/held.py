@@ -15,7 +15,6 @@ from typing import Any, Final, Generic, Literal, TypeAlias, TypeVar
 from msgspec import Struct
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from levelog.calls.caller import CANCELLATION_TIME
 from levelog.calls.executor import Attempt, Executor, Failure
 from levelog.calls.faults import Interruption, contained, described
 from levelog.errors import LevelogError
@@ -70,8 +69,6 @@ class Chain(Struct, Generic[HandlerT], eq=False):
     task: asyncio.Task[None] | None = None
     next: int | None = None
     """Position of the first call that has been left since the last attempt began."""
-    is_ended: bool = False
-    """Its calls were ended: the next owner of the partition makes them."""
 
     @property
     def name(self) -> Name:
@@ -134,9 +131,7 @@ class HeldCalls(ABC, Generic[HandlerT]):
         self._executor = Executor(subject="this object", clock=clock, schedule=backoff)
         self._epochs: Mapping[int, int] = {}
         self._held: dict[Name, Chain[HandlerT]] = {}
-        self._running: dict[asyncio.Task[None], Chain[HandlerT]] = {}
-        self._left: dict[Name, asyncio.Task[None]] = {}
-        """Calls that go on although they were ended; the next one for the object waits for that."""
+        self._running: set[asyncio.Task[None]] = set()
         self._stepped_at = clock()
         self.on_return: Callable[[], None] = lambda: None
         """Called when a function has returned whose object is held, so that there is something to step."""
@@ -166,13 +161,10 @@ class HeldCalls(ABC, Generic[HandlerT]):
     async def release(self) -> None:
         """End the running calls; the next owner of the partitions makes them."""
         self._held.clear()
-        running, self._running = self._running, {}
-        for task, chain in running.items():
-            chain.is_ended = True
+        for task in (running := set(self._running)):
             task.cancel()
         if running:
-            _, left = await asyncio.wait(running, timeout=CANCELLATION_TIME.total_seconds())
-            self._left |= {running[task].name: task for task in left}
+            await asyncio.wait(running)
 
     async def close(self) -> None:
         """End all that runs."""
@@ -250,8 +242,8 @@ class HeldCalls(ABC, Generic[HandlerT]):
 
     def _begin(self, chain: Chain[HandlerT], calls: Coroutine[Any, Any, None]) -> None:
         task = chain.task = asyncio.create_task(calls, name=f"calls for {chain.object}")
-        self._running[task] = chain
-        task.add_done_callback(lambda _: self._running.pop(task, None))
+        self._running.add(task)
+        task.add_done_callback(self._running.discard)
 
     async def _wait(self, chains: Sequence[Chain[HandlerT]]) -> list[Chain[HandlerT]]:
         """Wait for calls that have begun; those that are not made by then are held, and returned."""
@@ -300,17 +292,11 @@ class HeldCalls(ABC, Generic[HandlerT]):
         """
         handler, source = chain.handler, chain.handler.source
         function = self._function(handler)
-        if (left := self._left.get(chain.name)) is not None:
-            await asyncio.wait({left})
-            del self._left[chain.name]
-        if chain.is_ended:  # its function has caught that
-            raise asyncio.CancelledError
         attempt = Attempt(chain.name, handler, chain.object, chain.attempts + 1, since, LONGEST)
 
         async def make(limit: timedelta) -> None:
             if (arguments := _filtered(handler, arguments_of)) is not None:
-                run, is_ended = lambda: function(**arguments), lambda: chain.is_ended
-                await self._executor.run(attempt, run, limit, is_ended=is_ended)
+                await self._executor.run(attempt, lambda: function(**arguments), limit)
                 self.on_call(source, "returned")
 
         failure = chain.failure = await self._executor.make(attempt, make)

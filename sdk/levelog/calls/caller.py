@@ -156,46 +156,6 @@ class FunctionCaller:
             return await self._in_loop(key, lambda: result, limit)
         return result
 
-    async def run_here(self, function: Callable[[], Any], limit: timedelta, *, is_ended: Callable[[], bool]) -> Any:
-        """Call an async function in the task that asks, which costs a third, and lasts as long as the function does.
-
-        `is_ended` tells whether somebody has cancelled that task: any other cancellation is the function's own. Raises
-        what it raises, and HandlerFault if it takes longer than its time limit, exits or cancels itself.
-        """
-        task = asyncio.current_task()
-        assert task is not None  # noqa: S101 - this is a coroutine
-        is_late = False
-
-        def end() -> None:
-            nonlocal is_late
-            is_late = task.cancel()
-
-        async with self._room:
-            timer = asyncio.get_running_loop().call_later(limit.total_seconds(), end)  # asyncio.timeout costs thrice
-            try:
-                result = function()
-                if isinstance(result, Awaitable):
-                    result = await result
-            except asyncio.CancelledError:
-                if is_ended():
-                    raise
-                if not is_late:
-                    raise HandlerFault("cancelled itself") from None
-            except Interruption:
-                raise
-            except Exception:
-                if not is_late:
-                    raise
-            except BaseException as error:
-                raise contained(error) from error
-            else:
-                if not is_late:
-                    return result
-            finally:
-                timer.cancel()
-                await _uncancel(task, is_ended)
-        raise HandlerFault(f"took longer than {_shown(limit)} and was cancelled")
-
     async def close(self) -> None:
         """End the idle threads, and cancel functions that were left behind in the loop."""
         self._threads.close()
@@ -248,17 +208,6 @@ class FunctionCaller:
             task.exception()
         if self.on_found is not None:
             self.on_found(key)
-
-
-async def _uncancel(task: asyncio.Task[Any], is_ended: Callable[[], bool]) -> None:
-    """Undo what a function has left of cancellations of the task that runs; they would reach its next wait."""
-    while task.cancelling() and not is_ended():
-        task.uncancel()
-        try:
-            await asyncio.sleep(0)
-        except asyncio.CancelledError:
-            if is_ended():
-                raise
 
 
 async def awaited(function: Callable[[], Any]) -> Any:

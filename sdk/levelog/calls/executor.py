@@ -103,27 +103,17 @@ class Executor:
         except Exception as error:  # noqa: BLE001 - a user's function may raise anything; only this call is concerned
             return self.failure(attempt, error)
 
-    async def run(
-        self,
-        attempt: Attempt,
-        function: Callable[[], Any],
-        limit: timedelta,
-        *,
-        is_ended: Callable[[], bool] | None = None,
-    ) -> Any:
-        """Call the function itself, once a place is free; one that outlasts its time keeps its place.
-
-        With `is_ended` an async function runs in the task that asks, as `FunctionCaller.run_here` has it.
-        """
-        place = self._place(attempt.of)
-        if place is None or self.functions.is_lost(attempt.key):  # which is refused
-            return await self._run(attempt, function, limit, is_ended)
+    async def run(self, attempt: Attempt, function: Callable[[], Any], limit: timedelta) -> Any:
+        """Call the function itself, once a place is free; one that outlasts its time keeps its place."""
+        place, of, key = self._place(attempt.of), attempt.of, attempt.key
+        if place is None or self.is_lost(key):  # which is refused
+            return await self.functions.run(key, function, limit, is_async=of.is_async)
         await place.acquire()
         try:
-            return await self._run(attempt, function, limit, is_ended)
+            return await self.functions.run(key, function, limit, is_async=of.is_async)
         finally:
-            if self.functions.is_lost(attempt.key):
-                self._kept[attempt.key] = place
+            if self.is_lost(key):
+                self._kept[key] = place
             else:
                 place.release()
 
@@ -134,14 +124,6 @@ class Executor:
     async def close(self) -> None:
         """End what still runs of the functions, as far as it can be ended."""
         await self.functions.close()
-
-    async def _run(
-        self, attempt: Attempt, function: Callable[[], Any], limit: timedelta, is_ended: Callable[[], bool] | None
-    ) -> Any:
-        is_async = attempt.of.is_async
-        if is_async and is_ended is not None:
-            return await self.functions.run_here(function, limit, is_ended=is_ended)
-        return await self.functions.run(attempt.key, function, limit, is_async=is_async)
 
     def _place(self, of: Called) -> asyncio.Semaphore | None:
         if (most := of.limits.max_concurrency) is None:

@@ -174,9 +174,9 @@ class On(Hooks):
             )
 
         said = {"of": of, "field": pointer_of(field), "value": value, "old": old, "new": new, "since": since, **options}
-        known = options_of("on.field", said, *_OF_EDGES, "field", "value", "old", "new")
 
         def register(function: HandlerF) -> HandlerF:
+            known = options_of("on.field", said, *_OF_EDGES, "field", "value", "old", "new")
             self._register(function, "create", known)
             self._register(function, "update", None)
             return function
