@@ -14,6 +14,7 @@ import pytest
 from msgspec.structs import replace
 
 from levelog import GiveUp, Operator, OperatorError, Resource, Retry, Struct
+from levelog.calls import caller
 from levelog.errors import ConfigurationError, LeaseLost, Unavailable
 from levelog.handlers.timers import moment
 from levelog.testing import Simulation
@@ -21,7 +22,6 @@ from levelog.wire.objects import Application
 from levelog.wire.records import ObjectDeleted, ObjectSeen
 from levelog_history.why import Looking, Question
 from levelog_log.hints import Topic
-from levelog_processors.deliver import held
 from levelog_processors.deliver.timers import BATCH, Timers
 from levelog_processors.engine import Engine
 from levelog_processors.program import Program
@@ -280,7 +280,7 @@ async def test_a_held_call_that_is_tried_again_just_as_the_next_one_is_due_is_no
 async def test_invariant_17_a_function_that_goes_on_while_leases_change_is_not_called_beside_itself(
     nats_server: NatsServer, database_url: str, monkeypatch: pytest.MonkeyPatch, is_async: bool
 ) -> None:
-    monkeypatch.setattr(held, "CANCELLATION_TIME", timedelta(milliseconds=20))
+    monkeypatch.setattr(caller, "CANCELLATION_TIME", timedelta(milliseconds=20))
     called, release, released = Called(), threading.Event(), asyncio.Event()
     called.op = op = Operator("webs")
     timer = op.timer(Web, every=MINUTE, recorded=False, timeout=timedelta(minutes=5), max_concurrency=1)
