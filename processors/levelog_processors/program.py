@@ -173,7 +173,7 @@ class Program:
                     f"operator {operator.name!r}: an index or view named {name!r} would hide levelog's own table of "
                     "that name: rename the function"
                 )
-        operator.edges.require_whole()
+        operator.calls.require_whole()
         self.record_handlers.update((each.source, each) for each in operator.record_handlers.values())
         self.timers.update((each.source, each) for each in operator.timers.values())
         self.effects.update((f"{operator.name}/{name}", effect) for name, effect in operator.effects.items())

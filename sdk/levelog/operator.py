@@ -10,9 +10,9 @@ from levelog.conditions import conditions_writer, inspect_conditions
 from levelog.effects import EffectHandler
 from levelog.errors import OperatorError
 from levelog.handlers.called import CallKeywords, CallOptions, options_of, require_limits
+from levelog.handlers.callregistry import CallRegistry
 from levelog.handlers.children import KEEP as KEPT
 from levelog.handlers.children import ChildrenView, inspect_children, reconciler_of, refuse_shared
-from levelog.handlers.edgeregistry import EdgeRegistry
 from levelog.handlers.indexers import (
     MAX_ENTRIES,
     ImplicitIndex,
@@ -25,24 +25,10 @@ from levelog.handlers.injection import Lender
 from levelog.handlers.listeners import RecordHandler
 from levelog.handlers.on import HandlerF, On
 from levelog.handlers.readers import function_or_class, require_resource
-from levelog.handlers.runs import (
-    GRACE,
-    DaemonHandler,
-    daemon_effect,
-    daemon_view,
-    daemon_writer,
-    wanted_index,
-)
+from levelog.handlers.runs import GRACE, DaemonHandler
 from levelog.handlers.signatures import ChildrenF, EffectF, IndexF, ReconcileF, ViewF, needs, one_place
 from levelog.handlers.sources import SOURCE_TIME, PolledF, SourceHandler, WatchingF
-from levelog.handlers.timers import (
-    TimerHandler,
-    UnrecordedTimer,
-    refuse_recorded,
-    timer_effect,
-    timer_view,
-    timer_writer,
-)
+from levelog.handlers.timers import TimerHandler, UnrecordedTimer, refuse_recorded
 from levelog.handlers.views import RECONCILE_TIME, VIEW_TIME, ReconcileHandler, ViewHandler, Writes
 from levelog.levels import Level
 from levelog.resources import External, Manifest, ResourceBase, ResourceType, is_external
@@ -95,7 +81,7 @@ class Operator:
         """By name; each has an index of that name too."""
         self.sources: dict[str, SourceHandler] = {}
         """By the resource of their records, `branches.external`."""
-        self.edges = EdgeRegistry(
+        self.calls = CallRegistry(
             name,
             self._lender,
             self._claim,
@@ -108,7 +94,7 @@ class Operator:
         """By name: what is called for each record."""
         self.timers: dict[str, UnrecordedTimer] = {}
         """By name: those whose calls leave no records."""
-        self.on = On(self._lender, self.indices, self.edges.register, self._register_records)
+        self.on = On(self._lender, self.indices, self.calls.register, self._register_records)
         """Edge handlers, `@op.on.create` and the like, and the hooks `@op.on.startup` and `@op.on.cleanup`."""
         self.configures_clients = False
         """Whether client libraries that its functions have imported are configured when a process begins."""
@@ -476,18 +462,7 @@ class Operator:
             handler = TimerHandler(function, every, initial_delay, idle, known, self._lender, sharp=sharp)
             self._claim(handler.name, function)
             self._claim(handler.calls_name, function)
-            effect = timer_effect(handler, self._lender)
-            self.effects[effect.name] = effect
-            self.indices[effect.name] = effect.index
-
-            def inspect_view(view: Callable[..., Any]) -> ViewHandler:
-                return ViewHandler.inspect(
-                    view, self.indices, known.selector, self._lender, deleting=False, objects={}, of=of
-                )
-
-            view = timer_view(handler, inspect_view)
-            self.views[view.name] = view
-            self.reconcilers[view.name] = timer_writer(handler, view, effect, self._lender)
+            self.calls.time(handler)
             return function
 
         return register
@@ -531,19 +506,7 @@ class Operator:
             handler = DaemonHandler(function, grace, known, self._lender, self.indices, self._views_by_function)
             self._claim(handler.name, function)
             self._claim(handler.calls_name, function)
-            effect, wanted = daemon_effect(handler, self._lender), wanted_index(handler)
-            self.effects[effect.name] = effect
-            self.indices |= {effect.name: effect.index, wanted.name: wanted}
-            known_indices = {**self.indices, "wanted": wanted}
-
-            def inspect_view(view: Callable[..., Any]) -> ViewHandler:
-                return ViewHandler.inspect(
-                    view, known_indices, known.selector, self._lender, deleting=False, objects={}, of=known.of
-                )
-
-            view = daemon_view(handler, inspect_view)
-            self.views[view.name] = view
-            self.reconcilers[view.name] = daemon_writer(handler, view, effect, self._lender)
+            self.calls.run(handler)
             return function
 
         return register if function is None else register(function)
@@ -559,7 +522,7 @@ class Operator:
             raise OperatorError(
                 f"op.remove_finalizer: {cls.__name__} is external: no object of the Kubernetes API has a finalizer"
             )
-        self.edges.remove_finalizer(cls, self.remove_finalizer)
+        self.calls.remove_finalizer(cls, self.remove_finalizer)
 
     def _register_records(self, handler: RecordHandler) -> None:
         self._claim(handler.name, handler.function)

@@ -109,6 +109,8 @@ class CalledHandler:
     """How messages begin to say what it may take."""
     result: Any = None
     """Type of what is kept of a call; None: nothing is."""
+    deleting: bool = False
+    """Whether its calls are decided on for objects that are being deleted, too."""
     options: CallOptions
     limits: CallLimits
     reader: ObjectReader
@@ -157,6 +159,11 @@ class CalledHandler:
     def calls_name(self) -> str:
         """Name of the effect, and of the index of its calls."""
         raise NotImplementedError
+
+    @property
+    def reads(self) -> Mapping[str, Any]:
+        """What its view reads besides, with their types."""
+        return {}
 
     def tells(self, parameter: str) -> bool:
         """Tell whether each call says what a parameter asks for."""
@@ -253,7 +260,9 @@ def made_view(
     *besides: str,
 ) -> ViewHandler:
     """The view of a handler's calls, which reads what is annotated besides its parent."""
-    made = inspect_view(declared(view, handler.name, {"parent": handler.hint, **annotations}, Level[Any]))
+    made = inspect_view(
+        declared(view, handler.name, {"parent": handler.hint, **annotations, **handler.reads}, Level[Any])
+    )
     made.is_made = True
     made.fingerprint = digest(code, handler.name, handler.reader.fingerprint, *besides)
     return made

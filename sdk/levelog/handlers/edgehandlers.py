@@ -63,7 +63,7 @@ class EdgeHandler(CalledHandler):
     ) -> None:
         """Check a function's signature. Raises OperatorError naming the function and what is wrong."""
         super().__init__(function, options, lender)
-        self.reasons = reasons
+        self.reasons, self.deleting = reasons, options.finalizer
         if yields(function):
             self.is_yielding, self.result = True, Yielded
         require_edge_options(self.title, options)
@@ -100,11 +100,6 @@ class EdgeHandler(CalledHandler):
         if hint is None or (wanted == "str" and hint is not str) or (wanted == "Diff" and hint != Diff):
             asked = wanted or ("the type of the field" if self.options.field else f"{self.reader.cls.__name__} | None")
             raise OperatorError(f"handler {self.name}: parameter {name!r} is {shown(hint)}: annotate it with {asked}")
-
-    @property
-    def reads(self) -> Mapping[str, Any]:
-        """Other indices that its view reads, with their types."""
-        return {}
 
     def diff(self, level: Level[Any]) -> Diff:
         """How the state that is to be handled differs from the one that was."""
@@ -233,7 +228,7 @@ def edge_view(
             level.reason = f"waits until what it yielded last is written: see {handler.writes_name}"
         return level
 
-    annotations: dict[str, Any] = {index: calls_of(handler, Edge), **handler.reads}
+    annotations: dict[str, Any] = {index: calls_of(handler, Edge)}
     if finalizing is not None:
         annotations["finalizing"] = Index[str, Phase]
     if handler.is_yielding:

@@ -4,7 +4,7 @@ import asyncio
 import inspect
 import itertools
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import timedelta
 from functools import partial
 from typing import Any
@@ -14,7 +14,7 @@ from levelog.compat.kopf.failures import TryLimits
 from levelog.compat.kopf.given.lookups import asked_for
 from levelog.compat.kopf.given.memos import Memo
 from levelog.compat.kopf.given.words import served_resource
-from levelog.compat.kopf.kinds.attempted import LONGEST
+from levelog.compat.kopf.kinds.attempted import LONGEST, AttemptedHandler
 from levelog.compat.kopf.kinds.beginning import HookAttempt, hook_attempts
 from levelog.compat.kopf.kinds.changing import ChangeHandler, identifier
 from levelog.compat.kopf.kinds.entries import kopf_index
@@ -30,11 +30,6 @@ from levelog.errors import OperatorError
 from levelog.handlers.hooks import When
 from levelog.handlers.indexers import IndexHandler
 from levelog.handlers.injection import Lender
-from levelog.handlers.runs import daemon_view, daemon_writer, wanted_index
-from levelog.handlers.signatures import declared as declared_function
-from levelog.handlers.timers import timer_effect, timer_view, timer_writer
-from levelog.handlers.views import ViewHandler
-from levelog.indices import Index
 from levelog.operator import Operator
 from levelog.resources import ResourceBase
 
@@ -56,10 +51,7 @@ class KopfFile:
         self.memo = Memo()
         """What start-up handlers put down for all others."""
         self._changing: dict[str, ChangeHandler] = {}
-        self._pacing: list[PacedHandler] = []
-        self._resuming: list[ResumeHandler] = []
-        self._lasting: list[LastingHandler] = []
-        self._watching: list[WatchingHandler] = []
+        self._others: list[AttemptedHandler] = []
         self._starts: IndexHandler | None = None
         """The last start of the operator; None: no handler asks for it."""
         self._looked_up: dict[str, IndexHandler] = {}
@@ -104,10 +96,10 @@ class KopfFile:
             before=before,
         )
         self._changing[name] = handler
-        self._put_change(handler)
-        for resuming in self._resuming:
-            if handler in self._siblings(resuming):
-                self._put_resume(resuming)
+        self._put(handler)
+        for each in self._others:
+            if isinstance(each, ResumeHandler) and handler in self._siblings(each):
+                self._put(each)
 
     def pace(
         self,
@@ -124,8 +116,8 @@ class KopfFile:
         handler = PacedHandler(
             name, declared, attempts, interval=interval, initial_delay=initial_delay, idle=idle, sharp=sharp
         )
-        self._pacing.append(handler)
-        self._put_paced(handler)
+        self._others.append(handler)
+        self._put(handler)
 
     def resume(self, declared: Declaration, *, deleting: bool) -> None:
         """Have a function called for each object that is there when the operator is started."""
@@ -136,8 +128,8 @@ class KopfFile:
             self.operator.indices[self._starts.name] = self._starts
         name = self._free_name("resume", declared, f"{declared.id}_resume")
         handler = ResumeHandler(name, declared, self._attempts(declared, declared.id, name), deleting=deleting)
-        self._resuming.append(handler)
-        self._put_resume(handler)
+        self._others.append(handler)
+        self._put(handler)
 
     def last(self, declared: Declaration, *, initial_delay: timedelta, grace: timedelta) -> None:
         """Have a function run for each object."""
@@ -150,8 +142,8 @@ class KopfFile:
             initial_delay=initial_delay,
             grace=grace,
         )
-        self._lasting.append(handler)
-        self._put_daemon(handler)
+        self._others.append(handler)
+        self._put(handler)
 
     def watch(self, declared: Declaration) -> None:
         """Have a function called for each record of an object."""
@@ -163,7 +155,7 @@ class KopfFile:
         name = self._free_name("event", declared, declared.id)
         attempts = self._attempts(declared, declared.id, name)
         handler = WatchingHandler(name, declared, attempts, self._lender, is_alone=lambda: not self._changing)
-        self._watching.append(handler)
+        self._others.append(handler)
         self._look_up(handler)
         self.operator.record_handlers[name] = handler
 
@@ -176,20 +168,9 @@ class KopfFile:
             )
         made = kopf_index(name, declared, self._attempts(declared, name, name))
         self.operator.indices[name] = self._looked_up[name] = made
-        for changing in self._changing.values():
-            if self._look_up(changing):
-                self._put_change(changing)
-        for pacing in self._pacing:
-            if self._look_up(pacing):
-                self._put_paced(pacing)
-        for resuming in self._resuming:
-            if self._look_up(resuming):
-                self._put_resume(resuming)
-        for lasting in self._lasting:
-            if self._look_up(lasting):
-                self._put_daemon(lasting)
-        for watching in self._watching:
-            self._look_up(watching)
+        for handler in (*self._changing.values(), *self._others):
+            if self._look_up(handler):
+                self._put(handler)
 
     def hook(self, when: When, function: Callable[..., Any], param: Any, limits: TryLimits, backoff: timedelta) -> None:
         """Have a function called when a process of the operator begins, or ends, until it succeeds or gives up."""
@@ -225,70 +206,27 @@ class KopfFile:
         else:
             self.operator.on.cleanup(hook)
 
-    def _put_change(self, handler: ChangeHandler) -> None:
+    def _put(self, handler: AttemptedHandler) -> None:
+        """Have a handler called as it is now: with the indices that it looks up, and what its calls ask for written."""
         self._look_up(handler)
-        self.operator.edges.put(handler)
-        self._give(handler, handler.calls_name)
-
-    def _put_paced(self, handler: PacedHandler) -> None:
-        self._put_called(handler, timer_view(handler, self._inspected(handler)))
-
-    def _put_resume(self, handler: ResumeHandler) -> None:
-        inspect_view = self._inspected(handler, deleting=handler.deleting)
-        self._put_called(handler, resumed_view(handler, self._siblings(handler), inspect_view))
-
-    def _put_called(self, handler: PacedHandler, view: ViewHandler) -> None:
-        effect = self.operator.effects[handler.calls_name]
-        self.operator.views[view.name] = view
-        self.operator.reconcilers[view.name] = timer_writer(handler, view, effect, self._lender)
-        self._give(handler, effect.name)
-
-    def _put_daemon(self, handler: LastingHandler) -> None:
-        operator, effect, wanted = self.operator, handler.effect(self._lender), wanted_index(handler)
-        operator.effects[effect.name] = effect
-        operator.indices |= {effect.name: effect.index, wanted.name: wanted}
-        finalizing = operator.edges.stay(handler)
-        beside = {"wanted": wanted, "finalizing": finalizing}
-        view = daemon_view(handler, self._inspected(handler, deleting=True, beside=beside), finalizing)
-        operator.views[view.name] = view
-        operator.reconcilers[view.name] = daemon_writer(handler, view, effect, self._lender)
-        handler.indices = dict.fromkeys(handler.attempts.indices, Any)
+        indices, calls = dict.fromkeys(handler.attempts.indices, Any), self.operator.calls
+        match handler:
+            case ChangeHandler():
+                effect = calls.put(handler)
+            case ResumeHandler():
+                beside = {} if self._starts is None else {"started": self._starts}
+                effect = calls.time(handler, partial(resumed_view, self._siblings(handler)), beside=beside)
+            case PacedHandler():
+                effect = calls.time(handler)
+            case LastingHandler():
+                effect = calls.run(handler, is_staying=True)
+                handler.indices, indices = indices, {}
+            case _:
+                return
+        effect.snapshots = indices
         effect.patches = partial(patch_of, handler.reader.cls)
 
-    def _inspected(
-        self,
-        handler: PacedHandler | LastingHandler,
-        *,
-        deleting: bool = False,
-        beside: Mapping[str, IndexHandler] | None = None,
-    ) -> Callable[[Callable[..., Any]], ViewHandler]:
-        """How a view of a handler is inspected: one that is decided on once the indices are filled that it looks up."""
-        self._look_up(handler)
-        if isinstance(handler, PacedHandler) and handler.calls_name not in self.operator.effects:
-            effect = timer_effect(handler, self._lender)
-            self.operator.effects[effect.name] = effect
-            self.operator.indices[effect.name] = effect.index
-
-        def inspect_view(view: Callable[..., Any]) -> ViewHandler:
-            filled = dict.fromkeys(handler.attempts.indices, Index[Any, Any])
-            annotations = {**view.__annotations__, **filled}
-            returns = annotations.pop("return")
-            known = dict(self.operator.indices)
-            known |= beside or {}
-            known |= {"started": self._starts} if self._starts is not None else {}
-            return ViewHandler.inspect(
-                declared_function(view, view.__name__, annotations, returns),
-                known,
-                handler.options.selector,
-                self._lender,
-                deleting=deleting,
-                objects={},
-                of=handler.reader.cls,
-            )
-
-        return inspect_view
-
-    def _look_up(self, handler: ChangeHandler | PacedHandler | LastingHandler | WatchingHandler) -> bool:
+    def _look_up(self, handler: AttemptedHandler) -> bool:
         """Have a handler's calls look up the indices that it asks for; tells whether one is new to it."""
         when = handler.filters.when
         if when is not None and (asked := asked_for(when, self._looked_up)):
@@ -299,12 +237,6 @@ class KopfFile:
         if isinstance(handler, WatchingHandler) and (asked := asked_for(handler.origin, self._looked_up)):
             raise OperatorError(f"event handler {handler.attempts.id}: looks up no index, not {asked[0]}: use a timer")
         return handler.attempts.take_indices(self._looked_up)
-
-    def _give(self, handler: ChangeHandler | PacedHandler, name: str) -> None:
-        """Give the calls of a handler the indices that it looks up, and have what they ask for written."""
-        effect = self.operator.effects[name]
-        effect.snapshots = dict.fromkeys(handler.attempts.indices, Any)
-        effect.patches = partial(patch_of, handler.reader.cls)
 
     def _siblings(self, handler: ResumeHandler) -> list[ChangeHandler]:
         """Handlers of changes of the same objects."""

@@ -12,6 +12,7 @@ from levelog.handlers.called import CalledHandler, CallOptions
 from levelog.handlers.fingerprints import value_fingerprint
 from levelog.handlers.injection import Given, Injections
 from levelog.handlers.readers import ObjectReader
+from levelog.indices import Index
 from levelog.resources import ResourceBase
 from levelog.selectors import Selector
 from levelog.wire.canonical import digest
@@ -43,10 +44,16 @@ class AttemptedHandler(CalledHandler):
         selector = Selector() if filters.takes_all else Selector(when=self._takes)
         limits = attempts.limits
         said = {"timeout": limits.timeout or LONGEST, "retries": limits.again, "backoff": attempts.backoff}
+        self.deleting = bool(options.get("finalizer"))
         self.options = CallOptions(**{"of": cls, "selector": selector, "writes": {cls: WRITES}, **said, **options})
         self.limits = self.options.within(CallOptions())
         self.reader = ObjectReader(cls, selector, is_plain=True)
         self.given = Injections({}, GIVEN, {}, digest(value_fingerprint((filters, *code))))
+
+    @property
+    def reads(self) -> Mapping[str, Any]:
+        """The indices that the function looks up are not read, but have to be filled first."""
+        return dict.fromkeys(self.attempts.indices, Index[Any, Any])
 
     @property
     def origin(self) -> Any:

@@ -19,7 +19,6 @@ from levelog.compat.kopf.patches import SHOWN_WITHIN, is_unseen
 from levelog.edges import Diff, Edge, Reason, diff_of, essence, flat, under, value_at
 from levelog.effects import Call
 from levelog.handlers.edgehandlers import END, IS_HANDLED, EdgeHandler, is_wanted
-from levelog.indices import Index
 from levelog.levels import Level
 from levelog.resources import ResourceBase
 
@@ -60,9 +59,8 @@ class ChangeHandler(AttemptedHandler, EdgeHandler):
 
     @property
     def reads(self) -> Mapping[str, Any]:
-        """The indices that the function looks up are not read, but have to be filled first."""
-        filled = dict.fromkeys(self.attempts.indices, Index[Any, Any])
-        return {"now": datetime, **filled}
+        """The time, too."""
+        return {"now": datetime, **super().reads}
 
     def shown(self, parent: Any) -> dict[str, Any]:
         """All of an object."""

@@ -16,13 +16,9 @@ from levelog.compat.kopf.given.lookups import KopfIndex
 from levelog.compat.kopf.kinds.attempted import LONGEST, AttemptedHandler
 from levelog.compat.kopf.options import Declaration
 from levelog.daemons import Daemon, RunEnd, StopReason
-from levelog.effects import EffectHandler
 from levelog.errors import Unavailable
-from levelog.handlers.fingerprints import fingerprint
-from levelog.handlers.injection import Lender
-from levelog.handlers.runs import DaemonHandler, daemon_effect
+from levelog.handlers.runs import DaemonHandler
 from levelog.indices import LiveIndex
-from levelog.wire.canonical import digest
 
 log = logging.getLogger("levelog.compat.kopf")
 
@@ -124,22 +120,16 @@ class LastingHandler(AttemptedHandler, DaemonHandler):
         initial_delay: timedelta,
         grace: timedelta,
     ) -> None:
-        code = (attempts.id, attempts.limits, attempts.param, str(initial_delay))
+        code = (_CODE, attempts.id, attempts.limits, attempts.param, str(initial_delay))
         self.take(name, declared.cls, attempts, declared.filters, "found", code, timeout=LONGEST)
         self.operator = operator
         self.grace = grace
         self.initial_delay = initial_delay
         self.itself, self.state_type = "daemon", Any
         self.indices = {}
+        self.deleting = True
         self.views = {}
         self.function = self._run
-
-    def effect(self, lender: Lender) -> EffectHandler:
-        """The effect whose call is a run."""
-        made = daemon_effect(self, lender)
-        code = fingerprint(self.attempts.function)
-        made.fingerprint = digest(_CODE, code, self.reader.fingerprint, self.given.fingerprint)
-        return made
 
     def is_finished(self, end: RunEnd) -> bool:
         """Tell whether it returned by itself, and has left nothing from which it goes on."""

@@ -87,8 +87,8 @@ def starts_index(operator: str, cls: type[External]) -> IndexHandler:
 
 
 def resumed_view(
-    handler: ResumeHandler,
     changing: Sequence[ChangeHandler],
+    handler: ResumeHandler,
     inspect_view: InspectView,
 ) -> ViewHandler:
     """The view of the last start, against that for which the function was called.

@@ -1,6 +1,6 @@
-"""The edge handlers of one operator, and the views, effects and reconcile functions made from them."""
+"""The handlers, timers and daemons of one operator, and the views, effects and reconcile functions made from them."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from msgspec.structs import replace
@@ -28,7 +28,8 @@ from levelog.handlers.finalizing import (
 from levelog.handlers.indexers import IndexHandler
 from levelog.handlers.injection import Lender
 from levelog.handlers.readers import takes_plain
-from levelog.handlers.runs import DaemonHandler
+from levelog.handlers.runs import DaemonHandler, daemon_effect, daemon_view, daemon_writer, wanted_index
+from levelog.handlers.timers import TimerHandler, timer_effect, timer_view, timer_writer
 from levelog.handlers.views import ReconcileHandler, ViewHandler
 from levelog.handlers.yielding import Yields, writes_view, writes_writer, written_effect
 from levelog.resources import ResourceBase
@@ -36,8 +37,8 @@ from levelog.selectors import Selector
 from levelog.wire.objects import GroupResource
 
 
-class EdgeRegistry:
-    """Takes in edge handlers; what it makes of them it puts into the operator's own mappings."""
+class CallRegistry:
+    """Takes in handlers, timers and daemons; what it makes of them it puts into the operator's own mappings."""
 
     def __init__(
         self,
@@ -80,8 +81,31 @@ class EdgeRegistry:
         handler.require_field()
         self.put(handler)
 
-    def put(self, handler: EdgeHandler) -> None:
-        """Take in a handler, in place of the one that its function had before."""
+    def time(
+        self,
+        handler: TimerHandler,
+        make: Callable[[Any, InspectView], ViewHandler] = timer_view,
+        *,
+        beside: Mapping[str, IndexHandler] | None = None,
+    ) -> EffectHandler:
+        """Take in a timer, in place of the one of its name; `make` makes its view, which may read what is `beside`."""
+        effect = self._add(timer_effect(handler, self._lender))
+        view = self._views[handler.name] = make(handler, self._inspecting(handler, beside))
+        self._reconcilers[view.name] = timer_writer(handler, view, effect, self._lender)
+        return effect
+
+    def run(self, handler: DaemonHandler, *, is_staying: bool = False) -> EffectHandler:
+        """Take in a daemon, in place of the one of its name; `is_staying`: its objects stay until its run has ended."""
+        effect, wanted = self._add(daemon_effect(handler, self._lender)), wanted_index(handler)
+        self._indices[wanted.name], finalizing = wanted, self._stay(handler) if is_staying else None
+        beside = {"wanted": wanted} | ({"finalizing": finalizing} if finalizing is not None else {})
+        view = daemon_view(handler, self._inspecting(handler, beside), finalizing)
+        self._views[view.name] = view
+        self._reconcilers[view.name] = daemon_writer(handler, view, effect, self._lender)
+        return effect
+
+    def put(self, handler: EdgeHandler) -> EffectHandler:
+        """Take in an edge handler, in place of the one that its function had before."""
         function = handler.function
         before = self._handlers.get(function)
         if handler.options.finalizer:
@@ -95,19 +119,21 @@ class EdgeRegistry:
         yielding = None
         if handler.is_yielding:
             yielding = Yields(handler.name, handler.reader.cls, handler.written, self._effects)
-            note = written_effect(handler.written_name, self._lender)
-            self._effects[note.name], self._indices[note.name] = note, note.index
-        effect = edge_effect(handler, self._lender, yielding)
-        self._effects[effect.name] = effect
-        self._indices[effect.name] = effect.index
+            self._add(written_effect(handler.written_name, self._lender))
+        effect = self._add(edge_effect(handler, self._lender, yielding))
         self._handlers[function] = handler
         if yielding is not None:
             self._write(handler, yielding, None)
             if "delete" in handler.reasons:
                 self._write(handler, yielding, END)
         self._arrange(handler.reader.cls, function)
+        return effect
 
-    def stay(self, daemon: DaemonHandler) -> FinalizingIndex:
+    def _add(self, effect: EffectHandler) -> EffectHandler:
+        self._effects[effect.name], self._indices[effect.name] = effect, effect.index
+        return effect
+
+    def _stay(self, daemon: DaemonHandler) -> FinalizingIndex:
         """Keep a daemon's objects until its run has ended; the index tells which wait for the finalizer."""
         self._staying[daemon.name] = daemon
         self._arrange(daemon.reader.cls, daemon.function)
@@ -170,7 +196,8 @@ class EdgeRegistry:
             index = FinalizingIndex(keeping[0].reader.cls, finalizer_of(self._operator), keeping)
             self._indices[index.name] = index
         for handler in self._handling(resource):
-            views = [edge_view(handler, self._inspected(handler, index), index)]
+            beside = None if index is None else {"finalizing": index}
+            views = [edge_view(handler, self._inspecting(handler, beside), index)]
             if "delete" in handler.reasons:
                 views.append(end_view(handler, self._inspected_end(handler)))
             for view in views:
@@ -207,15 +234,12 @@ class EdgeRegistry:
         writer = self._reconcilers[view.name] = finalizer_writer(cls, finalizer, view, self._lender)
         writer.is_sweeping = not holding and not staying and resource not in self._released
 
-    def _inspected(self, handler: EdgeHandler, index: FinalizingIndex | None) -> InspectView:
-        options, known = handler.options, dict(self._indices)
-        if index is not None:
-            known["finalizing"] = index
+    def _inspecting(self, handler: CalledHandler, beside: Mapping[str, IndexHandler] | None) -> InspectView:
+        options, known = handler.options, self._indices if beside is None else {**self._indices, **beside}
 
         def inspect_view(view: Callable[..., Any]) -> ViewHandler:
-            deleting = options.finalizer
             return ViewHandler.inspect(
-                view, known, options.selector, self._lender, deleting=deleting, objects={}, of=options.of
+                view, known, options.selector, self._lender, deleting=handler.deleting, objects={}, of=options.of
             )
 
         return inspect_view
