@@ -25,8 +25,8 @@ ALSO: Final = {
     "Hooks": "levelog.handlers.hooks",
     "On": "levelog.handlers.on",
     "Gone": "levelog.resources",
-    "CallKeywords": "levelog.handlers.called",
-    "EdgeKeywords": "levelog.handlers.called",
+    "CallKeywords": "levelog.calls.limits",
+    "EdgeKeywords": "levelog.calls.limits",
 }
 """Classes that are met through public ones, and where they are."""
 LEFT_OUT: Final = {"Operator.keep", "Operator.resources", "Operator.reads"}

@@ -7,9 +7,9 @@ from msgspec import Struct
 
 from levelog.effects import EffectHandler
 from levelog.errors import OperatorError
+from levelog.handlers.called import RecordHandler, UnrecordedHandler
 from levelog.handlers.children import ChildrenView, refuse_shared
 from levelog.handlers.indexers import IndexHandler
-from levelog.handlers.listeners import RecordHandler, UnrecordedHandler
 from levelog.handlers.purity import require_pure
 from levelog.handlers.runs import DaemonHandler
 from levelog.handlers.sources import SourceHandler

@@ -5,11 +5,11 @@ from contextvars import ContextVar
 from datetime import timedelta
 from typing import Any, ClassVar, Final, Unpack, overload
 
-from levelog.calls.limits import CALL_TIME, CallLimits
+from levelog.calls.limits import CALL_TIME, CallKeywords, CallLimits
 from levelog.conditions import conditions_writer, inspect_conditions
 from levelog.effects import EffectHandler
 from levelog.errors import OperatorError
-from levelog.handlers.called import CallKeywords, CallOptions, options_of, require_limits
+from levelog.handlers.called import CallOptions, RecordHandler, options_of, require_limits
 from levelog.handlers.callregistry import CallRegistry
 from levelog.handlers.children import KEEP as KEPT
 from levelog.handlers.children import ChildrenView, inspect_children, reconciler_of, refuse_shared
@@ -22,7 +22,6 @@ from levelog.handlers.indexers import (
     require_resources,
 )
 from levelog.handlers.injection import Lender
-from levelog.handlers.listeners import RecordHandler
 from levelog.handlers.on import HandlerF, On
 from levelog.handlers.readers import function_or_class, require_resource
 from levelog.handlers.runs import GRACE, DaemonHandler

@@ -11,8 +11,8 @@ from typing import Any, TypeAlias
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from levelog.handlers.called import RecordHandler
 from levelog.handlers.injection import Given, about
-from levelog.handlers.listeners import RecordHandler
 from levelog.wire.canonical import digest
 from levelog.wire.objects import ObjectKey
 from levelog.wire.records import LoggedRecord, ObjectDeleted, ObjectSeen

@@ -1,12 +1,38 @@
-"""Limits of calls of users' functions: of time, of attempts, and of how many run at once."""
+"""Limits of calls of users' functions, and how decorators are given them: of time, of attempts, of calls at once."""
 
+from collections.abc import Callable, Mapping
 from datetime import timedelta
-from typing import Final
+from typing import TYPE_CHECKING, Any, Final, TypedDict
 
 from msgspec import Struct
 
+from levelog.selectors import Value
+
+if TYPE_CHECKING:
+    from levelog.handlers.views import Writes
+
 CALL_TIME: Final = timedelta(seconds=10)
 """Default time limit of one call."""
+
+
+class CallKeywords(TypedDict, total=False):
+    """Options of functions that are called for objects: filters, and limits; `op.on.create` says what they mean."""
+
+    labels: Mapping[str, Value] | None
+    annotations: Mapping[str, Value] | None
+    when: Callable[[Any], object] | None
+    timeout: timedelta
+    """Of one call; 10 s."""
+    retries: int | None
+    backoff: timedelta | None
+    give_up_after: timedelta | None
+    max_concurrency: int | None
+
+
+class EdgeKeywords(CallKeywords, total=False):
+    """Those of edge handlers, which may write."""
+
+    writes: "Writes | None"
 
 
 class CallLimits(Struct, frozen=True, kw_only=True):

@@ -1,9 +1,11 @@
 """Functions that are called for objects: the options and signature that all kinds share, and what is made of them."""
 
 import inspect
+from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Any, ClassVar, Final, Literal, TypeAlias, TypedDict
+from functools import cached_property
+from typing import Any, ClassVar, Final, Literal, TypeAlias
 
 import msgspec
 from msgspec import UNSET
@@ -29,33 +31,13 @@ from levelog.indices import Index
 from levelog.intents import Intent
 from levelog.levels import Level
 from levelog.resources import ResourceBase, refuse_external
-from levelog.selectors import Selector, Value, taken_from
+from levelog.selectors import Selector, taken_from
 from levelog.wire.canonical import digest
 
 OF_CALLED: Final = (Given.KEY, Given.RETRY, Given.STARTED, Given.LOGGER, Given.SETTINGS)
 Phase: TypeAlias = Literal["waits", "held"]
 """Of an object that its operator's finalizer has to be put on first, or that is being deleted and has it."""
 InspectView: TypeAlias = Callable[[Callable[..., Any]], ViewHandler]
-
-
-class CallKeywords(TypedDict, total=False):
-    """Options of functions that are called for objects: filters, and limits; `op.on.create` says what they mean."""
-
-    labels: Mapping[str, Value] | None
-    annotations: Mapping[str, Value] | None
-    when: Callable[[Any], object] | None
-    timeout: timedelta
-    """Of one call; 10 s."""
-    retries: int | None
-    backoff: timedelta | None
-    give_up_after: timedelta | None
-    max_concurrency: int | None
-
-
-class EdgeKeywords(CallKeywords, total=False):
-    """Those of edge handlers, which may write."""
-
-    writes: Writes | None
 
 
 class CallOptions(CallLimits, frozen=True, kw_only=True):
@@ -199,6 +181,52 @@ class CalledHandler:
     def arguments(self, request: Any, given: Mapping[Given, Any]) -> dict[str, Any]:
         """The arguments of one call. Raises as `taken` does."""
         return {self.parameter: self.taken(request.object), **self.given.arguments(given)}
+
+
+class UnrecordedHandler(CalledHandler, ABC):
+    """A function whose calls leave no records."""
+
+    instead = "what has to be written is asked for by a view, or an edge handler"
+
+    def __init__(self, function: Callable[..., Any], options: CallOptions, lender: Lender) -> None:
+        """Check a function's signature. Raises OperatorError naming the function and what is wrong."""
+        super().__init__(function, options, lender)
+        self.fingerprint = digest(fingerprint(function), self.reader.fingerprint, self.given.fingerprint)
+
+    @cached_property
+    def source(self) -> str:
+        """Its name in the tables, `operator/function`."""
+        return f"{self.operator}/{self.name}"
+
+    @abstractmethod
+    def said(self, position: int) -> str:
+        """What is called for at a position, as messages name it."""
+
+    def called_with(self, body: bytes, told: Mapping[str, Any], given: Mapping[Given, Any]) -> dict[str, Any] | None:
+        """The arguments of one call; None: the filters leave the object out.
+
+        Raises msgspec.ValidationError for an object that this code cannot read, and what a filter raises.
+        """
+        found = self.reader.take(body)
+        if found is None:
+            return None
+        return {self.parameter: found, **{name: told[name] for name in self._told}, **self.given.arguments(given)}
+
+
+class RecordHandler(UnrecordedHandler):
+    """A function that is called for each record of the objects of one class."""
+
+    kind = "event handler"
+    told: ClassVar[Mapping[str, Any]] = {
+        "is_deleted": bool,
+        "origin": str,
+        "recorded_at": datetime,
+        "sequence": int,
+    }
+
+    def said(self, position: int) -> str:
+        """A record by its sequence."""
+        return f"record {position}"
 
 
 def calling_effect(

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeAlias, TypeVar, Unpa
 
 from msgspec import UNSET
 
+from levelog.calls.limits import CallKeywords, EdgeKeywords
 from levelog.edges import Reason, pointer_of
 from levelog.errors import OperatorError
-from levelog.handlers.called import CallKeywords, CallOptions, EdgeKeywords, options_of
+from levelog.handlers.called import CallOptions, RecordHandler, options_of
 from levelog.handlers.hooks import Hooks
 from levelog.handlers.injection import Lender
-from levelog.handlers.listeners import RecordHandler
 from levelog.handlers.readers import function_or_class
 from levelog.handlers.signatures import needs, one_place
 from levelog.resources import ResourceBase

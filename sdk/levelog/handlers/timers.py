@@ -14,6 +14,7 @@ from levelog.handlers.called import (
     CalledHandler,
     CallOptions,
     InspectView,
+    UnrecordedHandler,
     calling_effect,
     calls_of,
     made_view,
@@ -23,7 +24,6 @@ from levelog.handlers.called import (
 from levelog.handlers.callnames import CHANGED, TIMED
 from levelog.handlers.fingerprints import value_fingerprint
 from levelog.handlers.injection import Lender
-from levelog.handlers.listeners import UnrecordedHandler
 from levelog.handlers.views import ReconcileHandler, ViewHandler
 from levelog.intents import Intent, call
 from levelog.levels import Level

@@ -15,9 +15,9 @@ from levelog.compat.kopf.given.memos import forget_memo
 from levelog.compat.kopf.kinds.attempted import LONGEST, AttemptedHandler
 from levelog.compat.kopf.options import Declaration
 from levelog.effects import GiveUp, Retry
+from levelog.handlers.called import RecordHandler
 from levelog.handlers.fingerprints import fingerprint
 from levelog.handlers.injection import Given, Lender
-from levelog.handlers.listeners import RecordHandler
 from levelog.wire.canonical import digest
 
 _CODE: Final = "kopf events 1"
