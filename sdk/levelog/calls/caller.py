@@ -181,12 +181,12 @@ class FunctionCaller:
         async with self._room:
             task = asyncio.create_task(awaited(function), name=f"function for {key}")
             try:
-                await asyncio.wait({task}, timeout=limit.total_seconds())
+                await _ended(task, limit)
             finally:
                 is_late = not task.done()
                 if is_late:
                     task.cancel()
-                    await asyncio.wait({task}, timeout=CANCELLATION_TIME.total_seconds())
+                    await _ended(task, CANCELLATION_TIME)
                 if not task.done():
                     self._lost[key] = task
                     task.add_done_callback(lambda _: self._find(key))
@@ -208,6 +208,24 @@ class FunctionCaller:
             task.exception()
         if self.on_found is not None:
             self.on_found(key)
+
+
+async def _ended(task: asyncio.Task[Any], limit: timedelta) -> None:
+    """Wait for a task, at most for so long; `asyncio.wait` costs twice."""
+    loop = asyncio.get_running_loop()
+    waiter = loop.create_future()
+
+    def end(_: object = None) -> None:
+        if not waiter.done():
+            waiter.set_result(None)
+
+    task.add_done_callback(end)
+    timer = loop.call_later(limit.total_seconds(), end)
+    try:
+        await waiter
+    finally:
+        timer.cancel()
+        task.remove_done_callback(end)
 
 
 async def awaited(function: Callable[[], Any]) -> Any:
