@@ -112,7 +112,6 @@ class Attempts:
     def run(
         self,
         body: Mapping[str, Any],
-        key: str,
         retry: int,
         started: datetime,
         told: Mapping[str, Any],
@@ -123,10 +122,18 @@ class Attempts:
         It is a coroutine that gives that, where the function is async or has registered others. The result of a call
         that raises has what `left` reads, too. `carried` is that of the call before.
         """
-        call = self._begin(body, key, retry, started, told, carried)
+        before = msgspec.convert(carried, Left) if carried is not None else Left(began=started)
+        if before.is_over:
+            raise PermanentError(before.error)
+        patch, retry = Patch(), before.retry + retry
+        kwargs = {**self.object_arguments(body), **call_keywords(before.began, retry, patch), **told}
+        found = looked_up.get({})
+        for name in self.indices:
+            kwargs.setdefault(name, KopfIndex(partial(_part, found, name)))
+        call = _Attempt(body, retry, patch, kwargs, Calls(f"{self.id}/", kwargs, before.inner, body), before)
         try:
             with call.at_work():
-                result = self.function(**call.kwargs)
+                result = self.function(**kwargs)
         except Exception as error:  # noqa: BLE001 - a user's function may raise anything
             return self._failed(error, call)
         return self._finish(call, result) if call.inner or isinstance(result, Coroutine) else self._end(call, result)
@@ -141,26 +148,6 @@ class Attempts:
         except Exception as error:  # noqa: BLE001 - as above
             return self._failed(error, call)
         return self._end(call, result)
-
-    def _begin(
-        self,
-        body: Mapping[str, Any],
-        key: str,
-        retry: int,
-        started: datetime,
-        told: Mapping[str, Any],
-        carried: Mapping[str, Any] | None,
-    ) -> "_Attempt":
-        before = msgspec.convert(carried, Left) if carried is not None else Left(began=started)
-        if before.is_over:
-            raise PermanentError(before.error)
-        patch, retry = Patch(), before.retry + retry
-        kwargs = {**self.object_arguments(body), **call_keywords(before.began, retry, patch), **told}
-        found = looked_up.get({})
-        for name in self.indices:
-            kwargs.setdefault(name, KopfIndex(partial(_part, found, name)))
-        calls = Calls(f"{self.id}/", kwargs, before.inner, body)
-        return _Attempt(body, key, retry, patch, kwargs, calls, before)
 
     def _end(self, call: "_Attempt", result: Any) -> dict[str, Any] | None:
         if result is not None:
@@ -193,38 +180,26 @@ class Attempts:
             error=f"{type(error).__name__}: {error}",
             delay=max(delay or timedelta(0), timedelta(0)),
             is_over=is_over,
-            inner=call.progress,
+            inner=call.before.inner,
         )
         return {**(call.writes() or {}), LEFT: msgspec.to_builtins(left)}
 
 
-class _Attempt:
+class _Attempt(msgspec.Struct, eq=False):
     """What belongs to one call."""
 
-    def __init__(
-        self,
-        body: Mapping[str, Any],
-        key: str,
-        retry: int,
-        patch: Patch,
-        kwargs: dict[str, Any],
-        inner: Calls,
-        before: Left,
-    ) -> None:
-        self.body = body
-        self.key = key
-        self.retry = retry
-        self.patch = patch
-        self.kwargs = kwargs
-        self.inner = inner
-        self.before = before
-        self.progress = before.inner
-        self.events: list[list[str]] = []
+    body: Mapping[str, Any]
+    retry: int
+    patch: Patch
+    kwargs: dict[str, Any]
+    inner: Calls
+    before: Left
+    events: list[list[str]] = []
 
     def writes(self) -> dict[str, Any] | None:
         """The patch and the Events that it asks for, with those of the handlers inside of it."""
         merged = self.patch.merged(self.body)
-        for each in self.progress.values():
+        for each in self.before.inner.values():
             merge_patches(merged, each.patch or {})
             each.patch = None
         return {"patch": merged, "events": self.events} if merged or self.events else None

@@ -19,7 +19,7 @@ from levelog.wire.canonical import digest
 
 LONGEST: Final = timedelta(hours=1)
 """Of one call without a `timeout`."""
-GIVEN: Final = {"key": Given.KEY, "retry": Given.RETRY, "started": Given.STARTED}
+GIVEN: Final = {"retry": Given.RETRY, "started": Given.STARTED}
 
 
 class AttemptedHandler(CalledHandler):

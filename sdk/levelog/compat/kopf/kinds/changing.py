@@ -202,8 +202,8 @@ class ChangeHandler(AttemptedHandler, EdgeHandler):
             old, new, diff = self.change_of(edge)
             return {"reason": edge.reason, "old": old, "new": new, "diff": diff}
 
-        def call(edge: Edge, key: str, retry: int, started: datetime) -> Any:
-            result = self.attempts.run(edge.object, key, retry, started, told(edge), edge.carried)
+        def call(edge: Edge, retry: int, started: datetime) -> Any:
+            result = self.attempts.run(edge.object, retry, started, told(edge), edge.carried)
             return self._kept_later(edge, result) if isinstance(result, Coroutine) else self._kept(edge, result)
 
         return call

@@ -139,7 +139,6 @@ class LastingHandler(AttemptedHandler, DaemonHandler):
         self,
         found: Any,
         daemon: Daemon[Any, Any],
-        key: str,
         retry: int,
         started: datetime,
         **indices: LiveIndex[Any, Any],
@@ -161,11 +160,11 @@ class LastingHandler(AttemptedHandler, DaemonHandler):
         try:
             if self.attempts.is_async:
                 told["stopped"] = AsyncDaemonStopperChecker(daemon)
-                result = await self.attempts.run(body, key, retry, started, told, carried)
+                result = await self.attempts.run(body, retry, started, told, carried)
             else:
                 told["stopped"] = stopped = SyncDaemonStopperChecker(daemon)
                 beside.append(asyncio.create_task(_tell(daemon, stopped)))
-                result = await self._in_thread(lambda: self.attempts.run(body, key, retry, started, told, carried))
+                result = await self._in_thread(lambda: self.attempts.run(body, retry, started, told, carried))
         finally:
             for task in beside:
                 task.cancel()

@@ -42,5 +42,5 @@ class PacedHandler(AttemptedHandler, TimerHandler):
         """What only handlers of this kind are told."""
         return {}
 
-    def _run(self, tick: Tick, key: str, retry: int, started: datetime) -> Any:
-        return self.attempts.run(tick.object, key, retry, started, self.words(tick), tick.carried)
+    def _run(self, tick: Tick, retry: int, started: datetime) -> Any:
+        return self.attempts.run(tick.object, retry, started, self.words(tick), tick.carried)

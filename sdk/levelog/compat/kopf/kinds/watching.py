@@ -17,7 +17,7 @@ from levelog.compat.kopf.options import Declaration
 from levelog.effects import GiveUp, Retry
 from levelog.handlers.called import RecordHandler
 from levelog.handlers.fingerprints import fingerprint
-from levelog.handlers.injection import Given, Lender
+from levelog.handlers.injection import Lender
 from levelog.wire.canonical import digest
 
 _CODE: Final = "kopf events 1"
@@ -44,7 +44,7 @@ class WatchingHandler(AttemptedHandler, RecordHandler):
         self.operator = lender.operator
         self.function = self._run
         self._told = ["is_deleted", "origin"]
-        self.given = replace(self.given, given={"key": Given.KEY})
+        self.given = replace(self.given, given={})
         code = fingerprint(attempts.function)
         self.fingerprint = digest(_CODE, code, self.reader.fingerprint, self.given.fingerprint)
 
@@ -61,13 +61,13 @@ class WatchingHandler(AttemptedHandler, RecordHandler):
         of_object = self.attempts.object_arguments(event["object"])
         return bool(when(**told, **of_object, event=event, type=event["type"]))
 
-    def _run(self, found: Any, key: str, origin: str, *, is_deleted: bool) -> Any:
+    def _run(self, found: Any, origin: str, *, is_deleted: bool) -> Any:
         event = self._event(found, origin, is_deleted=is_deleted)
         with self._ignoring():
             if not self._takes_event(event):
                 return None
             told = {"event": event, "type": event["type"]}
-            result = self.attempts.run(event["object"], key, 0, datetime.now(UTC), told)
+            result = self.attempts.run(event["object"], 0, datetime.now(UTC), told)
             return self._end_later(event, result) if isinstance(result, Coroutine) else self._end(event, result)
 
     async def _end_later(self, event: Mapping[str, Any], result: Coroutine[Any, Any, Any]) -> None:
