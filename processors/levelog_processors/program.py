@@ -7,13 +7,13 @@ from msgspec import Struct
 
 from levelog.effects import EffectHandler
 from levelog.errors import OperatorError
-from levelog.handlers.called import RecordHandler, UnrecordedHandler
+from levelog.handlers.called import CalledHandler, RecordHandler
 from levelog.handlers.children import ChildrenView, refuse_shared
 from levelog.handlers.indexers import IndexHandler
 from levelog.handlers.purity import require_pure
 from levelog.handlers.runs import DaemonHandler
 from levelog.handlers.sources import SourceHandler
-from levelog.handlers.timers import UnrecordedTimer
+from levelog.handlers.timers import TimerHandler
 from levelog.handlers.views import ReconcileHandler, ViewHandler
 from levelog.operator import Operator
 from levelog.resources import ResourceBase, ResourceType, is_external
@@ -96,7 +96,7 @@ class Program:
         """What gives the external records, by `resource.external`."""
         self.record_handlers: Final[dict[str, RecordHandler]] = {}
         """By name, `operator/function`."""
-        self.timers: Final[dict[str, UnrecordedTimer]] = {}
+        self.timers: Final[dict[str, TimerHandler]] = {}
         """The same of timers whose calls leave no records."""
         self._lookups: Final[dict[str, list[BoundView]]] = {}
         """What `lookups_of` gives, once it was asked."""
@@ -222,7 +222,7 @@ class Program:
             yield Handler(kind=kind, name=name, fingerprint=handler.fingerprint, resource=resource)
 
     @property
-    def unrecorded(self) -> dict[str, UnrecordedHandler]:
+    def unrecorded(self) -> dict[str, CalledHandler]:
         """All handlers whose calls leave no records, by name."""
         return {**self.record_handlers, **self.timers}
 

@@ -27,7 +27,7 @@ from levelog.handlers.readers import function_or_class, require_resource
 from levelog.handlers.runs import GRACE, DaemonHandler
 from levelog.handlers.signatures import ChildrenF, EffectF, IndexF, ReconcileF, ViewF, needs, one_place
 from levelog.handlers.sources import SOURCE_TIME, PolledF, SourceHandler, WatchingF
-from levelog.handlers.timers import TimerHandler, UnrecordedTimer, refuse_recorded
+from levelog.handlers.timers import TimerHandler
 from levelog.handlers.views import RECONCILE_TIME, VIEW_TIME, ReconcileHandler, ViewHandler, Writes
 from levelog.levels import Level
 from levelog.resources import External, Manifest, ResourceBase, ResourceType, is_external
@@ -91,7 +91,7 @@ class Operator:
         )
         self.record_handlers: dict[str, RecordHandler] = {}
         """By name: what is called for each record."""
-        self.timers: dict[str, UnrecordedTimer] = {}
+        self.timers: dict[str, TimerHandler] = {}
         """By name: those whose calls leave no records."""
         self.on = On(self._lender, self.indices, self.calls.register, self._register_records)
         """Edge handlers, `@op.on.create` and the like, and the hooks `@op.on.startup` and `@op.on.cleanup`."""
@@ -450,16 +450,13 @@ class Operator:
 
         def register(function: HandlerF) -> HandlerF:
             known = options_of("timer", {"of": of, **options})
-            if not isinstance(recorded, bool):  # pyright: ignore[reportUnnecessaryIsInstance]
-                raise OperatorError(f"timer {function.__name__}: recorded={recorded!r} is neither True nor False")
-            if not recorded:
-                refuse_recorded(function.__name__, sharp=sharp, idle=idle)
-                made = UnrecordedTimer(function, every, initial_delay, known, self._lender)
-                self._claim(made.name, function)
-                self.timers[made.name] = made
-                return function
-            handler = TimerHandler(function, every, initial_delay, idle, known, self._lender, sharp=sharp)
+            handler = TimerHandler(
+                function, every, initial_delay, known, self._lender, idle=idle, sharp=sharp, recorded=recorded
+            )
             self._claim(handler.name, function)
+            if not recorded:
+                self.timers[handler.name] = handler
+                return function
             self._claim(handler.calls_name, function)
             self.calls.time(handler)
             return function

@@ -11,7 +11,7 @@ from msgspec import UNSET
 
 from levelog.effects import EffectHandler, GiveUp
 from levelog.errors import LevelogError
-from levelog.handlers.called import UnrecordedHandler
+from levelog.handlers.called import CalledHandler
 from levelog.handlers.sources import SourceHandler
 from levelog.resources import External
 from levelog.secrets.redaction import Redactor
@@ -91,7 +91,7 @@ class StandIns:
         self,
         effects: Mapping[str, EffectHandler],
         count: Callable[[str], None],
-        unrecorded: Mapping[str, UnrecordedHandler],
+        unrecorded: Mapping[str, CalledHandler],
     ) -> None:
         self._effects = effects
         self._unrecorded = unrecorded
@@ -116,7 +116,7 @@ class StandIns:
             for name in self._named(effect):
                 self.handlers[name] = self._real(name)
 
-    def unrecorded_function(self, handler: UnrecordedHandler) -> Callable[..., Any]:
+    def unrecorded_function(self, handler: CalledHandler) -> Callable[..., Any]:
         """What is called in place of a handler whose calls leave no records, if it is not called through: nothing."""
         function = self._unrecorded_functions.get(handler.source)
 

@@ -14,7 +14,7 @@ from levelog.effects import Call
 from levelog.handlers.called import CallOptions
 from levelog.handlers.callnames import CHANGED, TIMED
 from levelog.handlers.injection import Lender
-from levelog.handlers.timers import PATIENCE, Tick, TimerHandler, UnrecordedTimer, microseconds, moment
+from levelog.handlers.timers import PATIENCE, Tick, TimerHandler, microseconds, moment
 from levelog.resources import Metadata
 from levelog.wire.objects import Uid
 
@@ -35,7 +35,7 @@ def check(web: Web) -> None:
 def test_invariant_16_a_due_time_is_called_for_once_and_the_next_one_comes_soon(
     created: datetime, due: datetime, made: datetime, every: timedelta, sharp: bool
 ) -> None:
-    timer = TimerHandler(check, every, timedelta(0), None, CallOptions(), Lender("webs"), sharp=sharp)
+    timer = TimerHandler(check, every, timedelta(0), CallOptions(), Lender("webs"), sharp=sharp)
     call = Call[Tick, None](request=Tick(due=due, object={}), result=None, idempotency_key="", called_at=made)
     following = timer.due(created, timer.last(call, NOW), NOW)
     assert following <= NOW + 2 * max(every, PATIENCE)
@@ -47,7 +47,7 @@ def test_invariant_16_a_due_time_is_called_for_once_and_the_next_one_comes_soon(
 def test_the_first_call_without_a_record_comes_soon_whatever_the_api_says_of_the_creation(
     created: datetime, every: timedelta
 ) -> None:
-    timer = UnrecordedTimer(check, every, timedelta(0), CallOptions(), Lender("webs"))
+    timer = TimerHandler(check, every, timedelta(0), CallOptions(), Lender("webs"), recorded=False)
     first = moment(timer.first(created, microseconds(NOW)))
     assert first <= NOW + max(every, PATIENCE)
     if created <= NOW:
@@ -75,7 +75,7 @@ def test_an_idle_timer_waits_for_nothing_that_was_noted_by_a_clock_that_was_ahea
     op.timer(every=timedelta(seconds=1), idle=idle)(check)
     view = op.views["check"]
     web = Web(metadata=Metadata(name="shop", uid=Uid("u1"), creation_timestamp=NOW - timedelta(days=100)))
-    timer = TimerHandler(check, idle, timedelta(0), idle, CallOptions(), Lender("webs"), sharp=False)
+    timer = TimerHandler(check, idle, timedelta(0), CallOptions(), Lender("webs"), idle=idle)
     note = Tick(object=timer.shown(web))
     call = Call[Tick, None](request=note, result=None, name=CHANGED, idempotency_key="", called_at=noted)
     level = view.function(web, NOW, **{f"check{TIMED}": {"u1": [call]}})

@@ -18,7 +18,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from levelog.calls.executor import Attempt, Executor, Failure
 from levelog.calls.faults import Interruption, contained, described
 from levelog.errors import LevelogError
-from levelog.handlers.called import UnrecordedHandler
+from levelog.handlers.called import CalledHandler
 from levelog.handlers.views import VIEW_TIME
 from levelog_processors.decide.settling import backoff
 from levelog_processors.fence.calls import Fence
@@ -48,7 +48,7 @@ CallOutcome: TypeAlias = Literal["returned", "failed", "passed"]
 """The result of an attempt: a failed one is repeated; after one that `passed`, the call is skipped."""
 Name: TypeAlias = tuple[str, str]
 """Handler and object."""
-HandlerT = TypeVar("HandlerT", bound=UnrecordedHandler)
+HandlerT = TypeVar("HandlerT", bound=CalledHandler)
 
 
 class Chain(Struct, Generic[HandlerT], eq=False):
@@ -119,7 +119,7 @@ class HeldCalls(ABC, Generic[HandlerT]):
         *,
         patience: timedelta | None = PATIENCE,
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
-        call: Callable[[UnrecordedHandler], Callable[..., Any]] = lambda handler: handler.function,
+        call: Callable[[CalledHandler], Callable[..., Any]] = lambda handler: handler.function,
     ) -> None:
         """`patience`: None waits for all functions. `call` gives what is called for a handler."""
         self._database = database
@@ -311,7 +311,7 @@ class HeldCalls(ABC, Generic[HandlerT]):
             self.on_call(source, "failed")
 
 
-def _filtered(handler: UnrecordedHandler, arguments_of: Callable[[], dict[str, Any] | None]) -> dict[str, Any] | None:
+def _filtered(handler: CalledHandler, arguments_of: Callable[[], dict[str, Any] | None]) -> dict[str, Any] | None:
     """The arguments of a call. Raises HandlerFault if a filter takes too long, does I/O or exits."""
     if not handler.reader.selector.has_functions:
         return arguments_of()

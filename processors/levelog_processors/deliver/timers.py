@@ -16,7 +16,7 @@ from typing import Any, Final
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from levelog.handlers.injection import Given, about
-from levelog.handlers.timers import MICROSECOND, UnrecordedTimer, created_of, microseconds, moment
+from levelog.handlers.timers import MICROSECOND, TimerHandler, created_of, microseconds, moment
 from levelog.wire.canonical import digest
 from levelog.wire.records import LoggedRecord, ObjectSeen
 from levelog_log.hints import Hint
@@ -36,7 +36,7 @@ LATENESS: Final = timedelta(minutes=1) // MICROSECOND
 """How long before the calls of a partition stopped an object may have been created that nobody has seen by then."""
 
 
-class Timers(HeldCalls[UnrecordedTimer]):
+class Timers(HeldCalls[TimerHandler]):
     """Calls the functions, a round at a time. Rounds and steps raise LeaseLost."""
 
     def __init__(
@@ -50,7 +50,7 @@ class Timers(HeldCalls[UnrecordedTimer]):
         """`objects` gives those in State, by name; `options` are those of `HeldCalls`."""
         super().__init__(database, scope, program.timers, **options)
         self._objects = objects
-        self._of: defaultdict[str, list[UnrecordedTimer]] = defaultdict(list)
+        self._of: defaultdict[str, list[TimerHandler]] = defaultdict(list)
         """Timers by the resource of their objects."""
         for handler in program.timers.values():
             self._of[str(handler.reader.resource.group_resource)].append(handler)
@@ -97,7 +97,7 @@ class Timers(HeldCalls[UnrecordedTimer]):
             for handler in self._of[each.resource]:
                 due, position = handler.first(created, now), positions[handler.source, each.partition]
                 if due <= position:
-                    due = handler.newest(due, position) + handler.every
+                    due = handler.newest(due, position) + handler.period
                 self._schedule.append((due, handler.source, each.object, each.uid))
         heapify(self._schedule)
 
@@ -119,7 +119,7 @@ class Timers(HeldCalls[UnrecordedTimer]):
             for handler in handlers:
                 due = handler.first(created, now)
                 if due <= self._since[handler.source, logged.partition] and due <= now:
-                    due = handler.newest(due, now) + handler.every
+                    due = handler.newest(due, now) + handler.period
                 if due <= self._stored_to:
                     self._late.add((handler.source, name))
                 heappush(self._schedule, (due, handler.source, name, record.uid))
@@ -147,7 +147,7 @@ class Timers(HeldCalls[UnrecordedTimer]):
         if now < self._called_to - LATENESS:
             log.warning("the clock was set back by %s: timers go on from there", moment(self._called_to) - moment(now))
             await self.hold(self._epochs)
-        new: list[Chain[UnrecordedTimer]] = []
+        new: list[Chain[TimerHandler]] = []
         is_called = False
         while self._schedule and self._schedule[0][0] <= now:
             new += await self._make(self._take_due(now))
@@ -169,16 +169,16 @@ class Timers(HeldCalls[UnrecordedTimer]):
                 continue
             handler = self._handlers[source]
             due = handler.newest(due, now)
-            heapreplace(schedule, (due + handler.every, source, name, uid))
+            heapreplace(schedule, (due + handler.period, source, name, uid))
             if (held := self._held.get((source, name))) is not None:
                 held.next = held.next or due
             else:
                 found[source, name] = due, uid
         return found
 
-    async def _make(self, calls: Mapping[Name, tuple[int, str]]) -> list[Chain[UnrecordedTimer]]:
+    async def _make(self, calls: Mapping[Name, tuple[int, str]]) -> list[Chain[TimerHandler]]:
         """Make calls, and return those that are held now."""
-        chains: list[tuple[Chain[UnrecordedTimer], StoredObject]] = []
+        chains: list[tuple[Chain[TimerHandler], StoredObject]] = []
         rows, since = self._objects(), self._clock()
         for (source, name), (due, uid) in calls.items():
             row = rows.get(name)
@@ -195,7 +195,7 @@ class Timers(HeldCalls[UnrecordedTimer]):
             self._begin(chain, self._run(chain, row))
         return await self._wait([chain for chain, _ in chains])
 
-    async def _go_on(self, chain: Chain[UnrecordedTimer]) -> None:
+    async def _go_on(self, chain: Chain[TimerHandler]) -> None:
         row = self._objects().get(chain.object)
         handler, now = chain.handler, microseconds(self._clock())
         to = max(self._called_to, min(chain.position, now))  # what is due later, a round takes
@@ -205,10 +205,10 @@ class Timers(HeldCalls[UnrecordedTimer]):
             chain.position, chain.attempts = due, 0
         await self._run(chain, row)
 
-    async def _run(self, chain: Chain[UnrecordedTimer], row: StoredObject) -> None:
+    async def _run(self, chain: Chain[TimerHandler], row: StoredObject) -> None:
         handler, due = chain.handler, moment(chain.position)
         given: dict[Given, Any] = {Given.RETRY: chain.attempts, Given.STARTED: due}
-        if Given.KEY in handler.asked:
+        if Given.KEY in handler.given.given.values():
             scope = self._scope
             given[Given.KEY] = digest(scope.cluster, scope.application, handler.source, row.uid, str(chain.position))
         about(object=chain.object, handler=handler.source)

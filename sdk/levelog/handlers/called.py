@@ -1,7 +1,6 @@
 """Functions that are called for objects: the options and signature that all kinds share, and what is made of them."""
 
 import inspect
-from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import cached_property
@@ -178,32 +177,22 @@ class CalledHandler:
         except msgspec.ValidationError:  # by code whose class read something else
             return content
 
-    def arguments(self, request: Any, given: Mapping[Given, Any]) -> dict[str, Any]:
-        """The arguments of one call. Raises as `taken` does."""
-        return {self.parameter: self.taken(request.object), **self.given.arguments(given)}
-
-
-class UnrecordedHandler(CalledHandler, ABC):
-    """A function whose calls leave no records."""
-
-    instead = "what has to be written is asked for by a view, or an edge handler"
-
-    def __init__(self, function: Callable[..., Any], options: CallOptions, lender: Lender) -> None:
-        """Check a function's signature. Raises OperatorError naming the function and what is wrong."""
-        super().__init__(function, options, lender)
-        self.fingerprint = digest(fingerprint(function), self.reader.fingerprint, self.given.fingerprint)
-
     @cached_property
     def source(self) -> str:
-        """Its name in the tables, `operator/function`."""
+        """Its name in the tables, if its calls leave no records: `operator/function`."""
         return f"{self.operator}/{self.name}"
 
-    @abstractmethod
+    @cached_property
+    def fingerprint(self) -> str:
+        """Digest of its code, and of what it is given."""
+        return digest(fingerprint(self.origin), self.reader.fingerprint, self.given.fingerprint)
+
     def said(self, position: int) -> str:
-        """What is called for at a position, as messages name it."""
+        """What is called for at a position of calls without records, as messages name it."""
+        raise NotImplementedError
 
     def called_with(self, body: bytes, told: Mapping[str, Any], given: Mapping[Given, Any]) -> dict[str, Any] | None:
-        """The arguments of one call; None: the filters leave the object out.
+        """The arguments of a call without records; None: the filters leave the object out.
 
         Raises msgspec.ValidationError for an object that this code cannot read, and what a filter raises.
         """
@@ -212,11 +201,15 @@ class UnrecordedHandler(CalledHandler, ABC):
             return None
         return {self.parameter: found, **{name: told[name] for name in self._told}, **self.given.arguments(given)}
 
+    def arguments(self, request: Any, given: Mapping[Given, Any]) -> dict[str, Any]:
+        """The arguments of one call. Raises as `taken` does."""
+        return {self.parameter: self.taken(request.object), **self.given.arguments(given)}
 
-class RecordHandler(UnrecordedHandler):
+
+class RecordHandler(CalledHandler):
     """A function that is called for each record of the objects of one class."""
 
-    kind = "event handler"
+    kind, instead = "event handler", "what has to be written is asked for by a view, or an edge handler"
     told: ClassVar[Mapping[str, Any]] = {
         "is_deleted": bool,
         "origin": str,

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
+from functools import cached_property
 from typing import Any, Final
 
 import msgspec
@@ -14,7 +15,6 @@ from levelog.handlers.called import (
     CalledHandler,
     CallOptions,
     InspectView,
-    UnrecordedHandler,
     calling_effect,
     calls_of,
     made_view,
@@ -59,16 +59,26 @@ class TimerHandler(CalledHandler):
         function: Callable[..., Any],
         every: timedelta,
         initial_delay: timedelta,
-        idle: timedelta | None,
         options: CallOptions,
         lender: Lender,
         *,
-        sharp: bool,
+        idle: timedelta | None = None,
+        sharp: bool = False,
+        recorded: bool = True,
     ) -> None:
         """Check a function's signature. Raises OperatorError naming the function and what is wrong."""
         super().__init__(function, options, lender)
         self.every, self.initial_delay, self.idle, self.sharp = every, initial_delay, idle, sharp
-        _require_schedule(self.name, every, initial_delay)
+        if not isinstance(every, timedelta) or every < LEAST:  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise OperatorError(f"timer {self.name}: every={every!r} is not a timedelta of at least {LEAST}")
+        if not isinstance(initial_delay, timedelta) or initial_delay < timedelta(0):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise OperatorError(f"timer {self.name}: initial_delay={initial_delay!r} is not a timedelta, 0 or more")
+        if not isinstance(recorded, bool):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise OperatorError(f"timer {self.name}: recorded={recorded!r} is neither True nor False")
+        if not recorded:
+            _refuse_recorded(self.name, sharp=sharp, idle=idle)
+        self.period = every // MICROSECOND
+        """In microseconds, as all times of calls without records are; moments count from 1970."""
         if idle is not None and (not isinstance(idle, timedelta) or idle < LEAST):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise OperatorError(f"timer {self.name}: idle={idle!r} is not a timedelta of at least {LEAST}")
         if not isinstance(sharp, bool):  # pyright: ignore[reportUnnecessaryIsInstance]
@@ -101,6 +111,24 @@ class TimerHandler(CalledHandler):
             due += wait if not self.sharp else -(-wait // self.every) * self.every
         return max(due, due + (now - due) // self.every * self.every)
 
+    @cached_property
+    def fingerprint(self) -> str:
+        """Digest of its code, of what it is given, and of its schedule."""
+        return digest(super().fingerprint, str(self.every), str(self.initial_delay))
+
+    def said(self, position: int) -> str:
+        """A call by its due time."""
+        return f"the call that was due at {moment(position):%Y-%m-%d %H:%M:%S} UTC"
+
+    def first(self, created: datetime, now: int) -> int:
+        """When the first call is due for an object that was created then; one that has come if that is far off."""
+        first = microseconds(created + self.initial_delay)
+        return self.newest(first, now) if is_ahead(created, moment(now), self.every) else first
+
+    def newest(self, first: int, now: int) -> int:
+        """The newest due time up to now, of an object whose first one is known and has come."""
+        return first + (now - first) // self.period * self.period
+
     def noted(self, parent: Any) -> dict[str, Any]:
         """What is noted of an object, whose change `idle` waits for."""
         return handled_object(self.shown(parent))
@@ -123,54 +151,11 @@ def is_ahead(began: datetime, now: datetime, wait: timedelta) -> bool:
     return began - now > max(wait, PATIENCE)
 
 
-def _require_schedule(name: str, every: object, initial_delay: object) -> None:
-    if not isinstance(every, timedelta) or every < LEAST:
-        raise OperatorError(f"timer {name}: every={every!r} is not a timedelta of at least {LEAST}")
-    if not isinstance(initial_delay, timedelta) or initial_delay < timedelta(0):
-        raise OperatorError(f"timer {name}: initial_delay={initial_delay!r} is not a timedelta, 0 or more")
-
-
 MICROSECOND: Final = timedelta(microseconds=1)
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-class UnrecordedTimer(UnrecordedHandler):
-    """A function that is called for each object now and then, without a record: at multiples of `every`."""
-
-    kind = "timer"
-
-    def __init__(
-        self,
-        function: Callable[..., Any],
-        every: timedelta,
-        initial_delay: timedelta,
-        options: CallOptions,
-        lender: Lender,
-    ) -> None:
-        """As of all handlers of the kind, whose calls are due by these times."""
-        super().__init__(function, options, lender)
-        _require_schedule(self.name, every, initial_delay)
-        self.every, self.initial_delay = every // MICROSECOND, initial_delay // MICROSECOND
-        """In microseconds, as all times of such calls are; moments count from 1970."""
-        self.asked = frozenset(self.given.given.values())
-        """What each call is given; what nobody asks for need not be computed."""
-        self.fingerprint = digest(self.fingerprint, str(self.every), str(self.initial_delay))
-
-    def said(self, position: int) -> str:
-        """A call by its due time."""
-        return f"the call that was due at {moment(position):%Y-%m-%d %H:%M:%S} UTC"
-
-    def first(self, created: datetime, now: int) -> int:
-        """When the first call is due for an object that was created then; one that has come if that is far off."""
-        first = microseconds(created) + self.initial_delay
-        return self.newest(first, now) if is_ahead(created, moment(now), self.every * MICROSECOND) else first
-
-    def newest(self, first: int, now: int) -> int:
-        """The newest due time up to now, of an object whose first one is known and has come."""
-        return first + (now - first) // self.every * self.every
-
-
-def refuse_recorded(name: str, *, sharp: object, idle: object) -> None:
+def _refuse_recorded(name: str, *, sharp: object, idle: object) -> None:
     """Refuse options of calls that are recorded, for a timer without records. Raises OperatorError."""
     if sharp is not False:
         raise OperatorError(

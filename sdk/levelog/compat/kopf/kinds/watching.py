@@ -16,9 +16,7 @@ from levelog.compat.kopf.kinds.attempted import LONGEST, AttemptedHandler
 from levelog.compat.kopf.options import Declaration
 from levelog.effects import GiveUp, Retry
 from levelog.handlers.called import RecordHandler
-from levelog.handlers.fingerprints import fingerprint
 from levelog.handlers.injection import Lender
-from levelog.wire.canonical import digest
 
 _CODE: Final = "kopf events 1"
 """Stands for this module in fingerprints: raised when the same records lead to other calls."""
@@ -38,15 +36,13 @@ class WatchingHandler(AttemptedHandler, RecordHandler):
     ) -> None:
         """`is_alone`: no change handler wants what is known of an object after its end."""
         options = {"timeout": LONGEST, "retries": 0, "backoff": None, "writes": None}
-        self.take(name, declared.cls, attempts, declared.filters, "found", (attempts.param,), **options)
+        self.take(name, declared.cls, attempts, declared.filters, "found", (_CODE, attempts.param), **options)
         self._is_alone = is_alone
         attempts.is_recorded = False
         self.operator = lender.operator
         self.function = self._run
         self._told = ["is_deleted", "origin"]
         self.given = replace(self.given, given={})
-        code = fingerprint(attempts.function)
-        self.fingerprint = digest(_CODE, code, self.reader.fingerprint, self.given.fingerprint)
 
     def _event(self, found: Any, origin: str, *, is_deleted: bool) -> dict[str, Any]:
         resource = self.reader.resource
