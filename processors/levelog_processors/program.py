@@ -7,8 +7,8 @@ from msgspec import Struct
 
 from levelog.effects import EffectHandler
 from levelog.errors import OperatorError
-from levelog.handlers.called import CalledHandler, RecordHandler
 from levelog.handlers.children import ChildrenView, refuse_shared
+from levelog.handlers.forobjects import CalledHandler, RecordHandler
 from levelog.handlers.indexers import IndexHandler
 from levelog.handlers.purity import require_pure
 from levelog.handlers.runs import DaemonHandler

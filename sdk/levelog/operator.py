@@ -9,10 +9,10 @@ from levelog.calls.limits import CALL_TIME, CallKeywords, CallLimits
 from levelog.conditions import conditions_writer, inspect_conditions
 from levelog.effects import EffectHandler
 from levelog.errors import OperatorError
-from levelog.handlers.called import CallOptions, RecordHandler, options_of, require_limits
 from levelog.handlers.callregistry import CallRegistry
 from levelog.handlers.children import KEEP as KEPT
 from levelog.handlers.children import ChildrenView, inspect_children, reconciler_of, refuse_shared
+from levelog.handlers.forobjects import CallOptions, RecordHandler, options_of, require_limits
 from levelog.handlers.indexers import (
     MAX_ENTRIES,
     ImplicitIndex,

@@ -11,7 +11,7 @@ from msgspec import UNSET
 
 from levelog.effects import EffectHandler, GiveUp
 from levelog.errors import LevelogError
-from levelog.handlers.called import CalledHandler
+from levelog.handlers.forobjects import CalledHandler
 from levelog.handlers.sources import SourceHandler
 from levelog.resources import External
 from levelog.secrets.redaction import Redactor

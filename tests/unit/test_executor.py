@@ -36,6 +36,12 @@ def executor() -> Executor:
 BUSY = ValueError("busy")
 
 
+class OnItsOwn(Retry):
+    """Is counted by who raises it."""
+
+    is_counted = False
+
+
 @pytest.mark.parametrize(
     ("error", "limits", "number", "delay"),
     [
@@ -53,6 +59,7 @@ BUSY = ValueError("busy")
         (Retry(delay=-SECOND), CallLimits(), AT_ONCE, SECOND),
         (Retry(delay=timedelta.max), CallLimits(), 1, MOST_DELAY),
         (Retry(delay=SECOND), CallLimits(retries=1), 2, None),
+        (OnItsOwn(), CallLimits(retries=0), 1, MINUTE),
         (StillRuns("still runs"), CallLimits(retries=0, backoff=SECOND), 1, MINUTE),
         (GiveUp("never"), CallLimits(), 1, None),
     ],

@@ -11,8 +11,8 @@ from levelog import Operator, Resource
 from levelog.compat.kopf.attempts import LEFT, Left, next_call
 from levelog.compat.kopf.failures import TryLimits
 from levelog.effects import Call
-from levelog.handlers.called import CallOptions
 from levelog.handlers.callnames import CHANGED, TIMED
+from levelog.handlers.forobjects import CallOptions
 from levelog.handlers.injection import Lender
 from levelog.handlers.timers import PATIENCE, Tick, TimerHandler, microseconds, moment
 from levelog.resources import Metadata

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from levelog.handlers.called import RecordHandler
+from levelog.handlers.forobjects import RecordHandler
 from levelog.handlers.injection import Given, about
 from levelog.wire.canonical import digest
 from levelog.wire.objects import ObjectKey

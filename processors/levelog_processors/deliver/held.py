@@ -18,7 +18,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from levelog.calls.executor import Attempt, Executor, Failure
 from levelog.calls.faults import Interruption, contained, described
 from levelog.errors import LevelogError
-from levelog.handlers.called import CalledHandler
+from levelog.handlers.forobjects import CalledHandler
 from levelog.handlers.views import VIEW_TIME
 from levelog_processors.decide.settling import backoff
 from levelog_processors.fence.calls import Fence

@@ -14,7 +14,7 @@ from levelog.calls.caller import FunctionCaller
 from levelog.calls.faults import HandlerFault, StillRuns, tell_fault
 from levelog.calls.raised import words_for
 from levelog.effects import MOST_DELAY, EffectHandler, GiveUp, Retry
-from levelog.handlers.called import CalledHandler
+from levelog.handlers.forobjects import CalledHandler
 
 T = TypeVar("T")
 
@@ -141,21 +141,20 @@ class Executor:
         """What follows from an error of an attempt; one that nobody asked for is told."""
         of, limits = attempt.of, attempt.of.limits
         text, delay = words_for(of.title, error), limits.backoff
-        is_counted = did_nothing = False
+        is_retry, is_called, did_nothing = True, True, False
         match error:
             case GiveUp():
                 return Failure(error=text, is_final=True)
             case StillRuns():
-                delay = None
+                delay, is_retry, is_called = None, False, False
             case Retry():
                 delay = limits.backoff if error.asked is None else error.asked
-                is_counted, did_nothing = error.is_counted, True
+                is_retry, did_nothing = error.is_counted, True
             case _:
-                is_counted = True
                 if not isinstance(error, HandlerFault):
                     kind, _, name = of.title.rpartition(" ")
                     tell_fault(kind, name, of.origin, error, subject=attempt.subject, clean=self._clean)
-        if is_counted and limits.retries is not None and attempt.number > limits.retries:
+        if is_retry and limits.retries is not None and attempt.number > limits.retries:
             return Failure(error=text, is_final=True)
         if delay is None:
             delay = self._schedule(attempt.number, attempt.longest)
@@ -164,4 +163,4 @@ class Executor:
         left = self.time_left(attempt)
         if left is not None and delay >= left:
             return Failure(error=f"{text} ({limits.out_of_time})", is_final=True)
-        return Failure(error=text, delay=delay, is_counted=is_counted, did_nothing=did_nothing)
+        return Failure(error=text, delay=delay, is_counted=is_called, did_nothing=did_nothing)

@@ -8,7 +8,6 @@ from msgspec.structs import replace
 from levelog.edges import Edge, Reason
 from levelog.effects import EffectHandler
 from levelog.errors import OperatorError
-from levelog.handlers.called import CalledHandler, CallOptions, InspectView, calls_of
 from levelog.handlers.edgehandlers import (
     END,
     EdgeHandler,
@@ -25,6 +24,7 @@ from levelog.handlers.finalizing import (
     finalizer_writer,
     finalizing_name,
 )
+from levelog.handlers.forobjects import CalledHandler, CallOptions, InspectView, calls_of
 from levelog.handlers.indexers import IndexHandler
 from levelog.handlers.injection import Lender
 from levelog.handlers.readers import takes_plain

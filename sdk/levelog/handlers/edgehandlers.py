@@ -11,7 +11,9 @@ from levelog.calls.mappings import plain
 from levelog.edges import Diff, Edge, Reason, diff_of, essence, flat, keys_of, under, value_at
 from levelog.effects import Call, EffectHandler
 from levelog.errors import OperatorError
-from levelog.handlers.called import (
+from levelog.handlers.callnames import HANDLED
+from levelog.handlers.fingerprints import value_fingerprint
+from levelog.handlers.forobjects import (
     CalledHandler,
     CallOptions,
     InspectView,
@@ -21,8 +23,6 @@ from levelog.handlers.called import (
     made_view,
     made_writer,
 )
-from levelog.handlers.callnames import HANDLED
-from levelog.handlers.fingerprints import value_fingerprint
 from levelog.handlers.indexers import IndexHandler
 from levelog.handlers.injection import Given, Lender, shown
 from levelog.handlers.readers import require_field

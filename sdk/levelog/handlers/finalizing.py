@@ -6,9 +6,9 @@ from typing import Any, Final
 
 from levelog.edges import Edge
 from levelog.errors import OperatorError
-from levelog.handlers.called import CalledHandler, Phase, calls_of
 from levelog.handlers.edgehandlers import EdgeHandler, is_wanted
 from levelog.handlers.fingerprints import value_fingerprint
+from levelog.handlers.forobjects import CalledHandler, Phase, calls_of
 from levelog.handlers.indexers import MARK, IndexHandler
 from levelog.handlers.injection import Lender
 from levelog.handlers.readers import ObjectReader

@@ -10,7 +10,7 @@ from msgspec import UNSET
 from levelog.calls.limits import CallKeywords, EdgeKeywords
 from levelog.edges import Reason, pointer_of
 from levelog.errors import OperatorError
-from levelog.handlers.called import CallOptions, RecordHandler, options_of
+from levelog.handlers.forobjects import CallOptions, RecordHandler, options_of
 from levelog.handlers.hooks import Hooks
 from levelog.handlers.injection import Lender
 from levelog.handlers.readers import function_or_class

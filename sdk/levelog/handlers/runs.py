@@ -10,7 +10,9 @@ from msgspec.structs import replace
 from levelog.daemons import Daemon, Run, RunEnd
 from levelog.effects import Call, EffectHandler
 from levelog.errors import OperatorError
-from levelog.handlers.called import (
+from levelog.handlers.callnames import RUN
+from levelog.handlers.fingerprints import type_fingerprint
+from levelog.handlers.forobjects import (
     OF_CALLED,
     CalledHandler,
     CallOptions,
@@ -21,8 +23,6 @@ from levelog.handlers.called import (
     made_writer,
     uid_of,
 )
-from levelog.handlers.callnames import RUN
-from levelog.handlers.fingerprints import type_fingerprint
 from levelog.handlers.indexers import MARK, IndexHandler
 from levelog.handlers.injection import Given, Lender, shown
 from levelog.handlers.signatures import require_time

@@ -11,7 +11,9 @@ from msgspec import Struct
 from levelog.edges import essence, flat, handled_object
 from levelog.effects import Call, EffectHandler
 from levelog.errors import OperatorError
-from levelog.handlers.called import (
+from levelog.handlers.callnames import CHANGED, TIMED
+from levelog.handlers.fingerprints import value_fingerprint
+from levelog.handlers.forobjects import (
     CalledHandler,
     CallOptions,
     InspectView,
@@ -21,8 +23,6 @@ from levelog.handlers.called import (
     made_writer,
     uid_of,
 )
-from levelog.handlers.callnames import CHANGED, TIMED
-from levelog.handlers.fingerprints import value_fingerprint
 from levelog.handlers.injection import Lender
 from levelog.handlers.views import ReconcileHandler, ViewHandler
 from levelog.intents import Intent, call

@@ -14,9 +14,9 @@ from levelog.compat.kopf.failures import TryLimits
 from levelog.compat.kopf.given.lookups import asked_for
 from levelog.compat.kopf.given.memos import Memo
 from levelog.compat.kopf.given.words import served_resource
-from levelog.compat.kopf.kinds.attempted import LONGEST, AttemptedHandler
 from levelog.compat.kopf.kinds.beginning import HookAttempt, hook_attempts
 from levelog.compat.kopf.kinds.changing import ChangeHandler, identifier
+from levelog.compat.kopf.kinds.declaring import LONGEST, AttemptedHandler
 from levelog.compat.kopf.kinds.entries import kopf_index
 from levelog.compat.kopf.kinds.lasting import LastingHandler
 from levelog.compat.kopf.kinds.pacing import PacedHandler

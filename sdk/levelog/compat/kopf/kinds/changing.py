@@ -14,7 +14,7 @@ from levelog.compat.kopf.failures import PermanentError, TemporaryError
 from levelog.compat.kopf.filters import Filters, holds
 from levelog.compat.kopf.given.keywords import Patch, kopf_diff, kopf_essence, merge
 from levelog.compat.kopf.given.memos import forget_memo
-from levelog.compat.kopf.kinds.attempted import AttemptedHandler
+from levelog.compat.kopf.kinds.declaring import AttemptedHandler
 from levelog.compat.kopf.patches import SHOWN_WITHIN, is_unseen
 from levelog.edges import Diff, Edge, Reason, diff_of, essence, flat, under, value_at
 from levelog.effects import Call

@@ -13,7 +13,7 @@ from levelog.compat.kopf.attempts import LEFT, Attempts, left
 from levelog.compat.kopf.failures import HandlerTimeoutError, PermanentError
 from levelog.compat.kopf.given.keywords import Body, Meta, ReadOnly
 from levelog.compat.kopf.given.lookups import KopfIndex
-from levelog.compat.kopf.kinds.attempted import LONGEST, AttemptedHandler
+from levelog.compat.kopf.kinds.declaring import LONGEST, AttemptedHandler
 from levelog.compat.kopf.options import Declaration
 from levelog.daemons import Daemon, RunEnd, StopReason
 from levelog.errors import Unavailable

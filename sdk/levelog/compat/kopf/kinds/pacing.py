@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 
 from levelog.compat.kopf.attempts import Attempts, next_call
-from levelog.compat.kopf.kinds.attempted import AttemptedHandler
+from levelog.compat.kopf.kinds.declaring import AttemptedHandler
 from levelog.compat.kopf.options import Declaration
 from levelog.effects import Call
 from levelog.handlers.timers import Tick, TimerHandler

@@ -16,8 +16,8 @@ from levelog.compat.kopf.kinds.pacing import PacedHandler
 from levelog.compat.kopf.options import Declaration
 from levelog.edges import Edge
 from levelog.effects import Call
-from levelog.handlers.called import InspectView, calls_of, made_view
 from levelog.handlers.callnames import CHANGED
+from levelog.handlers.forobjects import InspectView, calls_of, made_view
 from levelog.handlers.indexers import MARK, IndexHandler
 from levelog.handlers.readers import ObjectReader
 from levelog.handlers.timers import LEAST, Tick

@@ -12,10 +12,10 @@ from levelog.compat.kopf.attempts import Attempts
 from levelog.compat.kopf.failures import meant
 from levelog.compat.kopf.given.keywords import Patch
 from levelog.compat.kopf.given.memos import forget_memo
-from levelog.compat.kopf.kinds.attempted import LONGEST, AttemptedHandler
+from levelog.compat.kopf.kinds.declaring import LONGEST, AttemptedHandler
 from levelog.compat.kopf.options import Declaration
 from levelog.effects import GiveUp, Retry
-from levelog.handlers.called import RecordHandler
+from levelog.handlers.forobjects import RecordHandler
 from levelog.handlers.injection import Lender
 
 _CODE: Final = "kopf events 1"

@@ -8,8 +8,8 @@ from levelog.calls.mappings import plain
 from levelog.compat.kopf.attempts import Attempts
 from levelog.compat.kopf.filters import Filters
 from levelog.compat.kopf.patches import WRITES
-from levelog.handlers.called import CalledHandler, CallOptions
 from levelog.handlers.fingerprints import value_fingerprint
+from levelog.handlers.forobjects import CalledHandler, CallOptions
 from levelog.handlers.injection import Given, Injections
 from levelog.handlers.readers import ObjectReader
 from levelog.indices import Index
