@@ -43,9 +43,10 @@ class AttemptedHandler(CalledHandler):
         self.is_async = attempts.is_async
         selector = Selector() if filters.takes_all else Selector(when=self._takes)
         limits = attempts.limits
-        said = {"timeout": limits.timeout or LONGEST, "retries": limits.again, "backoff": attempts.backoff}
+        said: dict[str, Any] = {"of": cls, "selector": selector, "writes": {cls: WRITES}, "retries": limits.again}
+        said |= {"timeout": limits.timeout or LONGEST, "backoff": attempts.backoff, **options}
         self.deleting = bool(options.get("finalizer"))
-        self.options = CallOptions(**{"of": cls, "selector": selector, "writes": {cls: WRITES}, **said, **options})
+        self.options = CallOptions(**said)
         self.limits = self.options.within(CallOptions())
         self.reader = ObjectReader(cls, selector, is_plain=True)
         self.given = Injections({}, GIVEN, {}, digest(value_fingerprint((filters, *code))))
