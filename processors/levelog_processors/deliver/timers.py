@@ -1,22 +1,22 @@
 """Timers without records: calls the functions for the objects of some partitions when they are due.
 
-The schedule is in memory, made from the objects in State and kept up by what is folded. After each round one time is
-stored for all partitions: the calls up to it are made or held.
+The schedule is in memory, loaded from the tables and kept up by what is folded. After each round one time is stored for
+all partitions: the calls up to it are made or held.
 """
 
 import asyncio
 import logging
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import partial
 from heapq import heapify, heappop, heappush, heapreplace
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from levelog.handlers.injection import Given, about
-from levelog.handlers.timers import MICROSECOND, TimerHandler, created_of, microseconds, moment
+from levelog.handlers.timers import EPOCH, MICROSECOND, TimerHandler, created_of, microseconds, moment
 from levelog.wire.canonical import digest
 from levelog.wire.records import LoggedRecord, ObjectSeen
 from levelog_log.hints import Hint
@@ -24,7 +24,7 @@ from levelog_processors.deliver.held import Chain, HeldCalls, Name
 from levelog_processors.program import Program
 from levelog_processors.waiting import SAFETY_SWEEP
 from levelog_store.connect.database import Database
-from levelog_store.deliver.positions import Place, move_positions
+from levelog_store.deliver.positions import Existing, Place, move_positions, read_existing
 from levelog_store.rows import Scope, StoredObject
 
 log = logging.getLogger(__name__)
@@ -36,6 +36,10 @@ LATENESS: Final = timedelta(minutes=1) // MICROSECOND
 """How long before the calls of a partition stopped an object may have been created that nobody has seen by then."""
 
 
+ReadObjects: TypeAlias = Callable[[Collection[str]], Awaitable[Mapping[str, StoredObject]]]
+"""Objects as State has them, by name, of those that are there."""
+
+
 class Timers(HeldCalls[TimerHandler]):
     """Calls the functions, a round at a time. Rounds and steps raise LeaseLost."""
 
@@ -44,19 +48,19 @@ class Timers(HeldCalls[TimerHandler]):
         database: Database,
         scope: Scope,
         program: Program,
-        objects: Callable[[], Mapping[str, StoredObject]],
+        read: ReadObjects,
         **options: Any,
     ) -> None:
-        """`objects` gives those in State, by name; `options` are those of `HeldCalls`."""
+        """`options` are those of `HeldCalls`."""
         super().__init__(database, scope, program.timers, **options)
-        self._objects = objects
+        self._read = read
         self._of: defaultdict[str, list[TimerHandler]] = defaultdict(list)
         """Timers by the resource of their objects."""
         for handler in program.timers.values():
             self._of[str(handler.reader.resource.group_resource)].append(handler)
         self._schedule: list[tuple[int, str, str, str]] = []
         """A heap of the next call of each timer and object: due time, timer, object and its uid."""
-        self._uids: dict[str, str] = {}
+        self._known: dict[str, Existing] = {}
         """The objects that are there, or were when their last call was due."""
         self._since: dict[Place, int] = {}
         """Objects that nobody has seen before are new to a timer if their first call is due after this."""
@@ -74,26 +78,25 @@ class Timers(HeldCalls[TimerHandler]):
         due = moment(-(-self._schedule[0][0] // SECOND) * SECOND)
         return due if held is None else min(held, due)
 
-    async def hold(self, epochs: Mapping[int, int]) -> None:
+    async def hold(self, epochs: Mapping[int, int], known: Mapping[str, Existing] | None = None) -> None:
         """Work under these leases from now on, from where the timers are; new ones begin now.
 
-        To be called before anything is folded under these leases, and once State has what the tables have. Raises
-        LeaseLost.
+        To be called before anything is folded under these leases; `known` are the objects where that was done before.
+        Raises LeaseLost.
         """
         await self.release()
         now = microseconds(self._clock()) - SECOND  # times of creation are whole seconds
         async with self._database.transaction() as connection:
             found = await self._take_over(connection, epochs, start=now)
-        objects = self._objects().values()
-        existing = [e for e in objects if e.partition in epochs and e.resource in self._of and not e.is_deleting]
+            existing = () if known else await read_existing(connection, self._scope, self._of, epochs)
         positions = {place: min(at, now + SECOND) for place, at in found.items()}  # the clock may have been set back
         self._called_to = self._stored_to = now
         self._since = {place: at if at == now else at - LATENESS for place, at in positions.items()}
-        self._uids = {each.object: each.uid for each in existing}
+        self._known = {**(known or {}), **{each.object: each for each in existing}}
         self._schedule = []
         self._late.clear()
-        for each in existing:
-            created = created_of(each.body)
+        for each in self._known.values():
+            created = each.created_at or EPOCH
             for handler in self._of[each.resource]:
                 due, position = handler.first(created, now), positions[handler.source, each.partition]
                 if due <= position:
@@ -111,12 +114,15 @@ class Timers(HeldCalls[TimerHandler]):
             record = logged.record
             if not isinstance(record, ObjectSeen) or logged.partition not in self._epochs:
                 continue
-            handlers = self._of.get(str(record.key.group_resource))
-            if handlers is None or self._uids.get(name := str(record.key)) == record.uid:
+            resource, name = str(record.key.group_resource), str(record.key)
+            before = self._known.get(name)
+            if resource not in self._of or (before is not None and before.uid == record.uid):
                 continue
-            self._uids[name] = record.uid
             now, created = microseconds(self._clock()), created_of(record.body)
-            for handler in handlers:
+            self._known[name] = Existing(
+                object=name, resource=resource, partition=logged.partition, uid=record.uid, created_at=created
+            )
+            for handler in self._of[resource]:
                 due = handler.first(created, now)
                 if due <= self._since[handler.source, logged.partition] and due <= now:
                     due = handler.newest(due, now) + handler.period
@@ -146,7 +152,7 @@ class Timers(HeldCalls[TimerHandler]):
         now = microseconds(self._clock())
         if now < self._called_to - LATENESS:
             log.warning("the clock was set back by %s: timers go on from there", moment(self._called_to) - moment(now))
-            await self.hold(self._epochs)
+            await self.hold(self._epochs, self._known)
         new: list[Chain[TimerHandler]] = []
         is_called = False
         while self._schedule and self._schedule[0][0] <= now:
@@ -164,7 +170,7 @@ class Timers(HeldCalls[TimerHandler]):
         schedule = self._schedule
         while schedule and schedule[0][0] <= now and len(found) < BATCH:
             due, source, name, uid = schedule[0]
-            if self._uids.get(name) != uid or (source, name) in found:
+            if name not in self._known or self._known[name].uid != uid or (source, name) in found:
                 heappop(schedule)
                 continue
             handler = self._handlers[source]
@@ -179,11 +185,12 @@ class Timers(HeldCalls[TimerHandler]):
     async def _make(self, calls: Mapping[Name, tuple[int, str]]) -> list[Chain[TimerHandler]]:
         """Make calls, and return those that are held now."""
         chains: list[tuple[Chain[TimerHandler], StoredObject]] = []
-        rows, since = self._objects(), self._clock()
+        rows = await self._read({name for _, name in calls}) if calls else {}
+        since = self._clock()
         for (source, name), (due, uid) in calls.items():
             row = rows.get(name)
             if row is None:
-                self._uids.pop(name, None)  # seen again, it is new
+                self._known.pop(name, None)  # seen again, it is new
             elif row.uid == uid and not row.is_deleting:
                 chains.append((Chain(self._handlers[source], name, row.partition, since, since, due), row))
         late = [chain for chain, _ in chains if chain.name in self._late]
@@ -196,7 +203,7 @@ class Timers(HeldCalls[TimerHandler]):
         return await self._wait([chain for chain, _ in chains])
 
     async def _go_on(self, chain: Chain[TimerHandler]) -> None:
-        row = self._objects().get(chain.object)
+        row = (await self._read({chain.object})).get(chain.object)
         handler, now = chain.handler, microseconds(self._clock())
         to = max(self._called_to, min(chain.position, now))  # what is due later, a round takes
         if row is None or row.is_deleting or (first := handler.first(created_of(row.body), now)) > to:

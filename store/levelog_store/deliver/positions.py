@@ -4,8 +4,9 @@ from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Any, TypeAlias
 
+import msgspec
 from msgspec import Struct
-from sqlalchemy import BigInteger, Dialect, Select, Update, bindparam, select, true, update
+from sqlalchemy import BigInteger, Dialect, Select, Update, bindparam, func, select, true, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from levelog_store.connect.database import Database
@@ -14,6 +15,7 @@ from levelog_store.dialects import (
     built_once,
     change,
     delete_each,
+    mappings,
     named,
     now,
     of_pairs,
@@ -25,7 +27,7 @@ from levelog_store.dialects import (
     upsert,
 )
 from levelog_store.rows import Scope
-from levelog_store.tables import call_holds, call_positions
+from levelog_store.tables import call_holds, call_positions, objects
 
 Place: TypeAlias = tuple[str, int]
 """Handler and partition."""
@@ -94,6 +96,40 @@ def _moving(dialect: Dialect) -> Update:
     table, to = call_positions.c, bindparam("to", type_=BigInteger)
     are_meant = named(dialect, table.handler, "handlers"), one_of_named(dialect, table.partition, "partitions")
     return update(call_positions).where(*are_meant, table.position < to).values(position=to)
+
+
+class Existing(Struct, frozen=True, kw_only=True):
+    """An object, and when it was created."""
+
+    object: str
+    resource: str
+    partition: int
+    uid: str
+    created_at: datetime | None
+    """None where the API does not say."""
+
+
+async def read_existing(
+    connection: AsyncConnection, scope: Scope, resources: Collection[str], partitions: Collection[int]
+) -> list[Existing]:
+    """All objects of some resources in some partitions."""
+    rows = await run(connection, scope, _existing, resources=resources, partitions=partitions)
+    return [msgspec.convert(row, Existing) for row in mappings(rows)]
+
+
+@built_once
+def _existing(dialect: Dialect) -> Select[Any]:
+    table = objects.c
+    if dialect.name == "postgresql":
+        created = func.json_extract_path_text(table.body, "metadata", "creationTimestamp")
+    else:
+        created = func.json_extract(table.body, "$.metadata.creationTimestamp")
+    columns = (table[name] for name in ("object", "resource", "partition", "uid"))
+    return select(*columns, created.label("created_at")).where(
+        named(dialect, table.resource, "resources"),
+        one_of_named(dialect, table.partition, "partitions"),
+        ~table.is_deleting,
+    )
 
 
 async def read_holds(
