@@ -36,7 +36,7 @@ from levelog_store.actuate.claims import Claimant
 from levelog_store.connect.database import Database
 from levelog_store.look.overview import Workload, count_work
 from levelog_store.owners.leases import Leases
-from levelog_store.rows import IndexKey, Scope, StoredObject
+from levelog_store.rows import IndexKey, Scope
 
 log = logging.getLogger(__name__)
 
@@ -95,7 +95,7 @@ class Processor:
         self._engine = Engine(database, scope, program, redactor=redactor, caller=caller, claimant=claimant)
         self._statistics = Statistics(database)
         self._feed = RecordFeed(database, scope, program, stream, hints)
-        self._timers = Timers(database, scope, program, self._objects)
+        self._timers = Timers(database, scope, program, lambda: self._engine.state)
         self._hint_of_held = hints.listen(Topic.HELD)
         self._events_from = events_from
         self._writes_after = writes_after
@@ -309,10 +309,6 @@ class Processor:
         self._forgets_at = now + PRUNE_EVERY.total_seconds()
         if count := await self._engine.forget(before=(await self._stream.state()).first_seq):
             log.info("forgot %s: nothing is left to be handled", counted(count, "deleted object"))
-
-    async def _objects(self, names: Collection[str]) -> Mapping[str, StoredObject]:
-        objects = self._engine.state.objects
-        return {name: objects[name] for name in names if name in objects}
 
     def _plan(self, agenda: Agenda) -> None:
         due_at, now = self._engine.next_due, self._engine.clock.now()

@@ -2,7 +2,7 @@
 
 import asyncio
 import tempfile
-from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -52,7 +52,7 @@ from levelog_store.actuate.claims import ClaimedIntent
 from levelog_store.connect.database import Database
 from levelog_store.owners.leases import Leases
 from levelog_store.owners.scopes import open_scope
-from levelog_store.rows import IndexKey, Scope, StoredObject, WholeIndex
+from levelog_store.rows import IndexKey, Scope, WholeIndex
 from levelog_store.tables import intents, levels, metadata
 from levelog_testing.clock import Clock
 from levelog_testing.outside import Externals, StandIns
@@ -103,7 +103,7 @@ class World:
             database,
             scope,
             program,
-            self._objects,
+            lambda: self.engine.state,
             patience=None,
             clock=clock,
             call=self.effects.unrecorded_function,
@@ -314,10 +314,6 @@ class World:
         await timers.round()
         await timers.step()
         return True
-
-    async def _objects(self, names: Collection[str]) -> Mapping[str, StoredObject]:
-        objects = self.engine.state.objects
-        return {name: objects[name] for name in names if name in objects}
 
     async def _read_object(
         self, key: ObjectKey, partition: int, after: int, upto: int

@@ -4,7 +4,7 @@ import asyncio
 import logging
 import re
 import threading
-from collections.abc import AsyncGenerator, Callable, Collection, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from datetime import datetime, timedelta
 from functools import partial
@@ -29,7 +29,6 @@ from levelog_store.deliver.positions import retry_holds
 from levelog_store.look.overview import read_level_lines
 from levelog_store.owners.leases import Leases
 from levelog_store.owners.scopes import open_scope
-from levelog_store.rows import StoredObject
 from levelog_store.tables import call_holds, call_positions, decisions, intents
 from rigs.nats import NatsServer
 from rigs.processing import CLUSTER, PARTITIONS, Processing
@@ -106,12 +105,8 @@ class Ticking:
         self.epochs = await Leases(self.stack.database, scope, owner="one", duration=timedelta(days=1)).tend()
         engine = self._engine = Engine(self.stack.database, scope, self.stack.program, patience=None)
         await engine.hold(self.epochs)
-
-        async def read(names: Collection[str]) -> Mapping[str, StoredObject]:
-            return {name: engine.state.objects[name] for name in names if name in engine.state.objects}
-
         options = {"clock": lambda: self.now, "patience": patience}
-        self.timers = Timers(self.stack.database, scope, self.stack.program, read, **options)
+        self.timers = Timers(self.stack.database, scope, self.stack.program, lambda: engine.state, **options)
         await self.timers.hold(self.epochs)
 
     async def deploy(self, op: Operator) -> None:

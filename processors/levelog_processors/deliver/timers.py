@@ -7,11 +7,11 @@ all partitions: the calls up to it are made or held.
 import asyncio
 import logging
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import partial
 from heapq import heapify, heappop, heappush, heapreplace
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -22,6 +22,7 @@ from levelog.wire.records import LoggedRecord, ObjectSeen
 from levelog_log.hints import Hint
 from levelog_processors.deliver.held import Chain, HeldCalls, Name
 from levelog_processors.program import Program
+from levelog_processors.state.state import State
 from levelog_processors.waiting import SAFETY_SWEEP
 from levelog_store.connect.database import Database
 from levelog_store.deliver.positions import Existing, Place, move_positions, read_existing
@@ -36,10 +37,6 @@ LATENESS: Final = timedelta(minutes=1) // MICROSECOND
 """How long before the calls of a partition stopped an object may have been created that nobody has seen by then."""
 
 
-ReadObjects: TypeAlias = Callable[[Collection[str]], Awaitable[Mapping[str, StoredObject]]]
-"""Objects as State has them, by name, of those that are there."""
-
-
 class Timers(HeldCalls[TimerHandler]):
     """Calls the functions, a round at a time. Rounds and steps raise LeaseLost."""
 
@@ -48,12 +45,12 @@ class Timers(HeldCalls[TimerHandler]):
         database: Database,
         scope: Scope,
         program: Program,
-        read: ReadObjects,
+        state: Callable[[], State],
         **options: Any,
     ) -> None:
-        """`options` are those of `HeldCalls`."""
+        """`state` gives State as it is now; `options` are those of `HeldCalls`."""
         super().__init__(database, scope, program.timers, **options)
-        self._read = read
+        self._state = state
         self._of: defaultdict[str, list[TimerHandler]] = defaultdict(list)
         """Timers by the resource of their objects."""
         for handler in program.timers.values():
@@ -201,6 +198,11 @@ class Timers(HeldCalls[TimerHandler]):
         for chain, row in chains:
             self._begin(chain, self._run(chain, row))
         return await self._wait([chain for chain, _ in chains])
+
+    async def _read(self, names: Collection[str]) -> Mapping[str, StoredObject]:
+        """Those of these objects that there are."""
+        objects = self._state().objects
+        return {name: objects[name] for name in names if name in objects}
 
     async def _go_on(self, chain: Chain[TimerHandler]) -> None:
         row = (await self._read({chain.object})).get(chain.object)
