@@ -113,8 +113,8 @@ async def read_existing(
     connection: AsyncConnection, scope: Scope, resources: Collection[str], partitions: Collection[int]
 ) -> list[Existing]:
     """All objects of some resources in some partitions."""
-    rows = await run(connection, scope, _existing, resources=resources, partitions=partitions)
-    return [msgspec.convert(row, Existing) for row in mappings(rows)]
+    rows = mappings(await run(connection, scope, _existing, resources=resources, partitions=partitions))
+    return [Existing(**row | {"created_at": msgspec.convert(row["created_at"], datetime | None)}) for row in rows]
 
 
 @built_once
