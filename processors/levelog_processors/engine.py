@@ -37,7 +37,7 @@ from levelog_store.decide.inputreads import wakes_in_turn
 from levelog_store.fold.changes import Changes, Wake
 from levelog_store.fold.checkpoints import advance_checkpoints
 from levelog_store.fold.statereads import AwaitedWrite, read_requested
-from levelog_store.rows import Scope, ViewParent
+from levelog_store.rows import Scope, StoredObject, ViewParent
 
 log = logging.getLogger(__name__)
 
@@ -344,6 +344,10 @@ class Engine:
             suspected = wakes.due(at, partial(is_meant, is_suspected=True), 1)
             self._turn = (suspected[0].view, suspected[0].parent) if suspected else self._turn
         return [*wakes_in_turn(found), *suspected], bool(suspected)
+
+    async def whole(self, names: Collection[str]) -> Mapping[str, StoredObject]:
+        """Those of these objects that there are, with their bodies."""
+        return await self.evaluator.whole(self.state, names)
 
     @property
     def sights(self) -> Sights:

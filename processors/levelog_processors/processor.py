@@ -95,7 +95,7 @@ class Processor:
         self._engine = Engine(database, scope, program, redactor=redactor, caller=caller, claimant=claimant)
         self._statistics = Statistics(database)
         self._feed = RecordFeed(database, scope, program, stream, hints)
-        self._timers = Timers(database, scope, program, lambda: self._engine.state)
+        self._timers = Timers(database, scope, program, self._engine.whole)
         self._hint_of_held = hints.listen(Topic.HELD)
         self._events_from = events_from
         self._writes_after = writes_after

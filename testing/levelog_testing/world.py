@@ -103,7 +103,7 @@ class World:
             database,
             scope,
             program,
-            lambda: self.engine.state,
+            self.engine.whole,
             patience=None,
             clock=clock,
             call=self.effects.unrecorded_function,

@@ -106,7 +106,7 @@ class Ticking:
         engine = self._engine = Engine(self.stack.database, scope, self.stack.program, patience=None)
         await engine.hold(self.epochs)
         options = {"clock": lambda: self.now, "patience": patience}
-        self.timers = Timers(self.stack.database, scope, self.stack.program, lambda: engine.state, **options)
+        self.timers = Timers(self.stack.database, scope, self.stack.program, engine.whole, **options)
         await self.timers.hold(self.epochs)
 
     async def deploy(self, op: Operator) -> None:

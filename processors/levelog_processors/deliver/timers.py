@@ -7,7 +7,7 @@ all partitions: the calls up to it are made or held.
 import asyncio
 import logging
 from collections import defaultdict
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import partial
 from heapq import heapify, heappop, heappush, heapreplace
@@ -22,7 +22,6 @@ from levelog.wire.records import LoggedRecord, ObjectSeen
 from levelog_log.hints import Hint
 from levelog_processors.deliver.held import Chain, HeldCalls, Name
 from levelog_processors.program import Program
-from levelog_processors.state.state import State
 from levelog_processors.waiting import SAFETY_SWEEP
 from levelog_store.connect.database import Database
 from levelog_store.deliver.positions import Existing, Place, move_positions, read_existing
@@ -45,12 +44,12 @@ class Timers(HeldCalls[TimerHandler]):
         database: Database,
         scope: Scope,
         program: Program,
-        state: Callable[[], State],
+        read: Callable[[Collection[str]], Awaitable[Mapping[str, StoredObject]]],
         **options: Any,
     ) -> None:
-        """`state` gives State as it is now; `options` are those of `HeldCalls`."""
+        """`read` gives those of some objects that there are, with their bodies; `options` are those of `HeldCalls`."""
         super().__init__(database, scope, program.timers, **options)
-        self._state = state
+        self._read = read
         self._of: defaultdict[str, list[TimerHandler]] = defaultdict(list)
         """Timers by the resource of their objects."""
         for handler in program.timers.values():
@@ -198,11 +197,6 @@ class Timers(HeldCalls[TimerHandler]):
         for chain, row in chains:
             self._begin(chain, self._run(chain, row))
         return await self._wait([chain for chain, _ in chains])
-
-    async def _read(self, names: Collection[str]) -> Mapping[str, StoredObject]:
-        """Those of these objects that there are."""
-        objects = self._state().objects
-        return {name: objects[name] for name in names if name in objects}
 
     async def _go_on(self, chain: Chain[TimerHandler]) -> None:
         row = (await self._read({chain.object})).get(chain.object)
