@@ -71,7 +71,7 @@ async def test_levels_why_replay_plan_and_doctor_know_the_handlers_of_a_kopf_fil
         assert "may patch shops/status.example.com" in await running.command("doctor", "shops.py")
 
 
-async def test_retry_calls_a_handler_that_waits_for_its_next_attempt_and_one_that_gave_up(tmp_path: Path) -> None:
+async def test_retry_calls_what_waits_for_its_next_attempt_and_what_gave_up(tmp_path: Path) -> None:
     source = """
 @kopf.on.create(*SHOPS)
 def waits(retry, **_):
@@ -84,23 +84,32 @@ def waits(retry, **_):
 def gives_up(retry, spec, **_):
     tell("gives up", retry)
     raise kopf.PermanentError("no use")
+
+
+@kopf.timer(*SHOPS, interval=7200)
+def ticks(retry, **_):
+    tell("ticks", retry)
+    if retry == 0:
+        raise kopf.TemporaryError("not yet", delay=3600)
 """
     async with rival("levelog", tmp_path, source) as running:
         running.make("a", size=1)
         assert await running.tells("waits") == ["waits", 0]
         assert await running.tells("gives up") == ["gives up", 0]
+        assert await running.tells("ticks") == ["ticks", 0]
 
         async def are_at_rest(waiting: str) -> bool:
             levels = await running.command("levels")
-            found = dict(re.findall(r"^shops/(waits|gives_up) .* (drifting|in_sync|failed)", levels, re.MULTILINE))
-            return found == {"waits": waiting, "gives_up": "failed"}
+            found = dict(re.findall(r"^shops/(waits|ticks|gives_up) .* (drifting|in_sync|failed)", levels, re.MULTILINE))
+            return found == {"waits": waiting, "ticks": waiting, "gives_up": "failed"}
 
-        await until(lambda: are_at_rest("drifting"), "a handler that waits and one that gave up", pause=0.25)
+        await until(lambda: are_at_rest("drifting"), "a handler and a timer that wait, and one that gave up", pause=0.25)
         told = await running.command("retry", "default/a")
-        assert len(told.splitlines()) == 2
+        assert len(told.splitlines()) == 3
         assert await running.tells("waits", 1) == ["waits", 1]
+        assert await running.tells("ticks", 1) == ["ticks", 1]
 
-        await until(lambda: are_at_rest("in_sync"), "the end of both", pause=0.25)
+        await until(lambda: are_at_rest("in_sync"), "the end of all", pause=0.25)
         assert running.told("gives up") == [["gives up", 0]] * 2
         replayed = await running.command("replay", "shops.py")
         assert re.search(r"^shops/waits +\d+ +0 +0 +0 +0$", replayed, re.MULTILINE), replayed

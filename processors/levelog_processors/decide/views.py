@@ -143,9 +143,10 @@ class Evaluation:
                     str(parameter.index.resource.group_resource),
                 )
             lookups = ObjectLookups(view, facts.parent.body, self.reads.bucket, self._namespaces)
-            arguments |= handler.given.arguments(
-                {Given.NOW: facts.now, Given.OBJECTS: lookups, Given.LEVELS: self._lookups.given(facts.standings)}
-            )
+            given = {Given.NOW: facts.now, Given.OBJECTS: lookups, Given.LEVELS: self._lookups.given(facts.standings)}
+            if Given.CHANCE in handler.given.given.values():  # the same at each call, so that it is no drift
+                given[Given.CHANCE] = self._redactor.chance((view.name, facts.parent.uid))
+            arguments |= handler.given.arguments(given)
             if isinstance(handler, ChildrenView):
                 arguments[REDACTOR] = self._redactor
             about(object=facts.parent.object, view=view.name)

@@ -26,7 +26,7 @@ from levelog.handlers.owned import (
     sight_of,
 )
 from levelog.handlers.signatures import holds_intents, parameters, shown, type_hints
-from levelog.handlers.views import IndexParameter, ReconcileHandler, ViewHandler, Writes
+from levelog.handlers.views import OF_VIEWS, IndexParameter, ReconcileHandler, ViewHandler, Writes
 from levelog.intents import Intent
 from levelog.levels import Level
 from levelog.resources import Manifest, Metadata, Owner, ResourceBase, ResourceType, refuse_external
@@ -138,6 +138,8 @@ def applied_name(function: str) -> str:
 
 class ChildrenView(ViewHandler):
     """The view that is made of a function which returns manifests."""
+
+    offered = (*OF_VIEWS, Given.CHANCE)
 
     parent: type[ResourceBase]
     kinds: tuple[ChildKind, ...]

@@ -29,7 +29,7 @@ from levelog.intents import Intent, call
 from levelog.levels import Level
 from levelog.wire.canonical import digest
 
-_CODE: Final = "timers 6"
+_CODE: Final = "timers 7"
 """Stands for this module in fingerprints: raised when the same calls lead to others."""
 
 
@@ -133,9 +133,13 @@ class TimerHandler(CalledHandler):
         """What is noted of an object, whose change `idle` waits for."""
         return handled_object(self.shown(parent))
 
-    def left(self, last: Call[Tick, Any], now: datetime) -> tuple[datetime, dict[str, Any]] | None:  # noqa: ARG002 - as above
-        """When the last call is made again, and what it has left; None: it has ended."""
+    def again(self, last: Call[Tick, Any], now: datetime) -> Level[Any] | None:  # noqa: ARG002 - as above
+        """The level of an object for which the last call is made again; None: that has ended."""
         return None
+
+    def carried(self, level: Level[Any]) -> dict[str, Any] | None:
+        """What the next call goes on from."""
+        return dict(level.actual) if isinstance(level.actual, Mapping) else None  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
 
 
 LEAST: Final = timedelta(seconds=1)
@@ -207,11 +211,8 @@ def timer_view(handler: TimerHandler, inspect_view: InspectView) -> ViewHandler:
         calls: list[Call[Tick, Any]] = list(read[index][uid_of(parent)])
         before = next((each for each in calls if not each.name), None)
         last = handler.last(before, now)
-        if before is not None and (left := handler.left(before, now)) is not None:
-            again, carried = left
-            if now < again:
-                return Level(desired=last, actual=last, recheck_at=again)
-            return Level(desired=before.request.due, actual=carried)
+        if before is not None and (level := handler.again(before, now)) is not None:
+            return level
         changed = None
         if handler.idle is not None:
             state = flat(essence(handler.noted(parent)))
@@ -238,10 +239,12 @@ def timer_writer(handler: TimerHandler, view: ViewHandler, effect: EffectHandler
     """The reconcile function of such a view: it asks for the call."""
 
     async def act(parent: Any, level: Level[Any]) -> list[Intent]:  # async, so that it needs no thread
+        if level.reason and not level.is_asked_for:
+            return []
         if isinstance(level.desired, Mapping):
             return [call(effect.function, Tick(object=handler.noted(parent)), name=CHANGED)]
-        carried = dict(level.actual) if isinstance(level.actual, Mapping) else None  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
-        return [call(effect.function, Tick(due=level.desired, object=handler.handed(parent), carried=carried))]
+        tick = Tick(due=level.desired, object=handler.handed(parent), carried=handler.carried(level))
+        return [call(effect.function, tick)]
 
     return made_writer(handler, act, view, _CODE, lender, writes=handler.options.writes)
 

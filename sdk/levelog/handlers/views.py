@@ -3,7 +3,7 @@
 import inspect
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import timedelta
-from typing import Any, Final, Literal, Self, TypeAlias, get_args, get_origin
+from typing import Any, ClassVar, Final, Literal, Self, TypeAlias, get_args, get_origin
 
 from msgspec import Struct
 
@@ -79,6 +79,8 @@ class IndexParameter(Struct, frozen=True):
 
 class ViewHandler:
     """A view function: its parent, the indices and objects that it reads, and what else it is given."""
+
+    offered: ClassVar[tuple[Given, ...]] = OF_VIEWS
 
     def __init__(
         self,
@@ -162,7 +164,7 @@ class ViewHandler:
         reader = object_reader("view", function, first, hints.get(first), selector, of=of)
         refuse_external(f"view {function.__name__}: its parent {first!r}: ", reader.cls)
         refuse_circle(function, "view", hints, (Level,))
-        given = injections(function, "view", rest, OF_VIEWS, lender)
+        given = injections(function, "view", rest, cls.offered, lender)
         indices: list[IndexParameter] = []
         for name, hint in given.indices.items():
             if name not in known:

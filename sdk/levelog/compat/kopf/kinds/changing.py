@@ -228,7 +228,12 @@ def _pause(
 ) -> None:
     if not _wait_for_patch(level, last, found, now) and now < due and not before.is_over:
         level.recheck_at = due
-        level.reason = f"{LATER} {due:%H:%M:%S} UTC, attempt {before.retry + 1}: {before.error}"
+        level.reason = again_at(due, before)
+
+
+def again_at(due: datetime, before: Left) -> str:
+    """Why a level waits whose last call raised."""
+    return f"{LATER} {due:%H:%M:%S} UTC, attempt {before.retry + 1}: {before.error}"
 
 
 def _wait_for_patch(level: Level[Any], last: Call[Edge, Any], found: dict[str, Any], now: datetime) -> bool:

@@ -6,10 +6,12 @@ from typing import Any
 import msgspec
 
 from levelog.compat.kopf.attempts import Attempts, next_call
+from levelog.compat.kopf.kinds.changing import again_at
 from levelog.compat.kopf.kinds.declaring import AttemptedHandler
 from levelog.compat.kopf.options import Declaration
 from levelog.effects import Call
 from levelog.handlers.timers import Tick, TimerHandler
+from levelog.levels import Level
 
 
 class PacedHandler(AttemptedHandler, TimerHandler):
@@ -33,10 +35,21 @@ class PacedHandler(AttemptedHandler, TimerHandler):
         self.take(name, declared.cls, attempts, declared.filters, "tick", code, give_up_after=attempts.limits.timeout)
         self.function = self._run
 
-    def left(self, last: Call[Tick, Any], now: datetime) -> tuple[datetime, dict[str, Any]] | None:
-        """When the last call is made again, and what it has left; None: it did not raise, or left nothing."""
+    def again(self, last: Call[Tick, Any], now: datetime) -> Level[Any] | None:
+        """The level of an object for which the last call raised, and is made again; None: it did not raise."""
         found = next_call(last, self.attempts.limits, now)
-        return None if found is None else (found[0], msgspec.to_builtins(found[1]))
+        if found is None:
+            return None
+        due, before = found
+        level = Level[Any](desired=last.request.due, actual=msgspec.to_builtins(before))
+        if now < due and not before.is_over:
+            level.recheck_at, level.reason = due, again_at(due, before)
+        return level
+
+    def carried(self, level: Level[Any]) -> dict[str, Any] | None:
+        """What the next call goes on from; nothing where the last one gave up and somebody wants another."""
+        found = super().carried(level)
+        return None if found and found.get("is_over") and level.is_asked_for else found
 
     def words(self, tick: Tick) -> dict[str, Any]:  # noqa: ARG002 - handlers of this kind are told more of it
         """What only handlers of this kind are told."""

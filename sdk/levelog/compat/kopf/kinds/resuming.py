@@ -106,10 +106,7 @@ def resumed_view(
         known = next((each for each in calls if each.name == CHANGED), last)
         began = next(iter(read[STARTED][STARTED]), None)
         if last is not None and last.request.due == began:
-            if (left := handler.left(last, now)) is None:
-                return Level(desired=began, actual=began)
-            again, carried = left
-            return Level(desired=began, actual=began, recheck_at=again) if now < again else Level(began, carried)
+            return handler.again(last, now) or Level(desired=began, actual=began)
         if known is not None and (began is None or known.called_at >= began):
             return Level(desired=None, actual=None)
         if began is None:
