@@ -29,7 +29,7 @@ from levelog.selectors import Selector
 from levelog.wire.canonical import digest
 
 STARTED: Final = "started"
-_CODE: Final = "kopf starts 2"
+_CODE: Final = "kopf starts 3"
 """Stands for this module in fingerprints: raised when the same starts lead to other calls."""
 
 
