@@ -71,10 +71,35 @@ class Planned(Struct, frozen=True, kw_only=True):
         return not self.levels and not self.dropped and not self.unlisted
 
 
+class Course:
+    """How a plan is getting on, for those who wait for it."""
+
+    engine: Engine | None = None
+    """What decides; None: the tables are still being copied."""
+
+    @property
+    def awaited(self) -> str:
+        """The function that has run for longest, or what else the plan waits for."""
+        if self.engine is None:
+            return "the tables"
+        ages = self.engine.acting.ages
+        view, seconds = max(ages, key=lambda each: each[1], default=("", 0.0))
+        return f"the functions of {view}, for {seconds:.0f} s" if ages else "the views of all levels"
+
+
 async def plan(
-    database: Database, scope: Scope, program: Program, *, redactor: Redactor, caller: ReplayCaller
+    database: Database,
+    scope: Scope,
+    program: Program,
+    *,
+    redactor: Redactor,
+    caller: ReplayCaller,
+    course: Course | None = None,
 ) -> Planned:
-    """Try a program on a copy of a scope's tables, in a temporary folder; the database is only read."""
+    """Try a program on a copy of a scope's tables, in a temporary folder; the database is only read.
+
+    `course` tells meanwhile what is waited for.
+    """
     with tempfile.TemporaryDirectory(prefix="levelog-plan-") as folder:
         async with await Database.open(f"sqlite:///{Path(folder) / 'copy.db'}", is_scratch=True) as scratch:
             await _until_mirrored(database, scope)
@@ -82,7 +107,9 @@ async def plan(
             async with scratch.reading() as connection:
                 before = await trial.count_levels(connection)
             at = datetime.now(UTC)
-            unlisted = await _take_over(scratch, scope, program, at, redactor=redactor, caller=caller)
+            unlisted = await _take_over(
+                scratch, scope, program, at, redactor=redactor, caller=caller, course=course or Course()
+            )
             children = {name for name, view in program.views.items() if isinstance(view.handler, ChildrenView)}
             return await _planned(scratch, at, before, unlisted, children)
 
@@ -98,7 +125,14 @@ async def _until_mirrored(database: Database, scope: Scope) -> None:
 
 
 async def _take_over(
-    scratch: Database, scope: Scope, program: Program, at: datetime, *, redactor: Redactor, caller: ReplayCaller
+    scratch: Database,
+    scope: Scope,
+    program: Program,
+    at: datetime,
+    *,
+    redactor: Redactor,
+    caller: ReplayCaller,
+    course: Course,
 ) -> Mapping[str, Sequence[str]]:
     """Promote the program and decide until nothing is due; returns views that wait for lists, with the resources."""
     promoted = await open_scope(
@@ -111,7 +145,7 @@ async def _take_over(
         code=program.handlers,
     )
     epochs = await Leases(scratch, promoted, owner="plan", duration=_LEASE).tend()
-    engine = Engine(scratch, promoted, program, patience=None, caller=caller, redactor=redactor)
+    engine = course.engine = Engine(scratch, promoted, program, patience=None, caller=caller, redactor=redactor)
     try:
         await engine.hold(epochs)
         while (await engine.decide(now=at)).has_more:

@@ -100,10 +100,12 @@ def ticks(retry, **_):
 
         async def are_at_rest(waiting: str) -> bool:
             levels = await running.command("levels")
-            found = dict(re.findall(r"^shops/(waits|ticks|gives_up) .* (drifting|in_sync|failed)", levels, re.MULTILINE))
+            found = dict(
+                re.findall(r"^shops/(waits|ticks|gives_up) .* (drifting|in_sync|failed)", levels, re.MULTILINE)
+            )
             return found == {"waits": waiting, "ticks": waiting, "gives_up": "failed"}
 
-        await until(lambda: are_at_rest("drifting"), "a handler and a timer that wait, and one that gave up", pause=0.25)
+        await until(lambda: are_at_rest("drifting"), "two that wait, and one that gave up", pause=0.25)
         told = await running.command("retry", "default/a")
         assert len(told.splitlines()) == 3
         assert await running.tells("waits", 1) == ["waits", 1]

@@ -19,6 +19,7 @@ from levelog_cli.printing.planned import change_lines
 from levelog_cli.running import execute
 from levelog_cli.settings import Settings
 from levelog_cli.wiring.rerun import planned
+from levelog_replay.planning import Course
 
 log = logging.getLogger(__name__)
 
@@ -71,13 +72,17 @@ def try_code(
 
 async def print_changes(settings: Settings, application: LoadedApplication) -> None:
     """Print what code would change of what is stored, or why that is not known."""
-    said = "still finding out what this changes, by deciding on all levels in a copy; the code before it runs meanwhile"
-    telling = asyncio.get_running_loop().call_later(_PATIENCE_SECONDS, log.info, said)
+    course = Course()
+    telling = asyncio.get_running_loop().call_later(_PATIENCE_SECONDS, _tell_of, course)
     try:
         async with asyncio.timeout(_PLAN_SECONDS):
-            found = await planned(settings, application, allows_network=False)
+            found = await planned(settings, application, allows_network=False, course=course)
     except TimeoutError:
-        log.warning("what this changes takes more than %g s to find out: `levelog plan` does", _PLAN_SECONDS)
+        log.warning(
+            "what this changes takes more than %g s to find out, waiting for %s: `levelog plan` goes on",
+            _PLAN_SECONDS,
+            course.awaited,
+        )
     except (ConfigurationError, LevelogError) as error:
         log.warning("what this changes is not known: %s", error)
     else:
@@ -87,3 +92,11 @@ async def print_changes(settings: Settings, application: LoadedApplication) -> N
             print_lines(change_lines(found))
     finally:
         telling.cancel()
+
+
+def _tell_of(course: Course) -> None:
+    log.info(
+        "still finding out what this changes, by deciding on all levels in a copy: waits for %s; the code before it "
+        "runs meanwhile",
+        course.awaited,
+    )

@@ -33,7 +33,7 @@ from levelog_replay.calling import ReplayCaller
 from levelog_replay.choice import RECORDED, Choice, described, refuse_moments, refuse_strangers, selection_of
 from levelog_replay.comparing import Divergence
 from levelog_replay.effects.chosen import find_broken_calls, find_calls
-from levelog_replay.planning import Planned, plan
+from levelog_replay.planning import Course, Planned, plan
 from levelog_replay.sources import LiveHistory, LogRecording, Selection, open_history, open_recording
 from levelog_replay.stops.breaks import find_breaks
 from levelog_replay.stops.stopping import Breaks, Stop, Stops
@@ -175,7 +175,7 @@ async def plan_changes(
 
     Raises ConfigurationError if the database does not hold the application, or on several clusters.
     """
-    found = await planned(settings, load_application(settings, files), allows_network=allows_network)
+    found = await planned(settings, load_application(settings, files), allows_network=allows_network, course=Course())
     if form is not None:
         print_plain(plan_json(found), form)
     else:
@@ -183,7 +183,9 @@ async def plan_changes(
     return found.is_same
 
 
-async def planned(settings: Settings, application: LoadedApplication, *, allows_network: bool) -> Planned:
+async def planned(
+    settings: Settings, application: LoadedApplication, *, allows_network: bool, course: Course
+) -> Planned:
     """What an application would change of what is stored of it. Raises as `plan_changes` does."""
     _quieten(settings)
     redactor = known_redactor(settings)
@@ -194,7 +196,7 @@ async def planned(settings: Settings, application: LoadedApplication, *, allows_
             raise ConfigurationError(f"database {database.name} holds several clusters, {held}: give --cluster")
         caller = ReplayCaller(threads=settings.threads, allows_network=allows_network)
         with Bars().meanwhile("plan"):
-            return await plan(database, scope, application.program, redactor=redactor, caller=caller)
+            return await plan(database, scope, application.program, redactor=redactor, caller=caller, course=course)
 
 
 def _quieten(settings: Settings) -> None:

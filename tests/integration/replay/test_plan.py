@@ -1,5 +1,6 @@
 """`levelog plan`: what other code would decide, before it runs."""
 
+import asyncio
 import json
 import sqlite3
 from collections.abc import Mapping
@@ -16,7 +17,7 @@ from levelog.operator import Operator
 from levelog.secrets.redaction import Redactor
 from levelog_processors.program import Program
 from levelog_replay.calling import ReplayCaller
-from levelog_replay.planning import Planned, plan
+from levelog_replay.planning import Course, Planned, plan
 from levelog_store.connect.database import Database
 from levelog_store.owners.scopes import find_scopes
 from levelog_store.rows import Scope
@@ -26,6 +27,7 @@ from rigs.nats import NatsServer
 from rigs.processing import Processing
 from rigs.recorded import record_webs
 from rigs.versions import Versions
+from rigs.waiting import until
 from rigs.webs import pod, web
 
 WEB = "webs.example.com/default"
@@ -49,6 +51,7 @@ def owned(pod: Pod, levels: Levels) -> Level[list[str]]:
 def counted(""",
 )
 """Views that are given the levels of the others: of their parent, and of another one."""
+GO = ("CALLS: Counter", "from threading import Event\n\nGO = Event()\nCALLS: Counter")
 MORE = ("desired=web.spec.replicas", "desired=web.spec.replicas + 1")
 FIRST_FREE = ('"name": f"{web.metadata.name}-{number}"', '"name": f"{web.metadata.name}-new-{number}"')
 CHANGES: dict[str, tuple[tuple[str, str], ...]] = {
@@ -83,11 +86,11 @@ async def contents(database: Database) -> dict[str, list[Any]]:
         return {name: list(await connection.execute(select(table))) for name, table in metadata.tables.items()}
 
 
-async def planned(database: Database, operator: Operator) -> tuple[Scope, Planned]:
+async def planned(database: Database, operator: Operator, course: Course | None = None) -> tuple[Scope, Planned]:
     async with database.reading() as connection:
         [scope] = await find_scopes(connection)
     caller = ReplayCaller(threads=4)
-    return scope, await plan(database, scope, Program([operator]), redactor=Redactor(), caller=caller)
+    return scope, await plan(database, scope, Program([operator]), redactor=Redactor(), caller=caller, course=course)
 
 
 def verdict(row: Mapping[str, Any]) -> tuple[Any, ...]:
@@ -158,6 +161,28 @@ async def test_levels_change_with_those_that_they_read_and_are_planned_with_them
         assert change.after is not None
         assert b"counted in_sync" in (change.before.actual or b"")
         assert b"counted settling" in (change.after.actual or b"")
+
+
+async def test_who_waits_for_a_plan_is_told_of_the_view_whose_function_runs(
+    nats_server: NatsServer, database_url: str, tmp_path: Path
+) -> None:
+    versions = Versions(tmp_path)
+    await begin(nats_server.url, database_url, versions.load())
+    slow = versions.load(MORE, ("    for number in", "    assert GO.wait(60)\n    for number in"), GO)
+    go, course = slow.reconcilers["counted"].function.__globals__["GO"], Course()
+    assert course.awaited == "the tables"
+    async with await Database.open(database_url, read_only=True) as database:
+        planning = asyncio.create_task(planned(database, slow, course))
+
+        async def is_told() -> bool:
+            return not planning.done() and course.awaited.startswith("the functions of webs/counted, for ")
+
+        try:
+            await until(is_told, "the view that is waited for")
+        finally:
+            go.set()
+            await planning
+    assert course.awaited == "the views of all levels"
 
 
 async def test_the_command_shows_what_changes_together_and_ends_with_status_1(
