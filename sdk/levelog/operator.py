@@ -347,6 +347,9 @@ class Operator:
     ) -> Callable[[ChildrenF], ChildrenF]:
         """Register a pure function of a parent, and of what a view may take, that returns manifests of its children.
 
+        It may also take `chance: random.Random`: the same numbers at each call for one object, seeded from the
+        redaction key, the object's uid and the function's name.
+
         It returns or yields any number of manifests, or op.KEEP to leave the children as they are. They also stay if it
         raises. It may return None, for none, if its annotation says so. levelog makes a view with the function's name,
         and writes the children. It applies a child that is missing or differs in a field of its manifest, kind by kind
