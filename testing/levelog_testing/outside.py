@@ -135,7 +135,9 @@ class StandIns:
         if found := [name for name, handler in self._effects.items() if handler.origin == function]:
             self._given.update(found)
             return found
-        raise KeyError(f"{getattr(function, '__name__', function)} is no effect of the operators of this simulation")
+        name = getattr(function, "__name__", repr(function))
+        mend = ": give the function, not its name" if isinstance(function, str) else ""
+        raise KeyError(f"{name} is no effect or handler of the operators of this simulation{mend}")
 
     def require(self, name: str) -> None:
         """Raises LevelogError for an effect whose result nobody gave, and that does not return None."""

@@ -336,7 +336,7 @@ class Waits(Struct, frozen=True, kw_only=True):
             return f"{' and '.join(unlisted)} {_were(unlisted)} not listed yet"
         if unfinished := [name for name in resources if not self.listed[name]]:
             return f"{' and '.join(unfinished)} {_were(unfinished)} not listed to the end yet"
-        return line.reason or "not evaluated yet; if that lasts, no processor runs"
+        return line.reason or "not evaluated yet: other levels of its object come first, or no processor runs"
 
 
 def _were(names: Sequence[str]) -> str:

@@ -186,7 +186,8 @@ async def test_a_parent_that_was_never_evaluated_is_blocked_and_says_why(databas
         }
     async with database.transaction() as connection:
         await connection.execute(update(syncs).values(finished_sequence=9))
-    assert await reason_of(database, scope, view="pods") == "not evaluated yet; if that lasts, no processor runs"
+    said = "not evaluated yet: other levels of its object come first, or no processor runs"
+    assert await reason_of(database, scope, view="pods") == said
 
 
 async def test_a_level_of_changed_code_says_so_until_a_processor_has_decided_again(database: Database) -> None:
