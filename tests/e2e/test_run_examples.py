@@ -110,6 +110,60 @@ async def test_guardrails_report_namespaces_and_write_only_where_a_label_asks(
         await until(is_gone, "team-a without a quota", seconds=60)
 
 
+async def test_a_project_is_a_tenancy_whose_token_comes_back_and_goes_after_its_last_backup(
+    private_control_plane: ControlPlane, tmp_path: Path
+) -> None:
+    cluster, api = private_control_plane, private_control_plane.admin
+    rbac, verbs = "rbac.authorization.k8s.io", ("list", "watch", "get", "create", "patch", "delete")
+    rules = (
+        rule(["namespaces", "resourcequotas", "secrets", "configmaps"], *verbs),
+        rule(["rolebindings"], *verbs, group=rbac),
+        {**rule(["clusterroles"], "bind", group=rbac), "resourceNames": ["edit"]},
+        rule(["jobs"], "list", "watch", "get", "create", group="batch"),
+        rule(["deployments"], "list", "watch", "get", "patch", group="apps"),
+        rule(["projects"], "list", "watch", "get", "patch", group="example.com"),
+        rule(["projects/status"], "patch", group="example.com"),
+        rule(["events"], "get", "create", "patch", group="events.k8s.io"),
+    )
+    projects, secret = "/apis/example.com/v1/projects", "/api/v1/namespaces/atlas/secrets/token"
+    await define(api, "projects")
+    async with running(cluster, "projects", tmp_path, *rules) as levelog:
+        await api.apply(projects, manifests("projects/atlas.yaml")[0])
+
+        async def token(other_than: str = "") -> str:
+            status, found = await api.request("GET", secret)
+            text = found["data"]["token"] if status == 200 else other_than
+            return text if text != other_than else ""
+
+        first = await until(token, "a token", seconds=60, pause=0.25)
+        await level(levelog, "tenancy", "atlas", "in_sync")
+        _, binding = await api.request("GET", f"/apis/{rbac}/v1/namespaces/atlas/rolebindings/members")
+        assert [each["name"] for each in binding["subjects"]] == ["ann", "bob"]
+        edited = "aHVudGVyMg=="
+        await api.request("PATCH", secret, {"data": {"token": edited}}, content_type=MERGE_PATCH)
+        assert await until(lambda: token(edited), "the token that was there", seconds=60, pause=0.25) == first
+        await api.request("DELETE", f"{projects}/atlas")
+        job = "/apis/batch/v1/namespaces/atlas/jobs/last-backup"
+
+        async def is_made() -> bool:
+            status, _ = await api.request("GET", job)
+            return status == 200
+
+        await until(is_made, "the Job of the last backup", seconds=60, pause=0.25)
+        status, found = await api.request("GET", f"{projects}/atlas")
+        assert (status, found["metadata"]["finalizers"]) == (200, ["levelog/projects"])
+        status, told = await api.request(
+            "PATCH", f"{job}/status", {"status": {"succeeded": 1}}, content_type=MERGE_PATCH
+        )
+        assert status == 200, told
+
+        async def is_gone() -> bool:
+            status, _ = await api.request("GET", f"{projects}/atlas")
+            return status == 404
+
+        await until(is_gone, "the end of the Project", seconds=60, pause=0.25)
+
+
 @pytest.mark.long
 async def test_the_inventory_is_read_by_sql(private_control_plane: ControlPlane, tmp_path: Path) -> None:
     cluster, api = private_control_plane, private_control_plane.admin

@@ -22,6 +22,14 @@ from levelog_cli.servers.permissions import (
 from levelog_cli.wiring.roles import Role
 
 _API: Final = "rbac.authorization.k8s.io"
+_GIVES_RIGHTS: Final = f"""\
+# The API takes roles and bindings only from those who have all rights in them, or who may `escalate` the role, or
+# `bind` the one that a binding names. For bindings, put that name in and add:
+# - apiGroups: ["{_API}"]
+#   resources: ["clusterroles", "roles"]
+#   resourceNames: ["NAME"]
+#   verbs: ["bind"]
+"""
 _READS_SECRETS: Final = """\
 # The operators read Secrets, and the API gives none without its values: these are hashed under the redaction key before
 # anything is recorded. Limit them to some namespaces with --namespace.
@@ -129,6 +137,7 @@ def _rules(needs: Sequence[NeededPermission]) -> Iterator[str]:
         verbs = [permission.verb for permission in ordered({need.permission for need in here})]
         names = f"  resourceNames: [{_quoted(name)}]\n" if name else ""
         why = _READS_SECRETS if (group, resource) == ("", "secrets") and "list" in verbs else ""
+        why = _GIVES_RIGHTS if group == _API and "create" in verbs else why
         yield (
             f"{why}{_reasons(here)}- apiGroups: [{_quoted(group)}]\n  resources: [{_quoted(resource)}]\n{names}"
             f"  verbs: [{', '.join(map(_quoted, verbs))}]\n"

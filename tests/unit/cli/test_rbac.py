@@ -143,6 +143,17 @@ def test_what_only_an_admission_plugin_asks_for_is_a_comment_that_can_be_uncomme
     assert ("example.com", "zones/finalizers", ["update"]) in rules(uncommented, "ClusterRole", "levelog-webs-actuate")
 
 
+def test_who_writes_bindings_is_told_that_the_api_asks_for_the_rights_in_them() -> None:
+    class RoleBinding(Resource, group="rbac.authorization.k8s.io", version="v1", plural="rolebindings"):
+        pass
+
+    said = "# The API takes roles and bindings only from those who have all rights in them"
+    for verbs, is_told in ((["apply"], True), (["create"], True), (["delete"], False)):
+        text = roles_of(application(writes={RoleBinding: verbs}), operator_namespace="default", namespaces=())
+        assert (said in text) == is_told
+        assert documents(text)
+
+
 def test_a_function_that_does_not_say_what_it_writes_is_named() -> None:
     with pytest.raises(ConfigurationError, match=r"write is not known: fill; .*op\.reconcile\(zones, w"):
         roles_of(application(writes=None), operator_namespace="default", namespaces=())
