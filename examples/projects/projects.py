@@ -175,7 +175,7 @@ def save(project: Project, level: Level[dict[str, str]], settings: Settings) -> 
 def release(project: Project) -> None:
     """Called again as soon as the status says something else."""
     if project.status.backup != "Done":
-        raise Retry("the last backup is not done", delay=timedelta(hours=1))
+        raise Retry("the last backup is not done", delay=timedelta(minutes=1))
 
 
 class TemplateMetadata(Struct):

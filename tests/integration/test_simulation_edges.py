@@ -289,8 +289,8 @@ class StorageClass(Resource, group="storage.k8s.io", version="v1", plural="stora
     provisioner: str
 
 
-class LimitRange(Resource, version="v1", plural="limitranges"):
-    pass
+class PodTemplate(Resource, version="v1", plural="podtemplates"):
+    """The sandbox does not know it."""
 
 
 class Endpoints(Resource, version="v1", plural="endpoints"):
@@ -307,7 +307,7 @@ SUBSETS = [{"addresses": [{"ip": "10.0.0.1"}]}]
 def test_kinds_without_a_spec_and_those_that_the_sandbox_does_not_know_are_served() -> None:
     op = Operator("tenants")
 
-    @op.children(Tenant, of=[RoleBinding, StorageClass, LimitRange, Endpoints])
+    @op.children(Tenant, of=[RoleBinding, StorageClass, PodTemplate, Endpoints])
     def parts(tenant: Tenant) -> Iterator[Manifest]:
         name = tenant.metadata.name
         inside = {"name": name, "namespace": "default"}
@@ -321,8 +321,8 @@ def test_kinds_without_a_spec_and_those_that_the_sandbox_does_not_know_are_serve
             "metadata": {"name": name},
             "provisioner": "x",
         }
-        limits = [{"type": "Container", "default": {"cpu": "1"}}]
-        yield {"apiVersion": "v1", "kind": "LimitRange", "metadata": inside, "spec": {"limits": limits}}
+        template = {"spec": {"containers": [{"name": "a", "image": "a"}]}}
+        yield {"apiVersion": "v1", "kind": "PodTemplate", "metadata": inside, "template": template}
         yield {"apiVersion": "v1", "kind": "Endpoints", "metadata": inside, "subsets": SUBSETS}
 
     with Simulation(op) as simulation:
@@ -333,6 +333,6 @@ def test_kinds_without_a_spec_and_those_that_the_sandbox_does_not_know_are_serve
         assert simulation.objects(RoleBinding)[0]["roleRef"]["name"] == "edit"
         assert simulation.objects(StorageClass)[0]["provisioner"] == "x"
         assert simulation.objects(Endpoints)[0]["subsets"] == SUBSETS
-        simulation.delete(LimitRange, "acme")
+        simulation.delete(PodTemplate, "acme")
         simulation.run()
-        assert len(simulation.objects(LimitRange)) == 1
+        assert len(simulation.objects(PodTemplate)) == 1

@@ -33,7 +33,6 @@ SERVED = {
         "persistentvolumeclaims",
         "persistentvolumes",
         "endpoints",
-        "replicationcontrollers",
     ),
     "apis/apps/v1": ("deployments", "replicasets", "statefulsets", "daemonsets"),
     "apis/batch/v1": ("jobs", "cronjobs"),

@@ -15,25 +15,44 @@ from levelog_sandbox.schemas.shapes import Schema, SchemaBuilder
 Json = dict[str, Any]
 
 # Origin: PrepareForCreate, AllowCreateOnUpdate, AllowUnconditionalUpdate of each strategy in kube-apiserver 1.36.
-WITHOUT_GENERATION: Final = frozenset(
-    {
-        "configmaps",
-        "events",
-        "events.events.k8s.io",
-        "leases.coordination.k8s.io",
-        "namespaces",
-        "nodes",
-        "persistentvolumeclaims",
-        "resourcequotas",
-        "secrets",
-        "serviceaccounts",
-        "services",
-    }
+_RBAC: Final = frozenset(
+    f"{plural}.rbac.authorization.k8s.io" for plural in ("clusterrolebindings", "clusterroles", "rolebindings", "roles")
 )
-CREATED_BY_REPLACE: Final = frozenset({"events", "events.events.k8s.io", "leases.coordination.k8s.io", "services"})
+WITHOUT_GENERATION: Final = _RBAC | {
+    "configmaps",
+    "endpoints",
+    "events",
+    "events.events.k8s.io",
+    "horizontalpodautoscalers.autoscaling",
+    "leases.coordination.k8s.io",
+    "limitranges",
+    "namespaces",
+    "nodes",
+    "persistentvolumeclaims",
+    "persistentvolumes",
+    "resourcequotas",
+    "secrets",
+    "serviceaccounts",
+    "services",
+    "storageclasses.storage.k8s.io",
+}
+CREATED_BY_REPLACE: Final = _RBAC | {
+    "endpoints",
+    "events",
+    "events.events.k8s.io",
+    "leases.coordination.k8s.io",
+    "limitranges",
+    "services",
+}
 VERBS: Final = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
 AUTHORIZATION: Final = "authorization.k8s.io"
-NEVER_UNCONDITIONAL: Final = frozenset({"leases.coordination.k8s.io", "customresourcedefinitions.apiextensions.k8s.io"})
+NEVER_UNCONDITIONAL: Final = frozenset(
+    {
+        "customresourcedefinitions.apiextensions.k8s.io",
+        "leases.coordination.k8s.io",
+        "poddisruptionbudgets.policy",
+    }
+)
 
 
 @dataclass(frozen=True, slots=True)
