@@ -137,6 +137,7 @@ async def test_a_project_is_a_tenancy_whose_token_comes_back_and_goes_after_its_
 
         first = await until(token, "a token", seconds=60, pause=0.25)
         await level(levelog, "tenancy", "atlas", "in_sync")
+        await level(levelog, "projects_finalizer", "atlas", "in_sync")
         _, binding = await api.request("GET", f"/apis/{rbac}/v1/namespaces/atlas/rolebindings/members")
         assert [each["name"] for each in binding["subjects"]] == ["ann", "bob"]
         edited = "aHVudGVyMg=="
@@ -149,7 +150,7 @@ async def test_a_project_is_a_tenancy_whose_token_comes_back_and_goes_after_its_
             status, _ = await api.request("GET", job)
             return status == 200
 
-        await until(is_made, "the Job of the last backup", seconds=60, pause=0.25)
+        await until(is_made, "the Job of the last backup", seconds=120, pause=0.25)
         status, found = await api.request("GET", f"{projects}/atlas")
         assert (status, found["metadata"]["finalizers"]) == (200, ["levelog/projects"])
         status, told = await api.request(

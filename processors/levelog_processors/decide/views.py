@@ -143,7 +143,8 @@ class Evaluation:
                     str(parameter.index.resource.group_resource),
                 )
             lookups = ObjectLookups(view, facts.parent.body, self.reads.bucket, self._namespaces)
-            given = {Given.NOW: facts.now, Given.OBJECTS: lookups, Given.LEVELS: self._lookups.given(facts.standings)}
+            levels = self._lookups.given(facts.standings)
+            given: dict[Given, Any] = {Given.NOW: facts.now, Given.OBJECTS: lookups, Given.LEVELS: levels}
             if Given.CHANCE in handler.given.given.values():  # the same at each call, so that it is no drift
                 given[Given.CHANCE] = self._redactor.chance((view.name, facts.parent.uid))
             arguments |= handler.given.arguments(given)
