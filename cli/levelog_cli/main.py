@@ -16,6 +16,7 @@ from levelog_cli.commands.plan import plan
 from levelog_cli.commands.replay import export, replay
 from levelog_cli.commands.run import FilesCommand, RunCommand, actuate, ingest, process, run
 from levelog_cli.commands.setup import crd, doctor, import_crd, init, manifests, migrate, rbac, remove_finalizers
+from levelog_cli.commands.ui import ui
 from levelog_cli.commands.wakes import wakes
 from levelog_cli.commands.why import why
 
@@ -41,6 +42,7 @@ _COMMANDS = (
     history,
     why,
     writers,
+    ui,
     wakes,
     plan,
     replay,

@@ -60,7 +60,7 @@ async def read_happened(
     revisions = Revisions(lambda key: key in keys)
     entries: dict[int, list[Entry]] = {}
     receipts: dict[str, tuple[int, ReceiptNoted]] = {}
-    async for logged in read_about(stream, selected, receipts=subject):
+    async for logged in read_about(stream, selected, receipts=[subject]):
         record = logged.record
         if isinstance(record, ReceiptNoted) and record.is_repeated:
             continue

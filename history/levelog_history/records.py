@@ -61,7 +61,7 @@ class LogSource:
         self, selected: Sequence[Selected], *, has_receipts: bool = False, is_followed: bool = False
     ) -> AsyncIterator[LoggedRecord]:
         """Reads only the requested subjects."""
-        receipts = receipt_subjects(self.stream.cluster) if has_receipts else ""
+        receipts = [receipt_subjects(self.stream.cluster)] if has_receipts else []
         return read_about(self.stream, selected, receipts=receipts, is_followed=is_followed)
 
 
@@ -101,15 +101,13 @@ async def _recorded(source: RecordSource, selected: Sequence[Selected]) -> Colle
 
 
 async def read_about(
-    stream: LogStream, selected: Sequence[Selected], *, receipts: str = "", is_followed: bool = False
+    stream: LogStream, selected: Sequence[Selected], *, receipts: Sequence[str] = (), is_followed: bool = False
 ) -> AsyncIterator[LoggedRecord]:
-    """Records of the selected objects, of lists and gaps of their resources, and receipts under a subject, if given.
+    """Records of the selected objects, of lists and gaps of their resources, and receipts under subjects, if given.
 
     In the order of the log, from its first record to the last that exists now, or for ever. Raises like `Reader`.
     """
-    subjects = _subjects(stream, selected)
-    if receipts:
-        subjects.append(receipts)
+    subjects = [*_subjects(stream, selected), *receipts]
     last = 0
     for subject in subjects:
         record = await stream.last_record(subject)

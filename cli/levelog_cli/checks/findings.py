@@ -7,9 +7,10 @@ from typing import Final
 from msgspec import Struct
 
 from levelog.errors import LevelogError
+from levelog.escapes import escaped
 from levelog.wire.objects import Cluster
 from levelog_cli.printing.forms import is_coloured
-from levelog_cli.printing.lines import escaped, print_line
+from levelog_cli.printing.lines import print_line
 from levelog_cli.printing.tables import folded, line_width
 
 

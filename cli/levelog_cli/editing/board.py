@@ -8,8 +8,8 @@ from multiprocessing.connection import Connection
 from typing import Final
 
 from levelog.errors import LevelogError
+from levelog.escapes import escaped
 from levelog_cli.printing.forms import coloured, is_coloured
-from levelog_cli.printing.lines import escaped
 from levelog_cli.printing.rows import level_cells
 from levelog_cli.printing.tables import folded, table_lines
 from levelog_cli.servers.databases import open_to_read

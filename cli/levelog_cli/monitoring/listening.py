@@ -34,16 +34,21 @@ class ListenAddress(Struct, frozen=True):
     """0: a free one, which the log says."""
 
     @classmethod
-    def parse(cls, text: str) -> "ListenAddress":
+    def parse(cls, text: str, option: str = "listen") -> "ListenAddress":
         """`HOST:PORT`, `[::1]:PORT`, or `:PORT` for all addresses. Raises ConfigurationError."""
         host, colon, port = text.strip().rpartition(":")
         is_bracketed = host.startswith("[") and host.endswith("]")
         is_number = port.isascii() and port.isdigit() and int(port) < 1 << 16
         if not colon or not is_number or "/" in host or (":" in host and not is_bracketed):
             raise ConfigurationError(
-                f"{flag('listen')} {text}: give HOST:PORT, as in 127.0.0.1:8080, [::1]:8080 or :8080 for all addresses"
+                f"{flag(option)} {text}: give HOST:PORT, as in 127.0.0.1:8080, [::1]:8080 or :8080 for all addresses"
             )
         return cls(host[1:-1] if is_bracketed else host, int(port))
+
+    @property
+    def is_local(self) -> bool:
+        """Tell whether only this machine reaches it."""
+        return self.host in ("localhost", "::1") or self.host.startswith("127.")
 
     def __str__(self) -> str:
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"

@@ -8,6 +8,7 @@ import msgspec
 from levelog_cli.printing.called import call_lines, call_stop_lines, calls_told, difference_lines, only_columns
 from levelog_cli.printing.tables import folded, labelled, line_width, table_lines
 from levelog_history.differences import differences, drift_text, shown
+from levelog_history.wording import is_first
 from levelog_replay.comparing import Conclusion, Divergence, Tally
 from levelog_store.decide.decisions import Decision
 from levelog_store.rows import ERRORS, IndexKey
@@ -18,7 +19,6 @@ from msgspec.structs import asdict
 
 from levelog.calls.faults import described
 from levelog.counting import counted
-from levelog_cli.printing.timeline import is_first
 from levelog_replay.stops.stopping import CallScene, Stop
 from levelog_store.rows import StoredObject, Verdict
 

@@ -6,15 +6,15 @@ from typing import Final
 
 import msgspec
 
-from levelog.handlers.callnames import NOT_CALLED, is_daemon, kind_and_name, only_notes, shown_patches, shown_write
+from levelog.handlers.callnames import NOT_CALLED, kind_and_name, only_notes, shown_patches, shown_write
 from levelog.wire.records import ReceiptNoted
-from levelog_cli.printing.timeline import INDENT, Timeline, folded, woken
+from levelog_cli.printing.timeline import INDENT, Timeline, folded
 from levelog_history.differences import drift_text, shown
 from levelog_history.explaining import CausingRecord, Explained, ExplainedWrite, ReadChange, is_quiet
 from levelog_history.ignoring import Ignored, Why
 from levelog_history.revisions import Revision
+from levelog_history.wording import other_text, state_text, woken, write_text
 from levelog_store.decide.decisions import Decision
-from levelog_store.look.overview import Tried, daemon_text, error_of
 
 _DEEP: Final = INDENT + "  "
 _MOST: Final = 12
@@ -102,38 +102,7 @@ def _brief_decision(explained: Explained, timeline: Timeline, target: str) -> It
     writes = [each for each in explained.writes if target in ("", each.intent.target)][:_MOST_WRITES]
     for number, write in enumerate(writes, start=1):
         more = len(decision.intents) - len(writes) if number == len(writes) else 0
-        yield from folded(_brief_write(write) + (f" (and {more} more)" if more else ""))
-
-
-def _brief_write(write: ExplainedWrite) -> str:
-    intent = write.intent
-    if write.shown is not None:
-        became = f"done, seen in {write.shown.sequence}"
-    elif write.receipt is not None and only_notes(intent.view, intent.target, write.receipt.call):
-        became = NOT_CALLED
-    elif intent.state in ("settled", "satisfied"):
-        became = "done" if intent.state == "settled" else "not sent, it was so already"
-    elif intent.state == "failed":
-        became = f"failed: {_error(write)}"
-    else:
-        became = _state(write)
-    return f"{shown_write(intent.view, intent.verb, intent.target)}: {became}{shown_patches(write.receipt)}"
-
-
-def _state(write: ExplainedWrite) -> str:
-    """The state of a write, with what keeps it there."""
-    intent = write.intent
-    if is_daemon(intent.view, intent.verb, intent.target) and intent.state in ("pending", "claimed"):
-        return daemon_text(intent.decided_at, intent.owner, _error(write), intent.attempts, intent.next_at)
-    tried = ""
-    if intent.error and intent.state in ("pending", "claimed"):
-        tried = Tried(count=intent.attempts, since=intent.decided_at, next_at=intent.next_at).text
-    return ": ".join(filter(None, (intent.state, tried, _error(write), write.queue.text if write.queue else "")))
-
-
-def _error(write: ExplainedWrite) -> str:
-    intent = write.intent
-    return error_of(intent.view, intent.verb, intent.target, intent.error)
+        yield from folded(write_text(write) + (f" (and {more} more)" if more else ""))
 
 
 def ignored_lines(view: str, parent: str, ignored: Sequence[Ignored]) -> Iterator[str]:
@@ -161,25 +130,9 @@ def _causes(explained: Explained, timeline: Timeline, told: set[int]) -> Iterato
             continue
         told.add(cause.sequence)
         if not cause.entries:
-            yield from folded(_other(cause), f"{cause.sequence:>8}  {_time_of(cause):<8}  ")
+            yield from folded(other_text(cause), f"{cause.sequence:>8}  {_time_of(cause):<8}  ")
         for entry in cause.entries:
             yield from timeline.lines(entry, cause.sequence)
-
-
-def _other(cause: CausingRecord) -> str:
-    if cause.record is None:
-        return "a record that is not in the log any more"
-    name = type(cause.record.record).__name__
-    resource = getattr(cause.record.record, "resource", "")
-    key = getattr(cause.record.record, "key", "")
-    words = {
-        "SyncStarted": "a list began: ",
-        "SyncFinished": "a list is complete: ",
-        "HistoryReverted": "history went back, as after a restore of etcd: ",
-        "BookmarkNoted": "the watch goes on: ",
-        "ContactLost": "nothing is heard of ",
-    }
-    return f"{words.get(name, f'{name}: ')}{resource or key}"
 
 
 def _time_of(cause: CausingRecord) -> str:
@@ -234,7 +187,7 @@ def _write(write: ExplainedWrite, *, is_asked: bool) -> Iterator[str]:
     intent = write.intent
     mark = " <=" if is_asked else ""
     shown_as = shown_write(intent.view, intent.verb, intent.target)
-    yield from folded(f"{shown_as}: {_state(write)} (key {intent.key[:12]}){mark}")
+    yield from folded(f"{shown_as}: {state_text(write)} (key {intent.key[:12]}){mark}")
     if write.receipt is not None:
         yield from folded(_receipt(write.receipt, write.receipt_sequence), _DEEP)
     if write.shown is not None:

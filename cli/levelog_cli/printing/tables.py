@@ -5,8 +5,8 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
+from levelog.escapes import escaped
 from levelog.handlers.callnames import in_words
-from levelog_cli.printing.lines import escaped
 
 Paint = Callable[[str], str]
 """Colours a text, or leaves it as it is; it looks as long as before."""

@@ -6,28 +6,16 @@ from datetime import UTC, date, datetime
 from typing import Final
 
 from levelog.counting import counted
-from levelog.handlers.callnames import NOT_CALLED, in_words, only_notes, shown_patches, shown_write
+from levelog.handlers.callnames import in_words, shown_write
 from levelog.wire.records import ReceiptNoted, TargetSighted
 from levelog_cli.printing.tables import line_width
 from levelog_history.happenings import Entry
 from levelog_history.revisions import Missing, Revision
 from levelog_history.timeline import AnyEntry, DecisionEntry
-from levelog_store.decide.decisions import Basis, Decision
+from levelog_history.wording import happened_text, is_first, receipt_text, woken, writer_text
 from levelog_store.rows import Verdict, ViewParent
 
-_TEXT: Final = {
-    "created": "created",
-    "found": "found by a list",
-    "changed": "changed",
-    "rewritten": "written, no field changed",
-    "recreated": "deleted and created again",
-    "deleted": "deleted",
-    "swept": "deleted unseen: a list no longer had it",
-    "unreadable": "a record that is no JSON of an object",
-}
 INDENT: Final = " " * 20
-_MOST: Final = 12
-"""Records that are named in one line; of more, it is said how many there are."""
 _MOST_WRITES: Final = 3
 _MOST_FIELDS: Final = 3
 
@@ -58,7 +46,7 @@ class Timeline:
         match entry:
             case Revision():
                 name = "" if entry.object == self._only else f"{entry.object} "
-                yield from folded(f"{name}{_happened(entry)}{_writer(entry)}", begin)
+                yield from folded(f"{name}{happened_text(entry)}{writer_text(entry)}", begin)
                 if entry.happened in ("created", "found", "recreated"):
                     yield from folded(f"uid {entry.uid}")
                 for difference in entry.differences:
@@ -66,7 +54,7 @@ class Timeline:
             case Missing():
                 yield from folded(f"history of {entry.resource} is missing: {entry.reason}", begin)
             case ReceiptNoted():
-                yield from folded(_receipt(entry), begin)
+                yield from folded(receipt_text(entry), begin)
                 yield from folded(f"for {entry.parent}, round {entry.round}")
             case TargetSighted():
                 has = f"has version {entry.target_version}" if entry.target_version else "has it no more"
@@ -78,7 +66,9 @@ class Timeline:
     def brief(self, revision: Revision, sequence: int) -> Iterator[str]:
         """The lines of a revision without what the API server adds by itself, and only the first fields of many."""
         yield from self.day(revision.time)
-        yield from folded(f"{revision.object} {_happened(revision)}{_writer(revision)}", _begin(revision, sequence))
+        yield from folded(
+            f"{revision.object} {happened_text(revision)}{writer_text(revision)}", _begin(revision, sequence)
+        )
         fields = [] if revision.is_doomed else [str(each) for each in revision.differences]
         for field in fields[:_MOST_FIELDS]:
             yield from folded(field)
@@ -108,51 +98,6 @@ class Timeline:
 
 def _begin(entry: Entry, sequence: int) -> str:
     return f"{sequence:>8}  {entry.time.astimezone(UTC):%H:%M:%S}  "
-
-
-def _happened(revision: Revision) -> str:
-    return "is being deleted" if revision.is_doomed else _TEXT[revision.happened]
-
-
-def is_first(decision: Decision) -> bool:
-    """Tell whether there was no level before a decision, or one of which nothing was known yet."""
-    return (decision.basis.status, decision.basis.round) == (Basis().status, 0)
-
-
-def woken(decision: Decision) -> str:
-    """Which records asked for a decision."""
-    called = "" if decision.is_called else "; the view was not called"
-    sequences = [str(sequence) for sequence in decision.causes.sequences]
-    if not sequences:
-        why = "woken by no record: its time had come" if decision.basis.is_due else "woken by no record"
-        return f"{why}{called}"
-    records = ", ".join(sequences[:_MOST])
-    more = f" and {len(sequences) - _MOST} more" if len(sequences) > _MOST else ""
-    cut = " and others that were not noted" if decision.causes.has_more else ""
-    return f"woken by {records}{more}{cut}{called}"
-
-
-def _writer(revision: Revision) -> str:
-    manager, at = revision.written.manager, revision.written.at
-    if revision.is_gone or revision.is_doomed or not manager:
-        return ""
-    if not revision.is_listed:
-        return f" by {manager}"
-    return f", last written by {manager}{_moment(at, revision.time) if at else ''}"
-
-
-def _moment(text: str, recorded: datetime) -> str:
-    """A moment, without the day if that is the one on which it was recorded."""
-    at = datetime.fromisoformat(text).astimezone(UTC)
-    return f" at {at:%H:%M:%S}" if at.date() == recorded.astimezone(UTC).date() else f" at {at:%Y-%m-%d %H:%M:%S}"
-
-
-def _receipt(receipt: ReceiptNoted) -> str:
-    version = f" as version {receipt.target_version}" if receipt.target_version else ""
-    error = f": {receipt.error}" if receipt.error else ""
-    shown_as = shown_write(receipt.view, receipt.verb, str(receipt.target))
-    outcome = NOT_CALLED if only_notes(receipt.view, str(receipt.target), receipt.call) else receipt.outcome
-    return f"{receipt.view}: {shown_as} {outcome}{shown_patches(receipt)}{version}{error}"
 
 
 def folded(text: str, begin: str = INDENT) -> list[str]:

@@ -9,12 +9,13 @@ from typing import Any, Final
 import msgspec
 
 from levelog.errors import LevelogError
+from levelog.escapes import escaped
 from levelog.handlers.finalizing import PREFIX, operations_for
 from levelog.resources import ResourceType
 from levelog.wire.objects import ObjectKey
 from levelog_actuator.requests import path_of
 from levelog_cli.loading import load_application
-from levelog_cli.printing.lines import escaped, print_line
+from levelog_cli.printing.lines import print_line
 from levelog_cli.servers.clusters import connect_cluster
 from levelog_cli.settings import Settings
 from levelog_ingest.namespaces import has_patterns, is_matched

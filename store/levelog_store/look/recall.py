@@ -109,6 +109,12 @@ async def read_intents(
     return {key: found[key] for key in keys if key in found}
 
 
+async def read_parent(connection: AsyncConnection, scope: Scope, ordinal: int) -> str:
+    """The parent that a decision was made on; empty: there is no such decision of the application."""
+    is_asked = decisions.c.scope == scope.number, decisions.c.ordinal == ordinal
+    return await connection.scalar(select(decisions.c.parent).where(*is_asked)) or ""
+
+
 async def read_unconsumed(connection: AsyncConnection, scope: Scope, view: str, parent: str) -> tuple[Causes, Causes]:
     """Records that asked for a level since its last decision: in vain, and those that wait to be looked at."""
     found: list[Causes] = []

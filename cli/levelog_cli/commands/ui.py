@@ -1,0 +1,34 @@
+"""`levelog ui`: pages in a browser for what happened and why, of a running application or of a bundle."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from levelog_cli.running import execute
+from levelog_cli.settings import NATS, Settings, taking
+
+
+@taking(*NATS, "database_url", "data_dir", "application", "cluster", looks_back=True)
+def ui(
+    settings: Settings,
+    *,
+    bundle: Annotated[
+        Path | None, typer.Option(help="Show a file from `levelog export`.", metavar="FILE", show_default=False)
+    ] = None,
+    address: Annotated[
+        str, typer.Option(help="Where to serve the pages; port 0 is a free one.", metavar="HOST:PORT")
+    ] = "127.0.0.1:8765",
+    name: Annotated[
+        list[str] | None,
+        typer.Option(help="A host name under which the pages may be asked for.", metavar="NAME", show_default=False),
+    ] = None,
+) -> None:
+    """Serve pages that show objects, levels and decisions with their causes. They change nothing."""
+
+    async def work() -> None:
+        from levelog_cli.wiring.pages import serve_pages
+
+        await serve_pages(settings, bundle=bundle, address=address, names=name or [])
+
+    execute(settings, work)

@@ -1,0 +1,49 @@
+"use strict";
+// Asks for the page again when the log says that something happened; what is the same stays as it is.
+(() => {
+  const pulse = document.querySelector(".pulse");
+  const say = (state, text) => { pulse.className = `pulse ${state}`; pulse.textContent = text; };
+  let tag = "", isAsking = false, isStale = false;
+
+  async function renew() {
+    if (isAsking) { isStale = true; return; }
+    isAsking = true;
+    try {
+      const answer = await fetch(location.href, { headers: tag ? { "If-None-Match": tag } : {}, cache: "no-store" });
+      if (answer.ok) {
+        tag = answer.headers.get("ETag") || "";
+        const next = new DOMParser().parseFromString(await answer.text(), "text/html").querySelector("main");
+        replace(next);
+      }
+      say("live", "live");
+    } catch {
+      say("lost", "connection lost");
+    }
+    isAsking = false;
+    if (isStale) { isStale = false; renew(); }
+  }
+
+  function replace(next) {
+    const main = document.querySelector("main");
+    if (!next || next.innerHTML === main.innerHTML) return;
+    const scroll = main.querySelector(".scroll");
+    const isAtEnd = scroll && scroll.scrollLeft + scroll.clientWidth >= scroll.scrollWidth - 4;
+    const left = scroll ? scroll.scrollLeft : 0;
+    const focus = document.activeElement && document.activeElement.closest("main") ? document.activeElement : null;
+    const place = focus && (focus.id ? `#${CSS.escape(focus.id)}` : focus.getAttribute("href") && `[href="${CSS.escape(focus.getAttribute("href"))}"]`);
+    const open = [...main.querySelectorAll("details[open]")].map((each) => each.closest("[id]")?.id);
+    main.replaceChildren(...next.childNodes);
+    for (const id of open) if (id) document.getElementById(id)?.querySelector("details")?.setAttribute("open", "");
+    const now = main.querySelector(".scroll");
+    if (now) now.scrollLeft = isAtEnd ? now.scrollWidth : left;
+    if (place) main.querySelector(place)?.focus({ preventScroll: true });
+  }
+
+  const scroll = document.querySelector(".scroll");
+  if (scroll && !location.hash) scroll.scrollLeft = scroll.scrollWidth;
+  const source = new EventSource("/live");
+  source.addEventListener("open", () => say("live", "live"));
+  source.addEventListener("log", renew);
+  source.addEventListener("lost", (event) => say("lost", event.data));
+  source.addEventListener("error", () => say("lost", "connection lost"));
+})();

@@ -1,0 +1,20 @@
+"""The addresses of pages."""
+
+from collections.abc import Mapping
+from urllib.parse import quote, urlencode
+
+
+def object_path(name: str) -> str:
+    """Of an object: `/o/webs.example.com/default/shop`."""
+    return f"/o/{quote(name, safe='/')}"
+
+
+def decision_path(ordinal: int) -> str:
+    """Of a decision."""
+    return f"/d/{ordinal}"
+
+
+def with_query(path: str, values: Mapping[str, object]) -> str:
+    """A path with those values that are not empty."""
+    given = {name: value for name, value in values.items() if value not in ("", None)}
+    return f"{path}?{urlencode(given)}" if given else path

@@ -1,0 +1,66 @@
+"""The page of an object: how it came to be as it is, its lanes over the log, and every record with its causes."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from levelog.errors import ConfigurationError
+from levelog.wire.objects import ObjectKey
+from levelog_history.revisions import Revision
+from levelog_history.wording import happened_text
+from levelog_ui.lanes import picture_of
+from levelog_ui.links import object_path, with_query
+from levelog_ui.marks import Mark, folded, marks_of, why_marks
+from levelog_ui.past import Past
+from levelog_ui.stories import read_story
+
+_MOST: Final = 120
+"""Marks on one page; links lead to those before and after."""
+
+
+async def object_page(past: Past, name: str, query: Mapping[str, str]) -> dict[str, Any] | None:
+    """What the template shows; None: nothing is recorded of the object. Raises ConfigurationError.
+
+    `?to=75` shows the records up to that one.
+    """
+    story = await read_story(past, ObjectKey.parse(name))
+    if story.last is None and not story.levels:
+        return None
+    marks = marks_of(story)
+    why = why_marks(story, marks)
+    shown = folded(marks)
+    end = _end(shown, query.get("to", ""))
+    begin = max(0, end - _MOST)
+    window = shown[begin:end]
+    path = object_path(story.object)
+    return {
+        "story": story,
+        "now": _now(story.last, marks),
+        "levels": [decisions[-1] for decisions in story.levels.values() if decisions],
+        "why": why,
+        "picture": picture_of(window, story.objects, [(view, parent) for _, view, parent in story.levels]),
+        "marks": window,
+        "names": _names(shown),
+        "older": with_query(path, {"to": shown[begin - 1].number}) if begin else "",
+        "newer": with_query(path, {"to": shown[min(len(shown), end + _MOST) - 1].number}) if end < len(shown) else "",
+    }
+
+
+def _end(marks: Sequence[Mark], to: str) -> int:
+    if not to:
+        return len(marks)
+    if not (to.isascii() and to.isdigit() and len(to) < 19):
+        raise ConfigurationError(f"?to={to[:40]} is no sequence of a record")
+    return sum(mark.number <= int(to) for mark in marks) or min(_MOST, len(marks))
+
+
+def _now(last: Revision | None, marks: Sequence[Mark]) -> dict[str, Any]:
+    """One line: what the last record made of the object, and who did it."""
+    if last is None:
+        return {}
+    mark = next(mark for mark in reversed(marks) if mark.number == last.sequence and mark.lane == last.object)
+    return {"revision": last, "text": happened_text(last), "mark": mark}
+
+
+def _names(marks: Sequence[Mark]) -> dict[str, str]:
+    """What a cause is called, by its id; of a folded record, the id is that of the fold."""
+    return {each.id: each.label if not each.is_decision else each.text.split(":")[0] for each in marks}

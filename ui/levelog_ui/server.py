@@ -1,0 +1,147 @@
+"""The HTTP server of the pages: routes, who may ask, and errors as pages. It reads, and has nothing to write with."""
+
+import logging
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection
+from contextlib import asynccontextmanager
+from hashlib import sha256
+from importlib.resources import files
+from typing import Any, Final
+
+from aiohttp import web
+
+from levelog.errors import ConfigurationError, LevelogError
+from levelog.wire.origins import is_of_a_page, strange_name
+from levelog_history.records import chosen
+from levelog_ui.links import object_path
+from levelog_ui.live import Pulse, stream_changes
+from levelog_ui.objectpage import object_page
+from levelog_ui.past import LivePast, Past
+from levelog_ui.rendering import rendered
+
+log = logging.getLogger(__name__)
+
+_HEADERS: Final = {
+    "Content-Security-Policy": "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; "
+    "img-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+}
+_ASSETS: Final = {"levelog.css": "text/css", "live.js": "text/javascript", "icon.svg": "image/svg+xml"}
+
+Answer = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+class PageServer:
+    """Answers requests from a past."""
+
+    def __init__(self, past: Past, *, names: Collection[str] = ()) -> None:
+        """`names`: further host names under which the pages may be asked for."""
+        self._past = past
+        self._names = names
+        self._pulse = Pulse(past) if isinstance(past, LivePast) else None
+        self._assets = {name: (files("levelog_ui") / "assets" / name).read_bytes() for name in _ASSETS}
+
+    def application(self) -> web.Application:
+        """The aiohttp application."""
+        application = web.Application(middlewares=[self._guarded])
+        application.router.add_get("/", self._root)
+        application.router.add_get("/o/{name:.+}", self._object)
+        application.router.add_get("/find", self._find)
+        application.router.add_get("/live", self._live)
+        application.router.add_get("/assets/{name}", self._asset)
+        return application
+
+    @web.middleware
+    async def _guarded(self, request: web.Request, handler: Answer) -> web.StreamResponse:
+        """Refuse strangers, and turn errors into pages."""
+        try:
+            if host := strange_name(request.headers, self._names):
+                raise web.HTTPForbidden(
+                    text=f"these pages are not {host}: ask by address, or start them with --name {host}"
+                )
+            if is_of_a_page(request.headers) and not _is_link(request):
+                raise web.HTTPForbidden(text="these pages answer no pages of other servers")
+            response = await handler(request)
+        except web.HTTPRedirection:
+            raise
+        except web.HTTPException as refused:
+            response = self._refusal(request, refused.status, refused.text or refused.reason)
+        except ConfigurationError as error:
+            response = self._refusal(request, 400, str(error))
+        except LevelogError as error:
+            log.warning("%s: %s", request.path, error)
+            response = self._refusal(request, 503, str(error))
+        if not response.prepared:
+            response.headers.update(_HEADERS)
+        return response
+
+    def _refusal(self, request: web.Request, status: int, why: str) -> web.Response:
+        return self._page(request, "refusal.html", {"why": why, "status": status}, status=status)
+
+    def _page(self, request: web.Request, template: str, values: dict[str, Any], *, status: int = 200) -> web.Response:
+        body = rendered(
+            template, {"past": self._past, "is_live": self._pulse is not None, "here": request.path, **values}
+        )
+        tag = f'"{sha256(body).hexdigest()[:20]}"'
+        headers = {"ETag": tag, "Cache-Control": "no-cache"}
+        if status == 200 and request.headers.get("If-None-Match") == tag:
+            return web.Response(status=304, headers=headers)
+        return web.Response(body=body, status=status, content_type="text/html", charset="utf-8", headers=headers)
+
+    async def _root(self, _: web.Request) -> web.StreamResponse:
+        raise web.HTTPFound("/levels")
+
+    async def _object(self, request: web.Request) -> web.StreamResponse:
+        name = request.match_info["name"]
+        values = await object_page(self._past, name, request.query)
+        if values is None:
+            raise web.HTTPNotFound(text=f"{self._past.source.name} holds no record of {name}")
+        return self._page(request, "object.html", values)
+
+    async def _find(self, request: web.Request) -> web.StreamResponse:
+        """Lead to the object that a text names, in full or by its end."""
+        asked = request.query.get("q", "").strip()
+        keys = [each.key for each in await chosen(self._past.source, [asked]) if each.key is not None] if asked else []
+        if len(keys) == 1:
+            raise web.HTTPFound(object_path(str(keys[0])))
+        if not keys:
+            raise web.HTTPNotFound(text=f"{asked or 'nothing'} names no one object: write its name, or how it ends")
+        return self._page(request, "found.html", {"asked": asked, "names": sorted(map(str, keys))})
+
+    async def _live(self, request: web.Request) -> web.StreamResponse:
+        if self._pulse is None:
+            raise web.HTTPNotFound(text="nothing more happens in a bundle")
+        return await stream_changes(request, self._pulse, _HEADERS)
+
+    async def _asset(self, request: web.Request) -> web.StreamResponse:
+        name = request.match_info["name"]
+        if name not in _ASSETS:
+            raise web.HTTPNotFound(text=f"there is no file {name}")
+        headers = {"Cache-Control": "max-age=300"}
+        return web.Response(body=self._assets[name], content_type=_ASSETS[name], charset="utf-8", headers=headers)
+
+
+def _is_link(request: web.Request) -> bool:
+    """Tell whether somebody follows a link from elsewhere, or typed the address: it only reads."""
+    headers = request.headers
+    is_document = headers.get("Sec-Fetch-Mode") == "navigate" and headers.get("Sec-Fetch-Dest") == "document"
+    return request.method in ("GET", "HEAD") and is_document and "Origin" not in headers
+
+
+@asynccontextmanager
+async def serving(past: Past, host: str, port: int, *, names: Collection[str] = ()) -> AsyncGenerator[str]:
+    """Serve the pages while the context is open; yields their address. Raises ConfigurationError if it is taken."""
+    runner = web.AppRunner(PageServer(past, names=(host, *names)).application(), access_log=None, shutdown_timeout=0.2)
+    await runner.setup()
+    try:
+        site = web.TCPSite(runner, host or None, port)
+        try:
+            await site.start()
+        except OSError as error:
+            why = error.strerror or str(error)
+            raise ConfigurationError(f"the pages cannot listen at {host}:{port}: {why}") from error
+        shown = host if host not in ("", "0.0.0.0", "::") else "127.0.0.1"  # noqa: S104 - compared, not bound
+        yield f"http://{f'[{shown}]' if ':' in shown else shown}:{runner.addresses[0][1]}"
+    finally:
+        await runner.cleanup()

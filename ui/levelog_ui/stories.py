@@ -1,0 +1,160 @@
+"""One object with all that had to do with it: related objects, their records, and the decisions in between."""
+
+from collections.abc import Collection, Iterable, Sequence
+from typing import Final, TypeAlias
+
+from msgspec import Struct
+
+from levelog.wire.objects import CLUSTER_SCOPE, Application, ObjectKey
+from levelog.wire.records import LoggedRecord, ObjectDeleted, ObjectSeen, ReceiptNoted, TargetSighted
+from levelog_history.explaining import Explained, ExplainedWrite, explain
+from levelog_history.happenings import Entry, Happened
+from levelog_history.revisions import Revision, Revisions
+from levelog_history.selection import Selected, Shown
+from levelog_history.timeline import DecisionEntry
+from levelog_ui.past import Past
+
+MOST_OBJECTS: Final = 24
+"""Objects of which one page tells; of more, those that changed last."""
+_MOST_LOOKED_UP: Final = 200
+"""Causes that are looked up one by one, since they are records of no object known yet."""
+
+LevelName: TypeAlias = tuple[Application, str, str]
+"""Application, view and parent."""
+
+
+class Story(Struct, frozen=True, kw_only=True):
+    """What happened to an object."""
+
+    object: str
+    is_parent: bool
+    """Views decide on it; else what is told is what concerns it of the levels that wrote it."""
+    objects: list[str]
+    """That are told of: itself, then parents, then others by name."""
+    left_out: int
+    """Other objects that its levels wrote."""
+    entries: list[tuple[int, Entry]]
+    """In the order of the log, each with its sequence."""
+    levels: dict[LevelName, list[Explained]]
+    """All decisions that are kept, oldest first."""
+
+    @property
+    def last(self) -> Revision | None:
+        """The newest revision of the object."""
+        found = (each for _, each in reversed(self.entries) if isinstance(each, Revision))
+        return next((each for each in found if each.object == self.object), None)
+
+    def concerning(self) -> list[tuple[Application, Explained]]:
+        """Decisions on the object; else those that wrote it or that one of its records caused. In the log's order."""
+        own = {number for number, each in self.entries if isinstance(each, Revision) and each.object == self.object}
+        found = [
+            (application, each)
+            for (application, _, parent), decisions in self.levels.items()
+            for each in decisions
+            if parent == self.object
+            or own & set(each.decision.causes.sequences)
+            or any(write.intent.target == self.object for write in each.writes)
+        ]
+        return sorted(found, key=lambda each: (each[1].decision.seen_to, each[1].decision.ordinal))
+
+    def writes(self) -> dict[tuple[str, int], tuple[Explained, ExplainedWrite]]:
+        """The write that each revision shows, by object and sequence."""
+        return {
+            (write.shown.object, write.shown.sequence): (each, write)
+            for decisions in self.levels.values()
+            for each in decisions
+            for write in each.writes
+            if write.shown is not None
+        }
+
+
+async def read_story(past: Past, key: ObjectKey) -> Story:
+    """Read it. Raises as `Reader` does; an object that nothing is recorded of has no entries."""
+    name = str(key)
+    decided = await past.decided(Shown([_selected(key)], ""))
+    parents = {each.decision.parent for each in decided}
+    is_parent = name in parents
+    if parents - {name}:
+        decided = await past.decided(Shown([_selected(ObjectKey.parse(each)) for each in sorted(parents)], ""))
+    decided = [each for each in decided if each.decision.parent in parents]
+    targets = [w.target for each in reversed(decided) for w in each.writes if w.verb != "call"] if is_parent else []
+    written = list(dict.fromkeys([name, *sorted(parents), *targets]))
+    objects = written[:MOST_OBJECTS]
+    told = await _read(past, objects, parents, decided)
+    asked = decided if is_parent else _near(decided, name, told)
+    known = {number for number, _ in told.entries}
+    unknown = {cause for each in asked for cause in each.decision.causes.sequences} - known
+    others = await past.records(sorted(unknown)[-_MOST_LOOKED_UP:])
+    if more := _objects_of(others) - set(objects):
+        objects += sorted(more)[: MOST_OBJECTS - len(objects)]
+        told = await _read(past, objects, parents, decided)
+    intents = await past.intents(decided, told.receipts)
+    entries: dict[int, list[Entry]] = {}
+    for number, entry in told.entries:
+        entries.setdefault(number, []).append(entry)
+    happened = Happened(
+        entries=entries,
+        receipts=told.receipts,
+        others={each.sequence: each for each in others if each.sequence not in entries},
+    )
+    by_level: dict[LevelName, list[DecisionEntry]] = {}
+    for each in decided:
+        by_level.setdefault((each.application, each.decision.view, each.decision.parent), []).append(each)
+    return Story(
+        object=name,
+        is_parent=is_parent,
+        objects=objects,
+        left_out=len(written) - len(written[:MOST_OBJECTS]),
+        entries=told.entries,
+        levels={
+            level: explain(sorted((e.decision for e in some), key=lambda d: d.ordinal), intents, happened)
+            for level, some in sorted(by_level.items())
+        },
+    )
+
+
+class _ToldEntries(Struct):
+    entries: list[tuple[int, Entry]]
+    receipts: dict[str, tuple[int, ReceiptNoted]]
+
+
+async def _read(
+    past: Past, objects: Iterable[str], parents: Collection[str], decided: Sequence[DecisionEntry]
+) -> _ToldEntries:
+    """Revisions of the objects, and receipts of what was written for parents."""
+    keys = {ObjectKey.parse(each) for each in objects}
+    revisions = Revisions(lambda key: key in keys)
+    told = _ToldEntries([], {})
+    applications = dict.fromkeys(each.application for each in decided)
+    parent_keys = {ObjectKey.parse(each) for each in parents}
+    async for logged in past.told([_selected(each) for each in sorted(keys, key=str)], parent_keys, list(applications)):
+        record = logged.record
+        if isinstance(record, ReceiptNoted | TargetSighted):
+            if isinstance(record, ReceiptNoted) and record.is_repeated:
+                continue
+            if record.parent in parent_keys:
+                told.entries.append((logged.sequence, record))
+                if isinstance(record, ReceiptNoted):
+                    told.receipts[record.key] = logged.sequence, record
+            continue
+        told.entries += [(logged.sequence, each) for each in revisions.take(logged)]
+    return told
+
+
+def _near(decided: Sequence[DecisionEntry], name: str, told: _ToldEntries) -> list[DecisionEntry]:
+    """Decisions that wrote an object, or that its records caused."""
+    own = {number for number, each in told.entries if isinstance(each, Revision) and each.object == name}
+    return [
+        each
+        for each in decided
+        if own & set(each.decision.causes.sequences) or any(write.target == name for write in each.writes)
+    ]
+
+
+def _objects_of(records: Iterable[LoggedRecord]) -> set[str]:
+    found = (each.record for each in records)
+    return {str(each.key) for each in found if isinstance(each, ObjectSeen | ObjectDeleted)}
+
+
+def _selected(key: ObjectKey) -> Selected:
+    return Selected(key.group_resource, key.namespace or CLUSTER_SCOPE, key.name)
