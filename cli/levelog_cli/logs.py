@@ -12,8 +12,8 @@ from typing import Any, Final, TextIO
 
 import msgspec
 
+from levelog.escapes import escaped
 from levelog.handlers.callnames import in_words
-from levelog_cli.printing.lines import escaped
 from levelog_cli.settings import LogFormat, LogLevel
 
 _STANDARD: Final = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}

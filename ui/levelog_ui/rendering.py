@@ -1,6 +1,7 @@
 """Templates: HTML in which every value is escaped, and the forms of times and values in it."""
 
 import json
+import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -32,6 +33,8 @@ def _environment() -> Environment:
         decision_path=decision_path,
         last=lambda name: name.rpartition("/")[2],
         pretty=_pretty,
+        linked=_linked,
+        ago=_ago,
     )
     made.globals.update(counted=counted, with_query=with_query)
     return made
@@ -54,6 +57,26 @@ def _pretty(content: bytes | None) -> Markup:
     return Markup("\n").join(escape(escaped(line)) for line in lines)
 
 
+def _linked(text: str) -> Markup:
+    """A sentence in which the names of objects lead to their pages."""
+    parts = _OBJECT.split(in_words(text))
+    return Markup().join(
+        Markup('<a href="{}">{}</a>').format(object_path(part), escaped(part)) if number % 2 else escape(escaped(part))
+        for number, part in enumerate(parts)
+    )
+
+
+def _ago(time: datetime) -> str:
+    """How long ago a time was, in the largest unit of which it was two at least."""
+    seconds = max(0, int((datetime.now(UTC) - time).total_seconds()))
+    for unit, size in (("d", 86400), ("h", 3600), ("min", 60)):
+        if seconds >= 2 * size:
+            return f"{seconds // size} {unit}"
+    return f"{seconds} s"
+
+
+_OBJECT: Final = re.compile(r"(?<![\w/.-])([a-z0-9][a-z0-9.-]*/[a-z0-9_][a-z0-9.-]*/[A-Za-z0-9][\w.:-]*\w)")
+"""The name of an object in a sentence, in whole."""
 _TEMPLATES: Final = _environment()
 
 

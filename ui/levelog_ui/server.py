@@ -12,6 +12,7 @@ from aiohttp import web
 from levelog.errors import ConfigurationError, LevelogError
 from levelog.wire.origins import is_of_a_page, strange_name
 from levelog_history.records import chosen
+from levelog_ui.levelspage import levels_page
 from levelog_ui.links import object_path
 from levelog_ui.live import Pulse, stream_changes
 from levelog_ui.objectpage import object_page
@@ -46,6 +47,7 @@ class PageServer:
         """The aiohttp application."""
         application = web.Application(middlewares=[self._guarded])
         application.router.add_get("/", self._root)
+        application.router.add_get("/levels", self._levels)
         application.router.add_get("/o/{name:.+}", self._object)
         application.router.add_get("/find", self._find)
         application.router.add_get("/live", self._live)
@@ -91,6 +93,9 @@ class PageServer:
 
     async def _root(self, _: web.Request) -> web.StreamResponse:
         raise web.HTTPFound("/levels")
+
+    async def _levels(self, request: web.Request) -> web.StreamResponse:
+        return self._page(request, "levels.html", await levels_page(self._past, request.query))
 
     async def _object(self, request: web.Request) -> web.StreamResponse:
         name = request.match_info["name"]

@@ -9,8 +9,8 @@ import msgspec
 import typer
 
 from levelog.errors import ConfigurationError
+from levelog.escapes import escaped
 from levelog_cli.printing.forms import PlainForm, plain_form_of
-from levelog_cli.printing.lines import escaped
 from levelog_cli.running import FAILED, execute
 from levelog_cli.settings import NATS, LogLevel, Settings, taking
 

@@ -1,13 +1,13 @@
 """The levels of a running application for its users, and the parents without a level. Reads only."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final
 
 import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
-from sqlalchemy import ColumnElement, Table, and_, func, literal, or_, select, union
+from sqlalchemy import ColumnElement, Select, Table, and_, func, literal, or_, select, union
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from levelog.handlers.callnames import is_daemon, shown_write, title_of
@@ -62,6 +62,8 @@ class LevelLine(Struct, frozen=True, kw_only=True):
     """JSON: keys that are missing, extra and changed."""
     round: int = 0
     evaluated_at: datetime | None = None
+    since: datetime | None = None
+    """When it came to its status; None: it is not known."""
     tried: "Tried | None" = None
     """How often a level that failed was tried; None: it is not tried again."""
     writes: list[WriteLine] = []
@@ -147,26 +149,45 @@ async def read_level_lines(
 
     `view` is `operator/view` or the view alone; `name` is a parent's full name, or how it ends: `default/shop`, `shop`.
     """
+    evaluated = select_levels().where(is_named(levels, scope, view, name))
+    rows = await connection.execute(evaluated.where(levels.c.status == status) if status else evaluated)
+    lines = [level_line(row) for row in rows.mappings()]
+    lines += await read_unlevelled(connection, scope, view=view, status=status, name=name)
+    return sorted(await with_waits(connection, scope, lines), key=lambda line: (line.view, line.parent))
+
+
+def select_levels() -> Select[Any]:
+    """Rows of levels, for `level_line`."""
+    shown = ("view", "parent", "status", "reason", "drift", "round", "evaluated_at", "since", *_RETRIES)
+    return select(*(levels.c[each] for each in shown))
+
+
+async def read_unlevelled(
+    connection: AsyncConnection, scope: Scope, *, view: str = "", status: str = "", name: str = ""
+) -> list[LevelLine]:
+    """What has no level and is shown as one: parents never evaluated, and objects whose calls leave no records."""
     level, wake = levels.c, wakeups.c
-    shown = ("view", "parent", "status", "reason", "drift", "round", "evaluated_at", *_RETRIES)
-    evaluated = select(*(level[each] for each in shown)).where(_is_named(levels, scope, view, name))
-    rows = await connection.execute(evaluated.where(level.status == status) if status else evaluated)
-    lines = [_line(dict(row)) for row in rows.mappings()]
+    lines: list[LevelLine] = []
     if status in ("", "blocked"):
         of_wake = and_(level.scope == wake.scope, level.view == wake.view, level.parent == wake.parent)
         waiting = select(wake.view, wake.parent).outerjoin(levels, of_wake).where(level.scope.is_(None))
-        found = await connection.execute(waiting.where(_is_named(wakeups, scope, view, name)))
+        found = await connection.execute(waiting.where(is_named(wakeups, scope, view, name)))
         lines += [LevelLine(view=each.view, parent=each.parent, status="blocked") for each in found]
+    return lines + [line for line in await _held_lines(connection, scope) if _is_asked_for(line, view, status, name)]
+
+
+async def with_waits(
+    connection: AsyncConnection, scope: Scope, lines: Sequence[LevelLine], *, are_few: bool = False
+) -> list[LevelLine]:
+    """Levels with what each waits for; of few, only their own writes are read."""
     if any(_waits(line) for line in lines):
         reasons = await read_waits(connection, scope)
         lines = [replace(line, reason=reasons.of(line)) if _waits(line) else line for line in lines]
-    lines += [line for line in await _held_lines(connection, scope) if _is_asked_for(line, view, status, name)]
-    writes = await _read_writes(connection, scope)
-    lines = [_with_writes(line, writes.get((line.view, line.parent), [])) for line in lines]
-    return sorted(lines, key=lambda line: (line.view, line.parent))
+    writes = await _read_writes(connection, scope, lines if are_few else None)
+    return [_with_writes(line, writes.get((line.view, line.parent), [])) for line in lines]
 
 
-def _is_named(table: Table, scope: Scope, view: str, name: str) -> ColumnElement[bool]:
+def is_named(table: Table, scope: Scope, view: str, name: str) -> ColumnElement[bool]:
     """Condition that a row is of the view and the parent that are asked for."""
     wanted = [table.c.scope == scope.number]
     for column, ending in ((table.c.view, view), (table.c.parent, name)):
@@ -206,7 +227,9 @@ def _is_asked_for(line: LevelLine, view: str, status: str, name: str) -> bool:
     return is_viewed and is_named and status in ("", line.status)
 
 
-def _line(values: dict[str, Any]) -> LevelLine:
+def level_line(row: Mapping[Any, Any]) -> LevelLine:
+    """The line of a row of `select_levels`."""
+    values = dict(row)
     attempts, repeats, next_at = (values.pop(name) for name in _RETRIES)
     line = LevelLine(**values)
     if line.status != "failed" or next_at is None:
@@ -226,15 +249,21 @@ def _moment(time: datetime) -> str:
     return f"{time:%Y-%m-%d %H:%M:%S} UTC"
 
 
-async def _read_writes(connection: AsyncConnection, scope: Scope) -> dict[ViewParent, list[WriteLine]]:
+async def _read_writes(
+    connection: AsyncConnection, scope: Scope, of: Sequence[LevelLine] | None
+) -> dict[ViewParent, list[WriteLine]]:
     table, level = intents.c, levels.c
     shown = ("key", "view", "parent", "verb", "target", "state", "attempts", "owner", "due_at", "decided_at", "error")
     is_over = may_be_claimed(connection.dialect).label("is_over")
+    named = [] if of is None else [one_of(connection.dialect, table.view, {each.view for each in of})]
+    if of is not None:
+        named.append(one_of(connection.dialect, table.parent, {each.parent for each in of}))
     found = await connection.execute(
         select(*(table[name] for name in shown), is_over)
         .join(levels, and_(level.scope == table.scope, level.view == table.view, level.parent == table.parent))
         .where(
             table.scope == scope.number,
+            *named,
             level.status.in_((_SETTLING, _FAILED)),
             or_(
                 and_(level.status == _SETTLING, is_unsettled(intents)),

@@ -9,10 +9,11 @@ import pytest
 import yaml
 
 import levelog_cli
+from levelog.escapes import escaped
 from levelog_cli.checks.findings import Finding, print_finding
 from levelog_cli.logs import set_up_logs
 from levelog_cli.printing.forms import print_plain
-from levelog_cli.printing.lines import escaped, print_line
+from levelog_cli.printing.lines import print_line
 from levelog_cli.printing.tables import GrowingTable, print_table
 from levelog_cli.settings import LogFormat, LogLevel
 

@@ -1,0 +1,113 @@
+"""The page of levels: what is not in sync, since when, and what each waits for; filter and order are in its address."""
+
+import base64
+from collections.abc import Mapping
+from typing import Any, Final, cast
+
+import msgspec
+from msgspec import Struct
+
+from levelog.errors import ConfigurationError
+from levelog.handlers.callnames import shown_write
+from levelog_history.differences import drift_text
+from levelog_store.look.levelpages import OUT_OF_SYNC, LevelOrder, LevelQuery
+from levelog_store.look.overview import LevelLine, WriteLine
+from levelog_store.rows import STATUSES
+from levelog_ui.links import object_path, with_query
+from levelog_ui.past import LevelPlace, Past
+
+MOST: Final = 100
+"""Levels on one page."""
+_MOST_WRITES: Final = 3
+_ORDERS: Final[dict[LevelOrder, str]] = {
+    "since": "longest first",
+    "newest": "newest first",
+    "parent": "parent",
+    "view": "view",
+    "round": "most rounds",
+}
+
+
+class WaitShown(Struct, frozen=True, kw_only=True):
+    """A write that a level waits for."""
+
+    text: str
+    href: str
+    state: str
+
+
+async def levels_page(past: Past, query: Mapping[str, str]) -> dict[str, Any]:
+    """What the template shows. Raises ConfigurationError for a filter or an order that there is not.
+
+    `?status=failed&view=webs/pods&name=shop&order=round`; status `any` shows those in sync too.
+    """
+    status, order = query.get("status", ""), query.get("order", "since")
+    if status not in ("", "any", *STATUSES):
+        raise ConfigurationError(f"there is no status {status[:40]!r}: it is one of any, {', '.join(STATUSES)}")
+    if order not in _ORDERS:
+        raise ConfigurationError(f"there is no order {order[:40]!r}: it is one of {', '.join(_ORDERS)}")
+    given = {"status": status, "view": query.get("view", "").strip(), "name": query.get("name", "").strip()}
+    wanted = LevelQuery(
+        statuses=() if status == "any" else (status,) if status else OUT_OF_SYNC,
+        view=given["view"],
+        name=given["name"],
+        order=cast("LevelOrder", order),
+    )
+    found = await past.levels(wanted, after=_place(query.get("after", "")), most=MOST + 1)
+    shown = found[:MOST]
+    given["order"] = "" if order == "since" else order
+    counts = await past.count_levels()
+    return {
+        "given": given,
+        "rows": [_row(each) for each in shown],
+        "has_several": len({each.application for each in shown}) > 1,
+        "counts": [(each, counts.get(each, 0)) for each in STATUSES],
+        "total": sum(counts.values()),
+        "out_of_sync": sum(counts.get(each, 0) for each in OUT_OF_SYNC),
+        "orders": _ORDERS,
+        "order": order,
+        "views": await past.views(),
+        "next": with_query("/levels", {**given, "after": _text(shown[-1])}) if len(found) > MOST else "",
+        "first": with_query("/levels", given) if query.get("after") else "",
+    }
+
+
+def _row(place: LevelPlace) -> dict[str, Any]:
+    line = place.line
+    drift = drift_text(msgspec.json.decode(line.drift, type=dict[str, list[str]])) if line.drift else ""
+    waits = [_wait(line.view, each) for each in line.writes[:_MOST_WRITES]]
+    return {
+        "application": place.application,
+        "line": line,
+        "drift": drift,
+        "waits": waits,
+        "more": len(line.writes) - len(waits),
+        "tries": line.tried.count if line.tried else max((each.attempts for each in line.writes), default=0),
+    }
+
+
+def _wait(view: str, write: WriteLine) -> WaitShown:
+    href = "" if write.verb == "call" else object_path(write.target)
+    return WaitShown(text=shown_write(view, write.verb, write.target), href=href, state=write.state)
+
+
+def _text(place: LevelPlace) -> str:
+    line = place.line
+    kept = LevelLine(
+        view=line.view,
+        parent=line.parent,
+        status=line.status,
+        round=line.round,
+        since=line.since,
+        evaluated_at=line.evaluated_at,
+    )
+    return base64.urlsafe_b64encode(msgspec.msgpack.encode(LevelPlace(place.application, kept))).decode()
+
+
+def _place(text: str) -> LevelPlace | None:
+    if not text:
+        return None
+    try:
+        return msgspec.msgpack.decode(base64.urlsafe_b64decode(text), type=LevelPlace)
+    except (ValueError, msgspec.DecodeError) as error:
+        raise ConfigurationError("?after= is not where a page of levels ended") from error
