@@ -47,8 +47,11 @@ async def levels_page(past: Past, query: Mapping[str, str]) -> dict[str, Any]:
     if order not in _ORDERS:
         raise ConfigurationError(f"there is no order {order[:40]!r}: it is one of {', '.join(_ORDERS)}")
     given = {"status": status, "view": query.get("view", "").strip(), "name": query.get("name", "").strip()}
+    counts = await past.count_levels()
+    out_of_sync = sum(counts.get(each, 0) for each in OUT_OF_SYNC)
+    is_any = status == "any" or not (status or out_of_sync)
     wanted = LevelQuery(
-        statuses=() if status == "any" else (status,) if status else OUT_OF_SYNC,
+        statuses=() if is_any else (status,) if status else OUT_OF_SYNC,
         view=given["view"],
         name=given["name"],
         order=cast("LevelOrder", order),
@@ -56,14 +59,13 @@ async def levels_page(past: Past, query: Mapping[str, str]) -> dict[str, Any]:
     found = await past.levels(wanted, after=_place(query.get("after", "")), most=MOST + 1)
     shown = found[:MOST]
     given["order"] = "" if order == "since" else order
-    counts = await past.count_levels()
     return {
         "given": given,
         "rows": [_row(each) for each in shown],
         "has_several": len({each.application for each in shown}) > 1,
         "counts": [(each, counts.get(each, 0)) for each in STATUSES],
         "total": sum(counts.values()),
-        "out_of_sync": sum(counts.get(each, 0) for each in OUT_OF_SYNC),
+        "out_of_sync": out_of_sync,
         "orders": _ORDERS,
         "order": order,
         "views": await past.views(),

@@ -9,6 +9,11 @@ def object_path(name: str) -> str:
     return f"/o/{quote(name, safe='/')}"
 
 
+def record_path(name: str, sequence: int) -> str:
+    """Of a record among those about an object."""
+    return f"{object_path(name)}?at={sequence}#r{sequence}"
+
+
 def decision_path(ordinal: int) -> str:
     """Of a decision."""
     return f"/d/{ordinal}"

@@ -20,7 +20,7 @@ _MOST: Final = 120
 async def object_page(past: Past, name: str, query: Mapping[str, str]) -> dict[str, Any] | None:
     """What the template shows; None: nothing is recorded of the object. Raises ConfigurationError.
 
-    `?to=75` shows the records up to that one.
+    `?to=75` shows the records up to that one, `?at=75` those around it.
     """
     story = await read_story(past, ObjectKey.parse(name))
     if story.last is None and not story.levels:
@@ -28,7 +28,7 @@ async def object_page(past: Past, name: str, query: Mapping[str, str]) -> dict[s
     marks = marks_of(story)
     why = why_marks(story, marks)
     shown = folded(marks)
-    end = _end(shown, query.get("to", ""))
+    end = _end(shown, query)
     begin = max(0, end - _MOST)
     window = shown[begin:end]
     path = object_path(story.object)
@@ -45,12 +45,15 @@ async def object_page(past: Past, name: str, query: Mapping[str, str]) -> dict[s
     }
 
 
-def _end(marks: Sequence[Mark], to: str) -> int:
-    if not to:
-        return len(marks)
-    if not (to.isascii() and to.isdigit() and len(to) < 19):
-        raise ConfigurationError(f"?to={to[:40]} is no sequence of a record")
-    return sum(mark.number <= int(to) for mark in marks) or min(_MOST, len(marks))
+def _end(marks: Sequence[Mark], query: Mapping[str, str]) -> int:
+    for name, beyond in (("to", 0), ("at", _MOST // 2)):
+        if not (text := query.get(name, "")):
+            continue
+        if not (text.isascii() and text.isdigit() and len(text) < 19):
+            raise ConfigurationError(f"?{name}={text[:40]} is no sequence of a record")
+        until = sum(mark.number <= int(text) for mark in marks)
+        return min(len(marks), max(_MOST, until + beyond))
+    return len(marks)
 
 
 def _now(last: Revision | None, marks: Sequence[Mark]) -> dict[str, Any]:

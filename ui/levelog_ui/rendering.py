@@ -12,7 +12,8 @@ from markupsafe import Markup, escape
 from levelog.counting import counted
 from levelog.escapes import escaped
 from levelog.handlers.callnames import in_words
-from levelog_ui.links import decision_path, object_path, with_query
+from levelog_history.differences import shown
+from levelog_ui.links import decision_path, object_path, record_path, with_query
 
 
 def _environment() -> Environment:
@@ -33,10 +34,12 @@ def _environment() -> Environment:
         decision_path=decision_path,
         last=lambda name: name.rpartition("/")[2],
         pretty=_pretty,
+        lines=_lines,
         linked=_linked,
+        shown=shown,
         ago=_ago,
     )
-    made.globals.update(counted=counted, with_query=with_query)
+    made.globals.update(counted=counted, with_query=with_query, record_path=record_path)
     return made
 
 
@@ -49,12 +52,16 @@ def _utc(time: datetime) -> datetime:
     return time.astimezone(UTC)
 
 
-def _pretty(content: bytes | None) -> Markup:
+def _pretty(content: bytes | str | None) -> Markup:
     """JSON on several lines, as it is read; empty: there is none."""
     if content is None:
         return Markup("")
-    lines = json.dumps(json.loads(content), indent=2, ensure_ascii=False, sort_keys=True).split("\n")
-    return Markup("\n").join(escape(escaped(line)) for line in lines)
+    return _lines(json.dumps(json.loads(content), indent=2, ensure_ascii=False, sort_keys=True))
+
+
+def _lines(text: str) -> Markup:
+    """A text whose lines stay lines."""
+    return Markup("\n").join(escape(escaped(line)) for line in text.split("\n"))
 
 
 def _linked(text: str) -> Markup:

@@ -12,6 +12,7 @@ from aiohttp import web
 from levelog.errors import ConfigurationError, LevelogError
 from levelog.wire.origins import is_of_a_page, strange_name
 from levelog_history.records import chosen
+from levelog_ui.decisionpage import decision_page
 from levelog_ui.levelspage import levels_page
 from levelog_ui.links import object_path
 from levelog_ui.live import Pulse, stream_changes
@@ -49,6 +50,7 @@ class PageServer:
         application.router.add_get("/", self._root)
         application.router.add_get("/levels", self._levels)
         application.router.add_get("/o/{name:.+}", self._object)
+        application.router.add_get(r"/d/{ordinal:\d{1,18}}", self._decision)
         application.router.add_get("/find", self._find)
         application.router.add_get("/live", self._live)
         application.router.add_get("/assets/{name}", self._asset)
@@ -103,6 +105,13 @@ class PageServer:
         if values is None:
             raise web.HTTPNotFound(text=f"{self._past.source.name} holds no record of {name}")
         return self._page(request, "object.html", values)
+
+    async def _decision(self, request: web.Request) -> web.StreamResponse:
+        ordinal = int(request.match_info["ordinal"])
+        values = await decision_page(self._past, ordinal)
+        if values is None:
+            raise web.HTTPNotFound(text=f"there is no decision {ordinal}; those of long ago are not kept")
+        return self._page(request, "decision.html", values)
 
     async def _find(self, request: web.Request) -> web.StreamResponse:
         """Lead to the object that a text names, in full or by its end."""

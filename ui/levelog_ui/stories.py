@@ -37,6 +37,8 @@ class Story(Struct, frozen=True, kw_only=True):
     """In the order of the log, each with its sequence."""
     levels: dict[LevelName, list[Explained]]
     """All decisions that are kept, oldest first."""
+    bodies: dict[str, bytes]
+    """JSON of what each write sends, by its key, as far as that is kept."""
 
     @property
     def last(self) -> Revision | None:
@@ -104,6 +106,7 @@ async def read_story(past: Past, key: ObjectKey) -> Story:
         object=name,
         is_parent=is_parent,
         objects=objects,
+        bodies={write.key: write.body for each in decided for write in each.writes},
         left_out=len(written) - len(written[:MOST_OBJECTS]),
         entries=told.entries,
         levels={

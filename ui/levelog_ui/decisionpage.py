@@ -1,0 +1,206 @@
+"""The page of a decision: what it was made on, desired and actual side by side, and what became of its writes."""
+
+import shlex
+from collections.abc import Iterator, Mapping
+from typing import Any, Final, cast
+
+import msgspec
+from msgspec import UNSET, Struct, UnsetType
+
+from levelog.handlers.callnames import in_words, kind_and_name, shown_patches, shown_write
+from levelog.wire.objects import Application, ObjectKey
+from levelog_history.differences import Difference, differences
+from levelog_history.explaining import CausingRecord, Explained, ExplainedWrite, ReadChange
+from levelog_history.revisions import Revision
+from levelog_history.wording import other_text, woken
+from levelog_store.decide.decisions import Read
+from levelog_store.rows import ERRORS, WHOLE_INDEX
+from levelog_ui.links import decision_path, object_path
+from levelog_ui.marks import Mark, marks_of
+from levelog_ui.past import Past
+from levelog_ui.stories import Story, read_story
+
+_MOST_INPUTS: Final = 100
+_MOST_WRITES: Final = 100
+
+
+class InputShown(Struct, frozen=True, kw_only=True):
+    """A key of an index that the view looked up, with what it held."""
+
+    place: str
+    version: int
+    """Record that had changed it; 0 or less: none had."""
+    values: str
+    """JSON; empty: they are not kept."""
+    change: ReadChange | None = None
+    """From the decision before; None: it is as it was."""
+
+
+class PartShown(Struct, frozen=True, kw_only=True):
+    """One key of a level, desired and actual."""
+
+    key: str
+    desired: str
+    actual: str
+    drift: str
+    """`missing`, `extra`, `changed`, or empty: they are equal."""
+
+
+class WriteShown(Struct, frozen=True, kw_only=True):
+    """A write, the API's answer, and the record that shows it."""
+
+    text: str
+    href: str
+    state: str
+    body: str
+    answer: str
+    error: str
+    told: ExplainedWrite
+
+
+async def decision_page(past: Past, ordinal: int) -> dict[str, Any] | None:
+    """What the template shows; None: there is no such decision."""
+    parent = await past.parent_of(ordinal)
+    if not parent:
+        return None
+    story = await read_story(past, ObjectKey.parse(parent))
+    for (application, _, of), decisions in story.levels.items():
+        for number, explained in enumerate(decisions):
+            if of == parent and explained.decision.ordinal == ordinal:
+                after = decisions[number + 1] if number + 1 < len(decisions) else None
+                return _values(story, application, decisions[: number + 1], after)
+    return None
+
+
+def _values(
+    story: Story, application: Application, decisions: list[Explained], after: Explained | None
+) -> dict[str, Any]:
+    explained = decisions[-1]
+    decision, before = explained.decision, explained.before
+    marks = {mark.id: mark for mark in marks_of(story)}
+    inputs = list(_inputs(decisions))
+    return {
+        "application": application,
+        "explained": explained,
+        "decision": decision,
+        "was": before.status if before else "",
+        "woken": in_words(woken(decision)),
+        "causes": [_cause(each, marks) for each in explained.causes],
+        "parent": _parent(story, decision.parent_sequence),
+        "parent_changes": _parent_changes(story, explained),
+        "inputs": inputs[:_MOST_INPUTS],
+        "more_inputs": len(inputs) - _MOST_INPUTS,
+        "parts": _parts(explained),
+        "writes": [_write(story, each) for each in explained.writes[:_MOST_WRITES]],
+        "more_writes": len(decision.intents) - min(len(explained.writes), _MOST_WRITES),
+        "code_before": before.fingerprint if before is not None and explained.is_of_other_code else "",
+        "earlier": decision_path(before.ordinal) if before else "",
+        "later": decision_path(after.decision.ordinal) if after else "",
+        "commands": _commands(explained),
+    }
+
+
+def _cause(cause: CausingRecord, marks: Mapping[str, Mark]) -> Mark | str:
+    return marks.get(f"r{cause.sequence}") or f"{cause.sequence}: {other_text(cause)}"
+
+
+def _parent(story: Story, sequence: int) -> Revision | None:
+    entries = (each for number, each in story.entries if number == sequence)
+    return next((each for each in entries if isinstance(each, Revision) and each.object == story.object), None)
+
+
+def _parent_changes(story: Story, explained: Explained) -> list[Difference]:
+    """What had changed of the parent since the decision before."""
+    now = _parent(story, explained.decision.parent_sequence)
+    before = _parent(story, explained.before.parent_sequence) if explained.before else None
+    return differences(before.manifest(), now.manifest()) if now is not None and before is not None else []
+
+
+def _inputs(decisions: list[Explained]) -> Iterator[InputShown]:
+    """What the last decision read; what it held is noted where it came to hold it."""
+    held: dict[tuple[str, str], tuple[int, bytes]] = {}
+    last = decisions[-1]
+    for each in decisions:
+        for read in each.decision.reads:
+            if read.content is not None:
+                held[read.index, read.key] = read.version, read.content
+    changes = {(each.index, each.key): each for each in last.reads}
+    for read in last.decision.reads:
+        if read.key.startswith(ERRORS):
+            continue
+        key = "" if read.key.startswith(WHOLE_INDEX) else read.key
+        version, content = held.get((read.index, read.key), (0, b""))
+        yield InputShown(
+            place=_place(last.decision.view, read, key),
+            version=read.version,
+            values=content.decode() if version == read.version or read.version <= 0 else "",
+            change=changes.get((read.index, key)),
+        )
+
+
+def _place(view: str, read: Read, key: str) -> str:
+    index = read.index.partition("/")[2] or read.index
+    kind, name = kind_and_name(view, index)
+    index = index if kind == "effect" else f"calls of {kind} {name}"
+    return in_words(f"{index}[{key}]" if key else f"{index} as a whole")
+
+
+def _parts(explained: Explained) -> list[PartShown]:
+    """Key by key where both sides are mappings, else each as a whole."""
+    decision = explained.decision
+    if decision.desired is None and decision.actual is None:
+        return []
+    desired, actual = (
+        msgspec.json.decode(each) if each is not None else UNSET for each in (decision.desired, decision.actual)
+    )
+    drift = {key: part for part, keys in decision.differing.items() for key in keys}
+    if not isinstance(desired, dict) or not isinstance(actual, dict):
+        return [PartShown(key="", desired=_json(desired), actual=_json(actual), drift="changed" if drift else "")]
+    one, other = cast("dict[str, Any]", desired), cast("dict[str, Any]", actual)
+    keys = sorted(one.keys() | other.keys(), key=lambda key: (key not in drift, key))
+    return [
+        PartShown(
+            key=key,
+            desired=_json(one.get(key, UNSET)),
+            actual=_json(other.get(key, UNSET)),
+            drift=drift.get(key, ""),
+        )
+        for key in keys
+    ]
+
+
+def _json(value: object | UnsetType) -> str:
+    if value is UNSET:
+        return ""
+    return msgspec.json.format(msgspec.json.encode(value, order="sorted"), indent=2).decode()
+
+
+def _write(story: Story, told: ExplainedWrite) -> WriteShown:
+    intent, receipt = told.intent, told.receipt
+    answer = ""
+    if receipt is not None:
+        version = f" as version {receipt.target_version}" if receipt.target_version else ""
+        status = f", HTTP {receipt.answer}" if receipt.answer else ""
+        tries = f", attempt {receipt.attempts}" if receipt.attempts > 1 else ""
+        answer = f"{receipt.outcome}{shown_patches(receipt)}{version}{status}{tries}"
+    body = story.bodies.get(intent.key, b"")
+    return WriteShown(
+        text=shown_write(intent.view, intent.verb, intent.target),
+        href="" if intent.verb == "call" else object_path(intent.target),
+        state=intent.state,
+        body="" if body in (b"", b"null") else body.decode(errors="replace"),
+        answer=answer,
+        error=intent.error or (receipt.error if receipt else ""),
+        told=told,
+    )
+
+
+def _commands(explained: Explained) -> list[tuple[str, str]]:
+    decision = explained.decision
+    of = shlex.quote(decision.parent)
+    replay = f"levelog replay FILE --object {of}"
+    found = [("decide again, with the code in FILE", replay)]
+    if decision.cause:
+        found.append(("open the debugger in it", f"{replay} --break {decision.cause}"))
+    found.append(("keep it, for a test", f"levelog export case.jsonl --object {of}"))
+    return found
