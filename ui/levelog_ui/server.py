@@ -13,6 +13,7 @@ from levelog.errors import ConfigurationError, LevelogError
 from levelog.wire.origins import is_of_a_page, strange_name
 from levelog_history.records import chosen
 from levelog_ui.decisionpage import decision_page
+from levelog_ui.flowpage import flow_page
 from levelog_ui.levelspage import levels_page
 from levelog_ui.links import object_path
 from levelog_ui.live import Pulse, stream_changes
@@ -51,6 +52,7 @@ class PageServer:
         application.router.add_get("/levels", self._levels)
         application.router.add_get("/o/{name:.+}", self._object)
         application.router.add_get(r"/d/{ordinal:\d{1,18}}", self._decision)
+        application.router.add_get("/flow", self._flow)
         application.router.add_get("/find", self._find)
         application.router.add_get("/live", self._live)
         application.router.add_get("/assets/{name}", self._asset)
@@ -112,6 +114,11 @@ class PageServer:
         if values is None:
             raise web.HTTPNotFound(text=f"there is no decision {ordinal}; those of long ago are not kept")
         return self._page(request, "decision.html", values)
+
+    async def _flow(self, request: web.Request) -> web.StreamResponse:
+        if not isinstance(self._past, LivePast):
+            raise web.HTTPNotFound(text="nothing flows in a bundle")
+        return self._page(request, "flow.html", await flow_page(self._past))
 
     async def _find(self, request: web.Request) -> web.StreamResponse:
         """Lead to the object that a text names, in full or by its end."""

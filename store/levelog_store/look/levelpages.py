@@ -86,9 +86,6 @@ def in_order(lines: Iterable[LevelLine], order: LevelOrder) -> list[LevelLine]:
 
 async def count_levels(connection: AsyncConnection, scope: Scope) -> dict[str, int]:
     """How many levels have each status."""
-    query = (
-        select(levels.c.status, func.count().label("levels"))
-        .where(levels.c.scope == scope.number)
-        .group_by(levels.c.status)
-    )
-    return {row.status: row.levels for row in await connection.execute(counted.group_by(levels.c.status))}
+    status, of_scope = levels.c.status, levels.c.scope == scope.number
+    rows = await connection.execute(select(status, func.count().label("levels")).where(of_scope).group_by(status))
+    return {row.status: row.levels for row in rows}

@@ -1,0 +1,214 @@
+"""The page of the flow: rate and lag of each stage, from the watch to what writes led to, and of each partition."""
+
+from collections import Counter
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+
+from msgspec import Struct
+
+from levelog.counting import counted
+from levelog.wire.objects import Sequence as LogSequence
+from levelog.wire.records import BookmarkNoted, LoggedRecord, ObjectDeleted, ObjectSeen, ReceiptNoted
+from levelog.wire.subjects import stream_subjects
+from levelog_log.reader import read_up_to_now
+from levelog_store.look.contact import read_unreadable
+from levelog_store.look.levelpages import OUT_OF_SYNC, count_levels
+from levelog_store.look.progress import PartitionProgress, count_decided, read_contacts, read_progress
+from levelog_ui.past import LivePast
+
+_WINDOW: Final = 1000
+"""Records at the end of the log from which rates are counted."""
+_MINUTE: Final = timedelta(minutes=1)
+_QUIET: Final = timedelta(minutes=2)
+"""Twice the time between two bookmarks, as for `levelog levels`."""
+_SLOW: Final = timedelta(seconds=30)
+"""A write that is open or unseen for so long is worth a look."""
+_MOST_WRITERS: Final = 8
+
+
+class Stage(Struct, frozen=True, kw_only=True):
+    """A stage in the picture."""
+
+    name: str
+    rate: str
+    lag: str
+    """What is behind; the line that is coloured."""
+    detail: str
+    state: str
+    """`well`, `late` or `broken`."""
+
+
+async def flow_page(past: LivePast) -> dict[str, Any]:
+    """What the template shows, as of now."""
+    now = datetime.now(UTC)
+    stream = past.stream
+    state = await stream.state()
+    window = await _window(past, state.last_seq)
+    seconds = _seconds(window, now)
+    recent = [each for each in window if each.record.time >= now - timedelta(seconds=seconds)]
+    first = await stream.record_at(LogSequence(state.first_seq))
+    applications = []
+    async with past.database.reading() as connection:
+        for scope in past.scopes:
+            progress = await read_progress(connection, scope)
+            contacts = await read_contacts(connection, scope)
+            decided = await count_decided(connection, scope, _MINUTE)
+            levels = await count_levels(connection, scope)
+            behind = _behind(progress, window)
+            applications.append(
+                {
+                    "name": scope.application,
+                    "partitions": _partitions(progress, window, recent, behind, seconds),
+                    "contacts": contacts,
+                    "unreadable": await read_unreadable(connection, scope),
+                    "stages": [
+                        _watch(contacts, recent, seconds, now),
+                        Stage(
+                            name="log",
+                            rate=_rate(len(recent), seconds),
+                            lag=f"{counted(state.messages, 'record')}",
+                            detail=f"since {first.record.time:%Y-%m-%d %H:%M}" if first else "empty",
+                            state="well",
+                        ),
+                        _fold(progress, behind, now),
+                        _decide(progress, decided, levels),
+                        *_writes(progress, recent, seconds, now),
+                    ],
+                }
+            )
+    writers = Counter(
+        (each.record.written.manager or "(not said)", str(each.record.key.group_resource))
+        for each in recent
+        if isinstance(each.record, ObjectSeen) and each.record.origin == "watch"
+    )
+    return {"applications": applications, "seconds": seconds, "writers": writers.most_common(_MOST_WRITERS)}
+
+
+async def _window(past: LivePast, last: int) -> list[LoggedRecord]:
+    start = LogSequence(max(1, last - _WINDOW + 1))
+    subject = stream_subjects(past.stream.cluster)
+    return [each async for each in read_up_to_now(past.stream, subject, start=start)]
+
+
+def _seconds(window: Sequence[LoggedRecord], now: datetime) -> float:
+    """The time that rates are counted over: a minute, or less where the window does not reach back so far."""
+    if len(window) < _WINDOW:
+        return _MINUTE.total_seconds()
+    return min(_MINUTE.total_seconds(), max(1.0, (now - window[0].record.time).total_seconds()))
+
+
+def _rate(count: int, seconds: float) -> str:
+    rate = count / seconds
+    return f"{rate:.0f}/s" if rate >= 10 else f"{rate:.1f}/s" if rate >= 1 else f"{rate * 60:.0f}/min"
+
+
+def _behind(progress: Sequence[PartitionProgress], window: Sequence[LoggedRecord]) -> dict[int, list[LoggedRecord]]:
+    """Records that are in the log and not in the tables, by partition."""
+    folded = {each.partition: each.folded for each in progress}
+    found: dict[int, list[LoggedRecord]] = {}
+    for each in window:
+        if each.sequence > folded.get(each.partition, each.sequence):
+            found.setdefault(each.partition, []).append(each)
+    return found
+
+
+def _watch(contacts: Sequence[Any], recent: Sequence[LoggedRecord], seconds: float, now: datetime) -> Stage:
+    seen = sum(isinstance(each.record, ObjectSeen | ObjectDeleted) for each in recent)
+    errors = [each.resource for each in contacts if each.error]
+    heard = [each.heard_at for each in contacts if each.heard_at is not None]
+    age = now - min(heard) if heard else None
+    lag = f"heard {_span(age)} ago" if age is not None else "nothing heard yet"
+    if errors:
+        lag = f"nothing heard of {', '.join(errors)}"
+    is_quiet = age is None or age > _QUIET
+    return Stage(
+        name="watch",
+        rate=_rate(seen, seconds),
+        lag=lag,
+        detail=counted(len(contacts), "resource"),
+        state="broken" if errors else "late" if is_quiet else "well",
+    )
+
+
+def _fold(progress: Sequence[PartitionProgress], behind: dict[int, list[LoggedRecord]], now: datetime) -> Stage:
+    count = sum(map(len, behind.values()))
+    oldest = min((some[0].record.time for some in behind.values()), default=now)
+    free = sum(not each.owner for each in progress)
+    lag = f"{counted(count, 'record')} behind, {_span(now - oldest)}" if count else "nothing behind"
+    owners = len({each.owner for each in progress if each.owner})
+    return Stage(
+        name="fold",
+        rate=counted(len(progress), "partition"),
+        lag=f"{counted(free, 'partition')} without a processor" if free else lag,
+        detail=counted(owners, "processor"),
+        state="broken" if free else "late" if now - oldest > _SLOW else "well",
+    )
+
+
+def _decide(progress: Sequence[PartitionProgress], decided: int, levels: dict[str, int]) -> Stage:
+    due = sum(each.due for each in progress)
+    out = sum(levels.get(each, 0) for each in OUT_OF_SYNC)
+    return Stage(
+        name="decide",
+        rate=_rate(decided, _MINUTE.total_seconds()),
+        lag=f"{counted(due, 'level')} to look at" if due else "none waits",
+        detail=f"{out} of {sum(levels.values())} not in sync",
+        state="broken" if levels.get("failed") else "well",
+    )
+
+
+def _writes(
+    progress: Sequence[PartitionProgress], recent: Sequence[LoggedRecord], seconds: float, now: datetime
+) -> tuple[Stage, Stage]:
+    receipts = [each.record for each in recent if isinstance(each.record, ReceiptNoted) and not each.record.is_repeated]
+    failed = sum(each.outcome == "failed" for each in receipts)
+    is_open, unseen = (sum(getattr(each, name) for each in progress) for name in ("open", "unseen"))
+    oldest = min((each.oldest_at for each in progress if each.oldest_at is not None), default=now)
+    state = "late" if now - oldest > _SLOW else "well"
+    age = f", oldest {_span(now - oldest)}" if is_open or unseen else ""
+    write = Stage(
+        name="write",
+        rate=_rate(len(receipts), seconds),
+        lag=f"{is_open} open{age}" if is_open else "none open",
+        detail=f"{failed} of {len(receipts)} refused" if failed else "none refused",
+        state="broken" if failed else state if is_open else "well",
+    )
+    seen = Stage(
+        name="seen",
+        rate=f"{unseen} unseen" if unseen else "all seen",
+        lag=f"oldest {_span(now - oldest)}" if unseen else "nothing awaited",
+        detail="in the log again",
+        state=state if unseen else "well",
+    )
+    return write, seen
+
+
+def _partitions(
+    progress: Sequence[PartitionProgress],
+    window: Sequence[LoggedRecord],
+    recent: Sequence[LoggedRecord],
+    behind: dict[int, list[LoggedRecord]],
+    seconds: float,
+) -> list[dict[str, Any]]:
+    counts = Counter(each.partition for each in recent if not isinstance(each.record, BookmarkNoted))
+    most = max(counts.values(), default=1)
+    last = {each.partition: each.sequence for each in window}
+    return [
+        {
+            "progress": each,
+            "rate": _rate(counts[each.partition], seconds),
+            "share": counts[each.partition] / most,
+            "last": last.get(each.partition, each.folded),
+            "behind": len(behind.get(each.partition, ())),
+        }
+        for each in progress
+    ]
+
+
+def _span(time: timedelta) -> str:
+    seconds = max(0.0, time.total_seconds())
+    for unit, size in (("d", 86400), ("h", 3600), ("min", 60)):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.0f} {unit}"
+    return f"{seconds:.0f} s" if seconds >= 1 else "under 1 s"
