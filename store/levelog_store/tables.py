@@ -236,7 +236,7 @@ levels = _table(
     _time("decided_at"),
     _time("since"),
     Index("levels_parent", "scope", "parent"),
-    Index("levels_status", "scope", "status"),
+    Index("levels_status", "scope", "status", "since"),
     Index("levels_partition", "scope", "partition", "view"),
 )
 

@@ -191,9 +191,9 @@ def _partitions(
     behind: dict[int, list[LoggedRecord]],
     seconds: float,
 ) -> list[dict[str, Any]]:
-    counts = Counter(each.partition for each in recent if not isinstance(each.record, BookmarkNoted))
+    counts = Counter(int(each.partition) for each in recent if not isinstance(each.record, BookmarkNoted))
     most = max(counts.values(), default=1)
-    last = {each.partition: each.sequence for each in window}
+    last = {int(each.partition): int(each.sequence) for each in window}
     return [
         {
             "progress": each,

@@ -2,7 +2,7 @@
 
 import base64
 from collections.abc import Mapping
-from typing import Any, Final, cast
+from typing import Any, Final
 
 import msgspec
 from msgspec import Struct
@@ -54,7 +54,7 @@ async def levels_page(past: Past, query: Mapping[str, str]) -> dict[str, Any]:
         statuses=() if is_any else (status,) if status else OUT_OF_SYNC,
         view=given["view"],
         name=given["name"],
-        order=cast("LevelOrder", order),
+        order=order,
     )
     found = await past.levels(wanted, after=_place(query.get("after", "")), most=MOST + 1)
     shown = found[:MOST]

@@ -1,8 +1,8 @@
 """The levels of an application a page at a time, chosen, ordered and cut in SQL. Reads only."""
 
-from collections.abc import Iterable, Sequence
-from datetime import UTC, datetime
-from typing import Any, Final, Literal, TypeAlias
+from collections.abc import Iterable, Iterator, Sequence
+from operator import attrgetter
+from typing import Final, Literal, TypeAlias
 
 from msgspec import Struct
 from sqlalchemy import ColumnElement, and_, func, or_, select
@@ -16,16 +16,14 @@ from levelog_store.tables import levels
 LevelOrder: TypeAlias = Literal["since", "newest", "parent", "view", "round"]
 """`since`: those first that are so for the longest; `newest`: for the shortest; `round`: most rounds first."""
 OUT_OF_SYNC: Final = tuple(status for status in STATUSES if status != "in_sync")
-_EARLIEST: Final = datetime(1970, 1, 1, tzinfo=UTC)
-_SINCE: Final = func.coalesce(levels.c.since, levels.c.evaluated_at, _EARLIEST, type_=levels.c.since.type)
-_KEYS: Final[dict[LevelOrder, tuple[tuple[ColumnElement[Any], bool], ...]]] = {
-    "since": ((_SINCE, True), (levels.c.parent, True), (levels.c.view, True)),
-    "newest": ((_SINCE, False), (levels.c.parent, True), (levels.c.view, True)),
-    "parent": ((levels.c.parent, True), (levels.c.view, True)),
-    "view": ((levels.c.view, True), (levels.c.parent, True)),
-    "round": ((levels.c.round, False), (levels.c.parent, True), (levels.c.view, True)),
+_KEYS: Final[dict[LevelOrder, tuple[tuple[str, bool], ...]]] = {
+    "since": (("since", True), ("parent", True), ("view", True)),
+    "newest": (("since", False), ("parent", True), ("view", True)),
+    "parent": (("parent", True), ("view", True)),
+    "view": (("view", True), ("parent", True)),
+    "round": (("round", False), ("parent", True), ("view", True)),
 }
-"""Columns to order by, and whether upwards; the last two tell any two levels apart."""
+"""Columns to order by, and whether upwards; view and parent tell any two levels apart."""
 
 
 class LevelQuery(Struct, frozen=True, kw_only=True):
@@ -44,44 +42,41 @@ async def read_level_page(
     connection: AsyncConnection, scope: Scope, wanted: LevelQuery, *, after: LevelLine | None, most: int
 ) -> list[LevelLine]:
     """At most so many levels, after the last one of the page before."""
-    query = select_levels().where(is_named(levels, scope, wanted.view, wanted.name))
-    if wanted.statuses:
-        query = query.where(one_of(connection.dialect, levels.c.status, wanted.statuses))
     keys = _KEYS[wanted.order]
+    query = select_levels().where(is_named(levels, scope, wanted.view, wanted.name))
     if after is not None:
-        query = query.where(_follows(keys, _values(wanted.order, after)))
-    ordered = query.order_by(*(column if is_up else column.desc() for column, is_up in keys)).limit(most)
-    rows = await connection.execute(ordered)
-    return await with_waits(connection, scope, [level_line(row) for row in rows.mappings()], are_few=True)
+        query = query.where(*_follows(keys, after))
+    columns = [(levels.c[name], is_up) for name, is_up in keys]
+    query = query.order_by(*(column if is_up else column.desc() for column, is_up in columns)).limit(most)
+    statuses = wanted.statuses or STATUSES
+    if keys[0][0] == "since":  # each status is in this order in an index
+        chosen = [query.where(levels.c.status == status) for status in statuses]
+    else:
+        chosen = [query.where(one_of(connection.dialect, levels.c.status, statuses)) if wanted.statuses else query]
+    found = [level_line(row) for each in chosen for row in (await connection.execute(each)).mappings()]
+    return await with_waits(connection, scope, in_order(found, wanted.order)[:most], are_few=True)
 
 
-def _follows(keys: Sequence[tuple[ColumnElement[Any], bool]], values: Sequence[Any]) -> ColumnElement[bool]:
-    """Condition that a row comes after one with the values."""
+def _follows(keys: Sequence[tuple[str, bool]], after: LevelLine) -> Iterator[ColumnElement[bool]]:
+    """Conditions that a row comes after a level."""
     choices: list[ColumnElement[bool]] = []
-    for number, ((column, is_up), value) in enumerate(zip(keys, values, strict=True)):
-        alike = [other == same for (other, _), same in zip(keys[:number], values, strict=False)]
+    alike: list[ColumnElement[bool]] = []
+    for name, is_up in keys:
+        column, value = levels.c[name], getattr(after, name)
         choices.append(and_(*alike, column > value if is_up else column < value))
-    return or_(*choices)
-
-
-def _values(order: LevelOrder, line: LevelLine) -> tuple[Any, ...]:
-    since = line.since or line.evaluated_at or _EARLIEST
-    match order:
-        case "since" | "newest":
-            return since, line.parent, line.view
-        case "parent":
-            return line.parent, line.view
-        case "view":
-            return line.view, line.parent
-        case "round":
-            return line.round, line.parent, line.view
+        alike.append(column == value)
+    yield or_(*choices)
+    first, is_up = keys[0]
+    column, value = levels.c[first], getattr(after, first)
+    yield column >= value if is_up else column <= value  # what an index finds
 
 
 def in_order(lines: Iterable[LevelLine], order: LevelOrder) -> list[LevelLine]:
-    """The same order for levels that are in no database."""
-    found = sorted(lines, key=lambda line: (line.parent, line.view))
-    first = {"newest", "round"}
-    return sorted(found, key=lambda line: _values(order, line)[0], reverse=order in first)
+    """Levels in the same order, whatever database they are in."""
+    found = list(lines)
+    for name, is_up in reversed(_KEYS[order]):
+        found.sort(key=attrgetter(name), reverse=not is_up)
+    return found
 
 
 async def count_levels(connection: AsyncConnection, scope: Scope) -> dict[str, int]:
