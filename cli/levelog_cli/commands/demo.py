@@ -23,19 +23,22 @@ def demo(
     keep: Annotated[
         bool, typer.Option("--keep", help="Stay up afterwards, with a kubeconfig to try it by hand.")
     ] = False,
+    ui: Annotated[
+        bool, typer.Option("--ui", help="Stay up, and serve pages that show what happened: see `levelog ui`.")
+    ] = False,
     debug: Annotated[bool, typer.Option(help="Show the log, and the traceback if the command fails.")] = False,
 ) -> None:
     """Run an example operator on a cluster in this process; show what woke, what drifted and what was written."""
     settings = Settings(log_level=LogLevel.INFO if debug else LogLevel.ERROR, debug=debug)
-    execute(settings, lambda: _demonstrate(settings, as_json=as_json, keep=keep))
+    execute(settings, lambda: _demonstrate(settings, as_json=as_json, keep=keep, ui=ui))
 
 
-async def _demonstrate(settings: Settings, *, as_json: bool, keep: bool) -> None:
+async def _demonstrate(settings: Settings, *, as_json: bool, keep: bool, ui: bool) -> None:
     from msgspec.structs import replace
 
     with _temporary_folder() as folder:
         own = replace(settings, data_dir=folder / "data", kubeconfig=str(folder / "kubeconfig"))
-        await _run(own, as_json=as_json, keep=keep)
+        await _run(own, as_json=as_json, keep=keep, ui=ui)
 
 
 @contextmanager
@@ -50,7 +53,7 @@ def _temporary_folder() -> Generator[Path]:
         yield Path(name)
 
 
-async def _run(settings: Settings, *, as_json: bool, keep: bool) -> None:
+async def _run(settings: Settings, *, as_json: bool, keep: bool, ui: bool) -> None:
     import msgspec
     from rich.console import Console
 
@@ -104,8 +107,13 @@ async def _run(settings: Settings, *, as_json: bool, keep: bool) -> None:
             tell_sum(console, summary)
             if as_json:
                 print(msgspec.json.encode(summary).decode(), flush=True)  # noqa: T201 - for a program to read
-            if keep:
+            if keep or ui:
                 tell_how_to_try(console, settings.kubeconfig, settings.data_dir)
+            if ui:
+                from levelog_cli.wiring.pages import serve_pages
+
+                await _first(running, serve_pages(settings, address="127.0.0.1:0", path="/o/pods/default/shop-1"))
+            if keep:
                 await running
         finally:
             running.cancel()

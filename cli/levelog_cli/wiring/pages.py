@@ -5,6 +5,7 @@ import sys
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Final
 
 from levelog_cli.monitoring.listening import ListenAddress
 from levelog_cli.printing.lines import print_line
@@ -16,15 +17,25 @@ from levelog_replay.bundles.reading import open_bundle
 from levelog_ui.past import BundlePast, LivePast, Past
 from levelog_ui.server import serving
 
+ADDRESS: Final = "127.0.0.1:8765"
+"""Where they are served, unless it is said otherwise."""
 
-async def serve_pages(settings: Settings, *, bundle: Path | None, address: str, names: Sequence[str]) -> None:
-    """Serve them until cancelled, and print their address.
+
+async def serve_pages(
+    settings: Settings,
+    *,
+    bundle: Path | None = None,
+    address: str = ADDRESS,
+    names: Sequence[str] = (),
+    path: str = "",
+) -> None:
+    """Serve them until cancelled, and print their address, or that of the page at a path.
 
     Raises ConfigurationError as `opened_log`, `chosen_scopes` and `open_bundle` do, and for an address that is taken.
     """
     place = ListenAddress.parse(address, "address")
     async with _opened(settings, bundle) as past, serving(past, place.host, place.port, names=names) as url:
-        print_line(f"pages of {past.name}: {url}")
+        print_line(f"pages of {past.name}: {url}{path}")
         sys.stdout.flush()
         if not place.is_local:
             sys.stderr.write(f"{place} is reached from elsewhere too, and whoever reaches the pages may read all\n")

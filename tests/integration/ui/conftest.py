@@ -1,0 +1,92 @@
+"""The demo's story behind pages, with a Web that is there, and browsers."""
+
+import os
+import re
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+import pytest_asyncio
+import yaml
+
+from rigs.api import Api
+from rigs.browser import Browser, BrowserMissing
+from rigs.levelog import Levelog, Running
+from rigs.preloaded import PROGRAM
+from rigs.waiting import until
+
+HOSTILE = "<script>document.title='owned'</script><img src=x onerror=alert(1)>\u202egnp.exe\u001b[31m"
+WEBS = "/apis/example.com/v1/namespaces/default/webs"
+
+
+class Shown(NamedTuple):
+    """A demo that stays up, with its pages."""
+
+    url: str
+    data: Path
+    api: Api
+    levelog: Levelog
+
+
+def web(name: str, image: str, replicas: int) -> dict[str, Any]:
+    metadata = {"name": name, "namespace": "default"}
+    return {
+        "apiVersion": "example.com/v1",
+        "kind": "Web",
+        "metadata": metadata,
+        "spec": {"image": image, "replicas": replicas},
+    }
+
+
+@pytest_asyncio.fixture(scope="package", loop_scope="session")
+async def shown(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Shown]:
+    """The demo has come to its end; then a Web `shop` has three pods, of which somebody deleted `shop-1`."""
+    folder = tmp_path_factory.mktemp("demo")
+    levelog = Levelog(folder)
+    log = folder / "demo.log"
+    running = Running([PROGRAM, "demo", "--ui"], log, env={**levelog.env, "TMPDIR": str(folder)}, folder=folder)
+    try:
+        told = await running.says("pages of webs: ", seconds=180)
+        found = re.search(r"KUBECONFIG=(\S+) LEVELOG_DATA_DIR=(\S+)", log.read_text())
+        assert found is not None
+        server = yaml.safe_load(Path(found[1]).read_text())["clusters"][0]["cluster"]["server"]
+        api, url = Api(server), told.rpartition(" ")[2].partition("/o/")[0]
+        for each in (web("shop", "nginx:1.29", 3), web("hostile", HOSTILE, 1)):
+            assert (await api.request("POST", WEBS, each))[0] == 201
+        shown = Shown(url, Path(found[2]), api, Levelog(folder))
+
+        async def are_in_sync(rounds: set[int]) -> bool:
+            levels = await shown.levelog.levels("--data-dir", str(shown.data))
+            return {each["round"] for each in levels} == rounds and {each["status"] for each in levels} == {"in_sync"}
+
+        await until(lambda: are_in_sync({1}), "two levels in sync", seconds=60)
+        assert (await api.request("DELETE", "/api/v1/namespaces/default/pods/shop-1"))[0] == 200
+        await until(lambda: are_in_sync({1, 2}), "the pod again", seconds=60)
+        yield shown
+    finally:
+        running.stop()
+
+
+Opens = Callable[..., Browser]
+
+
+@pytest.fixture
+def browser(tmp_path: Path) -> Opens:
+    """Makes a browser, to be entered."""
+
+    def make(**options: Any) -> Browser:
+        try:
+            return Browser(tmp_path / "chromium", **options)
+        except BrowserMissing as missing:
+            pytest.skip(str(missing))
+
+    return make
+
+
+@pytest.fixture
+def pictures(tmp_path: Path) -> Path:
+    """Where pictures of pages are put: what LEVELOG_PICTURES names, to look at them."""
+    folder = Path(os.environ.get("LEVELOG_PICTURES", tmp_path))
+    folder.mkdir(exist_ok=True)
+    return folder

@@ -1,0 +1,196 @@
+"""Pages in a browser: the demo's story is found, told and renewed; on a phone, in the dark, without scripts."""
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rigs.browser import ENTER, TAB, Browser
+from rigs.levelog import Running
+from rigs.ports import free_port
+from rigs.preloaded import PROGRAM
+
+pytestmark = pytest.mark.xdist_group("ui")
+POD = "/o/pods/default/shop-1"
+WEB = "/o/webs.example.com/default/shop"
+PAGES = ("/levels", WEB, POD, "/flow", "/find?q=no-such-object")
+STAGES = ["watch", "log", "fold", "decide", "write", "seen"]
+Opens = Callable[..., Browser]
+
+
+async def decision(browser: Browser) -> None:
+    """Go to the newest decision that wrote, from the page of the Web."""
+    await browser.click(".why .decision.settling a.what")
+
+
+async def test_who_deleted_a_pod_and_what_the_operator_did(shown: Any, browser: Opens, pictures: Path) -> None:
+    async with browser() as page:
+        await page.open(shown.url + POD)
+        assert await page.texts("h1 .badge") == ["exists"]
+        deleted, decided, created = (await page.texts(".why > li"))[-3:]
+        assert "pods/default/shop-1 deleted not by levelog; the API does not record who deletes" in deleted
+        assert "webs/pods: in_sync → settling, round 2" in decided
+        assert "missing shop-1 apply pods/default/shop-1: done, seen in " in decided
+        assert "pods/default/shop-1 created by webs/pods" in created
+        await page.picture(pictures / "object.png")
+        assert await page.complaints() == []
+        await page.click("svg a.dot.deleted:last-of-type, svg a.dot.deleted")
+        assert await page.texts(".mark:target .what") != []
+
+
+async def test_lanes_show_each_object_level_and_write_with_lines_from_causes(shown: Any, browser: Opens) -> None:
+    async with browser() as page:
+        await page.open(shown.url + WEB)
+        lanes = [each.split()[0] for each in await page.texts(".heads li")]
+        assert lanes == ["shop", "shop-0", "shop-1", "shop-2", "webs/pods", "writes"]
+        because = await page.script("[...document.querySelectorAll('svg a.dot.in_sync')].at(-1).dataset.because")
+        drawn = await page.script(
+            "[...document.querySelectorAll('svg a.dot.in_sync')].at(-1).querySelectorAll('path').length"
+        )
+        assert drawn == len(because.split()) > 0
+
+
+async def test_records_that_caused_nothing_are_one_line_that_can_be_opened(shown: Any, browser: Opens) -> None:
+    async with browser() as page:
+        await page.open(shown.url + WEB)
+        folded = await page.shows(".mark.quiet", "caused nothing: no view reads what changed")
+        count = int(folded.split()[2])
+        assert count == len(await page.texts(".mark.quiet .mark")) == 100
+
+
+async def test_a_decision_shows_inputs_both_sides_and_what_became_of_each_write(
+    shown: Any, browser: Opens, pictures: Path
+) -> None:
+    async with browser() as page:
+        await page.open(shown.url + POD)
+        await decision(page)
+        assert (await page.texts("h1"))[0].startswith("webs/pods of shop settling")
+        assert await page.texts("table.sides .drifts") == ['shop-1 "nginx:1.29" nothing missing']
+        assert '- ["shop-1","nginx:1.29"]' in await page.shows(".changed-row", "images[")
+        wrote = await page.shows("tbody tr", "apply pods/default/shop-1")
+        assert re.search(r"settled \d+ written as version \d+, HTTP 201 \d+$", wrote), wrote
+        await page.picture(pictures / "decision.png")
+        await page.click("nav.pages a[rel=next]")
+        assert "in_sync" in (await page.texts("h1"))[0]
+        assert await page.complaints() == []
+
+
+async def test_levels_are_chosen_in_the_address(shown: Any, browser: Opens, pictures: Path) -> None:
+    async with browser() as page:
+        await page.open(f"{shown.url}/levels?status=in_sync&order=parent")
+        assert [each.split()[1] for each in await page.texts("tbody tr")] == [
+            "webs.example.com/default/hostile",
+            "webs.example.com/default/shop",
+        ]
+        await page.picture(pictures / "levels.png")
+        await page.open(f"{shown.url}/levels?status=failed")
+        assert await page.texts("tbody tr") == []
+        await page.open(f"{shown.url}/levels?status=any&name=shop")
+        await page.click("td.name a")
+        assert (await page.texts("h1"))[0].startswith("webs.example.com/default/ shop") or "shop" in (
+            await page.texts("h1")
+        )[0]
+
+
+async def test_the_flow_has_six_stages_and_sixteen_partitions(shown: Any, browser: Opens, pictures: Path) -> None:
+    async with browser() as page:
+        await page.open(f"{shown.url}/flow")
+        assert await page.texts(".stage .name") == STAGES
+        assert len(await page.texts("table tbody tr")) >= 16
+        await page.picture(pictures / "flow.png")
+        assert await page.complaints() == []
+
+
+async def test_an_object_is_found_by_the_end_of_its_name(shown: Any, browser: Opens) -> None:
+    async with browser() as page:
+        await page.open(f"{shown.url}/levels")
+        await page.click("input[type=search]")
+        await page.press("shop-1", ENTER)
+        await page.shows("h1", "shop-1")
+        assert (await page.script("location.pathname")) == POD
+
+
+async def test_hostile_values_are_shown_and_do_nothing(shown: Any, browser: Opens) -> None:
+    async with browser() as page:
+        for path in ("/o/webs.example.com/default/hostile", "/o/pods/default/hostile-0"):
+            await page.open(shown.url + path)
+            await decision(page)
+            assert "<script>document.title='owned'</script>" in (await page.texts("table.sides pre"))[0]
+            assert "\\u202egnp.exe\\u001b[31m" in (await page.texts("table.sides pre"))[0]
+            assert await page.script("document.querySelectorAll('main script, main img').length") == 0
+            assert "owned" not in await page.script("document.title")
+            assert await page.complaints() == []
+        await page.open(f"{shown.url}/find?q=%3Cscript%3Ealert(1)%3C/script%3E")
+        await page.shows(".refusal", "<script>alert(1)</script>")
+
+
+async def test_pages_tell_all_without_scripts(shown: Any, browser: Opens) -> None:
+    async with browser(has_scripts=False) as page:
+        for path in PAGES:
+            await page.open(shown.url + path)
+            assert len(await page.texts("h1")) == 1, path
+        await page.open(shown.url + POD)
+        assert len(await page.texts(".marks .mark")) > 10
+        assert await page.texts(".pulse") == [""]
+
+
+@pytest.mark.parametrize(("width", "is_dark"), [(390, False), (390, True), (1280, True)])
+async def test_pages_fit_a_phone_and_the_dark(
+    shown: Any, browser: Opens, pictures: Path, width: int, is_dark: bool
+) -> None:
+    async with browser(width=width, is_dark=is_dark) as page:
+        for path in PAGES:
+            await page.open(shown.url + path)
+            assert await page.script("document.documentElement.scrollWidth") <= width, path
+            paper = json.loads(f"[{(await page.script('getComputedStyle(document.body).backgroundColor'))[4:-1]}]")
+            assert (max(paper) < 64) is is_dark
+            await page.picture(
+                pictures / f"{path[1:].partition('?')[0].replace('/', '-')}-{width}{'-dark' * is_dark}.png"
+            )
+
+
+async def test_a_dot_is_reached_by_keyboard(shown: Any, browser: Opens) -> None:
+    async with browser() as page:
+        await page.open(shown.url + POD)
+        await page.script("document.querySelector('.scroll').focus()")
+        await page.press(TAB, ENTER)
+        assert (await page.script("location.hash")).startswith("#")
+        assert len(await page.texts(".mark:target")) == 1
+
+
+async def test_an_open_page_renews_itself_and_survives_another_server(
+    shown: Any, browser: Opens, tmp_path: Path
+) -> None:
+    port = free_port()
+    argv = [PROGRAM, "ui", "--data-dir", shown.data, "--address", f"127.0.0.1:{port}"]
+
+    def start(number: int) -> Running:
+        log = tmp_path / f"ui-{number}.log"
+        return Running(argv, log, env=shown.levelog.env, folder=tmp_path)
+
+    first = start(1)
+    try:
+        await first.says("pages of webs: ")
+        async with browser() as page:
+            await page.open(f"http://127.0.0.1:{port}/o/pods/default/hostile-0")
+            await page.shows(".pulse", "live")
+            before = await page.texts(".marks .mark")
+            await shown.api.request("DELETE", "/api/v1/namespaces/default/pods/hostile-0")
+            await page.shows(".why .mark", "hostile-0 created", seconds=60)
+
+            await page.shows(".marks .mark", "hostile-0 deleted")
+            assert len(await page.texts(".marks .mark")) > len(before)
+            first.stop()
+            await page.shows(".pulse", "connection lost")
+            second = start(2)
+            try:
+                await second.says("pages of webs: ")
+                await page.shows(".pulse", "live", seconds=60)
+            finally:
+                second.stop()
+    finally:
+        if first.is_running:
+            first.stop()

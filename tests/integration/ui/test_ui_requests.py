@@ -1,0 +1,121 @@
+"""Who is answered, with which headers, and pages of a bundle: without a browser."""
+
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+
+from rigs.levelog import Running
+from rigs.preloaded import PROGRAM
+
+pytestmark = pytest.mark.xdist_group("ui")
+POD = "/o/pods/default/shop-1"
+WEB = "/o/webs.example.com/default/shop"
+LINK = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "document"}
+
+
+async def get(url: str, **headers: str) -> tuple[int, str, Any]:
+    async with (
+        aiohttp.ClientSession() as session,
+        session.get(url, headers=headers, allow_redirects=False) as response,
+    ):
+        return response.status, await response.text(), response.headers
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({}, 200),
+        ({"Host": "localhost:1"}, 200),
+        ({"Host": "evil.example.com"}, 403),
+        ({"Origin": "http://evil.example.com"}, 403),
+        ({"Sec-Fetch-Site": "same-origin"}, 200),
+        ({"Sec-Fetch-Site": "cross-site"}, 403),
+        (LINK, 200),
+        ({**LINK, "Sec-Fetch-Dest": "iframe"}, 403),
+        ({**LINK, "Origin": "null"}, 403),
+    ],
+)
+async def test_pages_are_for_people_and_their_links(shown: Any, headers: dict[str, str], status: int) -> None:
+    for path in ("/levels", POD, "/live" if status == 403 else "/flow"):
+        assert (await get(shown.url + path, **headers))[0] == status
+
+
+async def test_only_reading_is_answered(shown: Any) -> None:
+    async with aiohttp.ClientSession() as session:
+        for method in ("POST", "PUT", "DELETE", "PATCH"):
+            async with session.request(method, f"{shown.url}/levels") as response:
+                assert response.status == 405
+
+
+@pytest.mark.parametrize("path", ["/levels", POD, "/d/1", "/flow", "/nowhere", "/d/999999", "/o/x", "/assets/live.js"])
+async def test_no_page_may_run_what_is_not_served(shown: Any, path: str) -> None:
+    _, text, headers = await get(shown.url + path)
+    assert "script-src 'self'" in headers["Content-Security-Policy"]
+    assert "frame-ancestors 'none'" in headers["Content-Security-Policy"]
+    assert headers["X-Content-Type-Options"] == "nosniff"
+    assert " style=" not in text
+    assert "onclick" not in text
+
+
+@pytest.mark.parametrize(
+    ("path", "status", "why"),
+    [
+        ("/o/x", 400, "does not name an object"),
+        ("/o/pods/default/nobody", 404, "holds no record of pods/default/nobody"),
+        ("/d/999999", 404, "there is no decision 999999"),
+        ("/levels?status=odd", 400, "there is no status"),
+        ("/levels?order=odd", 400, "there is no order"),
+        ("/levels?after=odd", 400, "is not where a page of levels ended"),
+        (f"{POD}?at=x", 400, "is no sequence of a record"),
+        ("/assets/..%2fserver.py", 404, ""),
+        ("/nowhere", 404, ""),
+    ],
+)
+async def test_what_is_not_there_is_said(shown: Any, path: str, status: int, why: str) -> None:
+    found, text, _ = await get(shown.url + path)
+    assert found == status
+    assert why in text
+
+
+async def test_a_page_that_is_the_same_is_not_sent_again(shown: Any) -> None:
+    _, _, headers = await get(shown.url + WEB)
+    status, text, _ = await get(shown.url + WEB, **{"If-None-Match": headers["ETag"]})
+    assert (status, text) == (304, "")
+
+
+async def test_events_begin_where_a_page_was_and_bear_the_number_of_a_record(shown: Any) -> None:
+    async with aiohttp.ClientSession() as session:
+        async with session.get(f"{shown.url}/live", headers={"Last-Event-ID": "1"}) as response:
+            assert response.headers["Content-Type"] == "text/event-stream"
+            assert response.headers["X-Accel-Buffering"] == "no"
+            lines = [(await response.content.readline()).decode().strip() for _ in range(4)]
+    assert lines[0].startswith("retry: ")
+    assert int(lines[1].removeprefix("id: ")) > 100
+    assert lines[2] == "event: log"
+
+
+async def test_a_bundle_has_the_same_pages(shown: Any, tmp_path: Path) -> None:
+    bundle = tmp_path / "demo.jsonl"
+    ended = await shown.levelog.ends("export", bundle, "--data-dir", shown.data)
+    assert ended.status == 0, ended
+    argv = [PROGRAM, "ui", "--bundle", bundle, "--address", "127.0.0.1:0"]
+    running = Running(argv, tmp_path / "ui.log", env=shown.levelog.env, folder=tmp_path)
+    try:
+        told = await running.says("pages of webs in demo.jsonl: ")
+        url = told.rpartition(" ")[2]
+        for path in (POD, WEB):
+            live, bundled = (await get(shown.url + path))[1], (await get(url + path))[1]
+            assert _story(bundled) == _story(live), path
+        assert "live.js" not in (await get(url + POD))[1]
+        assert 'class="badge in_sync"' in (await get(f"{url}/levels?status=any"))[1]
+        assert (await get(f"{url}/flow"))[0] == 404
+        assert (await get(f"{url}/live"))[0] == 404
+    finally:
+        running.stop()
+
+
+def _story(text: str) -> list[str]:
+    """The lines of records on a page; decisions without a call are not in a bundle."""
+    return [line for line in text.partition("<main")[2].splitlines() if 'class="what"' in line and "/o/" in line]

@@ -1,0 +1,122 @@
+"""A headless Chromium, driven by Selenium, as a person would use pages."""
+
+import asyncio
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from selenium import webdriver
+from selenium.common.exceptions import StaleElementReferenceException
+from selenium.webdriver.chrome.options import Options
+from selenium.webdriver.chrome.service import Service
+from selenium.webdriver.common.by import By
+from selenium.webdriver.common.keys import Keys
+
+from rigs.waiting import until
+
+T = TypeVar("T")
+
+
+class BrowserMissing(Exception):
+    """There is no Chromium here: `apt-get install chromium chromium-driver`."""
+
+    def __str__(self) -> str:
+        return str(self.__doc__)
+
+
+class Browser:
+    """One window. Selenium blocks, so each step is made in a thread."""
+
+    def __init__(self, folder: Path, *, width: int = 1280, is_dark: bool = False, has_scripts: bool = True) -> None:
+        program, driver = shutil.which("chromium"), shutil.which("chromedriver")
+        if program is None or driver is None:
+            raise BrowserMissing
+        options = Options()
+        options.binary_location = program
+        flags = ("--headless=new", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--disable-dev-shm-usage")
+        for flag in (*flags, f"--user-data-dir={folder}"):
+            options.add_argument(flag)
+        options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+        if not has_scripts:
+            preferences = {"profile.managed_default_content_settings.javascript": 2}
+            options.add_experimental_option("prefs", preferences)
+        self._start: Callable[[], webdriver.Chrome] = lambda: webdriver.Chrome(options, Service(driver))
+        self._width, self._is_dark = width, is_dark
+        self._driver: webdriver.Chrome | None = None
+
+    async def __aenter__(self) -> Self:
+        self._driver = driver = await asyncio.to_thread(self._start)
+        size = {"width": self._width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
+        await asyncio.to_thread(driver.execute_cdp_cmd, "Emulation.setDeviceMetricsOverride", size)
+        if self._is_dark:
+            media = {"features": [{"name": "prefers-color-scheme", "value": "dark"}]}
+            await asyncio.to_thread(driver.execute_cdp_cmd, "Emulation.setEmulatedMedia", media)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await asyncio.to_thread(self.driver.quit)
+
+    @property
+    def driver(self) -> webdriver.Chrome:
+        """Selenium's own."""
+        assert self._driver is not None
+        return self._driver
+
+    async def open(self, url: str) -> None:
+        """Go to an address."""
+        await asyncio.to_thread(self.driver.get, url)
+
+    async def texts(self, selector: str) -> list[str]:
+        """What is read in each element, on one line."""
+
+        def read() -> list[str]:
+            found = self.driver.find_elements(By.CSS_SELECTOR, selector)
+            return [" ".join((each.text or each.get_attribute("textContent") or "").split()) for each in found]
+
+        while True:
+            try:
+                return await asyncio.to_thread(read)
+            except StaleElementReferenceException:  # the page renewed itself meanwhile
+                continue
+
+    async def click(self, selector: str) -> None:
+        """Click the first such element."""
+        await asyncio.to_thread(lambda: self.driver.find_element(By.CSS_SELECTOR, selector).click())
+
+    async def press(self, *keys: str) -> None:
+        """Press keys, one after the other."""
+
+        def type_them() -> None:
+            for key in keys:
+                self.driver.switch_to.active_element.send_keys(key)
+
+        await asyncio.to_thread(type_them)
+
+    async def script(self, text: str) -> Any:
+        """What JavaScript returns; works where pages may run none."""
+        told = {"expression": text, "returnByValue": True}
+        answer = await asyncio.to_thread(self.driver.execute_cdp_cmd, "Runtime.evaluate", told)
+        return answer["result"].get("value")
+
+    async def shows(self, selector: str, *texts: str, seconds: float = 30.0) -> str:
+        """Wait for an element that reads so; returns its text."""
+
+        async def find() -> str:
+            return next((each for each in await self.texts(selector) if all(text in each for text in texts)), "")
+
+        return await until(find, f"{' and '.join(texts)} in {selector}", seconds=seconds)
+
+    async def complaints(self) -> list[str]:
+        """What the console says: blocked scripts, errors, files that are missing."""
+        return [str(each["message"]) for each in await asyncio.to_thread(self.driver.get_log, "browser")]
+
+    async def picture(self, file: Path) -> None:
+        """Write a PNG of what is seen."""
+        await asyncio.to_thread(self.driver.save_screenshot, str(file))
+
+
+TAB, ENTER = Keys.TAB, Keys.ENTER
