@@ -55,6 +55,13 @@ def test_each_package_says_that_it_is_typed(contents: list[str]) -> None:
     assert [name for name in PACKAGES if f"{name}/py.typed" not in contents] == []
 
 
+def test_the_pages_are_in_a_wheel_and_weigh_little(contents: list[str]) -> None:
+    shown = [path for path in (PACKAGES["levelog_ui"]).rglob("*") if path.suffix in (".html", ".css", ".js", ".svg")]
+    assert len(shown) >= 10
+    assert {str(path.relative_to(PACKAGES["levelog_ui"].parent)) for path in shown} <= set(contents)
+    assert sum(path.stat().st_size for path in shown) <= 150_000
+
+
 def test_a_wheel_brings_the_command_and_the_licence(contents: list[str]) -> None:
     metadata = f"{PROJECT['project']['name']}-{PROJECT['project']['version']}.dist-info"
     assert {f"{metadata}/entry_points.txt", f"{metadata}/licenses/LICENSE"} <= set(contents)

@@ -81,14 +81,15 @@ async def read_story(past: Past, key: ObjectKey) -> Story:
     decided = [each for each in decided if each.decision.parent in parents]
     targets = [w.target for each in reversed(decided) for w in each.writes if w.verb != "call"] if is_parent else []
     written = list(dict.fromkeys([name, *sorted(parents), *targets]))
-    objects = written[:MOST_OBJECTS]
+    first = written[: 1 + len(parents - {name})]
+    objects = first + sorted(written[len(first) : MOST_OBJECTS], key=_as_counted)
     told = await _read(past, objects, parents, decided)
     asked = decided if is_parent else _near(decided, name, told)
     known = {number for number, _ in told.entries}
     unknown = {cause for each in asked for cause in each.decision.causes.sequences} - known
     others = await past.records(sorted(unknown)[-_MOST_LOOKED_UP:])
     if more := _objects_of(others) - set(objects):
-        objects += sorted(more)[: MOST_OBJECTS - len(objects)]
+        objects += sorted(more, key=_as_counted)[: MOST_OBJECTS - len(objects)]
         told = await _read(past, objects, parents, decided)
     intents = await past.intents(decided, told.receipts)
     entries: dict[int, list[Entry]] = {}
@@ -152,6 +153,12 @@ def _near(decided: Sequence[DecisionEntry], name: str, told: _ToldEntries) -> li
         for each in decided
         if own & set(each.decision.causes.sequences) or any(write.target == name for write in each.writes)
     ]
+
+
+def _as_counted(name: str) -> tuple[str, int, str]:
+    """By resource and namespace, `shop-9` before `shop-10`."""
+    place, _, last = name.rpartition("/")
+    return place, len(last), last
 
 
 def _objects_of(records: Iterable[LoggedRecord]) -> set[str]:

@@ -17,6 +17,8 @@ from rigs.preloaded import PROGRAM
 from rigs.waiting import until
 
 HOSTILE = "<script>document.title='owned'</script><img src=x onerror=alert(1)>\u202egnp.exe\u001b[31m"
+LONG = f"long-{'x' * 246}"
+"""Its pods would have names that are too long, which the API refuses."""
 WEBS = "/apis/example.com/v1/namespaces/default/webs"
 
 
@@ -39,6 +41,10 @@ def web(name: str, image: str, replicas: int) -> dict[str, Any]:
     }
 
 
+def api_of(kubeconfig: Path) -> Api:
+    return Api(yaml.safe_load(kubeconfig.read_text())["clusters"][0]["cluster"]["server"])
+
+
 @pytest_asyncio.fixture(scope="package", loop_scope="session")
 async def shown(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Shown]:
     """The demo has come to its end; then a Web `shop` has three pods, of which somebody deleted `shop-1`."""
@@ -50,19 +56,23 @@ async def shown(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Shown
         told = await running.says("pages of webs: ", seconds=180)
         found = re.search(r"KUBECONFIG=(\S+) LEVELOG_DATA_DIR=(\S+)", log.read_text())
         assert found is not None
-        server = yaml.safe_load(Path(found[1]).read_text())["clusters"][0]["cluster"]["server"]
-        api, url = Api(server), told.rpartition(" ")[2].partition("/o/")[0]
-        for each in (web("shop", "nginx:1.29", 3), web("hostile", HOSTILE, 1)):
+        api, url = api_of(Path(found[1])), told.rpartition(" ")[2].partition("/o/")[0]
+        for each in (web("shop", "nginx:1.29", 3), web("hostile", HOSTILE, 1), web(LONG, "nginx:1.29", 1)):
             assert (await api.request("POST", WEBS, each))[0] == 201
         shown = Shown(url, Path(found[2]), api, Levelog(folder))
 
-        async def are_in_sync(rounds: set[int]) -> bool:
+        async def has_settled(rounds: int) -> bool:
             levels = await shown.levelog.levels("--data-dir", str(shown.data))
-            return {each["round"] for each in levels} == rounds and {each["status"] for each in levels} == {"in_sync"}
+            found = {each["parent"].rpartition("/")[2]: each for each in levels}
+            return (
+                len(found) == 3
+                and (found["shop"]["status"], found["shop"]["round"]) == ("in_sync", rounds)
+                and (found["hostile"]["status"], found[LONG]["status"]) == ("in_sync", "failed")
+            )
 
-        await until(lambda: are_in_sync({1}), "two levels in sync", seconds=60)
+        await until(lambda: has_settled(1), "two levels in sync, and one that fails", seconds=60)
         assert (await api.request("DELETE", "/api/v1/namespaces/default/pods/shop-1"))[0] == 200
-        await until(lambda: are_in_sync({1, 2}), "the pod again", seconds=60)
+        await until(lambda: has_settled(2), "the pod again", seconds=60)
         yield shown
     finally:
         running.stop()

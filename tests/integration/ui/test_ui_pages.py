@@ -16,7 +16,7 @@ from rigs.preloaded import PROGRAM
 pytestmark = pytest.mark.xdist_group("ui")
 POD = "/o/pods/default/shop-1"
 WEB = "/o/webs.example.com/default/shop"
-PAGES = ("/levels", WEB, POD, "/flow", "/find?q=no-such-object")
+PAGES = ("/levels", f"/o/webs.example.com/default/long-{'x' * 246}", WEB, POD, "/flow", "/find?q=no-such-object")
 STAGES = ["watch", "log", "fold", "decide", "write", "seen"]
 Opens = Callable[..., Browser]
 
@@ -85,9 +85,13 @@ async def test_levels_are_chosen_in_the_address(shown: Any, browser: Opens, pict
             "webs.example.com/default/hostile",
             "webs.example.com/default/shop",
         ]
-        await page.picture(pictures / "levels.png")
-        await page.open(f"{shown.url}/levels?status=failed")
+        await page.open(f"{shown.url}/levels?status=settling")
         assert await page.texts("tbody tr") == []
+        await page.open(f"{shown.url}/levels")
+        failed = await page.shows("tbody tr", "failed webs.example.com/default/long-xxx")
+        assert "missing long-xxx" in failed
+        assert "apply pods/default/long-xxx" in failed
+        await page.picture(pictures / "levels.png")
         await page.open(f"{shown.url}/levels?status=any&name=shop")
         await page.click("td.name a")
         assert (await page.texts("h1"))[0].startswith("webs.example.com/default/ shop") or "shop" in (

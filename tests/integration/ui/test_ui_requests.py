@@ -86,11 +86,13 @@ async def test_a_page_that_is_the_same_is_not_sent_again(shown: Any) -> None:
 
 
 async def test_events_begin_where_a_page_was_and_bear_the_number_of_a_record(shown: Any) -> None:
-    async with aiohttp.ClientSession() as session:
-        async with session.get(f"{shown.url}/live", headers={"Last-Event-ID": "1"}) as response:
-            assert response.headers["Content-Type"] == "text/event-stream"
-            assert response.headers["X-Accel-Buffering"] == "no"
-            lines = [(await response.content.readline()).decode().strip() for _ in range(4)]
+    async with (
+        aiohttp.ClientSession() as session,
+        session.get(f"{shown.url}/live", headers={"Last-Event-ID": "1"}) as response,
+    ):
+        assert response.headers["Content-Type"] == "text/event-stream"
+        assert response.headers["X-Accel-Buffering"] == "no"
+        lines = [(await response.content.readline()).decode().strip() for _ in range(4)]
     assert lines[0].startswith("retry: ")
     assert int(lines[1].removeprefix("id: ")) > 100
     assert lines[2] == "event: log"

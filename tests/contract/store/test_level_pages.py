@@ -1,0 +1,108 @@
+"""Levels are read a page at a time: each once, in the order that was asked for, of the statuses that were asked for."""
+
+from datetime import UTC, datetime, timedelta
+from operator import attrgetter
+
+import pytest
+from sqlalchemy import insert, text
+
+from levelog.wire.objects import Application, Cluster
+from levelog_store.connect.database import Database
+from levelog_store.look.levelpages import LevelOrder, LevelQuery, count_levels, in_order, read_level_page
+from levelog_store.look.overview import LevelLine
+from levelog_store.owners.scopes import open_scope
+from levelog_store.rows import STATUSES, Scope
+from levelog_store.tables import levels
+
+NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+MANY = 60
+
+
+@pytest.fixture
+async def scope(database: Database) -> Scope:
+    """Of an application with many levels, among them some that came to their status at the same moment."""
+    opened = await open_scope(
+        database,
+        cluster=Cluster("c1"),
+        application=Application("shops"),
+        partitions=2,
+        stream_created="today",
+        fingerprint="f",
+    )
+    rows = [
+        {
+            "scope": opened.number,
+            "view": f"shops/{'ab'[number % 2]}",
+            "parent": f"webs/{'xy'[number % 3 // 2]}/web-{number // 2:03}",
+            "partition": 0,
+            "parent_uid": "u",
+            "status": STATUSES[number % len(STATUSES)],
+            "reason": "",
+            "round": number % 5,
+            "attempts": 1,
+            "evaluations": 1,
+            "inputs": "",
+            "reads": "",
+            "decided_inputs": "",
+            "cause": number,
+            "since": NOON + timedelta(seconds=number * 7 % 11),
+        }
+        for number in range(MANY)
+    ]
+    async with database.transaction() as connection:
+        await connection.execute(insert(levels), rows)
+    return opened
+
+
+async def read_all(database: Database, scope: Scope, wanted: LevelQuery, size: int) -> list[LevelLine]:
+    found: list[LevelLine] = []
+    async with database.reading() as connection:
+        while page := await read_level_page(connection, scope, wanted, after=found[-1] if found else None, most=size):
+            assert len(page) <= size
+            found += page
+    return found
+
+
+@pytest.mark.parametrize("order", ["since", "newest", "parent", "view", "round"])
+@pytest.mark.parametrize("statuses", [(), ("failed",), ("failed", "settling")])
+async def test_pages_hold_each_level_once_in_their_order(
+    database: Database, scope: Scope, order: LevelOrder, statuses: tuple[str, ...]
+) -> None:
+    wanted = LevelQuery(order=order, statuses=statuses)
+    whole = await read_all(database, scope, wanted, 1000)
+    assert len(whole) == MANY * (len(statuses) or len(STATUSES)) / len(STATUSES)
+    assert {each.status for each in whole} == set(statuses or STATUSES)
+    assert await read_all(database, scope, wanted, 7) == whole == in_order(whole, order)
+
+
+async def test_order_is_as_it_is_called(database: Database, scope: Scope) -> None:
+    for order, name, is_up in (("since", "since", True), ("newest", "since", False), ("round", "round", False)):
+        found = [attrgetter(name)(each) for each in await read_all(database, scope, LevelQuery(order=order), 1000)]
+        assert found == sorted(found, reverse=not is_up)
+
+
+async def test_a_view_and_the_end_of_a_name_choose(database: Database, scope: Scope) -> None:
+    for wanted in (LevelQuery(statuses=(), view="a"), LevelQuery(statuses=(), view="shops/a")):
+        assert {each.view for each in await read_all(database, scope, wanted, 7)} == {"shops/a"}
+    for name in ("web-007", "x/web-007"):
+        found = await read_all(database, scope, LevelQuery(statuses=(), name=name), 7)
+        assert {each.parent.rpartition("/")[2] for each in found} == {"web-007"}
+    assert await read_all(database, scope, LevelQuery(statuses=(), name="eb-007"), 7) == []
+
+
+async def test_levels_are_counted_by_status(database: Database, scope: Scope) -> None:
+    async with database.reading() as connection:
+        assert await count_levels(connection, scope) == dict.fromkeys(STATUSES, MANY // len(STATUSES))
+
+
+async def test_the_longest_out_of_sync_are_found_in_an_index(database: Database, scope: Scope) -> None:
+    """SQLite tells what it will do; PostgreSQL prefers to scan a table this small."""
+    explain = "EXPLAIN QUERY PLAN " if database.dialect.name == "sqlite" else "EXPLAIN "
+    query = f"SELECT view FROM levels WHERE scope = {scope.number} AND status = 'failed' ORDER BY since LIMIT 100"
+    async with database.reading() as connection:
+        if database.dialect.name == "postgresql":
+            await connection.execute(text("SET LOCAL enable_seqscan = off"))
+        plan = " ".join(str(row) for row in await connection.execute(text(explain + query)))
+    assert "levels_status" in plan
+    assert "Sort" not in plan
+    assert "TEMP B-TREE" not in plan
