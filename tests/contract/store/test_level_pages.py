@@ -76,7 +76,12 @@ async def test_pages_hold_each_level_once_in_their_order(
 
 
 async def test_order_is_as_it_is_called(database: Database, scope: Scope) -> None:
-    for order, name, is_up in (("since", "since", True), ("newest", "since", False), ("round", "round", False)):
+    told: list[tuple[LevelOrder, str, bool]] = [
+        ("since", "since", True),
+        ("newest", "since", False),
+        ("round", "round", False),
+    ]
+    for order, name, is_up in told:
         found = [attrgetter(name)(each) for each in await read_all(database, scope, LevelQuery(order=order), 1000)]
         assert found == sorted(found, reverse=not is_up)
 

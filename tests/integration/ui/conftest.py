@@ -17,7 +17,7 @@ from rigs.preloaded import PROGRAM
 from rigs.waiting import until
 
 HOSTILE = "<script>document.title='owned'</script><img src=x onerror=alert(1)>\u202egnp.exe\u001b[31m"
-LONG = f"long-{'x' * 246}"
+LONG = f"long-{'x' * 247}"
 """Its pods would have names that are too long, which the API refuses."""
 WEBS = "/apis/example.com/v1/namespaces/default/webs"
 

@@ -16,7 +16,7 @@ from rigs.preloaded import PROGRAM
 pytestmark = pytest.mark.xdist_group("ui")
 POD = "/o/pods/default/shop-1"
 WEB = "/o/webs.example.com/default/shop"
-PAGES = ("/levels", f"/o/webs.example.com/default/long-{'x' * 246}", WEB, POD, "/flow", "/find?q=no-such-object")
+PAGES = ("/levels", f"/o/webs.example.com/default/long-{'x' * 247}", WEB, POD, "/flow", "/find?q=no-such-object")
 STAGES = ["watch", "log", "fold", "decide", "write", "seen"]
 Opens = Callable[..., Browser]
 

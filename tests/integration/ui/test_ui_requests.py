@@ -102,7 +102,7 @@ async def test_a_bundle_has_the_same_pages(shown: Any, tmp_path: Path) -> None:
     bundle = tmp_path / "demo.jsonl"
     ended = await shown.levelog.ends("export", bundle, "--data-dir", shown.data)
     assert ended.status == 0, ended
-    argv = [PROGRAM, "ui", "--bundle", bundle, "--address", "127.0.0.1:0"]
+    argv: list[str | Path] = [PROGRAM, "ui", "--bundle", bundle, "--address", "127.0.0.1:0"]
     running = Running(argv, tmp_path / "ui.log", env=shown.levelog.env, folder=tmp_path)
     try:
         told = await running.says("pages of webs in demo.jsonl: ")
