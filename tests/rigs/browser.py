@@ -1,6 +1,7 @@
 """A headless Chromium, driven by Selenium, as a person would use pages."""
 
 import asyncio
+import base64
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -114,9 +115,11 @@ class Browser:
         """What the console says: blocked scripts, errors, files that are missing."""
         return [str(each["message"]) for each in await asyncio.to_thread(self.driver.get_log, "browser")]
 
-    async def picture(self, file: Path) -> None:
-        """Write a PNG of what is seen."""
-        await asyncio.to_thread(self.driver.save_screenshot, str(file))
+    async def picture(self, file: Path, *, height: int = 900) -> None:
+        """Write a PNG of what is seen, as far down as that."""
+        clip = {"x": 0, "y": 0, "width": self._width, "height": height, "scale": 1}
+        answer = await asyncio.to_thread(self.driver.execute_cdp_cmd, "Page.captureScreenshot", {"clip": clip})
+        await asyncio.to_thread(file.write_bytes, base64.b64decode(answer["data"]))
 
 
 TAB, ENTER = Keys.TAB, Keys.ENTER

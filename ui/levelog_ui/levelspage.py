@@ -77,13 +77,14 @@ async def levels_page(past: Past, query: Mapping[str, str]) -> dict[str, Any]:
 def _row(place: LevelPlace) -> dict[str, Any]:
     line = place.line
     drift = drift_text(msgspec.json.decode(line.drift, type=dict[str, list[str]])) if line.drift else ""
-    waits = [_wait(line.view, each) for each in line.writes[:_MOST_WRITES]]
+    others = [each for each in line.writes if each.target not in line.reason]  # the reason links to those in it
+    waits = [_wait(line.view, each) for each in others[:_MOST_WRITES]]
     return {
         "application": place.application,
         "line": line,
         "drift": drift,
         "waits": waits,
-        "more": len(line.writes) - len(waits),
+        "more": len(others) - len(waits),
         "tries": line.tried.count if line.tried else max((each.attempts for each in line.writes), default=0),
     }
 
