@@ -24,7 +24,7 @@ class Beat(Struct, frozen=True):
     """Of the newest decision."""
 
 
-class Pulse:
+class LogProgress:
     """Reads how far things are, at most once a second however many pages are open."""
 
     def __init__(self, past: LivePast) -> None:
@@ -44,7 +44,7 @@ class Pulse:
         return self._beat
 
 
-async def stream_changes(request: web.Request, pulse: Pulse, headers: Mapping[str, str]) -> web.StreamResponse:
+async def stream_changes(request: web.Request, progress: LogProgress, headers: Mapping[str, str]) -> web.StreamResponse:
     """Send an event whenever records or decisions have come, until the page is closed.
 
     A page that comes back with Last-Event-ID gets one at once if it has missed records.
@@ -55,7 +55,7 @@ async def stream_changes(request: web.Request, pulse: Pulse, headers: Mapping[st
     await response.prepare(request)
     loop = asyncio.get_running_loop()
     last = request.headers.get("Last-Event-ID", "")
-    seen = await pulse.beat()
+    seen = await progress.beat()
     quiet_since = loop.time()
     is_behind = last.isascii() and last.isdigit() and int(last[:20]) != seen.sequence
     try:
@@ -63,7 +63,7 @@ async def stream_changes(request: web.Request, pulse: Pulse, headers: Mapping[st
         while True:
             await asyncio.sleep(_PAUSE_SECONDS)
             try:
-                beat = await pulse.beat()
+                beat = await progress.beat()
             except Unavailable as error:
                 await response.write(f"event: lost\ndata: {' '.join(str(error).split())}\n\n".encode())
                 continue

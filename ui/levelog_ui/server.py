@@ -16,7 +16,7 @@ from levelog_ui.decisionpage import decision_page
 from levelog_ui.flowpage import flow_page
 from levelog_ui.levelspage import levels_page
 from levelog_ui.links import object_path
-from levelog_ui.live import Pulse, stream_changes
+from levelog_ui.live import LogProgress, stream_changes
 from levelog_ui.objectpage import object_page
 from levelog_ui.past import LivePast, Past
 from levelog_ui.rendering import rendered
@@ -42,7 +42,7 @@ class PageServer:
         """`names`: further host names under which the pages may be asked for."""
         self._past = past
         self._names = names
-        self._pulse = Pulse(past) if isinstance(past, LivePast) else None
+        self._progress = LogProgress(past) if isinstance(past, LivePast) else None
         self._assets = {name: (files("levelog_ui") / "assets" / name).read_bytes() for name in _ASSETS}
 
     def application(self) -> web.Application:
@@ -87,7 +87,7 @@ class PageServer:
 
     def _page(self, request: web.Request, template: str, values: dict[str, Any], *, status: int = 200) -> web.Response:
         body = rendered(
-            template, {"past": self._past, "is_live": self._pulse is not None, "here": request.path, **values}
+            template, {"past": self._past, "is_live": self._progress is not None, "here": request.path, **values}
         )
         tag = f'"{sha256(body).hexdigest()[:20]}"'
         headers = {"ETag": tag, "Cache-Control": "no-cache"}
@@ -131,9 +131,9 @@ class PageServer:
         return self._page(request, "found.html", {"asked": asked, "names": sorted(map(str, keys))})
 
     async def _live(self, request: web.Request) -> web.StreamResponse:
-        if self._pulse is None:
+        if self._progress is None:
             raise web.HTTPNotFound(text="nothing more happens in a bundle")
-        return await stream_changes(request, self._pulse, _HEADERS)
+        return await stream_changes(request, self._progress, _HEADERS)
 
     async def _asset(self, request: web.Request) -> web.StreamResponse:
         name = request.match_info["name"]

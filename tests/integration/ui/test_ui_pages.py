@@ -152,7 +152,7 @@ async def test_pages_fit_a_phone_and_the_dark(
             paper = json.loads(f"[{(await page.script('getComputedStyle(document.body).backgroundColor'))[4:-1]}]")
             assert (max(paper) < 64) is is_dark
             await page.picture(
-                pictures / f"{path[1:].partition('?')[0].replace('/', '-')}-{width}{'-dark' * is_dark}.png"
+                pictures / f"{path[1:40].partition('?')[0].replace('/', '-')}-{width}{'-dark' * is_dark}.png"
             )
 
 
