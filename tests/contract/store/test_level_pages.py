@@ -60,6 +60,7 @@ async def read_all(database: Database, scope: Scope, wanted: LevelQuery, size: i
         while page := await read_level_page(connection, scope, wanted, after=found[-1] if found else None, most=size):
             assert len(page) <= size
             found += page
+            assert len(found) <= MANY, "pages that never end"
     return found
 
 
