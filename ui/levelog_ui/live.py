@@ -49,13 +49,13 @@ async def stream_changes(request: web.Request, progress: LogProgress, headers: M
 
     A page that comes back with Last-Event-ID gets one at once if it has missed records.
     """
+    seen = await progress.beat()
     response = web.StreamResponse(
         headers={**headers, "Content-Type": "text/event-stream", "Cache-Control": "no-store", "X-Accel-Buffering": "no"}
     )
     await response.prepare(request)
     loop = asyncio.get_running_loop()
     last = request.headers.get("Last-Event-ID", "")
-    seen = await progress.beat()
     quiet_since = loop.time()
     is_behind = last.isascii() and last.isdigit() and int(last[:20]) != seen.sequence
     try:

@@ -25,21 +25,8 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.filters.update(
-        clock=lambda time: f"{_utc(time):%H:%M:%S}",
-        stamp=lambda time: f"{_utc(time):%Y-%m-%d %H:%M:%S}",
-        iso=lambda time: _utc(time).isoformat(),
-        words=in_words,
-        object_path=object_path,
-        decision_path=decision_path,
-        last=lambda name: name.rpartition("/")[2],
-        pretty=_pretty,
-        lines=_lines,
-        linked=_linked,
-        shown=shown,
-        ago=_ago,
-    )
-    made.globals.update(counted=counted, with_query=with_query, record_path=record_path)
+    made.filters.update(_FILTERS)
+    made.globals.update(_FUNCTIONS)
     return made
 
 
@@ -48,8 +35,16 @@ def _finalized(value: object) -> object:
     return escaped(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
-def _utc(time: datetime) -> datetime:
-    return time.astimezone(UTC)
+def _clock(time: datetime) -> str:
+    return f"{time.astimezone(UTC):%H:%M:%S}"
+
+
+def _stamp(time: datetime) -> str:
+    return f"{time.astimezone(UTC):%Y-%m-%d %H:%M:%S}"
+
+
+def _iso(time: datetime) -> str:
+    return time.astimezone(UTC).isoformat()
 
 
 def _pretty(content: bytes | str | None) -> Markup:
@@ -73,17 +68,21 @@ def _linked(text: str) -> Markup:
     )
 
 
-def _ago(time: datetime) -> str:
-    """How long ago a time was, in the largest unit of which it was two at least."""
-    seconds = max(0, int((datetime.now(UTC) - time).total_seconds()))
-    for unit, size in (("d", 86400), ("h", 3600), ("min", 60)):
-        if seconds >= 2 * size:
-            return f"{seconds // size} {unit}"
-    return f"{seconds} s"
-
-
 _OBJECT: Final = re.compile(r"(?<![\w/.-])([a-z0-9][a-z0-9.-]*/[a-z0-9_][a-z0-9.-]*/[A-Za-z0-9][\w.:-]*\w)")
 """The name of an object in a sentence, in whole."""
+_FILTERS: Final[dict[str, Any]] = {
+    "clock": _clock,
+    "stamp": _stamp,
+    "iso": _iso,
+    "words": in_words,
+    "object_path": object_path,
+    "decision_path": decision_path,
+    "pretty": _pretty,
+    "lines": _lines,
+    "linked": _linked,
+    "shown": shown,
+}
+_FUNCTIONS: Final[dict[str, Any]] = {"counted": counted, "with_query": with_query, "record_path": record_path}
 _TEMPLATES: Final = _environment()
 
 

@@ -4,7 +4,7 @@ from datetime import datetime, timedelta
 from typing import Any, Final
 
 from msgspec import Struct
-from sqlalchemy import Row, func, select
+from sqlalchemy import func, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from levelog_store.actuate.claims import CLAIMED, PENDING, is_unsettled
@@ -48,7 +48,7 @@ async def read_progress(connection: AsyncConnection, scope: Scope) -> list[Parti
     due = wakeups.c.due_at.is_(None) | (wakeups.c.due_at <= now(connection.dialect))
     of_scope = select(wakeups.c.partition, func.count().label("due")).where(wakeups.c.scope == scope.number, due)
     waiting = {row.partition: row.due for row in await connection.execute(of_scope.group_by(wakeups.c.partition))}
-    writes: dict[int, list[Row[Any]]] = {}
+    writes: dict[int, list[Any]] = {}
     column = intents.c
     counts = func.count().label("writes"), func.min(column.decided_at).label("at")
     unsettled = select(column.partition, column.state, *counts)
@@ -69,7 +69,7 @@ async def read_progress(connection: AsyncConnection, scope: Scope) -> list[Parti
     ]
 
 
-async def _by_partition(connection: AsyncConnection, scope: Scope) -> list[Row[Any]]:
+async def _by_partition(connection: AsyncConnection, scope: Scope) -> list[Any]:
     point, lease = checkpoints.c, leases.c
     is_same = (lease.scope == point.scope) & (lease.partition == point.partition)
     query = select(point.partition, point.sequence, lease.owner).outerjoin(leases, is_same)
