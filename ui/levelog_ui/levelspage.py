@@ -1,7 +1,9 @@
 """The page of levels: what is not in sync, since when, and what each waits for; filter and order are in its address."""
 
 import base64
+from collections import Counter
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from typing import Any, Final
 
 import msgspec
@@ -10,11 +12,12 @@ from msgspec import Struct
 from levelog.errors import ConfigurationError
 from levelog.handlers.callnames import shown_write
 from levelog_history.differences import drift_text
+from levelog_history.reach import Moment
 from levelog_store.look.levelpages import OUT_OF_SYNC, LevelOrder, LevelQuery
 from levelog_store.look.overview import LevelLine, WriteLine
 from levelog_store.rows import STATUSES
 from levelog_ui.links import object_path, with_query
-from levelog_ui.past import LevelPlace, Past
+from levelog_ui.past import LevelPlace, Past, page_of
 
 MOST: Final = 100
 """Levels on one page."""
@@ -39,7 +42,8 @@ class WaitShown(Struct, frozen=True, kw_only=True):
 async def levels_page(past: Past, query: Mapping[str, str]) -> dict[str, Any]:
     """What the template shows. Raises ConfigurationError for a filter or an order that there is not.
 
-    `?status=failed&view=webs/pods&name=shop&order=round`; status `any` shows those in sync too.
+    `?status=failed&view=webs/pods&name=shop&order=round`; status `any` shows those in sync too. `&at=75` shows them as
+    they were at a record, a time, or so long ago.
     """
     status, order = query.get("status", ""), query.get("order", "since")
     if status not in ("", "any", *STATUSES):
@@ -47,7 +51,10 @@ async def levels_page(past: Past, query: Mapping[str, str]) -> dict[str, Any]:
     if order not in _ORDERS:
         raise ConfigurationError(f"there is no order {order[:40]!r}: it is one of {', '.join(_ORDERS)}")
     given = {"status": status, "view": query.get("view", "").strip(), "name": query.get("name", "").strip()}
-    counts = await past.count_levels()
+    at = query.get("at", "").strip()
+    moment = Moment.parse(at, datetime.now(UTC)) if at else None
+    then = await past.levels_at(moment) if moment is not None else None
+    counts = await past.count_levels() if then is None else Counter(each.line.status for each in then)
     out_of_sync = sum(counts.get(each, 0) for each in OUT_OF_SYNC)
     is_any = status == "any" or not (status or out_of_sync)
     wanted = LevelQuery(
@@ -56,9 +63,13 @@ async def levels_page(past: Past, query: Mapping[str, str]) -> dict[str, Any]:
         name=given["name"],
         order=order,
     )
-    found = await past.levels(wanted, after=_place(query.get("after", "")), most=MOST + 1)
+    after = _place(query.get("after", ""))
+    if then is None:
+        found = await past.levels(wanted, after=after, most=MOST + 1)
+    else:
+        found = page_of(then, wanted, after=after, most=MOST + 1)
     shown = found[:MOST]
-    given["order"] = "" if order == "since" else order
+    given |= {"order": "" if order == "since" else order, "at": at}
     return {
         "given": given,
         "rows": [_row(each) for each in shown],
@@ -69,8 +80,21 @@ async def levels_page(past: Past, query: Mapping[str, str]) -> dict[str, Any]:
         "orders": _ORDERS,
         "order": order,
         "views": await past.views(),
+        "moment": str(moment or ""),
+        **(await _steps(past, given, moment)),
         "next": with_query("/levels", {**given, "after": _text(shown[-1])}) if len(found) > MOST else "",
         "first": with_query("/levels", given) if query.get("after") else "",
+    }
+
+
+async def _steps(past: Past, given: dict[str, str], moment: Moment | None) -> dict[str, str]:
+    """Addresses of the same page one record before and after."""
+    sequence = moment.sequence if moment is not None else 0
+    first, _, last = await past.source.ends() if sequence else (0, None, 0)
+    return {
+        "record_before": with_query("/levels", {**given, "at": sequence - 1}) if sequence > first else "",
+        "record_after": with_query("/levels", {**given, "at": sequence + 1}) if sequence < last else "",
+        "now": with_query("/levels", {**given, "at": ""}) if moment is not None else "",
     }
 
 

@@ -1,9 +1,10 @@
 """What the pages show: the log and the databases of applications, or a bundle."""
 
+import sys
 from collections import Counter
-from collections.abc import AsyncIterator, Collection, Sequence
+from collections.abc import AsyncIterator, Collection, Iterable, Sequence
 from datetime import datetime
-from typing import Protocol
+from typing import Final, Protocol
 
 from msgspec import Struct
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -12,13 +13,15 @@ from levelog.wire.objects import Application, ObjectKey
 from levelog.wire.objects import Sequence as LogSequence
 from levelog.wire.records import LoggedRecord, ObjectDeleted, ObjectSeen, ReceiptNoted
 from levelog.wire.subjects import partition_of, receipt_subject
+from levelog_history.levels import LevelFilter, levels_at
+from levelog_history.reach import Moment, refuse_beyond
 from levelog_history.records import LogSource, RecordSource, read_about
 from levelog_history.selection import Selected, Shown, ends, is_named
 from levelog_history.timeline import DecisionEntry, decisions_on
 from levelog_log.stream import LogStream
 from levelog_replay.bundles.reading import Bundle
 from levelog_store.connect.database import Database
-from levelog_store.decide.decisions import Asked, PastIntent
+from levelog_store.decide.decisions import Asked, Decision, PastIntent
 from levelog_store.look.levelpages import LevelQuery, count_levels, in_order, read_level_page
 from levelog_store.look.overview import LevelLine, read_unlevelled, with_waits
 from levelog_store.look.recall import read_intents, read_parent
@@ -72,6 +75,10 @@ class Past(Protocol):
 
     async def levels(self, wanted: LevelQuery, *, after: LevelPlace | None, most: int) -> list[LevelPlace]:
         """At most so many levels, after the last one of the page before."""
+        ...
+
+    async def levels_at(self, moment: Moment) -> list[LevelPlace]:
+        """All levels as they were at a moment. Raises ConfigurationError for one that is out of reach."""
         ...
 
     async def count_levels(self) -> dict[str, int]:
@@ -170,6 +177,11 @@ class LivePast:
         chosen = [each for each in waiting if not wanted.statuses or each.status in wanted.statuses]
         return await with_waits(connection, scope, chosen[: most // 4], are_few=True)
 
+    async def levels_at(self, moment: Moment) -> list[LevelPlace]:
+        """Reads all decisions."""
+        found = await levels_at(self.stream, self.database, self.scopes, LevelFilter(), moment)
+        return [LevelPlace(scope.application, _line_of(each, since=each.decided_at)) for scope, each in found]
+
     async def count_levels(self) -> dict[str, int]:
         """Reads an index."""
         counts: Counter[str] = Counter()
@@ -191,7 +203,8 @@ class BundlePast:
     def __init__(self, bundle: Bundle) -> None:
         self.bundle = bundle
         self.source: RecordSource = bundle
-        self._levels: list[LevelLine] | None = None
+        self._levels: dict[Moment, list[LevelLine]] = {}
+        """At the moment that was asked about last."""
 
     @property
     def name(self) -> str:
@@ -237,55 +250,79 @@ class BundlePast:
 
     async def levels(self, wanted: LevelQuery, *, after: LevelPlace | None, most: int) -> list[LevelPlace]:
         """One pass."""
-        lines = [
-            each
-            for each in await self._lines()
-            if (not wanted.statuses or each.status in wanted.statuses)
-            and (not wanted.view or is_named(wanted.view, each.view))
-            and (not wanted.name or ends(wanted.name, each.parent))
-        ]
-        ordered = in_order(lines, wanted.order)
-        names = [(each.view, each.parent) for each in ordered]
-        begin = names.index((after.line.view, after.line.parent)) + 1 if after is not None else 0
-        return [LevelPlace(self.bundle.origin.application, each) for each in ordered[begin : begin + most]]
+        application = self.bundle.origin.application
+        places = (LevelPlace(application, each) for each in await self._lines(_END))
+        return page_of(places, wanted, after=after, most=most)
+
+    async def levels_at(self, moment: Moment) -> list[LevelPlace]:
+        """One pass."""
+        await refuse_beyond(self.bundle, moment)
+        return [LevelPlace(self.bundle.origin.application, each) for each in await self._lines(moment)]
 
     async def count_levels(self) -> dict[str, int]:
         """One pass."""
-        return Counter(each.status for each in await self._lines())
+        return Counter(each.status for each in await self._lines(_END))
 
     async def views(self) -> list[str]:
         """Of which there are decisions."""
-        return sorted({each.view for each in await self._lines()})
+        return sorted({each.view for each in await self._lines(_END)})
 
-    async def _lines(self) -> list[LevelLine]:
-        """Levels at the end of the bundle: the newest decision on each parent that is there."""
-        if self._levels is not None:
-            return self._levels
+    async def _lines(self, moment: Moment) -> list[LevelLine]:
+        """Levels at a moment: the newest decision by then on each parent that is there."""
+        if (known := self._levels.get(moment)) is not None:
+            return known
         there: dict[str, str] = {}
         async for batch in self.bundle.records():
             for logged in batch:
-                if isinstance(logged.record, ObjectSeen | ObjectDeleted):
-                    record = logged.record
+                if isinstance(record := logged.record, ObjectSeen | ObjectDeleted) and not moment.precedes(logged):
                     there[str(record.key)] = record.uid if isinstance(record, ObjectSeen) else ""
         found: dict[tuple[str, str], LevelLine] = {}
+        uids: dict[tuple[str, str], str] = {}
         async for decision in self.bundle.decisions():
-            level = decision.view, decision.parent
-            before = found.get(level)
-            is_same = before is not None and before.status == decision.status
-            found[level] = LevelLine(
-                view=decision.view,
-                parent=decision.parent,
-                status=decision.status,
-                reason=decision.reason,
-                drift=decision.drift,
-                round=decision.round,
-                evaluated_at=decision.decided_at,
-                since=before.since if before is not None and is_same else decision.decided_at,
-            )
-            if there.get(decision.parent, decision.parent_uid) != decision.parent_uid:
-                del found[level]
-        self._levels = list(found.values())
-        return self._levels
+            if moment.has_seen(decision):
+                level = decision.view, decision.parent
+                before = found.get(level)
+                is_same = before is not None and before.status == decision.status
+                since = before.since if before is not None and is_same else decision.decided_at
+                found[level], uids[level] = _line_of(decision, since=since), decision.parent_uid
+        gone = [level for level in found if there.get(level[1], uids[level]) != uids[level]]
+        self._levels = {moment: [line for level, line in found.items() if level not in gone]}
+        return self._levels[moment]
+
+
+_END: Final = Moment(sequence=sys.maxsize)
+
+
+def _line_of(decision: Decision, *, since: datetime | None) -> LevelLine:
+    return LevelLine(
+        view=decision.view,
+        parent=decision.parent,
+        status=decision.status,
+        reason=decision.reason,
+        drift=decision.drift,
+        round=decision.round,
+        evaluated_at=decision.decided_at,
+        since=since,
+    )
+
+
+def page_of(
+    places: Iterable[LevelPlace], wanted: LevelQuery, *, after: LevelPlace | None, most: int
+) -> list[LevelPlace]:
+    """A page of levels that are all in memory."""
+    found = {(each.application, each.line.view, each.line.parent): each for each in places}
+    names = {id(each.line): name for name, each in found.items()}
+    lines = [
+        each.line
+        for each in found.values()
+        if (not wanted.statuses or each.line.status in wanted.statuses)
+        and (not wanted.view or is_named(wanted.view, each.line.view))
+        and (not wanted.name or ends(wanted.name, each.line.parent))
+    ]
+    ordered = [found[names[id(line)]] for line in in_order(lines, wanted.order)]
+    last = (after.application, after.line.view, after.line.parent) if after is not None else None
+    begin = next((n + 1 for n, each in enumerate(ordered) if names[id(each.line)] == last), 0)
+    return ordered[begin : begin + most]
 
 
 def _past_intent(entry: DecisionEntry, number: int, asked: Asked, noted: tuple[int, ReceiptNoted] | None) -> PastIntent:

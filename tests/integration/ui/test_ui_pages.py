@@ -99,6 +99,21 @@ async def test_levels_are_chosen_in_the_address(shown: Any, browser: Opens, pict
         )[0]
 
 
+async def test_levels_are_shown_as_they_were_at_a_record(shown: Any, browser: Opens, pictures: Path) -> None:
+    async with browser() as page:
+        await page.open(shown.url + POD)
+        gone = int((await page.texts(".why .mark.deleted .number"))[-1])
+        await page.open(f"{shown.url}/levels?at={gone}&name=shop&status=any")
+        assert await page.texts("tbody .badge") == ["settling"]
+        assert await page.texts("tbody .drift") == ["missing shop-1"]
+        await page.picture(pictures / "levels-then.png")
+        for _ in range(2):
+            await page.click("nav.pages a[rel=prev]")
+        assert await page.texts("tbody .badge") == ["in_sync"]
+        await page.click("tbody td.name a")
+        assert int((await page.texts(".marks .mark:last-child .number"))[-1].replace("=>", "0")) < gone
+
+
 async def test_the_flow_has_six_stages_and_sixteen_partitions(shown: Any, browser: Opens, pictures: Path) -> None:
     async with browser() as page:
         await page.open(f"{shown.url}/flow")

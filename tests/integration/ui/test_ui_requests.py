@@ -112,10 +112,17 @@ async def test_a_bundle_has_the_same_pages(shown: Any, tmp_path: Path) -> None:
             assert _story(bundled) == _story(live), path
         assert "live.js" not in (await get(url + POD))[1]
         assert 'class="badge in_sync"' in (await get(f"{url}/levels?status=any"))[1]
+        for at in ("&at=100", "&at=70"):
+            live, bundled = [(await get(f"{each}/levels?status=any{at}"))[1] for each in (shown.url, url)]
+            assert _levels(bundled) == _levels(live), at
         assert (await get(f"{url}/flow"))[0] == 404
         assert (await get(f"{url}/live"))[0] == 404
     finally:
         running.stop()
+
+
+def _levels(text: str) -> list[str]:
+    return [line for line in text.splitlines() if 'class="name"' in line or 'class="badge' in line]
 
 
 def _story(text: str) -> list[str]:
