@@ -1,13 +1,13 @@
 """Tells open pages that something happened: server-sent events, each with the number of the newest record as its id."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from aiohttp import web
 from msgspec import Struct
 
-from levelog.errors import Unavailable
+from levelog.errors import LevelogError, Unavailable
 from levelog_store.look.progress import read_newest_ordinal
 from levelog_ui.past import LivePast
 
@@ -44,37 +44,48 @@ class LogProgress:
         return self._beat
 
 
-async def stream_changes(request: web.Request, progress: LogProgress, headers: Mapping[str, str]) -> web.StreamResponse:
+async def stream_changes(
+    request: web.Request, current: Callable[[], LogProgress | None], headers: Mapping[str, str]
+) -> web.StreamResponse:
     """Send an event whenever records or decisions have come, until the page is closed.
 
-    A page that comes back with Last-Event-ID gets one at once if it has missed records.
+    A page that comes back with Last-Event-ID gets one at once if it has missed records. `current` is what is shown now.
     """
-    seen = await progress.beat()
     response = web.StreamResponse(
         headers={**headers, "Content-Type": "text/event-stream", "Cache-Control": "no-store", "X-Accel-Buffering": "no"}
     )
     await response.prepare(request)
     loop = asyncio.get_running_loop()
     last = request.headers.get("Last-Event-ID", "")
-    quiet_since = loop.time()
-    is_behind = last.isascii() and last.isdigit() and int(last[:20]) != seen.sequence
+    seen: Beat | None = None
+    sent_at = loop.time()
     try:
-        await response.write(f"retry: 1000\n{_event(seen) if is_behind or not last else ''}\n".encode())
+        await response.write(b"retry: 1000\n")
         while True:
-            await asyncio.sleep(_PAUSE_SECONDS)
             try:
-                beat = await progress.beat()
-            except Unavailable as error:
+                beat = await _beat(current())
+            except LevelogError as error:
+                seen, last = None, ""  # the page is told as soon as it goes on
                 await response.write(f"event: lost\ndata: {' '.join(str(error).split())}\n\n".encode())
+                await asyncio.sleep(_PAUSE_SECONDS)
                 continue
-            if beat != seen:
-                seen, quiet_since = beat, loop.time()
+            if beat != seen and (seen is not None or last != str(beat.sequence)):
+                sent_at = loop.time()
                 await response.write(_event(beat).encode())
-            elif loop.time() - quiet_since >= _ALIVE_SECONDS:
-                quiet_since = loop.time()
+            elif loop.time() - sent_at >= _ALIVE_SECONDS:
+                sent_at = loop.time()
                 await response.write(b": alive\n\n")
-    except (ConnectionResetError, ConnectionError):
-        return response  # the page was closed
+            seen = beat
+            await asyncio.sleep(_PAUSE_SECONDS)
+    except ConnectionError:
+        pass  # the page was closed
+    return response
+
+
+async def _beat(progress: LogProgress | None) -> Beat:
+    if progress is None:
+        raise Unavailable("the application starts anew")
+    return await progress.beat()
 
 
 def _event(beat: Beat) -> str:

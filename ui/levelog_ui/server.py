@@ -1,5 +1,7 @@
 """The HTTP server of the pages: routes, who may ask, and errors as pages. It reads, and has nothing to write with."""
 
+import asyncio
+import errno
 import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection
 from contextlib import asynccontextmanager
@@ -9,7 +11,7 @@ from typing import Any, Final
 
 from aiohttp import web
 
-from levelog.errors import ConfigurationError, LevelogError
+from levelog.errors import ConfigurationError, LevelogError, Unavailable
 from levelog.wire.origins import is_of_a_page, strange_name
 from levelog_history.records import chosen
 from levelog_ui.decisionpage import decision_page
@@ -18,7 +20,7 @@ from levelog_ui.levelspage import levels_page
 from levelog_ui.links import object_path
 from levelog_ui.live import LogProgress, stream_changes
 from levelog_ui.objectpage import object_page
-from levelog_ui.past import LivePast, Past
+from levelog_ui.past import BundlePast, LivePast, Past
 from levelog_ui.rendering import rendered
 
 log = logging.getLogger(__name__)
@@ -30,20 +32,44 @@ _HEADERS: Final = {
     "Referrer-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
 }
+_LIVE: Final = "/live"
 _ASSETS: Final = {"levelog.css": "text/css", "live.js": "text/javascript", "icon.svg": "image/svg+xml"}
 
 Answer = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 class PageServer:
-    """Answers requests from a past."""
+    """Answers requests from the past that it was given last."""
 
-    def __init__(self, past: Past, *, names: Collection[str] = ()) -> None:
+    def __init__(self, *, names: Collection[str] = ()) -> None:
         """`names`: further host names under which the pages may be asked for."""
-        self._past = past
         self._names = names
-        self._progress = LogProgress(past) if isinstance(past, LivePast) else None
+        self._shown: Past | None = None
+        self._progress: LogProgress | None = None
+        self._asked = 0
+        """Requests that are being answered."""
+        self._is_idle = asyncio.Event()
         self._assets = {name: (files("levelog_ui") / "assets" / name).read_bytes() for name in _ASSETS}
+
+    @asynccontextmanager
+    async def showing(self, past: Past) -> AsyncGenerator[None]:
+        """Answer from a past while the context is open; at its end, wait for the answers that are under way."""
+        self._shown = past
+        self._progress = LogProgress(past) if isinstance(past, LivePast) else None
+        try:
+            yield
+        finally:
+            self._shown = self._progress = None
+            while self._asked:
+                self._is_idle.clear()
+                await self._is_idle.wait()
+
+    @property
+    def _past(self) -> Past:
+        """What is shown now. Raises Unavailable."""
+        if self._shown is None:
+            raise Unavailable("the application starts anew: log and database are not open yet")
+        return self._shown
 
     def application(self) -> web.Application:
         """The aiohttp application."""
@@ -54,13 +80,15 @@ class PageServer:
         application.router.add_get(r"/d/{ordinal:\d{1,18}}", self._decision)
         application.router.add_get("/flow", self._flow)
         application.router.add_get("/find", self._find)
-        application.router.add_get("/live", self._live)
+        application.router.add_get(_LIVE, self._live)
         application.router.add_get("/assets/{name}", self._asset)
         return application
 
     @web.middleware
     async def _guarded(self, request: web.Request, handler: Answer) -> web.StreamResponse:
         """Refuse strangers, and turn errors into pages."""
+        is_counted = request.path != _LIVE  # which lasts as long as the page is open
+        self._asked += is_counted
         try:
             if host := strange_name(request.headers, self._names):
                 raise web.HTTPForbidden(
@@ -78,6 +106,9 @@ class PageServer:
         except LevelogError as error:
             log.warning("%s: %s", request.path, error)
             response = self._refusal(request, 503, str(error))
+        finally:
+            self._asked -= is_counted
+            self._is_idle.set()
         if not response.prepared:
             response.headers.update(_HEADERS)
         return response
@@ -86,9 +117,13 @@ class PageServer:
         return self._page(request, "refusal.html", {"why": why, "status": status}, status=status)
 
     def _page(self, request: web.Request, template: str, values: dict[str, Any], *, status: int = 200) -> web.Response:
-        body = rendered(
-            template, {"past": self._past, "is_live": self._progress is not None, "here": request.path, **values}
-        )
+        shown = self._shown
+        frame = {
+            "name": shown.name if shown is not None else "",
+            "is_live": not isinstance(shown, BundlePast),
+            "here": request.path,
+        }
+        body = rendered(template, frame | values)
         tag = f'"{sha256(body).hexdigest()[:20]}"'
         headers = {"ETag": tag, "Cache-Control": "no-cache"}
         if status == 200 and request.headers.get("If-None-Match") == tag:
@@ -131,9 +166,9 @@ class PageServer:
         return self._page(request, "found.html", {"asked": asked, "names": sorted(map(str, keys))})
 
     async def _live(self, request: web.Request) -> web.StreamResponse:
-        if self._progress is None:
+        if isinstance(self._shown, BundlePast):
             raise web.HTTPNotFound(text="nothing more happens in a bundle")
-        return await stream_changes(request, self._progress, _HEADERS)
+        return await stream_changes(request, lambda: self._progress, _HEADERS)
 
     async def _asset(self, request: web.Request) -> web.StreamResponse:
         name = request.match_info["name"]
@@ -151,17 +186,21 @@ def _is_link(request: web.Request) -> bool:
 
 
 @asynccontextmanager
-async def serving(past: Past, host: str, port: int, *, names: Collection[str] = ()) -> AsyncGenerator[str]:
-    """Serve the pages while the context is open; yields their address. Raises ConfigurationError if it is taken."""
-    runner = web.AppRunner(PageServer(past, names=(host, *names)).application(), access_log=None, shutdown_timeout=0.2)
+async def serving(server: PageServer, host: str, port: int, *, is_any_port: bool = False) -> AsyncGenerator[str]:
+    """Serve the pages while the context is open; yields their address.
+
+    Where the port is taken, `is_any_port` takes a free one. Raises ConfigurationError if the address cannot be had.
+    """
+    runner = web.AppRunner(server.application(), access_log=None, shutdown_timeout=0.2)
     await runner.setup()
     try:
-        site = web.TCPSite(runner, host or None, port)
         try:
-            await site.start()
+            await web.TCPSite(runner, host or None, port).start()
         except OSError as error:
-            why = error.strerror or str(error)
-            raise ConfigurationError(f"the pages cannot listen at {host}:{port}: {why}") from error
+            if not (is_any_port and error.errno == errno.EADDRINUSE):
+                why = error.strerror or str(error)
+                raise ConfigurationError(f"the pages cannot listen at {host}:{port}: {why}") from error
+            await web.TCPSite(runner, host or None, 0).start()
         shown = host if host not in ("", "0.0.0.0", "::") else "127.0.0.1"  # noqa: S104 - compared, not bound
         yield f"http://{f'[{shown}]' if ':' in shown else shown}:{runner.addresses[0][1]}"
     finally:

@@ -112,7 +112,7 @@ async def _run(settings: Settings, *, as_json: bool, keep: bool, ui: bool) -> No
             if ui:
                 from levelog_cli.wiring.pages import serve_pages
 
-                await _first(running, serve_pages(settings, address="127.0.0.1:0", path="/o/pods/default/shop-1"))
+                await _first(running, serve_pages(settings, path="/o/pods/default/shop-1"))
             if keep:
                 await running
         finally:

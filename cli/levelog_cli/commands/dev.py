@@ -27,6 +27,7 @@ def dev(
     port: Annotated[
         int, typer.Option(help="Port of the cluster; default: a free one.", metavar="PORT", show_default=False)
     ] = 0,
+    ui: Annotated[bool, typer.Option("--ui", help="Serve pages that show what happens: see `levelog ui`.")] = False,
 ) -> None:
     """Run operators on a cluster in memory, restart when a file changes, and show their levels.
 
@@ -34,4 +35,4 @@ def dev(
     """
     from levelog_cli.editing.loop import develop
 
-    develop(settings, files, objects=create or [], folder=folder, port=port)
+    develop(settings, files, objects=create or [], folder=folder, port=port, has_pages=ui)

@@ -17,8 +17,9 @@ def ui(
         Path | None, typer.Option(help="Show a file from `levelog export`.", metavar="FILE", show_default=False)
     ] = None,
     address: Annotated[
-        str, typer.Option(help="Where to serve the pages; port 0 is a free one.", metavar="HOST:PORT")
-    ] = "127.0.0.1:8765",
+        str,
+        typer.Option(help="Where to serve the pages; default: 127.0.0.1:8765, or a free port.", metavar="HOST:PORT"),
+    ] = "",
     name: Annotated[
         list[str] | None,
         typer.Option(help="A host name under which the pages may be asked for.", metavar="NAME", show_default=False),

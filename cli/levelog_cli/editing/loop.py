@@ -24,6 +24,7 @@ from levelog_cli.logs import set_up_logs
 from levelog_cli.printing.lines import print_line
 from levelog_cli.running import FAILED, execute
 from levelog_cli.settings import LogFormat, LogLevel, Settings
+from levelog_cli.wiring.pages import serve_pages
 
 _LEVELS: Final = "levelog_processors.decide.transaction"
 """Who logs what becomes of levels."""
@@ -31,8 +32,16 @@ _OUTPUTS: Final = (1, 2)
 """Descriptors of stdout and stderr."""
 
 
-def develop(settings: Settings, files: Sequence[Path], *, objects: Sequence[Path], folder: Path, port: int) -> None:
-    """Run all three until a signal ends the command, or the cluster ends by itself."""
+def develop(
+    settings: Settings,
+    files: Sequence[Path],
+    *,
+    objects: Sequence[Path],
+    folder: Path,
+    port: int,
+    has_pages: bool = False,
+) -> None:
+    """Run all three, and pages if they are wanted, until a signal ends the command, or the cluster ends by itself."""
     set_up_logs(settings.log_format, settings.log_level)
     if settings.log_level is LogLevel.INFO:  # the levels stand below the log, and a failed write has its own line
         logging.getLogger(_LEVELS).setLevel(logging.WARNING)
@@ -56,6 +65,8 @@ def develop(settings: Settings, files: Sequence[Path], *, objects: Sequence[Path
         exported = " ".join(f"{name}={shlex.quote(str(value))}" for name, value in variables.items())
         print_line(f"cluster in memory: {url}", f"in other terminals: export {exported}")
         sys.stdout.flush()
+        if has_pages:
+            _fork(family, "pages", own, lambda: serve_pages(own, is_early=True))
         reloader = Reloader(own, files, family, prepare=prepare, notes=notes)
         kept = ObjectFiles(own, objects, family, notes)
         while not family.is_ending:

@@ -3,43 +3,79 @@
 import asyncio
 import sys
 from collections.abc import AsyncGenerator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Final
 
+from levelog.errors import ConfigurationError
 from levelog_cli.monitoring.listening import ListenAddress
 from levelog_cli.printing.lines import print_line
+from levelog_cli.servers.data_dir import DataDir
 from levelog_cli.servers.databases import open_to_read
 from levelog_cli.servers.nats import opened_log
 from levelog_cli.settings import Settings
 from levelog_cli.wiring.lookback import chosen_scopes
 from levelog_replay.bundles.reading import open_bundle
 from levelog_ui.past import BundlePast, LivePast, Past
-from levelog_ui.server import serving
+from levelog_ui.server import PageServer, serving
 
 ADDRESS: Final = "127.0.0.1:8765"
-"""Where they are served, unless it is said otherwise."""
+"""Where they are served, unless it is said otherwise, or that is taken."""
+_PAUSE_SECONDS: Final = 0.5
 
 
 async def serve_pages(
     settings: Settings,
     *,
     bundle: Path | None = None,
-    address: str = ADDRESS,
+    address: str = "",
     names: Sequence[str] = (),
     path: str = "",
+    is_early: bool = False,
 ) -> None:
     """Serve them until cancelled, and print their address, or that of the page at a path.
 
-    Raises ConfigurationError as `opened_log`, `chosen_scopes` and `open_bundle` do, and for an address that is taken.
+    An embedded NATS has another port after each start of its application: then log and database are opened anew.
+    With `is_early`, it waits for an application that is about to begin. Raises ConfigurationError as `opened_log`,
+    `chosen_scopes` and `open_bundle` do, and for an address that is taken.
     """
-    place = ListenAddress.parse(address, "address")
-    async with _opened(settings, bundle) as past, serving(past, place.host, place.port, names=names) as url:
-        print_line(f"pages of {past.name}: {url}{path}")
-        sys.stdout.flush()
-        if not place.is_local:
-            sys.stderr.write(f"{place} is reached from elsewhere too, and whoever reaches the pages may read all\n")
-        await asyncio.Event().wait()
+    place = ListenAddress.parse(address or ADDRESS, "address")
+    server = PageServer(names=(place.host, *names))
+    is_told = False
+    async with AsyncExitStack() as stack:
+        while True:
+            if is_early:
+                await _another_log(settings, bundle, "")
+            url = DataDir(settings.data_dir).running_nats_url()
+            try:
+                async with _opened(settings, bundle) as past, server.showing(past):
+                    if not is_told:
+                        serve = serving(server, place.host, place.port, is_any_port=not address)
+                        shown = await stack.enter_async_context(serve)
+                        _tell(past, f"{shown}{path}", place)
+                        is_told = True
+                    await _another_log(settings, bundle, url)
+            except ConfigurationError:
+                if not is_early or is_told:
+                    raise
+                await asyncio.sleep(_PAUSE_SECONDS)  # it has not made its log or its tables yet
+
+
+def _tell(past: Past, url: str, place: ListenAddress) -> None:
+    print_line(f"pages of {past.name}: {url}")
+    sys.stdout.flush()
+    if not place.is_local:
+        sys.stderr.write(f"{place} is reached from elsewhere too, and whoever reaches the pages may read all\n")
+
+
+async def _another_log(settings: Settings, bundle: Path | None, url: str) -> None:
+    """Wait until the application of the data directory has a NATS other than that; for ever, where there is none."""
+    data = DataDir(settings.data_dir)
+    while True:
+        found = "" if bundle is not None or settings.nats_url else data.running_nats_url()
+        if found not in ("", url):
+            return
+        await asyncio.sleep(_PAUSE_SECONDS)
 
 
 @asynccontextmanager

@@ -1,0 +1,41 @@
+"""`levelog dev --ui`: pages that follow the application through its restarts."""
+
+from pathlib import Path
+
+import aiohttp
+import pytest
+
+from rigs.levelog import WEBS, Levelog, Running
+from rigs.preloaded import PROGRAM
+from rigs.waiting import until
+
+pytestmark = pytest.mark.xdist_group("ui")
+WEB = "/o/webs.example.com/default/shop"
+
+
+async def test_pages_of_dev_go_on_after_the_code_was_saved(tmp_path: Path) -> None:
+    file = tmp_path / "webs.py"
+    file.write_text((WEBS / "webs.py").read_text())
+    argv: list[str | Path] = [PROGRAM, "dev", file, "--create", WEBS / "shop.yaml", "--ui"]
+    running = Running(argv, tmp_path / "dev.log", env=Levelog(tmp_path).env, folder=tmp_path)
+    try:
+        url = (await running.says("pages of webs: ")).rpartition(" ")[2]
+
+        async def page() -> str:
+            async with aiohttp.ClientSession() as session, session.get(url + WEB) as response:
+                return await response.text() if response.status == 200 else ""
+
+        async def has_settled() -> bool:
+            return 'class="badge in_sync"' in await page()
+
+        await until(has_settled, "a page of the Web in sync")
+        file.write_text(file.read_text().replace('f"{web.metadata.name}-{n}"', 'f"{web.metadata.name}-x{n}"'))
+
+        async def has_changed() -> bool:
+            return "shop-x2 created" in await page()
+
+        await until(has_changed, "a page with what the new code wrote", seconds=60)
+        assert "by other code than before" in await page()
+    finally:
+        running.stop()
+    assert "Traceback" not in (tmp_path / "dev.log").read_text()
