@@ -24,7 +24,6 @@ from levelog_cli.logs import set_up_logs
 from levelog_cli.printing.lines import print_line
 from levelog_cli.running import FAILED, execute
 from levelog_cli.settings import LogFormat, LogLevel, Settings
-from levelog_cli.wiring.pages import serve_pages
 
 _LEVELS: Final = "levelog_processors.decide.transaction"
 """Who logs what becomes of levels."""
@@ -66,6 +65,8 @@ def develop(
         print_line(f"cluster in memory: {url}", f"in other terminals: export {exported}")
         sys.stdout.flush()
         if has_pages:
+            from levelog_cli.wiring.pages import serve_pages  # noqa: PLC0415 - it loads what reads bundles
+
             _fork(family, "pages", own, lambda: serve_pages(own, is_early=True))
         reloader = Reloader(own, files, family, prepare=prepare, notes=notes)
         kept = ObjectFiles(own, objects, family, notes)
