@@ -18,6 +18,7 @@ from levelog_cli.commands.run import FilesCommand, RunCommand, actuate, ingest, 
 from levelog_cli.commands.setup import crd, doctor, import_crd, init, manifests, migrate, rbac, remove_finalizers
 from levelog_cli.commands.ui import ui
 from levelog_cli.commands.wakes import wakes
+from levelog_cli.commands.whatif import what_if
 from levelog_cli.commands.why import why
 
 app = typer.Typer(
@@ -46,6 +47,7 @@ _COMMANDS = (
     wakes,
     plan,
     replay,
+    what_if,
     export,
     doctor,
     rbac,

@@ -7,9 +7,12 @@ from typing import Any, Final
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
+from levelog.errors import ConfigurationError
 from levelog.secrets.scrubbing import is_redacted
 
 _PLAIN: Final = re.compile(r"[A-Za-z0-9_-]+")
+_STEP: Final = re.compile(r'\.?(?P<name>[A-Za-z0-9_-]+)|\["(?P<key>[^"]*)"\]|\[(?P<item>[^"\]]+)\]')
+"""Of a path as a difference has it."""
 _UNTOLD: Final = ("metadata.resourceVersion", "metadata.generation", "metadata.managedFields")
 """Fields that the API server counts up or keeps for itself with every write."""
 _WIDTH: Final = 60
@@ -38,6 +41,33 @@ def differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[Dif
     """What differs between two objects, sorted by path; what the server counts up with each write is left out."""
     found = (each for each in _compared("", before, after) if each.path not in _UNTOLD)
     return sorted(found, key=lambda difference: difference.path)
+
+
+def with_value(manifest: dict[str, Any], path: str, value: Any) -> dict[str, Any]:
+    """An object with a value at a path, written as that of a difference. Raises ConfigurationError."""
+    steps = list(_STEP.finditer(path))
+    if not path or "".join(step[0] for step in steps) != path or path.startswith("."):
+        raise ConfigurationError(f"{path!r} is no path of a field: write it as in spec.containers[web].image")
+    place: Any = manifest
+    for number, step in enumerate(steps):
+        key: Any = step["name"] or step["key"] or step["item"]
+        if step["item"]:
+            key = _number_of(place, key) if isinstance(place, list) else None
+        elif not isinstance(place, dict):
+            key = None
+        if key is None:
+            raise ConfigurationError(f"the object has nothing at {''.join(each[0] for each in steps[: number + 1])}")
+        if number == len(steps) - 1:
+            place[key] = value
+        else:
+            place = place[key] if isinstance(place, list) else place.setdefault(key, {})
+    return manifest
+
+
+def _number_of(items: Sequence[Any], key: str) -> int | None:
+    named = (at for at, item in enumerate(items) if isinstance(item, Mapping) and item.get("name") == key)
+    at = next(named, int(key) if key.isdecimal() else None)
+    return at if at is not None and at < len(items) else None
 
 
 def shown(value: Any) -> str:

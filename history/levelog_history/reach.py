@@ -32,11 +32,11 @@ class Moment(Struct, frozen=True):
         """
         if text.isdigit() and int(text) > 0 and len(text) < 19:
             return cls(sequence=int(text))
-        if ago := _AGO.fullmatch(text):
-            try:
-                return cls(time=now - timedelta(**{_UNITS[ago[2]]: int(ago[1])}))
-            except OverflowError as error:
-                raise ConfigurationError(f"{text!r} is longer ago than there are dates") from error
+        try:
+            if (ago := so_long(text)) is not None:
+                return cls(time=now - ago)
+        except OverflowError as error:
+            raise ConfigurationError(f"{text!r} is longer ago than there are dates") from error
         try:
             time = datetime.fromisoformat(text)
         except ValueError as error:
@@ -150,6 +150,12 @@ async def unread(source: RecordSource, resource: GroupResource) -> str:
         return ""
     close = meant(name, held)
     return f"recorded is what the operators read: {', '.join(held)}" + (f" (did you mean {close}?)" if close else "")
+
+
+def so_long(text: str) -> timedelta | None:
+    """Read `15m` (s, m, h, d); None: it is no such text. Raises OverflowError."""
+    found = _AGO.fullmatch(text)
+    return timedelta(**{_UNITS[found[2]]: int(found[1])}) if found else None
 
 
 _AGO: Final = re.compile(r"(\d+)([smhd])")

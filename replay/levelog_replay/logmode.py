@@ -5,10 +5,13 @@ are folded as they are live; what is decided here is sent by nobody.
 """
 
 from collections import defaultdict
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import aclosing
 from datetime import UTC, datetime
 from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from levelog.secrets.redaction import Redactor
 from levelog.wire.records import LoggedRecord, SyncFinished
@@ -17,6 +20,8 @@ from levelog_processors.engine import Engine
 from levelog_replay.comparing import NO_VIEW, Conclusion, Judged
 from levelog_replay.scratch import Scratch
 from levelog_replay.sources import Recording
+from levelog_replay.travel.edits import Edited
+from levelog_store.actuate.claims import Claimant
 from levelog_store.decide.decisions import Asked, Decision
 from levelog_store.look.recall import read_called, read_intents
 from levelog_store.rows import ViewParent
@@ -30,8 +35,15 @@ class LogReplay:
     """Folds a history in memory and decides on it; what was decided is in the `decisions` of a scratch database."""
 
     def __init__(
-        self, history: Recording, scratch: Scratch, *, redactor: Redactor, caller: Caller | None = None
+        self,
+        history: Recording,
+        scratch: Scratch,
+        *,
+        redactor: Redactor,
+        caller: Caller | None = None,
+        claimant: Claimant | None = None,
     ) -> None:
+        """`claimant` tells which of the writes that are decided are under way until their receipts come."""
         self._history = history
         self._scratch = scratch
         self._now = _BEGIN
@@ -42,6 +54,7 @@ class LogReplay:
             patience=None,
             caller=caller,
             redactor=redactor,
+            claimant=claimant,
             has_tables=False,
         )
         self._next_due: datetime | None = None
@@ -113,9 +126,28 @@ async def _each(history: Recording) -> AsyncGenerator[LoggedRecord]:
 _END: Final = 1 << 63
 
 
-async def pairs(first: Scratch, second: Scratch) -> AsyncIterator[tuple[Judged, Judged]]:
-    """Decisions on a level that saw the same snapshot; where one side made none, its half has no conclusion."""
-    moments = [_Moments(first), _Moments(second)]
+class Side(Struct, frozen=True):
+    """What one version of the code has decided on one history."""
+
+    scratch: Scratch
+    history: Recording
+
+    def place(self, sequence: int) -> int:
+        """Where in the log it is compared what was decided after a record."""
+        return self.history.place(sequence) if isinstance(self.history, Edited) else sequence
+
+    def recorded(self, past: Decision) -> Decision:
+        """A decision with the sequences that its records have in the log."""
+        if not isinstance(self.history, Edited):
+            return past
+        number = self.history.number
+        causes = replace(past.causes, sequences=tuple(map(number, past.causes.sequences)))
+        return replace(past, cause=number(past.cause), causes=causes, parent_sequence=number(past.parent_sequence))
+
+
+async def pairs(sides: Sequence[Side]) -> AsyncIterator[tuple[int, Judged, Judged]]:
+    """Decisions of two sides on a level after the same record; where one side made none, its half has no conclusion."""
+    moments = [_Moments(side) for side in sides]
     while True:
         at = min([await each.next() for each in moments])
         if at == _END:
@@ -127,27 +159,28 @@ async def pairs(first: Scratch, second: Scratch) -> AsyncIterator[tuple[Judged, 
                 halves = [side[level][number] if number < len(side.get(level, ())) else None for side in (one, other)]
                 past = next(half.past for half in halves if half is not None)
                 absent = Judged(past=past, conclusion=None, obstacle=NO_VIEW)
-                yield halves[0] or absent, halves[1] or absent
+                yield at, halves[0] or absent, halves[1] or absent
 
 
 class _Moments:
-    """The decisions of one side, a snapshot at a time."""
+    """The decisions of one side, those of one place at a time."""
 
-    def __init__(self, scratch: Scratch) -> None:
-        self._scratch = scratch
+    def __init__(self, side: Side) -> None:
+        self._side = side
+        self._scratch = scratch = side.scratch
         self._decisions = read_called(scratch.database, scratch.scope)
         self._ahead: Decision | None = None
 
     async def next(self) -> int:
-        """The next snapshot; _END: there is none."""
+        """The next place; _END: there is none."""
         if self._ahead is None:
             self._ahead = await anext(self._decisions, None)
-        return _END if self._ahead is None else sum(self._ahead.basis.folded)
+        return _END if self._ahead is None else self._side.place(self._ahead.seen_to)
 
-    async def take(self, snapshot: int) -> Mapping[ViewParent, list[Judged]]:
-        """The decisions of a snapshot, by level."""
+    async def take(self, place: int) -> Mapping[ViewParent, list[Judged]]:
+        """The decisions of a place, by level."""
         found: defaultdict[ViewParent, list[Judged]] = defaultdict(list)
-        while await self.next() == snapshot and self._ahead is not None:
+        while await self.next() == place and self._ahead is not None:
             past, self._ahead = self._ahead, None
             found[past.view, past.parent].append(await self._judged(past))
         return found
@@ -158,4 +191,4 @@ class _Moments:
             async with self._scratch.database.reading() as connection:
                 asked = await read_intents(Asked, connection, self._scratch.scope, past.intents)
             conclusion = conclusion.with_intents(asked)
-        return Judged(past=past, conclusion=conclusion)
+        return Judged(past=self._side.recorded(past), conclusion=conclusion)

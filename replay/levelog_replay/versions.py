@@ -1,7 +1,7 @@
 """Repeats the decisions of a history with one or two versions of the code, and compares the results."""
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, aclosing
 from functools import partial
 from typing import TypeAlias
@@ -18,12 +18,13 @@ from levelog_replay.effects.pairing import CallReplay
 from levelog_replay.effects.receipts import read_past_calls
 from levelog_replay.effects.repeating import Repeater
 from levelog_replay.judging import Judge
-from levelog_replay.logmode import LogReplay, pairs
+from levelog_replay.logmode import LogReplay, Side, pairs
 from levelog_replay.recordedmode import RecordedReplay
 from levelog_replay.scratch import open_scratch
 from levelog_replay.sources import History, LiveHistory, Recording, Selection
 from levelog_replay.stops.stopping import Stops
 from levelog_replay.tape import Rebuilt
+from levelog_replay.travel.edits import Edited, Edits, PastWrites
 
 Following: TypeAlias = Callable[[str, int, Callable[[], int]], AbstractAsyncContextManager[None]]
 """Shows how many records are done, by a name, out of so many, while the context lasts."""
@@ -173,21 +174,44 @@ class Versions(Struct, frozen=True, kw_only=True):
             await replay.again(first.past)
         return True
 
+    async def differing(self, history: Recording, edits: Edits) -> AsyncGenerator[Divergence]:
+        """Decide in the order of the log, as it was and with changes; those decisions that differ, from there on.
+
+        A write that was sent is under way until its receipt comes, as it was live.
+        """
+        comparison = Comparison()
+        both = Edited(history, edits, is_applied=False), Edited(history, edits)
+        async with AsyncExitStack() as stack:
+            sides, _ = await self._sides(stack, both, await PastWrites.read(history))
+            start = both[0].start
+            async for at, one, other in pairs(sides):
+                if start is not None and at >= start and (found := comparison.take_both(one, other)) is not None:
+                    yield found
+
     async def _in_order(self, comparison: Comparison, history: Recording, selection: Selection) -> int:
         """Mode `log`; returns how many records were folded."""
-        records, every = 0, history.last - history.first + 1
         async with AsyncExitStack() as stack:
-            sides = [await stack.enter_async_context(open_scratch(each, history.origin)) for each in self.programs]
-            for name, side in zip(self.names, sides, strict=True):
-                replay = LogReplay(history, side, redactor=self.redactor, caller=self.caller())
-                try:
-                    async with self.following(name, every, partial(getattr, replay, "records")):
-                        async for _ in replay.run():
-                            pass
-                finally:
-                    await replay.close()
-                records += replay.records
-            async for one, other in pairs(*sides):
+            sides, records = await self._sides(stack, (history, history))
+            async for _, one, other in pairs(sides):
                 if selection.has(one.past):
                     comparison.take_both(one, other)
         return records
+
+    async def _sides(
+        self, stack: AsyncExitStack, histories: Sequence[Recording], written: PastWrites | None = None
+    ) -> tuple[list[Side], int]:
+        """What two versions of the code decide, each on its history, and how many records were folded."""
+        sides: list[Side] = []
+        records = 0
+        for name, program, history in zip(self.names, self.programs, histories, strict=True):
+            scratch = await stack.enter_async_context(open_scratch(program, history.origin))
+            replay = LogReplay(history, scratch, redactor=self.redactor, caller=self.caller(), claimant=written)
+            try:
+                async with self.following(name, history.last - history.first + 1, partial(getattr, replay, "records")):
+                    async for _ in replay.run():
+                        pass
+            finally:
+                await replay.close()
+            records += replay.records
+            sides.append(Side(scratch, history))
+        return sides, records

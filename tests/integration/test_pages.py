@@ -49,6 +49,7 @@ SHOWN: Final = {
     "docs/code-changes.md": "the doctor's note; e2e/test_other_versions.py holds it",
     "docs/monitoring.md": "at a port of its own; test_probes.py holds it",
     "docs/replay.md": "a call that differs; replay/test_calls_again.py holds its form",
+    "docs/time.md": "a recorded night; replay/test_what_if.py and its neighbours hold it",
     "docs/wakes.md": "an audit log of that program; tests/unit/wakes/test_planted_patterns.py plants it",
     "docs/writes.md": "reasons of levels; test_unseen_writes.py and test_repeated_rounds.py hold them",
 }

@@ -1,6 +1,6 @@
 """What a replay came to, as it is printed: a table of the views, and the first decision that came out otherwise."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -71,6 +71,45 @@ def as_json(report: "Report") -> dict[str, Any]:
     }
 
 
+def differing_lines(found: Sequence[Divergence], names: tuple[str, str]) -> Iterator[str]:
+    """The lines of decisions that came out otherwise: the first in full, the others in a table."""
+    if not found:
+        yield "no decision differs"
+        return
+    yield from divergence_lines(found[0], names)
+    if len(found) > 1:
+        yield ""
+        rows = [(str(each.past.cause), each.past.view, each.past.parent, _brief(each, names)) for each in found[1:]]
+        yield from table_lines(["RECORD", "VIEW", "PARENT", "ALSO DIFFERS"], rows, line_width())
+    yield ""
+    yield f"{counted(len(found), 'decision')} {'differs' if len(found) == 1 else 'differ'}"
+
+
+def differing_json(found: Sequence[Divergence]) -> dict[str, Any]:
+    """The same as one JSON object."""
+    return {"is_same": not found, "differing": [_told(each) for each in found]}
+
+
+def _brief(found: Divergence, names: tuple[str, str]) -> str:
+    before, after = found.before, found.after
+    if before is None or after is None:
+        one = before or after
+        writes = f", {_writes(one)}" if one is not None and one.keys else ""
+        return f"{names[0] if after is None else names[1]} alone: {one.verdict.status if one else ''}{writes}"
+    parts = [part for part in ("status", "round") if part in found.parts]
+    told = [f"{part} {getattr(before.verdict, part)} -> {getattr(after.verdict, part)}" for part in parts]
+    told += [part for part in ("desired", "actual") if part in found.parts]
+    if "keys" in found.parts:
+        then, now = _writes(before), _writes(after)
+        told.append(f"{then} -> {now}" if then != now else "content of writes")
+    return ", ".join(told or found.parts)
+
+
+def _writes(side: Conclusion) -> str:
+    known = {intent.key: f"{intent.verb} {intent.target}" for intent in side.intents}
+    return ", ".join(known.get(key, f"a write that is not kept any more ({key})") for key in side.keys) or "none"
+
+
 def _counts(tally: Tally) -> tuple[str, ...]:
     counts = (tally.same, tally.changed, tally.only_before, tally.only_after, tally.skipped)
     return tuple(str(count) for count in counts)
@@ -105,13 +144,11 @@ def _part(
 ) -> Iterator[str]:
     if before is None or after is None:
         made = names[0] if after is None else names[1]
-        yield from labelled("made by", f"{made} alone: no such view there, or its filters exclude the object")
+        yield from labelled("made by", f"{made} alone: nothing woke the other, or it has no such view")
         return
     if part == "keys":
         for name, side in zip(names, (before, after), strict=True):
-            known = {intent.key: f"{intent.verb} {intent.target}" for intent in side.intents}
-            writes = ", ".join(known.get(key, f"a write that is not kept any more ({key})") for key in side.keys)
-            yield from labelled("writes", f"{name:<{width}}  {writes or 'none'}")
+            yield from labelled("writes", f"{name:<{width}}  {_writes(side)}")
         yield from _contents(before, after)
     else:
         yield from verdict_lines(part, before.verdict, after.verdict)

@@ -50,12 +50,12 @@ async def replay_history(settings: Settings, choice: Choice, *, as_json: bool) -
     Raises ConfigurationError for files, objects, handlers and moments that there is nothing of.
     """
     _refuse_misfits(choice, as_json=as_json)
-    _quieten(settings)
-    applications = _loaded(settings, choice)
+    quieten(settings)
+    applications = load_choice(settings, choice)
     first = applications[0]
     async with AsyncExitStack() as stack:
         redactor = known_redactor(settings)
-        history, begins = await _opened(stack, settings, choice, applications)
+        history, begins = await open_chosen(stack, settings, choice, applications)
         redactor.refuse_history(f"bundle {choice.bundle}" if choice.bundle else "the log", history.redaction)
         selection = selection_of(choice, first.program, datetime.now(UTC))
         refuse_moments(history, begins, selection)
@@ -123,7 +123,7 @@ def _refuse_misfits(choice: Choice, *, as_json: bool) -> None:
         )
 
 
-def _loaded(settings: Settings, choice: Choice) -> list[LoadedApplication]:
+def load_choice(settings: Settings, choice: Choice) -> list[LoadedApplication]:
     """The code that decides: one version, or two that are compared."""
     applications = [load_application(settings, [choice.file])]
     if choice.against != RECORDED:
@@ -132,7 +132,7 @@ def _loaded(settings: Settings, choice: Choice) -> list[LoadedApplication]:
     return applications
 
 
-async def _opened(
+async def open_chosen(
     stack: AsyncExitStack, settings: Settings, choice: Choice, applications: Sequence[LoadedApplication]
 ) -> tuple[LiveHistory | LogRecording | Bundle, Moment | None]:
     """The history that is wanted, and where it begins."""
@@ -188,7 +188,7 @@ async def planned(
     settings: Settings, application: LoadedApplication, *, allows_network: bool, course: Course
 ) -> Planned:
     """What an application would change of what is stored of it. Raises as `plan_changes` does."""
-    _quieten(settings)
+    quieten(settings)
     redactor = known_redactor(settings)
     async with await open_to_read(settings) as database:
         [scope, *others] = await chosen_scopes(replace(settings, application=application.name), database)
@@ -200,7 +200,7 @@ async def planned(
             return await plan(database, scope, application.program, redactor=redactor, caller=caller, course=course)
 
 
-def _quieten(settings: Settings) -> None:
+def quieten(settings: Settings) -> None:
     """Leave out what the log says of decisions, which are not made for real."""
     if settings.log_level is LogLevel.INFO:
         for name in ("levelog_processors", "levelog_store"):

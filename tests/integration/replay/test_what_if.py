@@ -1,0 +1,61 @@
+"""`levelog what-if`: recorded history with a record left out, elsewhere or changed, decided again."""
+
+import json
+from collections.abc import AsyncIterator
+from typing import Any, TypeAlias
+
+import pytest
+import pytest_asyncio
+
+from rigs.lastnight import BAD, FIXED, ORDERS, LastNight, record_last_night
+
+Differing: TypeAlias = tuple[int, list[str] | None, list[str] | None]
+"""Cause of a decision, and its writes before and after."""
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def night(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[LastNight]:
+    """For all tests of the file, which only read it."""
+    async with record_last_night(tmp_path_factory.mktemp("lastnight")) as night:
+        yield night
+
+
+async def differing(night: LastNight, *arguments: object) -> list[Differing]:
+    """Cause of each decision that differs, and its writes before and after; the same on the bundle and the log."""
+    found: list[list[Differing]] = []
+    for options, env in night.sources:
+        ended = await night.levelog.ends("what-if", BAD, *map(str, arguments), "--json", *options, env=env)
+        told = json.loads(ended.stdout)
+        assert ended.status == (0 if told["is_same"] else 1), ended
+        found.append([(each["cause"], _writes(each["before"]), _writes(each["after"])) for each in told["differing"]])
+    assert found[0] == found[1]
+    return found[0]
+
+
+def _writes(side: dict[str, Any] | None) -> list[str] | None:
+    return None if side is None else [f"{each['verb']} {each['target']}" for each in side["intents"]]
+
+
+async def test_without_the_record_that_caused_it_the_operator_deletes_nothing(night: LastNight) -> None:
+    first, *_ = await differing(night, "--drop", night.stranger)
+    assert first == (night.stranger, [f"delete {ORDERS}"], None)
+
+
+async def test_a_field_of_one_record_is_changed(night: LastNight) -> None:
+    [only] = await differing(night, "--set", night.scaled, "spec.replicas=1")
+    assert only[0] == night.scaled
+
+
+async def test_a_record_swapped_with_a_later_one_is_decided_on_there(night: LastNight) -> None:
+    found = await differing(night, "--swap", night.stranger, night.scaled)
+    assert found
+
+
+async def test_a_late_receipt_settles_late(night: LastNight) -> None:
+    causes = [cause for cause, *_ in await differing(night, "--delay-receipt", "3s")]
+    assert causes[0] == night.gone, "the deletion is not settled before its receipt"
+
+
+async def test_other_code_decides_on_the_changed_history(night: LastNight) -> None:
+    found = await differing(night, "--set", night.stranger, "metadata.labels.app=shop", "--code", FIXED)
+    assert (night.stranger, [f"delete {ORDERS}"], None) in found
