@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from levelog_cli.commands.bisect import bisect
 from levelog_cli.commands.completion import completion, prepare
 from levelog_cli.commands.demo import demo
 from levelog_cli.commands.dev import dev
@@ -48,6 +49,7 @@ _COMMANDS = (
     plan,
     replay,
     what_if,
+    bisect,
     export,
     doctor,
     rbac,

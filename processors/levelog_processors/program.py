@@ -82,7 +82,7 @@ BoundT = TypeVar("BoundT", BoundIndex, BoundView)
 
 
 class Program:
-    """What the loaded operators define, by name and by the resource that feeds it."""
+    """What the loaded operators define, by name and by the resource that feeds it; without any, objects are folded."""
 
     def __init__(self, operators: Iterable[Operator]) -> None:
         self.operators: Final = tuple(operators)
@@ -102,7 +102,7 @@ class Program:
         """What `lookups_of` gives, once it was asked."""
         for operator in self.operators:
             self._add(operator)
-        if not self.views and not self.indices and not self.unrecorded:
+        if self.operators and not self.views and not self.indices and not self.unrecorded:
             names = ", ".join(operator.name for operator in self.operators)
             raise OperatorError(
                 f"operator {names}: defines no index, no view and no handler, so there is nothing to run"

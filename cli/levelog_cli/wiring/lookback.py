@@ -167,7 +167,7 @@ async def show_history(
         timeline = Timeline(only=str(selected[0]) if len(selected) == 1 and selected[0].key else "")
         decisions: list[AsyncIterator[DecisionEntry]] = []
         if wanted.has_decisions:
-            decisions = await stack.enter_async_context(_opened_decisions(settings, source, shown))
+            decisions = await stack.enter_async_context(opened_decisions(settings, source, shown))
         if not form:
             await _tell_beginning(source)
         if wanted.selector and (wanted.has_receipts or wanted.has_decisions):
@@ -216,7 +216,7 @@ async def opened_source(settings: Settings, bundle: Path | None) -> AsyncGenerat
 
 
 @asynccontextmanager
-async def _opened_decisions(
+async def opened_decisions(
     settings: Settings, source: "LogSource | Bundle", shown: Shown
 ) -> AsyncGenerator[list[AsyncIterator[DecisionEntry]]]:
     """Decisions on the objects that are shown, and those that wrote to one: for each application, in their order.
@@ -226,16 +226,21 @@ async def _opened_decisions(
     if not isinstance(source, LogSource):
         yield [source.entries(shown.has)]
         return
-    data = DataDir(settings.data_dir)
-    if not settings.database_url and not data.database.exists():
+    if not has_database(settings):
+        shown_dir = DataDir(settings.data_dir).shown
         raise ConfigurationError(
-            f"decisions are in the database of the application, and there is none in {data.shown}: give "
+            f"decisions are in the database of the application, and there is none in {shown_dir}: give "
             "--database-url, or the --data-dir that `levelog run` used"
         )
     began = datetime.fromisoformat(source.stream.identity.created)
     async with await open_to_read(settings) as database:
         scopes = [each for each in await chosen_scopes(settings, database) if each.cluster == source.cluster]
         yield [decisions_on(database, scope, shown.selected, shown.has, log_began=began) for scope in scopes]
+
+
+def has_database(settings: Settings) -> bool:
+    """Tell whether there is a database with decisions."""
+    return bool(settings.database_url) or DataDir(settings.data_dir).database.exists()
 
 
 async def _tell_beginning(source: RecordSource) -> None:

@@ -1,6 +1,6 @@
 """History as it would have been otherwise: opened, decided again, and printed."""
 
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack
 from datetime import timedelta
 from pathlib import Path
@@ -9,16 +9,26 @@ import yaml
 from msgspec import Struct
 
 from levelog.errors import ConfigurationError
-from levelog_cli.printing.comparisons import differing_json, differing_lines
+from levelog.wire.objects import Application, GroupResource
+from levelog_cli.printing.comparisons import differing_json, differing_lines, verdict_lines
 from levelog_cli.printing.forms import print_plain
-from levelog_cli.printing.lines import print_lines
+from levelog_cli.printing.lines import print_line, print_lines
+from levelog_cli.printing.plain import entry_plain
 from levelog_cli.printing.progress import Bars
+from levelog_cli.printing.timeline import Timeline
 from levelog_cli.servers.backing import known_redactor
 from levelog_cli.settings import Settings
+from levelog_cli.wiring.lookback import has_database, opened_decisions, opened_source
 from levelog_cli.wiring.rerun import load_choice, open_chosen, quieten
 from levelog_history.reach import so_long
+from levelog_history.selection import Selected, Shown
+from levelog_history.timeline import DecisionEntry
+from levelog_replay.bundles.reading import Bundle
 from levelog_replay.choice import Choice
+from levelog_replay.sources import open_recording
+from levelog_replay.travel.bisecting import Bisection
 from levelog_replay.travel.edits import Edits
+from levelog_replay.travel.expressions import Expression
 from levelog_replay.versions import Versions
 
 
@@ -79,6 +89,45 @@ async def show_what_if(
     else:
         print_lines(differing_lines(found, names))
     return not found
+
+
+async def show_first_bad(settings: Settings, text: str, *, bundle: Path | None, as_json: bool) -> bool:
+    """Print the first record after which an expression holds, and what led to it; tells whether there is one.
+
+    Raises ConfigurationError as `Expression` does, and for history that is not there.
+    """
+    expression = Expression(text)
+    async with AsyncExitStack() as stack:
+        source = await stack.enter_async_context(opened_source(settings, bundle))
+        decisions: AsyncIterator[DecisionEntry] | None = None
+        if expression.needs_decisions or isinstance(source, Bundle) or has_database(settings):
+            shown = Shown([Selected(GroupResource.parse(each)) for each in await source.resources()], "")
+            [decisions, *_] = await stack.enter_async_context(opened_decisions(settings, source, shown))
+        history = source if isinstance(source, Bundle) else await open_recording(source.stream, Application(""))
+        bisection = Bisection(history, expression)
+        every = history.last - history.first + 1
+        async with Bars().following("bisect", every, lambda: bisection.records):
+            found = await bisection.run(decisions)
+    if as_json:
+        entries = [entry_plain(*each) for each in found.entries] if found else []
+        record = found.sequence if found else None
+        print_plain({"record": record, "held_always": not found and bisection.held, "led_to": entries})
+    elif found is None:
+        held = "holds from the beginning on" if bisection.held else "begins to hold after no record"
+        print_line(f"{text} {held}")
+    else:
+        print_line(f"first after record {found.sequence}: {text}")
+        timeline = Timeline()
+        print_lines(line for each in found.entries for line in timeline.lines(*each))
+        last = found.entries[-1][0] if found.entries else None
+        if found.before is not None and isinstance(last, DecisionEntry):
+            parts = [
+                part
+                for part in ("desired", "actual", "drift")
+                if getattr(found.before, part) != getattr(last.decision, part)
+            ]
+            print_lines(line for part in parts for line in verdict_lines(part, found.before, last.decision))
+    return found is not None
 
 
 def _duration(text: str) -> timedelta:

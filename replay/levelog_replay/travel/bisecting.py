@@ -1,0 +1,126 @@
+"""The first record after which a condition holds, and what led to it."""
+
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing
+
+from msgspec import Struct
+
+from levelog.wire.objects import ObjectKey
+from levelog.wire.records import LoggedRecord, ObjectDeleted, ObjectSeen
+from levelog_history.happenings import Entry
+from levelog_history.revisions import Revision, Revisions
+from levelog_history.timeline import AnyEntry, DecisionEntry
+from levelog_processors.program import Program
+from levelog_replay.sources import Recording
+from levelog_replay.tape import Rebuilt
+from levelog_replay.travel.expressions import Expression, Past
+from levelog_store.rows import Verdict, ViewParent
+
+
+class FirstBad(Struct, frozen=True, kw_only=True):
+    """Where a condition begins to hold."""
+
+    sequence: int
+    """Of the record."""
+    entries: list[tuple[AnyEntry, int]]
+    """What led to it, and last the record or the decision after which it holds; each with its sequence."""
+    before: Verdict | None = None
+    """How the level stood before, if it is a decision."""
+
+
+class Bisection:
+    """Goes through a history once, forward: a condition may hold, and not hold any more."""
+
+    def __init__(self, history: Recording, expression: Expression) -> None:
+        self._history = history
+        self._levels: dict[ViewParent, Verdict] = {}
+        self._writes: set[tuple[str, str]] = set()
+        self._wrote: dict[str, DecisionEntry] = {}
+        """The last decision to write an object."""
+        self._rebuilt = Rebuilt(Program(()), history.origin)
+        self._holds = expression.on(Past(self._rebuilt.state, self._levels, self._writes))
+        self.records = 0
+        """How many were folded."""
+        self.held = False
+        """Whether it held last, or from the beginning on."""
+
+    async def run(self, decisions: AsyncIterator[DecisionEntry] | None) -> FirstBad | None:
+        """Look for it; None: it never begins to hold. Raises as expressions do."""
+        self.held = self._holds(0)
+        async for logged, entry in _steps(self._history, decisions):
+            before = None
+            if entry is None:
+                self._rebuilt.fold([logged])
+                self.records += 1
+            else:
+                before = self._take(entry)
+            was, self.held = self.held, self._holds(logged.sequence)
+            if self.held and not was:
+                found = FirstBad(sequence=logged.sequence, entries=[], before=before)
+                return await self._explained(found, logged, entry)
+        return None
+
+    def _take(self, entry: DecisionEntry) -> Verdict | None:
+        past = entry.decision
+        before = self._levels.get((past.view, past.parent))
+        self._levels[past.view, past.parent] = past
+        for asked in entry.writes:
+            self._writes.add((asked.verb, asked.target))
+            self._wrote[asked.target] = entry
+        return before
+
+    async def _explained(self, found: FirstBad, logged: LoggedRecord, entry: DecisionEntry | None) -> FirstBad:
+        record = logged.record
+        if entry is None and isinstance(record, ObjectSeen | ObjectDeleted):
+            entry = self._wrote.get(str(record.key))
+        causes = set(entry.decision.causes.sequences) if entry is not None else set[int]()
+        wanted = causes if entry is not None and entry.after == found.sequence else {*causes, found.sequence}
+        for each, sequence in await self._revisions(wanted, found.sequence):
+            if sequence > (entry.after if entry is not None else 0) and entry is not None:
+                found.entries.append((entry, entry.after))
+                entry = None
+            found.entries.append((each, sequence))
+        if entry is not None:
+            found.entries.append((entry, entry.after))
+        return found
+
+    async def _revisions(self, wanted: set[int], last: int) -> list[tuple[Entry, int]]:
+        """What records say, in the order of the log."""
+        keys: set[ObjectKey] = set()
+        async for logged in _each(self._history, last):
+            if logged.sequence in wanted and isinstance(logged.record, ObjectSeen | ObjectDeleted):
+                keys.add(logged.record.key)
+        revisions = Revisions(keys.__contains__)
+        found: list[tuple[Entry, int]] = []
+        async for logged in _each(self._history, last):
+            told = list(revisions.take(logged))
+            if logged.sequence in wanted:
+                found += [(each, logged.sequence) for each in told if isinstance(each, Revision)]
+        return found
+
+
+async def _steps(
+    history: Recording, decisions: AsyncIterator[DecisionEntry] | None
+) -> AsyncGenerator[tuple[LoggedRecord, DecisionEntry | None]]:
+    """Each record, and each decision with the last record that it has seen."""
+    ahead = await anext(decisions, None) if decisions is not None else None
+    last: LoggedRecord | None = None
+    async for logged in _each(history, history.last):
+        while decisions is not None and ahead is not None and ahead.after < logged.sequence:
+            if last is not None:
+                yield last, ahead
+            ahead = await anext(decisions, None)
+        yield logged, None
+        last = logged
+    while decisions is not None and ahead is not None and last is not None:
+        yield last, ahead
+        ahead = await anext(decisions, None)
+
+
+async def _each(history: Recording, last: int) -> AsyncGenerator[LoggedRecord]:
+    async with aclosing(history.records()) as batches:
+        async for batch in batches:
+            for logged in batch:
+                if logged.sequence > last:
+                    return
+                yield logged

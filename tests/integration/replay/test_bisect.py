@@ -1,0 +1,108 @@
+"""`levelog bisect`: the first record after which something is so, and the first commit that decides otherwise."""
+
+import json
+import subprocess
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from levelog_replay.travel.bisecting import Bisection
+from levelog_replay.travel.expressions import Expression
+from rigs.histories import Told, told
+from rigs.lastnight import BAD, FIXED, ORDERS, SHOP, LastNight, record_last_night
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def night(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[LastNight]:
+    """For all tests of the file, which only read it."""
+    async with record_last_night(tmp_path_factory.mktemp("lastnight")) as night:
+        yield night
+
+
+async def found(night: LastNight, expression: str) -> tuple[int | None, list[tuple[str, int]]]:
+    """The record, and what led to it; the same on the bundle and the log."""
+    answers: list[tuple[int | None, list[tuple[str, int]]]] = []
+    for options, env in night.sources:
+        ended = await night.levelog.ends("bisect", "--bad", expression, "--json", *options, env=env)
+        answer = json.loads(ended.stdout)
+        assert ended.status == (1 if answer["record"] is None else 0), ended
+        answers.append((answer["record"], [(each["type"], each["sequence"]) for each in answer["led_to"]]))
+    assert answers[0] == answers[1]
+    return answers[0]
+
+
+async def test_a_deletion_is_traced_to_the_decision_and_the_record_that_woke_it(night: LastNight) -> None:
+    record, led_to = await found(night, f'deleted("{ORDERS}")')
+    assert record == night.gone
+    assert led_to == [("revision", night.stranger), ("decision", night.stranger), ("revision", night.gone)]
+
+
+async def test_what_was_decided_counts_after_the_last_record_that_the_decision_saw(night: LastNight) -> None:
+    for expression in (f'wrote("delete", "{ORDERS}")', 'level("shop").status == "settling"'):
+        assert (await found(night, expression))[0] == night.stranger
+
+
+async def test_a_field_of_an_object(night: LastNight) -> None:
+    assert await found(night, f'object("{SHOP}").spec.image == "b"') == (night.scaled, [("revision", night.scaled)])
+    assert await found(night, f'object("{SHOP}").spec.nothing.at.all < 3') == (None, [])
+
+
+async def test_what_held_from_the_beginning_counts_once_it_holds_again(night: LastNight) -> None:
+    assert (await found(night, 'len(objects("pods/default")) < 3'))[0] == night.gone
+
+
+async def test_a_condition_that_holds_for_one_record_is_found() -> None:
+    records = told([("seen", "shop", 1, "a", count) for count in (1, 2, 1, 1)])
+    answer = await Bisection(Told(records, 2), Expression(f'object("{SHOP}").spec.replicas == 2')).run(None)
+    assert answer is not None
+    assert answer.sequence == 2
+
+
+REFUSED = {
+    ("--bad", "nothing(1)"): "there is no nothing, but deleted, level, levels, object, objects, wrote",
+    ("--bad", "1 +"): "is no Python expression",
+    ("--bad", "1 / 0"): "fails after record 0: ZeroDivisionError",
+    ("--bad", 'deleted("shop")'): "names no object",
+    (): "give --bad EXPRESSION to look for a record, or --code GOOD..BAD for a commit",
+    ("--code", "a..b"): "give both",
+}
+
+
+async def test_what_cannot_be_looked_for_is_refused_in_one_sentence(night: LastNight) -> None:
+    for arguments, words in REFUSED.items():
+        refused = await night.levelog.refused("bisect", "--bundle", night.bundle, *arguments, status=2)
+        assert words in refused
+
+
+def git(folder: Path, *arguments: str) -> str:
+    command = ["git", "-c", "user.name=a", "-c", "user.email=a@example.com", *arguments]
+    return subprocess.run(command, cwd=folder, check=True, capture_output=True, text=True).stdout.strip()
+
+
+async def test_the_first_commit_that_decides_otherwise_is_found_in_worktrees(night: LastNight, tmp_path: Path) -> None:
+    git(tmp_path, "init", "--quiet")
+    file = tmp_path / "ops" / "webs.py"
+    file.parent.mkdir()
+    commits: list[str] = []
+    recorded = BAD.read_text()
+    for text in (recorded, f"{recorded}\n", FIXED.read_text(), f"{FIXED.read_text()}\n", f"{FIXED.read_text()}\n\n"):
+        file.write_text(text)
+        git(tmp_path, "add", "--all")
+        git(tmp_path, "commit", "--quiet", "--message", f"Step {len(commits)}")
+        commits.append(git(tmp_path, "rev-parse", "HEAD"))
+    file.write_text("not committed")
+    run = ("bisect", file, "--bundle", night.bundle)
+    ended = await night.levelog.ends(*run, "--code", f"{commits[0]}..HEAD", "--json")
+    assert ended.status == 0, ended
+    answer = json.loads(ended.stdout)
+    assert answer["commit"] == commits[2]
+    assert "first decision that differs" in answer["replay"]
+    assert "-@op.index(labels=" in answer["diff"]
+    ended = await night.levelog.ends(*run, "--code", f"{commits[0]}..{commits[1]}", "--json")
+    assert (ended.status, json.loads(ended.stdout)) == (1, {"commit": None})
+    refused = await night.levelog.refused(*run, "--code", f"{commits[2]}..HEAD", status=2)
+    assert "decides otherwise already" in refused
+    assert git(tmp_path, "worktree", "list").count("\n") == 0, "none is left"
+    assert file.read_text() == "not committed"
