@@ -43,6 +43,16 @@ def differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[Dif
     return sorted(found, key=lambda difference: difference.path)
 
 
+def fields_of(manifest: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Path and value of each field that has no parts; what the server counts up with each write is left out."""
+    return ((path, value) for path, value in _leaves("", manifest) if path not in _UNTOLD)
+
+
+def is_within(path: str, field: str) -> bool:
+    """Tell whether a path is that of a field, or of a part of it."""
+    return path.startswith(field) and path[len(field) :][:1] in ("", ".", "[")
+
+
 def with_value(manifest: dict[str, Any], path: str, value: Any) -> dict[str, Any]:
     """An object with a value at a path, written as that of a difference. Raises ConfigurationError."""
     steps = list(_STEP.finditer(path))
@@ -93,6 +103,17 @@ def _compared(path: str, before: Any, after: Any) -> Iterator[Difference]:
         yield from _parts(path, first, second, _item)
     elif before != after or isinstance(before, bool) is not isinstance(after, bool):
         yield Difference(path, before, after)
+
+
+def _leaves(path: str, value: Any) -> Iterator[tuple[str, Any]]:
+    if isinstance(value, Mapping) and value:
+        for key, part in value.items():
+            yield from _leaves(_member(path, key), part)
+    elif isinstance(value, list) and value:
+        for key, part in (_by_name(value) or dict(enumerate(value))).items():
+            yield from _leaves(_item(path, key), part)
+    else:
+        yield path, value
 
 
 def _parts(path: str, before: Mapping[Any, Any], after: Mapping[Any, Any], place: Any) -> Iterator[Difference]:

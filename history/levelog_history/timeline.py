@@ -108,8 +108,13 @@ def is_after(moment: Moment, entry: AnyEntry, sequence: int) -> bool:
     return entry.is_after(moment) if isinstance(entry, DecisionEntry) else moment.is_before(sequence, entry.time)
 
 
-async def object_at(source: RecordSource, one: Selected, moment: Moment) -> Revision:
-    """The revision of one object that held at a moment. Raises ConfigurationError if it did not exist then."""
+async def object_at(
+    source: RecordSource, one: Selected, moment: Moment, *, see: Callable[[Revision], None] | None = None
+) -> Revision:
+    """The revision of one object that held at a moment; `see` is given it, and those before.
+
+    Raises ConfigurationError if the object did not exist then.
+    """
     first: Revision | None = None
     last: Revision | None = None
     async for entry, sequence in entries_of(source.about([one]), Shown([one], "")):
@@ -119,6 +124,8 @@ async def object_at(source: RecordSource, one: Selected, moment: Moment) -> Revi
         if is_after(moment, entry, sequence):
             break
         last = entry
+        if see is not None:
+            see(entry)
     if first is None:
         raise ConfigurationError(await nothing_of(source, [one]))
     if last is None:

@@ -31,6 +31,13 @@ def history(
     at: Annotated[
         str, typer.Option(help="Print the object as it was: at a sequence, a time, or how long ago.", metavar="MOMENT")
     ] = "",
+    blame: Annotated[
+        str,
+        typer.Option(
+            help="Print who set a field of the object, and its parts, and in which record: spec, or . for all fields.",
+            metavar="FIELD",
+        ),
+    ] = "",
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Keep printing what happens.")] = False,
     receipts: Annotated[
         bool, typer.Option("--receipts", help="Show the receipts of levelog's own writes too.")
@@ -59,12 +66,13 @@ def history(
         wanted = Wanted(
             selector=selector, since=since, is_followed=follow, has_receipts=receipts, has_decisions=decisions
         )
-        if at:
+        if at or blame:
             if wanted != Wanted():
                 raise ConfigurationError(
-                    "--at prints one object as it was: only --bundle, --output and --json go with it, and the settings"
+                    "--at and --blame print one object: only --bundle, --output and --json go with them, and the "
+                    "settings"
                 )
-            await show_object(settings, objects, bundle=bundle, at=at, form=form)
+            await show_object(settings, objects, bundle=bundle, at=at, blamed=blame, form=form)
             return
         await show_history(settings, objects, wanted, bundle=bundle, form=form)
 

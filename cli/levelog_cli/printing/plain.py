@@ -16,6 +16,12 @@ from levelog_store.look.overview import LevelLine
 from levelog_store.rows import Scope
 
 
+def blamed_plain(path: str, value: Any, revision: Revision) -> dict[str, Any]:
+    """A field, and the revision that set it."""
+    told = entry_plain(revision, revision.sequence)
+    return {"field": path, "value": value, **{name: told[name] for name in ("sequence", "time", "happened", "written")}}
+
+
 def entry_plain(entry: AnyEntry, sequence: int) -> dict[str, Any]:
     """An entry of a timeline, without the body of the object."""
     if isinstance(entry, DecisionEntry):

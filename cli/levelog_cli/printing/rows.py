@@ -2,19 +2,21 @@
 
 import sys
 from collections.abc import Sequence
-from datetime import datetime, timedelta
-from typing import Final
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
 
 import msgspec
 
 from levelog.counting import counted
 from levelog.handlers.callnames import shown_write
+from levelog.secrets.scrubbing import is_redacted
 from levelog.wire.objects import CLUSTER_SCOPE
 from levelog_cli.printing.forms import coloured
 from levelog_cli.printing.lines import print_line, print_lines
 from levelog_cli.printing.tables import GrowingTable, is_narrow, print_table
-from levelog_history.differences import drift_text
+from levelog_history.differences import drift_text, shown
 from levelog_history.levels import LevelsNow
+from levelog_history.revisions import Revision
 from levelog_history.writers import Contested, ManagerWrites, Period
 from levelog_store.decide.decisions import Decision
 from levelog_store.look.overview import LevelLine
@@ -139,6 +141,19 @@ def print_writers(found: Sequence[ManagerWrites]) -> None:
     """Print a row for each field manager and resource."""
     columns = ("WRITER", "RESOURCE", "OBJECTS", "WRITES", "IDLE", "EVERY", "FIELDS")
     print_table(columns, [_row(writer) for writer in found])
+
+
+def print_blame(found: Sequence[tuple[str, Any, Revision]]) -> None:
+    """Print a row for each field, with the record that set it."""
+    columns = ("RECORD", "SET (UTC)", "FIELD", "VALUE", "BY", "")  # the last one of a narrow table is a remark
+    print_table(columns, [_blamed(*each) for each in found])
+
+
+def _blamed(path: str, value: Any, revision: Revision) -> tuple[str, ...]:
+    writer = revision.written.manager or "(not said)"
+    by = f"{writer} or before" if revision.is_listed else writer
+    said = "redacted" if is_redacted(value) else shown(value)
+    return str(revision.sequence), f"{revision.time.astimezone(UTC):%Y-%m-%d %H:%M:%S}", path, said, by, ""
 
 
 def print_contests(found: Sequence[Contested]) -> None:

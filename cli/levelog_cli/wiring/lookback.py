@@ -14,18 +14,28 @@ from levelog_cli.printing.explained import explained_lines, ignored_lines
 from levelog_cli.printing.forms import Form, PlainForm, print_plain
 from levelog_cli.printing.lines import print_line, print_lines, print_yaml
 from levelog_cli.printing.plain import (
+    blamed_plain,
     entry_plain,
     explained_plain,
     ignored_plain,
     level_plain,
     past_level_plain,
 )
-from levelog_cli.printing.rows import print_age, print_blanks, print_contests, print_levels, print_names, print_writers
+from levelog_cli.printing.rows import (
+    print_age,
+    print_blame,
+    print_blanks,
+    print_contests,
+    print_levels,
+    print_names,
+    print_writers,
+)
 from levelog_cli.printing.timeline import Timeline
 from levelog_cli.servers.data_dir import DataDir
 from levelog_cli.servers.databases import open_to_read
 from levelog_cli.servers.nats import opened_log
 from levelog_cli.settings import Settings
+from levelog_history.blame import Blame
 from levelog_history.levels import LevelFilter, levels_at, levels_now, scopes_of
 from levelog_history.reach import Moment, nothing_of, refuse_beyond
 from levelog_history.records import LogSource, RecordSource, chosen
@@ -187,17 +197,32 @@ async def show_history(
 
 
 async def show_object(
-    settings: Settings, objects: Sequence[str], *, bundle: Path | None = None, at: str, form: PlainForm | None
+    settings: Settings,
+    objects: Sequence[str],
+    *,
+    bundle: Path | None = None,
+    at: str,
+    blamed: str,
+    form: PlainForm | None,
 ) -> None:
-    """Print one object as it was at a moment: YAML, or JSON. Raises as `object_at`, and for a moment out of reach."""
-    moment = Moment.parse(at, datetime.now(UTC))
+    """Print one object as it was at a moment, YAML or JSON; or who set a field, `blamed`, with its parts.
+
+    Raises as `object_at` and `Blame` do, and for a moment out of reach.
+    """
+    blame = Blame()
     async with opened_source(settings, bundle) as source:
         selected = await chosen(source, objects)
         if len(selected) != 1 or selected[0].key is None:
-            raise ConfigurationError("--at prints one object: name it as RESOURCE[.GROUP]/NAMESPACE/NAME")
+            option = "--blame" if blamed else "--at"
+            raise ConfigurationError(f"{option} prints one object: name it as RESOURCE[.GROUP]/NAMESPACE/NAME")
+        moment = Moment.parse(at, datetime.now(UTC)) if at else Moment(sequence=(await source.ends())[2])
         await refuse_beyond(source, moment)
-        revision = await object_at(source, selected[0], moment)
-    if form == "json":
+        revision = await object_at(source, selected[0], moment, see=blame.take if blamed else None)
+    if blamed and form:
+        print_plain([blamed_plain(*each) for each in blame.of(blamed)], form)
+    elif blamed:
+        print_blame(blame.of(blamed))
+    elif form == "json":
         print_lines([revision.body.decode()])
     else:
         print_yaml(revision.manifest())

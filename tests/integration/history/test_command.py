@@ -112,10 +112,12 @@ async def test_writers_are_counted_from_the_log(ran: Levelog) -> None:
         (["webs.example.com/none"], "one object is webs.example.com/NAMESPACE/NAME, with _ for no namespace"),
         (
             [SHOP, "--at", "9", "--follow"],
-            "--at prints one object as it was: only --bundle, --output and --json go with it",
+            "--at and --blame print one object: only --bundle, --output and --json go with them",
         ),
         (["pods/default/a", "--at", "1"], "holds no record of pods/default/a"),
         ([SHOP, "--at", "99999"], "the log ends at sequence"),
+        (["pods", "--blame", "spec"], "--blame prints one object"),
+        ([SHOP, "--blame", "spec.replica"], f"{SHOP} has no field spec.replica: it has spec.replicas"),
         ([SHOP, "--at", "1"], "is not in the log at sequence 1: the first record of it is"),
         ([SHOP, "--at", "2000-01-01"], "is before the log begins: its first record is"),
         ([SHOP, "--at", "soon"], "'soon' is no moment"),
@@ -127,6 +129,17 @@ async def test_writers_are_counted_from_the_log(ran: Levelog) -> None:
 )
 async def test_what_cannot_be_told_is_one_sentence(ran: Levelog, arguments: list[str], sentence: str) -> None:
     assert sentence in await ran.refused("history", *arguments, status=2)
+
+
+async def test_a_field_is_blamed_on_the_record_that_set_it(ran: Levelog) -> None:
+    fields: Any = await told(ran, "pods/default/shop-0", "--blame", ".")
+    by_name = {each["field"]: each for each in fields[0]}
+    phase, image = by_name["status.phase"], by_name["spec.containers[web].image"]
+    assert (phase["value"], phase["written"]["manager"]) == ("Running", "kubelet")
+    assert image["written"]["manager"] == "levelog-webs"
+    assert image["sequence"] < phase["sequence"], "what the kubelet left as it was keeps its record"
+    shown = (await ran.ends("history", "pods/default/shop-0", "--blame", "spec.containers[web].image")).stdout
+    assert [line.split()[0] for line in shown.splitlines()] == ["RECORD", str(image["sequence"])]
 
 
 async def test_levels_and_history_are_told_in_each_form(ran: Levelog) -> None:
