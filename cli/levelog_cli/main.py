@@ -12,6 +12,7 @@ from levelog_cli.commands.completion import completion, prepare
 from levelog_cli.commands.demo import demo
 from levelog_cli.commands.dev import dev
 from levelog_cli.commands.history import history, writers
+from levelog_cli.commands.inevitable import inevitable
 from levelog_cli.commands.levels import levels, retry
 from levelog_cli.commands.plan import plan
 from levelog_cli.commands.replay import export, replay
@@ -50,6 +51,7 @@ _COMMANDS = (
     replay,
     what_if,
     bisect,
+    inevitable,
     export,
     doctor,
     rbac,

@@ -17,6 +17,7 @@ from levelog.secrets.redaction import Redactor
 from levelog.wire.records import LoggedRecord, SyncFinished
 from levelog_processors.decide.functions import Caller
 from levelog_processors.engine import Engine
+from levelog_processors.state.state import State
 from levelog_replay.comparing import NO_VIEW, Conclusion, Judged
 from levelog_replay.scratch import Scratch
 from levelog_replay.sources import Recording
@@ -62,12 +63,21 @@ class LogReplay:
         """How many were folded."""
         self.decisions = 0
         """How many were made."""
+        self.writes: set[tuple[str, str]] = set()
+        """Verb and target of each write that was decided."""
+        self.keys: set[str] = set()
+        """Idempotency keys of the same."""
+
+    @property
+    def state(self) -> State:
+        """What the log shows at the last record, and the levels."""
+        return self._engine.state
 
     async def close(self) -> None:
         """End what runs of users' functions."""
         await self._engine.close()
 
-    async def run(self) -> AsyncIterator[LoggedRecord]:
+    async def run(self) -> AsyncGenerator[LoggedRecord]:
         """Go through the history; yields each record after what it led to was decided."""
         await self._engine.hold(self._scratch.epochs)
         first: list[LoggedRecord] = []
@@ -108,6 +118,9 @@ class LogReplay:
         while True:
             cut = await self._engine.decide(now=self._now)
             self.decisions += len(cut.decided)
+            for row in (row for decided in cut.decided for row in decided.intents):
+                self.writes.add((row.verb, row.target))
+                self.keys.add(row.key)
             has_decided |= bool(cut.decided)
             is_planned |= any(decided.due_at is not None for decided in cut.decided)
             if not cut.has_more:

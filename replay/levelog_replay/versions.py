@@ -25,6 +25,8 @@ from levelog_replay.sources import History, LiveHistory, Recording, Selection
 from levelog_replay.stops.stopping import Stops
 from levelog_replay.tape import Rebuilt
 from levelog_replay.travel.edits import Edited, Edits, PastWrites
+from levelog_replay.travel.expressions import Expression
+from levelog_replay.travel.orders import Inevitable, Orders
 
 Following: TypeAlias = Callable[[str, int, Callable[[], int]], AbstractAsyncContextManager[None]]
 """Shows how many records are done, by a name, out of so many, while the context lasts."""
@@ -187,6 +189,13 @@ class Versions(Struct, frozen=True, kw_only=True):
             async for at, one, other in pairs(sides):
                 if start is not None and at >= start and (found := comparison.take_both(one, other)) is not None:
                     yield found
+
+    async def inevitable(self, history: Recording, expression: Expression, *, most: int) -> Inevitable | None:
+        """From which record on an expression comes out in every order, with the first version of the code."""
+        replay = partial(LogReplay, redactor=self.redactor, caller=self.caller())
+        orders = Orders(history, expression, self.programs[0], replay, most)
+        async with self.following("orders", most, partial(getattr, orders, "orders")):
+            return await orders.run()
 
     async def _in_order(self, comparison: Comparison, history: Recording, selection: Selection) -> int:
         """Mode `log`; returns how many records were folded."""

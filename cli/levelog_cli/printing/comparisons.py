@@ -14,6 +14,7 @@ from levelog_store.decide.decisions import Decision
 from levelog_store.rows import ERRORS, IndexKey
 
 if TYPE_CHECKING:
+    from levelog_replay.travel.orders import Inevitable
     from levelog_replay.versions import Report
 from msgspec.structs import asdict
 
@@ -88,6 +89,18 @@ def differing_lines(found: Sequence[Divergence], names: tuple[str, str]) -> Iter
 def differing_json(found: Sequence[Divergence]) -> dict[str, Any]:
     """The same as one JSON object."""
     return {"is_same": not found, "differing": [_told(each) for each in found]}
+
+
+def inevitable_lines(found: "Inevitable") -> Iterator[str]:
+    """The lines of what came out in which orders."""
+    tried = f"{counted(found.orders, 'order')} tried" + (", of more" if found.is_bounded else "")
+    yield f"it comes out after record {found.symptom}"
+    yield from folded(f"from record {found.since} on it comes out in every order ({tried})", line_width())
+    if found.race is not None:
+        first, second = found.race
+        yield from folded(f"before that, {first} and {second} race: if {second} comes first, it does not", line_width())
+    elif found.is_bounded:
+        yield "what was before that was not tried: give --orders for more"
 
 
 def _brief(found: Divergence, names: tuple[str, str]) -> str:

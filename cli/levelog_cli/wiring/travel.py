@@ -1,7 +1,7 @@
 """History as it would have been otherwise: opened, decided again, and printed."""
 
-from collections.abc import AsyncIterator, Sequence
-from contextlib import AsyncExitStack
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import timedelta
 from pathlib import Path
 
@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from levelog.errors import ConfigurationError
 from levelog.wire.objects import Application, GroupResource
-from levelog_cli.printing.comparisons import differing_json, differing_lines, verdict_lines
+from levelog_cli.printing.comparisons import differing_json, differing_lines, inevitable_lines, verdict_lines
 from levelog_cli.printing.forms import print_plain
 from levelog_cli.printing.lines import print_line, print_lines
 from levelog_cli.printing.plain import entry_plain
@@ -25,8 +25,8 @@ from levelog_history.selection import Selected, Shown
 from levelog_history.timeline import DecisionEntry
 from levelog_replay.bundles.reading import Bundle
 from levelog_replay.choice import Choice
-from levelog_replay.sources import open_recording
-from levelog_replay.travel.bisecting import Bisection
+from levelog_replay.sources import LogRecording, open_recording
+from levelog_replay.travel.bisecting import Bisection, revisions_of
 from levelog_replay.travel.edits import Edits
 from levelog_replay.travel.expressions import Expression
 from levelog_replay.versions import Versions
@@ -66,29 +66,63 @@ async def show_what_if(
     Raises ConfigurationError for files and records that there is nothing of.
     """
     edits = changes.edits()
-    quieten(settings)
     choice = Choice(file=file, against=str(code), is_in_order=True, bundle=bundle)
+    async with opened_versions(settings, choice) as (versions, history):
+        found = [each async for each in versions.differing(history, edits)]
+    if as_json:
+        print_plain(differing_json(found))
+    else:
+        print_lines(differing_lines(found, versions.names))
+    return not found
+
+
+@asynccontextmanager
+async def opened_versions(settings: Settings, choice: Choice) -> AsyncGenerator[tuple[Versions, LogRecording | Bundle]]:
+    """Two versions of the code, or one twice, and the history that they decide on.
+
+    Raises ConfigurationError for files and history that are not there, or do not fit.
+    """
+    quieten(settings)
     applications = load_choice(settings, choice)
     async with AsyncExitStack() as stack:
         redactor = known_redactor(settings)
         history, _ = await open_chosen(stack, settings, choice, applications)
-        redactor.refuse_history(f"bundle {bundle}" if bundle else "the log", history.redaction)
-        names = ("then", "now") if code == file else (file.name, code.name)
+        redactor.refuse_history(f"bundle {choice.bundle}" if choice.bundle else "the log", history.redaction)
+        is_one = Path(choice.against) == choice.file
         versions = Versions(
             programs=[each.program for each in applications],
-            names=names,
+            names=("then", "now") if is_one else (choice.file.name, Path(choice.against).name),
             redactor=redactor,
             threads=settings.threads,
             allows_network=False,
             stops=None,
             following=Bars().following,
         )
-        found = [each async for each in versions.differing(history, edits)]
+        yield versions, history
+
+
+async def show_inevitable(
+    settings: Settings, file: Path, text: str, *, most: int, bundle: Path | None, as_json: bool
+) -> bool:
+    """Print from which record on something comes out in every order that was tried; tells whether it comes out at all.
+
+    Raises ConfigurationError as `Expression` and `opened_versions` do.
+    """
+    expression = Expression(text)
+    choice = Choice(file=file, against=str(file), is_in_order=True, bundle=bundle)
+    async with opened_versions(settings, choice) as (versions, history):
+        found = await versions.inevitable(history, expression, most=most)
+        wanted = {found.symptom, found.since, *(found.race or ())} if found else set[int]()
+        entries = await revisions_of(history, wanted, history.last)
     if as_json:
-        print_plain(differing_json(found))
+        print_plain(found)
+    elif found is None:
+        print_line(f"{text} does not come out in the order of the log")
     else:
-        print_lines(differing_lines(found, names))
-    return not found
+        timeline = Timeline()
+        print_lines(inevitable_lines(found))
+        print_lines(line for each in entries for line in timeline.lines(*each))
+    return found is not None
 
 
 async def show_first_bad(settings: Settings, text: str, *, bundle: Path | None, as_json: bool) -> bool:

@@ -75,7 +75,7 @@ class Bisection:
             entry = self._wrote.get(str(record.key))
         causes = set(entry.decision.causes.sequences) if entry is not None else set[int]()
         wanted = causes if entry is not None and entry.after == found.sequence else {*causes, found.sequence}
-        for each, sequence in await self._revisions(wanted, found.sequence):
+        for each, sequence in await revisions_of(self._history, wanted, found.sequence):
             if sequence > (entry.after if entry is not None else 0) and entry is not None:
                 found.entries.append((entry, entry.after))
                 entry = None
@@ -84,19 +84,20 @@ class Bisection:
             found.entries.append((entry, entry.after))
         return found
 
-    async def _revisions(self, wanted: set[int], last: int) -> list[tuple[Entry, int]]:
-        """What records say, in the order of the log."""
-        keys: set[ObjectKey] = set()
-        async for logged in _each(self._history, last):
-            if logged.sequence in wanted and isinstance(logged.record, ObjectSeen | ObjectDeleted):
-                keys.add(logged.record.key)
-        revisions = Revisions(keys.__contains__)
-        found: list[tuple[Entry, int]] = []
-        async for logged in _each(self._history, last):
-            told = list(revisions.take(logged))
-            if logged.sequence in wanted:
-                found += [(each, logged.sequence) for each in told if isinstance(each, Revision)]
-        return found
+
+async def revisions_of(history: Recording, wanted: set[int], last: int) -> list[tuple[Entry, int]]:
+    """What records say of their objects, in the order of the log up to the last."""
+    keys: set[ObjectKey] = set()
+    async for logged in _each(history, last):
+        if logged.sequence in wanted and isinstance(logged.record, ObjectSeen | ObjectDeleted):
+            keys.add(logged.record.key)
+    revisions = Revisions(keys.__contains__)
+    found: list[tuple[Entry, int]] = []
+    async for logged in _each(history, last):
+        told = list(revisions.take(logged))
+        if logged.sequence in wanted:
+            found += [(each, logged.sequence) for each in told if isinstance(each, Revision)]
+    return found
 
 
 async def _steps(
