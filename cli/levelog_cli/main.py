@@ -14,6 +14,7 @@ from levelog_cli.commands.dev import dev
 from levelog_cli.commands.history import history, writers
 from levelog_cli.commands.inevitable import inevitable
 from levelog_cli.commands.levels import levels, retry
+from levelog_cli.commands.past import open_past
 from levelog_cli.commands.plan import plan
 from levelog_cli.commands.replay import export, replay
 from levelog_cli.commands.run import FilesCommand, RunCommand, actuate, ingest, process, run
@@ -52,6 +53,7 @@ _COMMANDS = (
     what_if,
     bisect,
     inevitable,
+    open_past,
     export,
     doctor,
     rbac,
@@ -63,7 +65,10 @@ _COMMANDS = (
 )
 for command in _COMMANDS:
     takes_files = "files" in inspect.signature(command).parameters
-    app.command(cls=RunCommand if command is run else FilesCommand if takes_files else None)(command)
+    app.command(
+        name="open" if command is open_past else None,
+        cls=RunCommand if command is run else FilesCommand if takes_files else None,
+    )(command)
 
 
 def _print_version(is_asked: bool) -> None:

@@ -45,7 +45,7 @@ class Sandbox:
     Requests of pages in a browser are refused, and those for a name with a dot that is neither `host` nor in `names`.
     `collects_garbage` deletes dependents of absent owners and empties namespaces. `denials` are refused with 403.
     `refuses` is asked before each write over HTTP, with verb, resource, namespace and name, and returns the status code
-    to answer instead of carrying it out, or 0.
+    to answer instead of carrying it out, or 0. A reason for being `read_only` is the answer to all of them, with 403.
     """
 
     def __init__(
@@ -62,6 +62,7 @@ class Sandbox:
         clock: Clock | None = None,
         refuses: Refuses | None = None,
         names: Collection[str] = (),
+        read_only: str = "",
     ) -> None:
         self._host, self._port = host, port
         self._collects_garbage = collects_garbage
@@ -72,7 +73,9 @@ class Sandbox:
             denials=denials,
             clock=clock,
         )
-        self._server = Server(self._cluster, bookmark_seconds=bookmark_seconds, refuses=refuses, names=(host, *names))
+        self._server = Server(
+            self._cluster, bookmark_seconds=bookmark_seconds, refuses=refuses, names=(host, *names), read_only=read_only
+        )
         self._runner: web.AppRunner | None = None
         self._collector: asyncio.Task[None] | None = None
         self.user = User(self._cluster, "user")
@@ -124,9 +127,22 @@ class Sandbox:
         """Whether `plural` or `plural.group` can be asked for."""
         return any(served.name == resource for served in self._cluster.registry)
 
-    def serve(self, version: str, plural: str, kind: str, *, namespaced: bool) -> None:
-        """Serve a resource of the core group that the sandbox does not know, with any content."""
-        self._cluster.registry.add(anything(version, plural, kind, self._cluster.registry, namespaced=namespaced))
+    def serve(self, version: str, plural: str, kind: str, *, namespaced: bool, group: str = "") -> None:
+        """Serve a resource that the sandbox does not know, with any content."""
+        registry = self._cluster.registry
+        registry.add(anything(version, plural, kind, registry, namespaced=namespaced, group=group))
+
+    def show(self, resource: str, body: Json) -> None:
+        """Hold an object of `plural` or `plural.group` as it is, at its own resourceVersion, if that is a newer one."""
+        store, served = self._cluster.store, self._cluster.registry.named(resource)
+        store.revision = max(store.revision, int(body["metadata"]["resourceVersion"]) - 1)
+        store.put(served.storage, {"apiVersion": served.api_version, "kind": served.kind, **body})
+
+    def hide(self, resource: str, namespace: str, name: str) -> None:
+        """Hold an object no more, whatever its finalizers are."""
+        store, served = self._cluster.store, self._cluster.registry.named(resource)
+        if (stored := store.get(served.storage, namespace, name)) is not None:
+            store.remove(served.storage, stored)
 
     def changes(self, resource: str, *, since: int = 0) -> list[Change]:
         """What happened to the objects of `plural` or `plural.group` after a revision, oldest first."""

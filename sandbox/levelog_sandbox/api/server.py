@@ -59,8 +59,10 @@ class Server:
         bookmark_seconds: float,
         refuses: Refuses | None = None,
         names: Collection[str] = (),
+        read_only: str = "",
     ) -> None:
         self._cluster = cluster
+        self._read_only = read_only
         self._names = names
         self._refuses = refuses
         self._bookmark_seconds = bookmark_seconds
@@ -118,7 +120,13 @@ class Server:
                 raise refusals.method_not_allowed()
 
     def _refuse_if_told(self, verb: str, at: RequestTarget) -> None:
-        if self._refuses is None or verb in {"get", "list", "watch"}:
+        if verb in {"get", "list", "watch"}:
+            return
+        if self._read_only:
+            raise refusals.StatusError(
+                403, _REASONS[403], f"{verb} {at.resource.name} {at.name} is forbidden: {self._read_only}"
+            )
+        if self._refuses is None:
             return
         if code := self._refuses(verb, at.resource.name, at.namespace, at.name):
             raise refusals.StatusError(

@@ -186,10 +186,12 @@ class Registry:
         return dict.fromkeys(resource.storage for resource in self)
 
 
-def anything(version: str, plural: str, kind: str, registry: Registry, *, namespaced: bool) -> ServedResource:
-    """A resource of the core group whose content nobody checks, with a status."""
+def anything(
+    version: str, plural: str, kind: str, registry: Registry, *, namespaced: bool, group: str = ""
+) -> ServedResource:
+    """A resource whose content nobody checks, with a status."""
     return ServedResource(
-        group="",
+        group=group,
         version=version,
         plural=plural,
         kind=kind,
@@ -197,8 +199,8 @@ def anything(version: str, plural: str, kind: str, registry: Registry, *, namesp
         namespaced=namespaced,
         has_status=True,
         schema=registry.builder.custom_resource({"x-kubernetes-preserve-unknown-fields": True}),
-        storage=plural,
-        stored_version=version,
+        storage=refusals.qualified(group, plural),
+        stored_version=f"{group}/{version}" if group else version,
     )
 
 
