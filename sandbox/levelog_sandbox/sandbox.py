@@ -132,10 +132,10 @@ class Sandbox:
         registry = self._cluster.registry
         registry.add(anything(version, plural, kind, registry, namespaced=namespaced, group=group))
 
-    def show(self, resource: str, body: Json) -> None:
-        """Hold an object of `plural` or `plural.group` as it is, at its own resourceVersion, if that is a newer one."""
+    def show(self, resource: str, body: Json, version: int) -> None:
+        """Hold an object of `plural` or `plural.group` as it is, at a version, or at the next one if that is past."""
         store, served = self._cluster.store, self._cluster.registry.named(resource)
-        store.revision = max(store.revision, int(body["metadata"]["resourceVersion"]) - 1)
+        store.revision = max(store.revision, version - 1)
         store.put(served.storage, {"apiVersion": served.api_version, "kind": served.kind, **body})
 
     def hide(self, resource: str, namespace: str, name: str) -> None:

@@ -38,7 +38,7 @@ def open_past(
     """
 
     async def work() -> None:
-        from levelog_cli.wiring.past import serve_past
+        from levelog_cli.wiring.pastcluster import serve_past
 
         await serve_past(settings, bundle, at=at, speed=play, port=port)
 

@@ -201,6 +201,7 @@ def anything(
         schema=registry.builder.custom_resource({"x-kubernetes-preserve-unknown-fields": True}),
         storage=refusals.qualified(group, plural),
         stored_version=f"{group}/{version}" if group else version,
+        is_custom=bool(group),
     )
 
 

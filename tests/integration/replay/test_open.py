@@ -1,14 +1,20 @@
 """`levelog open`: the past as a Kubernetes API that can be read and watched, and nothing else."""
 
 import re
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 
 import pytest
 import pytest_asyncio
 
+from levelog.wire.objects import ObjectKey
+from levelog.wire.records import LoggedRecord
+from levelog_cli.wiring.pastcluster import PastCluster
+from levelog_history.reach import Moment
 from rigs.clusterclient import ClusterClient
+from rigs.histories import Told
 from rigs.lastnight import LastNight, record_last_night
+from rigs.webs import logged, seen
 
 PODS = "/api/v1/namespaces/default/pods"
 WEBS = "/apis/example.com/v1/namespaces/default/webs"
@@ -83,3 +89,21 @@ async def test_a_moment_that_history_does_not_reach_is_refused(night: LastNight)
     assert "the bundle ends at sequence" in refused
     refused = await night.levelog.refused("open", night.bundle, "--at", "2000-01-01", status=2)
     assert "is before the bundle begins" in refused
+
+
+async def test_namespaces_and_resources_that_only_the_log_knows_are_served() -> None:
+    widget = ObjectKey(group="other.io", resource="widgets", namespace="team", name="a")
+    node = ObjectKey(group="", resource="nodes", namespace="", name="n")
+    records = logged([seen(widget, 100, "uid-a", {"size": 1}), seen(node, 200, "uid-n", {})])
+    past = PastCluster(Told(records, 2).origin, port=0, of="the test")
+    assert await past.fold_up_to(_told(records), Moment(sequence=9)) is None
+    async with past.sandbox as sandbox, ClusterClient(sandbox.url) as client:
+        [found] = (await client.get("/apis/other.io/v1/namespaces/team/widgets")).body["items"]
+        assert (found["kind"], found["metadata"]["resourceVersion"], found["spec"]) == ("Widget", "100", {"size": 1})
+        assert "team" in (await client.get("/api/v1/namespaces")).names
+        assert (await client.get("/api/v1/nodes/n")).version == "200"
+
+
+async def _told(records: Iterable[LoggedRecord]) -> AsyncGenerator[LoggedRecord]:
+    for each in records:
+        yield each

@@ -71,6 +71,7 @@ class PastCluster:
             read_only=f"this is {of}, and nobody changes the past",
         )
         self._shown: dict[str, StoredObject] = {}
+        self._namespaces = {each["metadata"]["name"] for each in self.sandbox.user.list("namespaces")}
 
     async def fold_up_to(self, records: AsyncIterator[LoggedRecord], moment: Moment) -> LoggedRecord | None:
         """Fold what had happened by a moment, and show it; returns the record that comes next."""
@@ -114,9 +115,12 @@ class PastCluster:
             body: dict[str, Any] = msgspec.json.decode(row.body)
             if not self.sandbox.serves(row.resource):
                 self._serve(row, body)
-            if row.namespace and not self._has_namespace(row.namespace):
+            if row.namespace and row.namespace not in self._namespaces:
+                self._namespaces.add(row.namespace)
                 self.sandbox.user.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": row.namespace}})
-            self.sandbox.show(row.resource, body)
+            if row.resource == "namespaces":
+                self._namespaces.add(row.name)
+            self.sandbox.show(row.resource, body, row.version)
             self._shown[row.object] = row
 
     def _serve(self, row: StoredObject, body: dict[str, Any]) -> None:
@@ -126,9 +130,6 @@ class PastCluster:
         version = str(body.get("apiVersion", recorded)).rpartition("/")[2]
         kind = body.get("kind") or resource.resource.removesuffix("s").capitalize()  # an item of a list has none
         self.sandbox.serve(version, resource.resource, kind, namespaced=bool(row.namespace), group=resource.group)
-
-    def _has_namespace(self, name: str) -> bool:
-        return any(each["metadata"]["name"] == name for each in self.sandbox.user.list("namespaces", namespace=""))
 
 
 async def _each(history: Recording) -> AsyncGenerator[LoggedRecord]:
