@@ -73,3 +73,23 @@ async def test_a_demo_that_stays_up_says_what_a_second_terminal_needs() -> None:
 def test_the_demo_runs_the_example_itself() -> None:
     for name in ("webs.py", "crd.yaml"):
         assert (ROOT / "cli/levelog_cli/demo" / name).read_bytes() == (ROOT / "examples/webs" / name).read_bytes()
+
+
+async def test_the_incident_is_told_from_the_symptom_to_the_test() -> None:
+    process = await started("demo", "incident", "--json", COLUMNS="80")
+    out, err = await process.communicate()
+    assert process.returncode == 0, err.decode()
+    *lines, summary = out.decode().splitlines()
+    record = json.loads(summary)["record"]
+    told = "\n".join(lines)
+    assert f"{record}  " in told.split("created by", 1)[0].splitlines()[-1]
+    for text in (
+        "pod/migrate-orders",
+        f"$ levelog what-if webs.py --bundle night.jsonl --drop {record}",
+        "made by   then alone",
+        "  writes    fixed.py  none",
+        "writes that would follow: none",
+        "1 of 5 decisions in",
+        "all decisions come out as the bundle says",
+    ):
+        assert text in told

@@ -1,23 +1,37 @@
 """`levelog demo`: everything embedded, an example operator and a story; what happened and why."""
 
-import asyncio
 import tempfile
 import time
 from collections.abc import Generator
 from contextlib import contextmanager
+from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from msgspec import Struct
 
 from levelog.errors import ConfigurationError
 from levelog_cli.running import execute
 from levelog_cli.settings import LogLevel, Settings
 
-HERE = Path(__file__).parent.parent / "demo"
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from levelog_cli.demo.stage import Stage
+
+
+class Story(StrEnum):
+    """What the demo tells."""
+
+    WEBS = "webs"
+    INCIDENT = "incident"
 
 
 def demo(
+    story: Annotated[
+        Story, typer.Argument(help="webs: what an operator does; incident: how to find out what one did wrong.")
+    ] = Story.WEBS,
     *,
     as_json: Annotated[bool, typer.Option("--json", help="End with a summary as one line of JSON.")] = False,
     keep: Annotated[
@@ -30,15 +44,27 @@ def demo(
 ) -> None:
     """Run an example operator on a cluster in this process; show what woke, what drifted and what was written."""
     settings = Settings(log_level=LogLevel.INFO if debug else LogLevel.ERROR, debug=debug)
-    execute(settings, lambda: _demonstrate(settings, as_json=as_json, keep=keep, ui=ui))
+    ending = Ending(as_json=as_json, keep=keep, ui=ui)
+    execute(settings, lambda: _demonstrate(settings, story, ending))
 
 
-async def _demonstrate(settings: Settings, *, as_json: bool, keep: bool, ui: bool) -> None:
+class Ending(Struct, frozen=True, kw_only=True):
+    """What follows the story."""
+
+    as_json: bool
+    keep: bool
+    ui: bool
+
+
+async def _demonstrate(settings: Settings, story: Story, ending: Ending) -> None:
     from msgspec.structs import replace
 
     with _temporary_folder() as folder:
         own = replace(settings, data_dir=folder / "data", kubeconfig=str(folder / "kubeconfig"))
-        await _run(own, as_json=as_json, keep=keep, ui=ui)
+        if story is Story.WEBS:
+            await _run(own, ending)
+        else:
+            await _run_incident(own, folder, ending)
 
 
 @contextmanager
@@ -53,78 +79,64 @@ def _temporary_folder() -> Generator[Path]:
         yield Path(name)
 
 
-async def _run(settings: Settings, *, as_json: bool, keep: bool, ui: bool) -> None:
-    import msgspec
+async def _run(settings: Settings, ending: Ending) -> None:
     from rich.console import Console
 
-    from levelog.wire.manifests import manifests_of
+    from levelog_cli.demo.stage import HERE, staged
     from levelog_cli.demo.steps import STORY
-    from levelog_cli.demo.telling import Watching, tell, tell_how_to_try, tell_lists, tell_start, tell_sum
-    from levelog_cli.loading import load_application
-    from levelog_cli.wiring.roles import EVERYTHING
-    from levelog_cli.wiring.stack import run_stack
-    from levelog_processors.processor import Processor
-    from levelog_sandbox import Sandbox
-    from levelog_store.connect.database import Database
+    from levelog_cli.demo.telling import tell, tell_lists, tell_start, tell_sum
 
     console = Console()
     started = time.monotonic()
-    processors: list[Processor] = []
-    is_ready = asyncio.Event()
-
-    def follow(processor: Processor) -> None:
-        processors.append(processor)
-        is_ready.set()
-
     tell_start(console)
-    async with Sandbox() as sandbox:
-        sandbox.kubeconfig(settings.kubeconfig)
-        for manifest in manifests_of(HERE / "crd.yaml"):
-            sandbox.user.create(manifest)
-        application = load_application(settings, [HERE / "webs.py"])
-        running = asyncio.create_task(run_stack(settings, application, EVERYTHING, on_processor=follow))
-        try:
-            await _first(running, is_ready.wait())
-            async with await Database.open(str(settings.data_dir / "levelog.db"), read_only=True) as database:
-                resources = list(processors[0].program.resources)
-                watching = Watching(sandbox, database, resources)
-                tell_lists(console, resources, await _first(running, watching.settled()))
-                writes = 0
-                for number, step in enumerate(STORY, start=1):
-                    step.act(sandbox)
-                    outcome = await _first(running, watching.settled())
-                    writes += len(outcome.writes)
-                    tell(console, number, step, outcome)
-            calls = processors[0].calls
-            summary = {
-                "converged": True,
-                "writes": writes,
-                "calls": dict(sorted(calls.functions.items())),
-                "spurious_wakes": calls.spurious,
-                "records": processors[0].records,
-                "seconds": round(time.monotonic() - started, 2),
-            }
-            tell_sum(console, summary)
-            if as_json:
-                print(msgspec.json.encode(summary).decode(), flush=True)  # noqa: T201 - for a program to read
-            if keep or ui:
-                tell_how_to_try(console, settings.kubeconfig, settings.data_dir)
-            if ui:
-                from levelog_cli.wiring.pages import serve_pages
-
-                await _first(running, serve_pages(settings, path="/o/pods/default/shop-1"))
-            if keep:
-                await running
-        finally:
-            running.cancel()
-            await asyncio.gather(running, return_exceptions=True)
+    async with staged(settings, HERE / "webs.py") as stage:
+        tell_lists(console, stage.resources, await stage.first(stage.watching.settled()))
+        writes = 0
+        for number, step in enumerate(STORY, start=1):
+            step.act(stage.sandbox)
+            outcome = await stage.first(stage.watching.settled())
+            writes += len(outcome.writes)
+            tell(console, number, step, outcome)
+        calls = stage.processor.calls
+        summary = {
+            "converged": True,
+            "writes": writes,
+            "calls": dict(sorted(calls.functions.items())),
+            "spurious_wakes": calls.spurious,
+            "records": stage.processor.records,
+            "seconds": round(time.monotonic() - started, 2),
+        }
+        tell_sum(console, summary)
+        await _end(console, settings, stage, summary, ending)
 
 
-async def _first(running: "asyncio.Task[None]", waiting: Any) -> Any:
-    """Wait for something while the stack runs; what ends the stack is raised."""
-    task = asyncio.ensure_future(waiting)
-    await asyncio.wait((running, task), return_when=asyncio.FIRST_COMPLETED)
-    if running.done():
-        task.cancel()
-        running.result()
-    return task.result()
+async def _run_incident(settings: Settings, folder: Path, ending: Ending) -> None:
+    from rich.console import Console
+
+    from levelog_cli.demo.incident import Incident
+    from levelog_cli.demo.stage import staged
+
+    console = Console()
+    started = time.monotonic()
+    incident = Incident(console, settings, folder)
+    async with staged(settings, folder / "webs.py") as stage:
+        record = await incident.tell(stage)
+        summary = {"record": record, "seconds": round(time.monotonic() - started, 2)}
+        await _end(console, settings, stage, summary, ending)
+
+
+async def _end(console: "Console", settings: Settings, stage: "Stage", summary: dict[str, Any], ending: Ending) -> None:
+    import msgspec
+
+    from levelog_cli.demo.telling import tell_how_to_try
+
+    if ending.as_json:
+        print(msgspec.json.encode(summary).decode(), flush=True)  # noqa: T201 - for a program to read
+    if ending.keep or ending.ui:
+        tell_how_to_try(console, settings.kubeconfig, settings.data_dir)
+    if ending.ui:
+        from levelog_cli.wiring.pages import serve_pages
+
+        await stage.first(serve_pages(settings, path="/o/pods/default/shop-1"))
+    if ending.keep:
+        await stage.running
