@@ -89,7 +89,7 @@ async def test_the_incident_is_told_from_the_symptom_to_the_test() -> None:
         "made by   then alone",
         "  writes    fixed.py  none",
         "writes that would follow: none",
-        "1 of 5 decisions in",
+        "do not come out as recorded",
         "all decisions come out as the bundle says",
     ):
         assert text in told
