@@ -5,7 +5,9 @@ from typer.testing import CliRunner
 
 from levelog_cli.main import app
 
-COMMANDS = sorted(info.callback.__name__.replace("_", "-") for info in app.registered_commands if info.callback)
+COMMANDS = sorted(
+    info.name or info.callback.__name__.replace("_", "-") for info in app.registered_commands if info.callback
+)
 
 
 @pytest.mark.parametrize("command", COMMANDS)
