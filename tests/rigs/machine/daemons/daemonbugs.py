@@ -8,12 +8,13 @@ from unittest.mock import patch
 from msgspec.structs import replace
 from sqlalchemy import Dialect, Update, bindparam, update
 
+from levelog.calls.executor import Failure
 from levelog.daemons import Run
 from levelog.handlers.runs import DaemonHandler
 from levelog_actuator import daemons
 from levelog_actuator.daemons import Daemons
 from levelog_actuator.effects import EffectCaller, Effects
-from levelog_actuator.results import Later
+from levelog_actuator.results import Later, Result
 from levelog_store.actuate import daemons as stored
 from levelog_store.actuate.claims import IS_HELD, IS_KEY, IS_OF_CLAIM, ClaimedIntent
 from levelog_store.dialects import now
@@ -123,13 +124,13 @@ def losses_are_not_told(_: Laboratory) -> Generator[None]:
 
 def withdrawn_with_its_state(_: Laboratory) -> Generator[None]:
     """A run that failed waits as other calls do, and is withdrawn, with its state, when nobody wants it."""
-    real = getattr(EffectCaller, "_later")  # noqa: B009 - private to its class
+    real = getattr(EffectCaller, "_failed")  # noqa: B009 - private to its class
 
-    def later(self: EffectCaller, intent: ClaimedIntent, text: str, **options: Any) -> Later:
-        put_off: Later = real(self, intent, text, **options)
-        return replace(put_off, is_doubtful=False, delay=timedelta(0))
+    def failed(self: EffectCaller, call: Any, failure: Failure) -> Result:
+        result: Result = real(self, call, failure)
+        return replace(result, is_doubtful=False, delay=timedelta(0)) if isinstance(result, Later) else result
 
-    with patch.object(EffectCaller, "_later", later):
+    with patch.object(EffectCaller, "_failed", failed):
         yield
 
 
