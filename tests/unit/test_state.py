@@ -1,16 +1,21 @@
 """State: what the log shows, in memory, however the records came; and which levels are asked for, in which order."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
-from typing import Any
+from typing import Any, cast
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from levelog import Index, Level, Operator
-from levelog.wire.records import LoggedRecord
+from levelog.secrets.redaction import Redactor
+from levelog.wire.records import LoggedRecord, ObjectDeleted, ObjectSeen
 from levelog.wire.subjects import partition_of
+from levelog_processors.decide.evaluating import Evaluator
+from levelog_processors.decide.functions import Caller
 from levelog_processors.fold.batches import parts
 from levelog_processors.program import Program
 from levelog_processors.state.buckets import Buckets
@@ -18,11 +23,11 @@ from levelog_processors.state.state import State
 from levelog_processors.state.wakes import Wakes
 from levelog_store.decide.decisions import Decided, PendingWake
 from levelog_store.fold.changes import Wake
-from levelog_store.rows import Entry, LevelRow
+from levelog_store.rows import Entry, LevelRow, Scope, StoredObject
 from rigs.histories import CHANGES, PARTITIONS, Changes, Web, images, told
 from rigs.intents import intent
 from rigs.run.examples import examples
-from rigs.webs import logged, receipt, web
+from rigs.webs import deleted, logged, receipt, web
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)
@@ -37,6 +42,42 @@ def alike(web: Web, images: Index[str, int]) -> Level[list[int]]:
 
 def state() -> State:
     return State(Program([op]), "webs", PARTITIONS)
+
+
+class Reading:
+    """A database that records are folded beside, while a body is read."""
+
+    def __init__(self, meanwhile: Callable[[], None]) -> None:
+        self.meanwhile = meanwhile
+
+    @asynccontextmanager
+    async def reading(self) -> AsyncGenerator[None]:
+        self.meanwhile()
+        yield
+
+
+@pytest.mark.parametrize("record", [web("shop", 6), deleted(web("shop", 5), 6)])
+async def test_a_body_that_is_read_undoes_nothing_that_was_folded_meanwhile(
+    record: ObjectSeen | ObjectDeleted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = Program([op])
+    of = State(program, "webs", PARTITIONS, most_bodies=0)
+    fold(of, logged([web("shop", 5)]))
+    name = "webs.example.com/default/shop"
+    before = of.objects[name]
+    of.unwritten.objects.clear()
+    of.let_go()
+    assert of.lacking([name])
+
+    async def rows(*_: object) -> dict[str, StoredObject]:
+        return {name: before}
+
+    monkeypatch.setattr("levelog_processors.decide.evaluating.stored.read_objects", rows)
+    database: Any = Reading(lambda: fold(of, logged([record], first=9)))
+    evaluator = Evaluator(database, cast("Scope", None), program, Caller(), Redactor(), has_tables=True)
+    assert (await evaluator.whole(of, [name]))[name].body == before.body
+    now = of.objects.get(name)
+    assert now is None if isinstance(record, ObjectDeleted) else now is not None and now.version == 6
 
 
 def fold(into: State, records: Sequence[LoggedRecord]) -> None:
