@@ -118,6 +118,11 @@ class Processor:
         """When what is folded is written, by the loop's clock; 0: all is."""
 
     @property
+    def index_failures(self) -> Mapping[str, int]:
+        """How many objects index functions fail for, by index; others are not there."""
+        return self._engine.state.buckets.failures()
+
+    @property
     def calls(self) -> CallCounts:
         """How often user functions were called."""
         return self._engine.calls

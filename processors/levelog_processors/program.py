@@ -9,7 +9,7 @@ from levelog.effects import EffectHandler
 from levelog.errors import OperatorError
 from levelog.handlers.children import ChildrenView, refuse_shared
 from levelog.handlers.forobjects import CalledHandler, RecordHandler
-from levelog.handlers.indexers import IndexHandler
+from levelog.handlers.indexers import IndexHandler, OnError
 from levelog.handlers.purity import require_pure
 from levelog.handlers.runs import DaemonHandler
 from levelog.handlers.sources import SourceHandler
@@ -62,9 +62,10 @@ class BoundView(Struct, frozen=True):
         return f"{self.operator}/{self.reconcile.name}" if self.reconcile is not None else ""
 
     @property
-    def guards(self) -> list[str]:
-        """Indices that block the view while they leave out an object by error."""
-        return sorted({f"{self.operator}/{i.name}" for i in self.handler.sources if i.errors == "block"})
+    def guards(self) -> Mapping[str, OnError]:
+        """Indices whose failures count for the view, by name, and what becomes of it then."""
+        sources = sorted(self.handler.sources, key=lambda index: index.name)
+        return {f"{self.operator}/{index.name}": index.errors for index in sources if index.errors != "ignore"}
 
     @property
     def reads(self) -> frozenset[str]:

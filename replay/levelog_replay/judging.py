@@ -38,12 +38,12 @@ class _Shown(Struct, frozen=True):
         if (told := self.looked_up.get(place)) is not None:
             return told
         found = self.rebuilt.state.buckets.get(place)
-        return Bucket(self.versions.get(place, found.version), found.values)
+        return replace(found, version=self.versions.get(place, found.version))
 
     def whole(self, index: str) -> WholeIndex:
         found = self.rebuilt.state.buckets.whole(index, self.rebuilt.origin.partitions)
         versions = {key: self.versions.get((index, key), version) for key, version in found.versions.items()}
-        return WholeIndex(versions=versions, buckets=found.buckets)
+        return replace(found, versions=versions)
 
 
 class Judge:

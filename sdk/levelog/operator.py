@@ -110,7 +110,7 @@ class Operator:
         labels: Mapping[str, Value] | None = None,
         annotations: Mapping[str, Value] | None = None,
         when: Callable[[Any], object] | None = None,
-        errors: OnError = "block",
+        errors: OnError = "hold",
         expires: timedelta | None = None,
         max_entries: int = MAX_ENTRIES,
     ) -> Callable[[IndexF], IndexF]: ...
@@ -123,7 +123,7 @@ class Operator:
         labels: Mapping[str, Value] | None = None,
         annotations: Mapping[str, Value] | None = None,
         when: Callable[[Any], object] | None = None,
-        errors: OnError = "block",
+        errors: OnError = "hold",
         expires: timedelta | None = None,
         max_entries: int = MAX_ENTRIES,
     ) -> IndexF | Callable[[IndexF], IndexF]:
@@ -132,9 +132,10 @@ class Operator:
         Keys are JSON scalars or tuples of them. Objects that the filters exclude have no entries; `when` gets the
         object as the function takes it. With `of=Pod` the function takes pods as plain `Mapping[str, Any]`.
 
-        If the function raises for an object, the object keeps its old entries. If it has none, levelog blocks the views
-        that read the index, because they would take the object for absent; with `errors="ignore"` they continue without
-        it.
+        If the function raises for an object, the object keeps its old entries, and levels that read their keys are
+        blocked. If it has none, an index by Owner blocks the levels of the object's owners. Of any other key levelog
+        cannot tell: all views of the index go on, say so in the reason of their levels, and delete nothing. With
+        `errors="block"` they are all blocked, with `errors="ignore"` none is.
 
         With `expires`, an object's entries are removed once the object has not changed for that long, by the time of
         the records; its next change restores them.

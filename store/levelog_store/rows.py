@@ -43,7 +43,10 @@ Input = tuple[int, str]
 """Partition and resource: what names a list as one partition saw it."""
 
 ERRORS: Final = "!"
-"""Key of the entries that stand for objects which an index leaves out by error; no canonical key begins so."""
+"""Begins the keys of entries that stand for objects which an index fails for; no canonical key begins so.
+
+Before a key: the object has old entries under that key, or may belong there. Alone: nobody knows its keys.
+"""
 
 WHOLE_INDEX: Final = "*"
 """Begins the keys on which a read of a whole index depends; no canonical key begins so."""
@@ -233,6 +236,8 @@ class Bucket(Struct, frozen=True):
     version: int
     """-1: the key has no version row yet."""
     values: tuple[bytes, ...] = ()
+    errors: tuple[bytes, ...] = ()
+    """Name and error of each object that the index fails for, and that has old entries here or may belong here."""
 
 
 class WholeIndex(Struct, frozen=True):
@@ -240,3 +245,5 @@ class WholeIndex(Struct, frozen=True):
 
     versions: dict[str, int]
     buckets: dict[str, tuple[bytes, ...]]
+    errors: tuple[bytes, ...] = ()
+    """The errors of all its buckets, each object once."""

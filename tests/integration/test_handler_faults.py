@@ -174,7 +174,7 @@ def test_a_fault_is_the_reason_of_its_level_and_ends_with_its_cause(does: str, r
         ("unserialisable", "TypeError: Encoding objects of type object is unsupported"),
     ],
 )
-def test_an_index_function_that_fails_blocks_who_reads_it_until_the_object_changes(
+def test_an_index_function_that_fails_is_told_by_who_reads_it_until_the_object_changes(
     does: str, reason: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("levelog_processors.fold.entries.VIEW_TIME", SHORT)
@@ -193,11 +193,17 @@ def test_an_index_function_that_fails_blocks_who_reads_it_until_the_object_chang
         simulation.apply(web("b"))
         simulation.run()
         level = simulation.level("view", "default", "b")
-        assert level.status == "blocked"
+        assert level.status == "drifting"
         assert level.reason.startswith(f"index shop/names leaves out webs.example.com/default/a: {reason}")
         simulation.apply(web("a"))
         simulation.run()
         assert simulation.level("view", "default", "b").status == "in_sync"
+        assert simulation.level("view", "default", "b").reason == ""
+        simulation.apply(web("a", does))
+        simulation.run()
+        level = simulation.level("view", "default", "b")
+        assert level.status == "blocked"
+        assert level.reason.startswith(f"index shop/names fails for webs.example.com/default/a: {reason}")
 
 
 def test_the_log_names_function_object_error_and_place(caplog: pytest.LogCaptureFixture) -> None:

@@ -34,7 +34,7 @@ class Pod(Resource, version="v1", plural="pods"):
     spec: PodSpec
 
 
-def operator(errors: OnError = "block", max_entries: int = 10) -> Operator:
+def operator(errors: OnError = "hold", max_entries: int = 10) -> Operator:
     op = Operator("webs")
 
     @op.index(errors=errors, max_entries=max_entries)
@@ -45,17 +45,37 @@ def operator(errors: OnError = "block", max_entries: int = 10) -> Operator:
 
     @op.view
     def pods(web: Web, images: Index[Owner, str]) -> Level[set[str]]:
-        name = web.metadata.name
-        return Level({f"{name}-{n}=a" for n in range(web.spec.replicas)}, set(images[web.as_owner]))
+        return Level(wanted(web), set(images[web.as_owner]))
 
-    @op.reconcile(pods)
-    def converge(web: Web, level: Level[set[str]]) -> Iterator[Intent]:
-        for wanted in sorted(level.drift.missing):
-            yield apply({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": wanted.partition("=")[0]}})
-        for extra in sorted(level.drift.extra):
-            yield delete(Pod, extra.partition("=")[0])
-
+    op.reconcile(pods)(converge)
     return op
+
+
+def operator_by_name() -> Operator:
+    op = Operator("webs")
+
+    @op.index
+    def named(pod: Pod) -> Iterator[tuple[str, str]]:
+        for container in pod.spec.containers:
+            yield pod.metadata.name.partition("-")[0], f"{pod.metadata.name}={container.image}"
+
+    @op.view
+    def pods(web: Web, named: Index[str, str]) -> Level[set[str]]:
+        return Level(wanted(web), set(named[web.metadata.name]))
+
+    op.reconcile(pods)(converge)
+    return op
+
+
+def converge(web: Web, level: Level[set[str]]) -> Iterator[Intent]:
+    for each in sorted(level.drift.missing):
+        yield apply({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": each.partition("=")[0]}})
+    for extra in sorted(level.drift.extra):
+        yield delete(Pod, extra.partition("=")[0])
+
+
+def wanted(web: Web) -> set[str]:
+    return {f"{web.metadata.name}-{n}=a" for n in range(web.spec.replicas)}
 
 
 def without_image(name: str, version: int, owner: str) -> ObjectSeen:
@@ -69,10 +89,123 @@ async def shown(stack: Processing, name: str) -> tuple[Any, ...]:
     return tuple(row[column] for column in ("status", "actual", "round"))
 
 
-async def test_an_object_that_an_index_leaves_out_by_error_is_not_taken_for_absent(
+async def told(stack: Processing, name: str) -> tuple[str, str]:
+    """Status of a level, and its reason up to the kind of the error."""
+    row = await stack.level(name)
+    return row["status"], row["reason"].partition("Error: ")[0]
+
+
+async def test_a_new_object_that_an_index_by_owner_cannot_take_blocks_its_owner_and_nobody_else(
     nats_server: NatsServer, database_url: str
 ) -> None:
     async with Processing(nats_server.url, database_url, [operator()]) as stack:
+        records = web("shop", 1), web("other", 2, replicas=2), without_image("shop-0", 3, "uid-shop")
+        last = await stack.listed(*records, version=3)
+        stack.start()
+        await stack.folded(last)
+        assert await told(stack, "shop") == ("blocked", "index webs/images fails for pods/default/shop-0: Validation")
+        assert await told(stack, "other") == ("settling", "")
+        assert await stack.intents() == [("apply", "pods/default/other-0"), ("apply", "pods/default/other-1")]
+        await stack.folded(await stack.tell(pod("shop-0", 4, owner="uid-shop")))
+        assert await shown(stack, "shop") == ("in_sync", b'["shop-0=a"]', 0)
+
+
+def owned(name: str, version: int) -> ObjectSeen:
+    return pod(name, version, owner=f"uid-{name.partition('-')[0]}")
+
+
+def broken(name: str, version: int) -> ObjectSeen:
+    return without_image(name, version, f"uid-{name.partition('-')[0]}")
+
+
+async def test_an_object_that_had_entries_blocks_who_reads_their_keys_until_it_is_mended(
+    nats_server: NatsServer, database_url: str
+) -> None:
+    async with Processing(nats_server.url, database_url, [operator_by_name()]) as stack:
+        last = await stack.listed(
+            web("shop", 1),
+            web("other", 2),
+            owned("shop-0", 3),
+            owned("other-0", 4),
+            version=4,
+        )
+        stack.start()
+        await stack.folded(last)
+        await stack.folded(await stack.tell(broken("shop-0", 5)))
+        assert await told(stack, "shop") == ("blocked", "index webs/named fails for pods/default/shop-0: Validation")
+        assert await shown(stack, "shop") == ("blocked", b'["shop-0=a"]', 0)
+        assert await told(stack, "other") == ("in_sync", "")
+        await stack.folded(await stack.tell(owned("shop-0", 6)))
+        assert await told(stack, "shop") == ("in_sync", "")
+
+
+async def test_while_nobody_knows_whom_an_object_concerns_levels_go_on_say_so_and_delete_nothing(
+    nats_server: NatsServer, database_url: str
+) -> None:
+    async with Processing(nats_server.url, database_url, [operator_by_name()]) as stack:
+        pods = (
+            owned("shop-0", 3),
+            owned("shop-1", 4),
+            broken("other-0", 5),
+        )
+        last = await stack.listed(web("shop", 1), web("other", 2), *pods, version=5)
+        processor = stack.start()
+        await stack.folded(last)
+        left_out = "goes on, but deletes nothing: index webs/named leaves out pods/default/other-0: Validation"
+        assert await told(stack, "shop") == ("drifting", f"does not delete pods/default/shop-1; {left_out}")
+        assert await told(stack, "other") == ("settling", left_out)
+        assert await stack.intents() == [("apply", "pods/default/other-0")]
+        assert processor.index_failures == {"webs/named": 1}
+        await stack.folded(await stack.tell(web("shop", 6, replicas=3)))
+        assert await told(stack, "shop") == ("settling", left_out)
+        assert ("apply", "pods/default/shop-2") in await stack.intents()
+        await stack.folded(await stack.tell(owned("other-0", 7), web("shop", 8)))
+        assert await stack.intents("pending") == [("delete", "pods/default/shop-1")]
+        assert await told(stack, "shop") == ("settling", "")
+        assert processor.index_failures == {}
+
+
+async def test_deletions_that_wait_to_be_sent_are_taken_back_when_an_index_begins_to_fail(
+    nats_server: NatsServer, database_url: str
+) -> None:
+    async with Processing(nats_server.url, database_url, [operator_by_name()]) as stack:
+        last = await stack.listed(web("shop", 1), owned("shop-0", 2), owned("shop-1", 3), version=3)
+        stack.start()
+        await stack.folded(last)
+        assert await stack.intents("pending") == [("delete", "pods/default/shop-1")]
+        await stack.folded(await stack.tell(broken("other-0", 4)))
+        assert await stack.intents("pending") == []
+        assert await stack.intents("superseded") == [("delete", "pods/default/shop-1")]
+
+
+async def test_a_take_over_finds_the_same_levels_blocked_and_holding_back(
+    nats_server: NatsServer, postgres_url: str
+) -> None:
+    async with Processing(nats_server.url, postgres_url, [operator_by_name()]) as stack:
+        pods = (
+            owned("shop-0", 3),
+            owned("shop-1", 4),
+            owned("other-0", 5),
+        )
+        last = await stack.listed(web("shop", 1), web("other", 2), *pods, version=5)
+        stack.start("one")
+        await stack.folded(last)
+        await stack.folded(await stack.tell(broken("other-0", 6), broken("new-0", 7)))
+        before = [await told(stack, name) for name in ("shop", "other")]
+        assert [status for status, _ in before] == ["drifting", "blocked"]
+        await stack.stop("one")
+        stack.start("two")
+        await stack.folded(await stack.tell(pod("noise", 8)))
+        assert [await told(stack, name) for name in ("shop", "other")] == before
+        await stack.folded(await stack.tell(owned("other-0", 9), owned("new-0", 10)))
+        assert await told(stack, "other") == ("in_sync", "")
+        assert await stack.intents("pending") == [("delete", "pods/default/shop-1")]
+
+
+async def test_an_object_that_an_index_leaves_out_by_error_is_not_taken_for_absent(
+    nats_server: NatsServer, database_url: str
+) -> None:
+    async with Processing(nats_server.url, database_url, [operator("block")]) as stack:
         last = await stack.listed(web("shop", 1), without_image("shop-0", 2, "uid-shop"), version=2)
         processor = stack.start()
         await stack.folded(last)
@@ -90,7 +223,7 @@ async def test_an_object_that_an_index_leaves_out_by_error_is_not_taken_for_abse
 async def test_an_object_with_more_entries_than_its_index_allows_is_left_out_by_error(
     nats_server: NatsServer, database_url: str
 ) -> None:
-    op = operator(max_entries=2)
+    op = operator("block", max_entries=2)
 
     @op.index
     def names(pod: Pod) -> Iterator[tuple[str, str]]:
@@ -122,7 +255,7 @@ async def test_an_object_with_more_entries_than_its_index_allows_is_left_out_by_
 async def test_a_blocked_level_stays_as_it_was_and_withdraws_nothing(
     nats_server: NatsServer, database_url: str
 ) -> None:
-    async with Processing(nats_server.url, database_url, [operator()]) as stack:
+    async with Processing(nats_server.url, database_url, [operator("block")]) as stack:
         last = await stack.listed(web("shop", 1, replicas=2), pod("shop-0", 2, owner="uid-shop"), version=2)
         stack.start()
         await stack.folded(last)
@@ -140,17 +273,6 @@ async def test_a_blocked_level_stays_as_it_was_and_withdraws_nothing(
         assert await stack.intents("pending") == [("apply", "pods/default/shop-1"), ("apply", "pods/default/shop-2")]
 
 
-async def test_an_object_that_had_entries_keeps_them_and_blocks_nothing(
-    nats_server: NatsServer, database_url: str
-) -> None:
-    async with Processing(nats_server.url, database_url, [operator()]) as stack:
-        last = await stack.listed(web("shop", 1), pod("shop-0", 2, owner="uid-shop"), version=2)
-        stack.start()
-        await stack.folded(last)
-        await stack.folded(await stack.tell(without_image("shop-0", 3, "uid-shop")))
-        assert await shown(stack, "shop") == ("in_sync", b'["shop-0=a"]', 0)
-
-
 async def test_views_of_an_index_that_ignores_errors_go_on_without_the_object(
     nats_server: NatsServer, database_url: str
 ) -> None:
@@ -164,7 +286,7 @@ async def test_views_of_an_index_that_ignores_errors_go_on_without_the_object(
 async def test_two_processors_block_and_wake_the_levels_of_all_partitions(
     nats_server: NatsServer, postgres_url: str
 ) -> None:
-    async with Processing(nats_server.url, postgres_url, [operator()]) as stack:
+    async with Processing(nats_server.url, postgres_url, [operator("block")]) as stack:
         stack.start("one")
         await stack.start_more("two")
         shops = [web(f"shop{n}", n + 1) for n in range(12)]

@@ -1,6 +1,6 @@
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
-from typing import Any
+from typing import Any, Final
 
 import pytest
 from hypothesis import given
@@ -32,16 +32,21 @@ class Pod(Resource, version="v1", plural="pods"):
 class Buckets:
     """What indices hold."""
 
-    def __init__(self, values: Mapping[IndexKey, Sequence[object]]) -> None:
+    def __init__(
+        self, values: Mapping[IndexKey, Sequence[object]], *, failing: Mapping[IndexKey, Sequence[object]] | None = None
+    ) -> None:
         self.values = values
+        self.failing = {place: tuple(map(canonical, errors)) for place, errors in (failing or {}).items()}
 
     def whole(self, index: str) -> WholeIndex:
         held = {key: tuple(map(canonical, values)) for (name, key), values in self.values.items() if name == index}
-        return WholeIndex(versions={"*0": 1}, buckets=held)
+        errors = tuple(error for (name, _), errors in self.failing.items() if name == index for error in errors)
+        return WholeIndex(versions={"*0": 1}, buckets=held, errors=errors)
 
     def bucket(self, place: IndexKey) -> Bucket:
         values = self.values.get(place)
-        return Bucket(-1) if values is None else Bucket(7, tuple(map(canonical, values)))
+        errors = self.failing.get(place, ())
+        return Bucket(-1, (), errors) if values is None else Bucket(7, tuple(map(canonical, values)), errors)
 
 
 op = Operator("webs")
@@ -104,6 +109,16 @@ def unserialisable(web: Web) -> Level[object]:
 @op.index(errors="ignore")
 def colours(pod: Pod) -> dict[str, int]:
     return {pod.metadata.name: 1}
+
+
+@op.index(errors="block")
+def shapes(pod: Pod) -> dict[str, int]:
+    return {pod.metadata.name: 1}
+
+
+@op.view
+def strict(web: Web, shapes: Index[str, int]) -> Level[int]:
+    return Level(1, len(shapes["a"]))
 
 
 @op.view
@@ -195,11 +210,45 @@ def test_a_view_that_takes_more_than_one_level_may_cost_has_failed(name: str, mo
     assert errors == ["", f"view webs/{name}: {said}"]
 
 
-def test_a_view_is_not_called_while_an_index_that_it_reads_leaves_out_an_object() -> None:
-    evaluation = called(view("raises"), web("w", 1).body, Buckets({LEFT_OUT: left_out("p", "q")}))
-    assert evaluation.result.blocked == "index webs/sizes leaves out pods/default/p (and 1 more objects): KeyError: 'x'"
-    assert evaluation.result.error == ""
-    assert evaluation.reads.versions == {LEFT_OUT: 7}
+SAID: Final = "index webs/sizes leaves out pods/default/p (and 1 more objects): KeyError: 'x'"
+
+
+def test_a_view_goes_on_without_an_object_that_an_index_leaves_out_and_says_so() -> None:
+    evaluation = called(view("two_reads"), web("w", 1).body, Buckets({LEFT_OUT: left_out("p", "q"), key("a"): [1]}))
+    assert evaluation.seen.level is not None
+    assert (evaluation.seen.blocked, evaluation.seen.lacks) == ("", SAID)
+
+
+def test_a_view_is_not_called_while_an_index_with_errors_block_leaves_out_an_object() -> None:
+    strict: IndexKey = ("webs/shapes", ERRORS)
+    evaluation = called(view("strict"), web("w", 1).body, Buckets({strict: left_out("p", "q")}))
+    assert evaluation.seen.blocked == SAID.replace("sizes", "shapes")
+    assert (evaluation.seen.error, evaluation.seen.level, evaluation.seen.lacks) == ("", None, "")
+    assert evaluation.reads.versions == {strict: 7}
+
+
+@pytest.mark.parametrize("name", ["two_reads", "raises"])
+def test_a_view_that_reads_old_entries_is_blocked_whatever_it_makes_of_them(name: str) -> None:
+    evaluation = called(view(name), web("w", 1).body, Buckets({key("a"): [1]}, failing={key("a"): left_out("p")}))
+    assert evaluation.seen.blocked == "index webs/sizes fails for pods/default/p: KeyError: 'x'"
+    assert (evaluation.seen.error, evaluation.seen.level) == ("", None)
+
+
+def test_a_view_of_a_whole_index_goes_on_with_old_entries_and_says_so() -> None:
+    evaluation = called(
+        view("all_reads"), web("w", 1).body, Buckets({key("a"): [1]}, failing={key("a"): left_out("p")})
+    )
+    assert evaluation.seen.level is not None
+    assert evaluation.seen.lacks == "index webs/sizes fails for pods/default/p: KeyError: 'x'"
+
+
+def test_what_an_index_fails_for_under_a_key_is_part_of_what_was_seen_there() -> None:
+    as_it_was = called(view("two_reads"), web("w", 1).body, Buckets({key("a"): [1]}))
+    failing = Buckets({key("a"): [1]}, failing={key("a"): left_out("p")})
+    blocked = called(view("two_reads"), web("w", 1).body, failing)
+    assert blocked.reads.versions == as_it_was.reads.versions
+    assert blocked.seen.reads != as_it_was.seen.reads
+    assert blocked.seen.reads == digest_of({place: failing.bucket(place) for place in blocked.reads.versions})
 
 
 def test_a_view_goes_on_without_the_objects_that_an_index_may_leave_out() -> None:

@@ -1,22 +1,23 @@
 from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from levelog import Level, Operator, OperatorError, Owner, Resource
+from levelog import Level, Operator, OperatorError, Owner, Resource, Struct
+from levelog.handlers.indexers import OnError
 from levelog.wire.objects import Application, Uid
 from levelog.wire.records import ObjectDeleted, ObjectSeen
 from levelog_cli.loading import load_operators
-from levelog_processors.fold.entries import canonical_key, index_entries
+from levelog_processors.fold.entries import MOST_OWNERS, canonical_key, index_entries
 from levelog_processors.fold.rules import Fold, parent_inputs
 from levelog_processors.program import Program
 from levelog_store.fold.changes import Changes, Held, HeldLevel, HeldObject
-from levelog_store.rows import ERRORS, Entry
+from levelog_store.rows import ERRORS
 from rigs.webs import PODS, deleted, lists_done, logged, pod, web
 
 WEBS = Path(__file__).parents[2] / "examples/webs/webs.py"
@@ -179,21 +180,27 @@ def test_a_record_that_is_not_json_is_skipped_and_the_checkpoint_goes_on(
     assert "pods/default/p cannot be read and is skipped: not the JSON of an object" in caplog.text
 
 
-def test_an_index_that_raises_keeps_its_entries_marked_with_the_error(program: Program) -> None:
-    held = [Entry("webs/images", '"o"', 0, b'["p","a"]')]
-    nothing_inside = pod("p", 2, owner="o").body.replace(b'"image":"a"', b'"picture":"a"')
-    entries = index_entries(program.indices["webs/images"], nothing_inside, held, "pods/default/p", None)
-    assert [(e.key, e.value) for e in entries] == [('"o"', b'["p","a"]')]
-    assert "missing required field `image`" in entries[0].error
+OWNERS: Final = {f"!{under('o')}", '!["example.com","Web","","o"]', '!["","Pod","default","uid-p"]'}
+"""Under which an index by owner says that it fails for the pod: what may own it, and itself."""
 
 
-def test_invariant_6_an_error_that_takes_nothing_from_an_index_changes_no_key(program: Program) -> None:
+def test_an_index_that_raises_keeps_its_entries_and_says_so_under_their_keys_and_those_of_owners(
+    program: Program,
+) -> None:
     tables = Tables()
     records = logged([pod("p", 1, owner="o"), without_image("p", 2)])
     tables.take(Fold(program, "webs", tables.held).records(records[:1]))
     changes = Fold(program, "webs", tables.held).records(records[1:])
-    assert [entry.error[:19] for _, entry in changes.entries_written] == ["ValidationError: Ob"]
-    assert changes.keys == {}
+    tables.take(changes)
+    entries = {entry.key: entry for entry in tables.held.entries["pods/default/p"]}
+    assert entries.keys() == {under("o"), *OWNERS}
+    assert (entries[under("o")].value, entries[under("o")].error) == (b'["p","a"]', "")
+    for key in OWNERS:
+        assert "missing required field `image`" in entries[key].error
+        assert msgspec.json.decode(entries[key].value) == {"object": "pods/default/p", "error": entries[key].error}
+    assert {key for _, key in changes.keys if not key.startswith("*")} == {key[1:] for key in OWNERS}
+    still = Fold(program, "webs", tables.held).records(logged([without_image("p", 3)], first=3))
+    assert (still.keys, still.entries_written, still.entries_removed) == ({}, [], [])
 
 
 def test_an_error_keeps_no_entries_of_an_earlier_incarnation(program: Program) -> None:
@@ -202,7 +209,7 @@ def test_an_error_keeps_no_entries_of_an_earlier_incarnation(program: Program) -
     records = logged([pod("p", 1, owner="o"), again])
     tables.take(Fold(program, "webs", tables.held).records(records[:1]))
     changes = Fold(program, "webs", tables.held).records(records[1:])
-    assert [entry.key for _, entry in changes.entries_written] == [ERRORS]
+    assert {entry.key for _, entry in changes.entries_written} == OWNERS
     assert [key for _, key, _, _ in changes.entries_removed] == [under("o")]
 
 
@@ -212,29 +219,76 @@ def without_image(name: str, version: int) -> ObjectSeen:
     return msgspec.structs.replace(record, body=record.body.replace(b'"image":"a"', b'"picture":"a"'))
 
 
-def test_an_object_without_entries_for_which_an_index_raises_is_noted_as_left_out(program: Program) -> None:
-    tables = Tables()
-    changes = Fold(program, "webs", tables.held).records(logged([without_image("p", 1)]))
-    tables.take(changes)
-    [entry] = tables.held.entries["pods/default/p"]
-    assert (entry.index, entry.key) == ("webs/images", ERRORS)
-    assert msgspec.json.decode(entry.value) == {"object": "pods/default/p", "error": entry.error}
-    assert "missing required field `image`" in entry.error
-    assert changes.keys == {("webs/images", ERRORS): 1}
-    still = Fold(program, "webs", tables.held).records(logged([without_image("p", 2)], first=2))
-    assert still.keys == {}
-    mended = Fold(program, "webs", tables.held).records(logged([pod("p", 3, owner="o")], first=3))
-    assert mended.entries_removed == [("webs/images", ERRORS, "pods/default/p", 0)]
-    assert {key for _, key in mended.keys if not key.startswith("*")} == {ERRORS, under("o")}
+class PodSpec(Struct):
+    containers: list[dict[str, str]]
 
 
-def test_an_object_that_is_left_out_and_goes_is_left_out_no_more(program: Program) -> None:
-    tables = Tables()
-    tables.take(Fold(program, "webs", tables.held).records(logged([without_image("p", 1)])))
-    changes = Fold(program, "webs", tables.held).records(logged([deleted(pod("p", 1), 2)], first=2))
+class Pod(Resource, version="v1", plural="pods"):
+    spec: PodSpec
+
+
+def by_owner(pod: Pod) -> Iterator[tuple[Owner, str]]:
+    if owner := pod.metadata.controlled_by(Web):
+        yield owner, pod.spec.containers[0]["image"]
+
+
+def by_name(pod: Pod) -> Iterator[tuple[str, str]]:
+    yield pod.metadata.name, pod.spec.containers[0]["image"]
+
+
+@pytest.mark.parametrize(
+    ("function", "errors", "expected"),
+    [
+        (by_owner, "hold", OWNERS),
+        (by_owner, "block", {ERRORS}),
+        (by_owner, "ignore", {ERRORS}),
+        (by_name, "hold", {ERRORS}),
+    ],
+)
+def test_an_object_that_an_index_has_nothing_of_is_noted_under_its_owners_or_as_left_out(
+    function: Any, errors: OnError, expected: set[str]
+) -> None:
+    op = Operator("webs")
+    op.index(errors=errors)(function)
+    program, tables = Program([op]), Tables()
+    keys = {key[1:] or ERRORS for key in expected}
+
+    def folded(record: ObjectSeen | ObjectDeleted) -> Changes:
+        return Fold(program, "webs", tables.held).records(logged([record], first=record.version))
+
+    def changed(changes: Changes) -> set[str]:
+        return {key for _, key in changes.keys if not key.startswith("*")}
+
+    changes = folded(without_image("p", 1))
     tables.take(changes)
-    assert changes.keys == {("webs/images", ERRORS): 2}
-    assert tables.held.entries == {}
+    assert {entry.key for entry in tables.held.entries["pods/default/p"]} == expected
+    assert changed(changes) == keys
+    assert changed(folded(without_image("p", 2))) == set()
+    mended = folded(pod("p", 3, owner="o"))
+    assert {key for _, key, _, _ in mended.entries_removed} == expected
+    assert changed(mended) == keys | {entry.key for _, entry in mended.entries_written}
+    assert changed(folded(deleted(pod("p", 1), 4))) == keys
+
+
+def test_an_index_that_ignores_errors_keeps_entries_and_tells_nobody_who_reads_their_keys() -> None:
+    op = Operator("webs")
+    op.index(errors="ignore")(by_name)
+    index = Program([op]).indices["webs/by_name"]
+    held = index_entries(index, pod("p", 1).body, (), "pods/default/p")
+    *kept, failure = index_entries(index, without_image("p", 2).body, held, "pods/default/p")
+    assert (kept, failure.key) == (held, ERRORS)
+
+
+def test_who_names_many_owners_is_told_to_the_controller_and_as_many_more() -> None:
+    op = Operator("webs")
+    op.index(by_owner)
+    one = msgspec.json.decode(without_image("p", 1).body)
+    [reference] = one["metadata"]["ownerReferences"]
+    others = [{**reference, "uid": f"u{n}", "controller": False} for n in range(1_000)]
+    one["metadata"]["ownerReferences"] = [*others, reference]
+    found = index_entries(Program([op]).indices["webs/by_owner"], msgspec.json.encode(one), (), "pods/default/p")
+    assert len(found) == 1 + 2 * MOST_OWNERS
+    assert f"!{under('o')}" in {entry.key for entry in found}
 
 
 class Unspeakable(Exception):
@@ -285,11 +339,10 @@ def test_an_index_takes_as_many_entries_of_one_object_as_it_says() -> None:
     index = Program([op]).indices["webs/twice"]
     few = index_entries(index, web("w", 1).body, (), "webs.example.com/default/w", None)
     assert [(entry.key, entry.ordinal, entry.value) for entry in few] == [('"k"', 0, b"1"), ('"k"', 1, b"2")]
-    many = index_entries(index, web("many", 2).body, few, "webs.example.com/default/many", None)
-    assert [(entry.key, entry.value) for entry in many] == [('"k"', b"1"), ('"k"', b"2")]
-    assert {entry.error for entry in many} == {
-        "3 entries of one object, where max_entries=2 of index twice allows no more"
-    }
+    *kept, failure = index_entries(index, web("many", 2).body, few, "webs.example.com/default/many", None)
+    assert kept == few
+    assert failure.key == '!"k"'
+    assert failure.error == "3 entries of one object, where max_entries=2 of index twice allows no more"
 
 
 @pytest.mark.parametrize("limit", [0, -1, 1.5, True, 32_768, "many"])
@@ -319,7 +372,7 @@ def test_a_way_to_handle_errors_that_is_not_known_is_refused() -> None:
         yield web.metadata.name, 1
 
     option: Any = "warn"
-    with pytest.raises(OperatorError, match='errors=\'warn\' is neither "block" nor "ignore"'):
+    with pytest.raises(OperatorError, match='errors=\'warn\' is none of "hold", "block" and "ignore"'):
         Operator("webs").index(errors=option)(names)
 
 

@@ -107,7 +107,7 @@ def test_an_object_that_the_class_cannot_decode_fails_who_looks_it_up_and_nobody
     broken = pod("shop-0", 2).body.replace(b'"image":"a"', b'"image":1')
     [entry] = index_entries(program.indices["webs/@Pod"], broken, [], "pods/default/shop-0")
     assert (entry.key, entry.error) == ('["default","shop-0"]', "")
-    assert view.guards == []
+    assert view.guards == {}
     failed = evaluated(view, {(entry.index, entry.key): entry.value}).result
     assert (
         "pods/default/shop-0 cannot be read as Pod: Expected `str`, got `int` - at `$.spec.containers" in failed.error

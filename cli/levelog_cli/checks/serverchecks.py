@@ -25,7 +25,7 @@ from levelog_log.transport.connection import SMALL_PAYLOAD_BYTES, Connection
 from levelog_log.transport.jetstream import Group
 from levelog_migrations import check, head
 from levelog_store.connect.database import Database
-from levelog_store.look.contact import listed_resources, read_unreadable
+from levelog_store.look.contact import listed_resources, read_index_failures, read_unreadable
 from levelog_store.look.recall import read_bodies
 from levelog_store.owners.scopes import find_scopes
 from levelog_store.rows import Scope
@@ -196,6 +196,12 @@ async def examine_database(settings: Settings) -> AsyncIterator[Finding]:
                         f"{record.place}: a record cannot be read and is skipped, by application {scope.application}: "
                         f"{record.error}",
                         "change the object, so that the API sends it anew",
+                    )
+                for index, name, error in await read_index_failures(connection, scope):
+                    yield Finding.note(
+                        "indices",
+                        f"{index}: its function fails for {name}, in application {scope.application}: {error}",
+                        "change the object, or the function: docs/indices.md says what waits for that",
                     )
                 for finding in await _secrets(connection, scope):
                     yield finding

@@ -219,7 +219,21 @@ class Metrics(Collector):
         for handler in self._processor.program.unrecorded:
             for status in get_args(HoldStatus):
                 holds.add_metric([handler, status], held.get((handler, status), 0))
-        return [contact, lag, suppressed, holds, *_running(self._processor), *await self._work(self._processor)]
+        failures = GaugeMetricFamily(
+            "levelog_index_failures", "Objects that an index function fails for", labels=["index"]
+        )
+        failed = self._processor.index_failures
+        for index in self._processor.program.indices:
+            failures.add_metric([index], failed.get(index, 0))
+        return [
+            contact,
+            lag,
+            suppressed,
+            holds,
+            failures,
+            *_running(self._processor),
+            *await self._work(self._processor),
+        ]
 
     async def _work(self, processor: "Processor") -> list[Metric]:
         """Levels and wakeups of the partitions that the processor holds."""

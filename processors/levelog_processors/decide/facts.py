@@ -72,6 +72,8 @@ class Facts(Struct, frozen=True, kw_only=True, dict=True):
     """What the level's functions see as such."""
     folded: tuple[int, ...] = ()
     """How far each partition was folded in this snapshot."""
+    lacks: str = ""
+    """Which objects the indices fail for, of which its level goes on without knowing whether they concern it."""
     longest: timedelta = MAX_BACKOFF
     """Between two rounds of a level that stays as it is."""
     progressed: bool | None = None
@@ -227,7 +229,9 @@ class Seen(Struct, frozen=True, kw_only=True):
     recheck_at: datetime | None = None
     error: str = ""
     blocked: str = ""
-    """Why it could not be called: an index that it reads leaves out an object by error."""
+    """Why it could not be called, or what it gave does not count: an index fails for an object that concerns it."""
+    lacks: str = ""
+    """Which objects an index fails for that may concern it, or may not: it goes on, and nothing is deleted."""
     inputs: str
     """Identity of the part of the parent that the view saw."""
     looked_at: bytes | None = None
@@ -249,6 +253,8 @@ class Round(Struct, frozen=True, kw_only=True):
     rows: Sequence[IntentRow] = ()
     called: Mapping[str, str] = {}
     """Keys of the last calls that took place, by target, as far as it asks for such."""
+    held: Sequence[str] = ()
+    """Targets that are not deleted while an index fails for an object."""
     error: str = ""
     is_called: bool = True
     """False: the call before still hangs, so that this one was not made and does not count."""
@@ -279,6 +285,11 @@ class Outlook(Struct, frozen=True, dict=True):
     def drift(self) -> bytes | None:
         """How its sides differ; None if they do not, or it has none."""
         return self.seen.drift if self.seen is not None else None
+
+    @property
+    def lacks(self) -> str:
+        """Which objects the indices fail for, without which the level goes on."""
+        return self.facts.lacks if self.seen is None else self.seen.lacks
 
     @cached_property
     def digest(self) -> str:

@@ -180,6 +180,8 @@ class Reads:
         self._wholes: dict[str, WholeIndex] = {}
         self.versions: dict[IndexKey, int] = {}
         self._contents: dict[IndexKey, tuple[bytes, ...]] = {}
+        self.errors: dict[str, tuple[bytes, ...]] = {}
+        """Of what was read under keys, by index."""
         self.fence: Fence | None = None
         """Of the function that reads, which stands while levelog fetches."""
 
@@ -196,7 +198,9 @@ class Reads:
             )
         bucket: Bucket = self._pause(NeededKey(index, key)) if self._memory is None else self._memory.bucket(place)
         self.versions[place] = bucket.version
-        self._contents[place] = contents_of(index, key, bucket)
+        self._contents |= _contents_of(place, bucket)
+        if bucket.errors:
+            self.errors[index] = tuple(sorted({*self.errors.get(index, ()), *bucket.errors}))
         return bucket.values
 
     @property
@@ -215,6 +219,11 @@ class Reads:
                 self.versions[index, key] = version
                 self._contents[index, key] = (_version_bytes(version),)
         return self._wholes[index]
+
+    def errors_of_whole(self, index: str) -> tuple[bytes, ...]:
+        """Errors of an index that was read as a whole."""
+        whole = self._wholes.get(index)
+        return whole.errors if whole is not None else ()
 
     def _pause(self, need: NeededKey) -> Any:
         driver = getcurrent().parent
@@ -250,7 +259,17 @@ def contents_to_keep(
 
 def digest_of(buckets: Mapping[IndexKey, Bucket], sight: Sight | None = None) -> str:
     """Digest that an evaluation would have that reads just these buckets."""
-    return _digest({place: contents_of(*place, bucket) for place, bucket in buckets.items()}, sight)
+    found: dict[IndexKey, tuple[bytes, ...]] = {}
+    for place, bucket in buckets.items():
+        found |= _contents_of(place, bucket)
+    return _digest(found, sight)
+
+
+def _contents_of(place: IndexKey, bucket: Bucket) -> dict[IndexKey, tuple[bytes, ...]]:
+    """What an evaluation sees of a bucket, and apart from it the errors."""
+    index, key = place
+    found = {place: contents_of(index, key, bucket)}
+    return found | {(index, ERRORS + key): bucket.errors} if bucket.errors else found
 
 
 def _digest(read: Contents, sight: Sight | None) -> str:

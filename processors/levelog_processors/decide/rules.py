@@ -62,9 +62,14 @@ def left_to_write(look: Outlook, wanted: Sequence[Intent], target_of: Callable[[
     return [each for each in wanted if (each.verb, target_of(each)) in failed]
 
 
+def is_held_back(look: Outlook, wanted: Intent) -> bool:
+    """Tell whether an intent waits: nothing is deleted while an index fails for objects that may concern the level."""
+    return bool(look.lacks) and wanted.verb == "delete"
+
+
 def conclude(look: Outlook, round_: Round | None, now: datetime) -> Decided:
     """Turn the decision on a level into rows; `round_` is None if its reconcile function was not called."""
-    verdict = _verdict(look, round_, now)
+    verdict = _noted(look, _verdict(look, round_, now))
     facts, seen, before = look.facts, look.seen, look.facts.before
     if facts.now > now and verdict.due_at is not None:  # the clock was set back while its function ran
         verdict = replace(verdict, due_at=min(verdict.due_at, now + LOOKS_APART))
@@ -116,6 +121,14 @@ class _Verdict(Struct, frozen=True):
     """When to look again although nothing changed; None: not."""
 
 
+def _noted(look: Outlook, verdict: _Verdict) -> _Verdict:
+    """The verdict with what the level goes on without, so that nobody takes it for complete."""
+    note = f"goes on, but deletes nothing: {look.lacks}" if look.facts.view.reconcile else look.lacks
+    if not look.lacks or verdict.status in ("blocked", "deleting") or verdict.reason.endswith(note):
+        return verdict
+    return replace(verdict, reason=f"{verdict.reason}; {note}" if verdict.reason else note)
+
+
 def _verdict(look: Outlook, round_: Round | None, now: datetime) -> _Verdict:
     facts, seen, before = look.facts, look.seen, look.facts.before
     if facts.is_deleting:
@@ -136,6 +149,9 @@ def _verdict_after(look: Outlook, round_: Round, now: datetime) -> _Verdict:
     if round_.is_sent:
         is_calling = any(row.verb == "call" for row in round_.rows)
         return _Verdict("settling", "", _look_at_calls(look, _next_look(look), is_calling=is_calling))
+    if round_.held:
+        more = f" and {len(round_.held) - 1} more" if len(round_.held) > 1 else ""
+        return _Verdict("drifting", f"does not delete {round_.held[0]}{more}", _next_look(look))
     if look.facts.view.handler.writes_once:  # all of it was there, or is nothing to wait for
         return _Verdict("settling", "", now)
     waits = look.level.reason if look.level is not None else ""

@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from levelog_processors.decide.facts import Facts, Outlook, digest_with, level_before
 from levelog_processors.decide.lookups import digest_of, digest_of_versions, sight
+from levelog_processors.decide.omissions import lacking
 from levelog_processors.decide.overlay import told as told_intents
 from levelog_processors.decide.readiness import as_watched
 from levelog_processors.decide.standings import encoded, standings
@@ -54,6 +55,7 @@ class Sights(Struct, frozen=True):
             dependencies=places,
             standings=standings(program, program.siblings_of(view), parent, state.levels),
             now=now,
+            lacks=lacking(view, state.buckets, places),
             folded=(max(state.folded_to.values()),) * len(state.folded_to),
             longest=program.max_backoff,
         )

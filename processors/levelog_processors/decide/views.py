@@ -7,21 +7,19 @@ one object at a time.
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 import msgspec
 from greenlet import GreenletExit, greenlet
-from msgspec import Struct
 from msgspec.structs import replace
 
 from levelog.calls import observations
 from levelog.calls.caller import FunctionCaller
 from levelog.calls.faults import HandlerFault, Interruption, fault_reason, tell_fault
 from levelog.calls.mappings import Notes, RecordedMapping, plain
-from levelog.handlers.callnames import in_words
 from levelog.handlers.children import REDACTOR, ChildrenView
 from levelog.handlers.injection import Given, about
 from levelog.levels import Level
@@ -37,8 +35,9 @@ from levelog_processors.decide.lookups import (
     Reads,
     sight,
 )
+from levelog_processors.decide.omissions import Omissions, omissions
 from levelog_processors.fence.calls import Fence, TookTooLong, filtered
-from levelog_store.rows import ERRORS, IndexKey
+from levelog_store.rows import ERRORS
 
 log = logging.getLogger(__name__)
 
@@ -47,16 +46,6 @@ MOST_HERE: Final = timedelta(seconds=1)
 
 MOST_LEVEL_BYTES: Final = 8 * 2**20
 """JSON of a level's desired value, and of its actual one."""
-
-
-class _EntryError(Struct, frozen=True):
-    """Value of an entry under ERRORS."""
-
-    object: str
-    error: str
-
-
-_entry_error = msgspec.json.Decoder(_EntryError)
 
 
 class Evaluation:
@@ -82,12 +71,14 @@ class Evaluation:
         self._lookups = LevelLookups(facts.view, facts.parent.body, self.reads.bucket)
         self.result = Seen(inputs=facts.inputs)
         """What the call has come to so far, but for what was read."""
-        self.guards: list[IndexKey] = [(index, ERRORS) for index in facts.view.guards]
         self.around: Callable[[], AbstractContextManager[None]] = nullcontext
         """Around the call of the function."""
         limit = facts.view.handler.timeout
         self._limit = limit if most is None else min(limit, most)
         self.took_too_long = False
+        self._guards = facts.view.guards
+        self._left_out: dict[str, Sequence[bytes]] = {}
+        """Errors of objects whose keys nobody knows, by index."""
 
     @property
     def is_cut_short(self) -> bool:
@@ -96,8 +87,9 @@ class Evaluation:
 
     def call(self) -> None:
         """Call the view, unless an index blocks it; an exception becomes the evaluation's error."""
-        if blocked := self._why_blocked():
-            self.result = replace(self.result, blocked=blocked)
+        for index in self._guards:
+            self._left_out[index] = self.reads.bucket(index, ERRORS)  # its end wakes the level, too
+        if self._omissions.blocked:
             return
         reader = self.facts.view.handler.reader
         try:
@@ -118,8 +110,10 @@ class Evaluation:
 
     @property
     def seen(self) -> Seen:
-        """What the call came to."""
-        facts, result = self.facts, self.result
+        """What the call came to; nothing, if an index fails for an object of a key that it read."""
+        facts, result, omitted = self.facts, self.result, self._omissions
+        if omitted.blocked:
+            result = Seen(inputs=result.inputs, looked_at=result.looked_at, blocked=omitted.blocked)
         desired = result.desired if result.level is not None else facts.before.desired
         reads = self.reads.digest(sight(facts.view, facts.parent.uid, desired))
         return replace(
@@ -128,7 +122,13 @@ class Evaluation:
             versions=self.reads.versions,
             contents=self.reads.contents,
             looked_up=self._lookups.found,
+            lacks=omitted.lacks,
         )
+
+    @property
+    def _omissions(self) -> Omissions:
+        reads = self.reads
+        return omissions(self._guards, lambda index: self._left_out.get(index, ()), reads.errors, reads.errors_of_whole)
 
     def _call(self, parent: Any) -> None:
         facts, view, handler = self.facts, self.facts.view, self.facts.view.handler
@@ -175,15 +175,6 @@ class Evaluation:
         self.result = replace(self.result, error=fault_reason("view", view.name, error))
         if not isinstance(error, GreenletExit):  # it is thrown, too, into views that nobody waits for any more
             tell_fault("view", view.name, view.handler.function, error, subject=self.facts.parent.object)
-
-    def _why_blocked(self) -> str:
-        reasons: list[str] = []
-        for index, key in self.guards:  # each is read, so that the end of any wakes the level
-            if errors := self.reads.bucket(index, key):
-                first = _entry_error.decode(errors[0])
-                more = f" (and {len(errors) - 1} more objects)" if len(errors) > 1 else ""
-                reasons.append(f"index {in_words(index)} leaves out {first.object}{more}: {first.error}")
-        return "; ".join(reasons)
 
 
 def _level(result: object) -> Level[Any]:

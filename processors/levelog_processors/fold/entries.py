@@ -1,13 +1,18 @@
 """The entries of one object in one index: keys, values, and when they expire."""
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
+from contextlib import suppress
 from datetime import datetime
 from typing import Any, Final
 
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
 from levelog.calls.faults import Interruption, described, tell_fault
 from levelog.handlers.views import VIEW_TIME
-from levelog.resources import Owner
+from levelog.resources import Metadata, Owner
 from levelog.wire.canonical import canonical
 from levelog.wire.records import LoggedRecord, ReceiptNoted, TargetSighted, Unreadable
 from levelog_processors.fence.calls import Fence
@@ -17,6 +22,10 @@ from levelog_store.rows import ERRORS, Entry, whole_index_key
 
 MAX_KEY_BYTES: Final = 1024
 """A longer index key does not fit into a B-tree page; the entry is marked with an error instead."""
+
+
+MOST_OWNERS: Final = 100
+"""Of an object that an index by owner fails for, those that are told: its controller first. Each is two rows."""
 
 
 def canonical_key(key: object) -> str:
@@ -74,8 +83,8 @@ def index_entries(
     """Entries of one object in one index.
 
     If the object cannot be decoded, or the function raises or yields an invalid key or value, the object's old entries
-    stay, marked with the error. If it has none, an entry under the key ERRORS says what the index lacks. If entries of
-    the index expire, their time counts from the record of the object.
+    stay, and entries under keys that begin with ERRORS say so. If entries of the index expire, their time counts from
+    the record of the object.
     """
     lifetime = index.handler.expires
     expires_at = recorded_at + lifetime if recorded_at is not None and lifetime is not None else None
@@ -91,16 +100,40 @@ def index_entries(
         raise
     except BaseException as error:  # noqa: BLE001 - a user's function may raise anything; only this object's entries are concerned
         message = described(error)
-        kept = [
-            Entry(e.index, e.key, e.ordinal, e.value, message, expires_at)
-            for e in held
-            if e.index == index.name and e.key != ERRORS
-        ]
+        own = (each for each in held if each.index == index.name and not each.key.startswith(ERRORS))
+        kept = [replace(each, expires_at=expires_at) for each in own]
         effect = "keeps its entries" if kept else "is left out"
         tell_fault("index", index.name, index.handler.function, error, subject=name, effect=effect)
         value = canonical({"object": name, "error": message})
-        return kept or [Entry(index.name, ERRORS, 0, value, message, expires_at)]
+        concerned = _concerned(index, body, {each.key for each in kept})
+        return [*kept, *(Entry(index.name, ERRORS + key, 0, value, message, expires_at) for key in concerned)]
     return entries
+
+
+class _Owned(Struct):
+    metadata: Metadata
+
+
+_owned: Final = msgspec.json.Decoder(_Owned)
+
+
+def _concerned(index: BoundIndex, body: bytes, held: Collection[str]) -> Collection[str]:
+    """Keys under which an object that the index fails for is missed; one empty text: nobody knows them.
+
+    Those of owners are in the object's metadata. Whether a kind has namespaces is not, so each has two.
+    """
+    handler = index.handler
+    keys = set(held)
+    if handler.types[0] is Owner and handler.errors == "hold":
+        with suppress(msgspec.ValidationError):  # of an external record, whose metadata nobody checks
+            metadata = _owned.decode(body).metadata
+            keys.add(canonical_key(handler.resource.owner(metadata.namespace, metadata.uid)))
+            owners = sorted(metadata.owner_references, key=lambda each: not each.controller)
+            for each in owners[:MOST_OWNERS]:
+                group = each.api_version.rpartition("/")[0]
+                for namespace in (metadata.namespace, ""):
+                    keys.add(canonical_key(Owner(group, each.kind, namespace, each.uid)))
+    return sorted(keys) if keys and handler.errors != "ignore" else ("",)
 
 
 def _called(index: BoundIndex, body: bytes) -> list[tuple[Any, Any]]:
@@ -125,12 +158,12 @@ def replace_entries(
         before = old.get(place)
         if before != entry:
             changes.entries_written.append((name, entry))
-        if before is None or before.value != entry.value:  # an error alone is nothing that a view sees
+        if before is None or before.value != entry.value:
             change_key(changes, entry, partition, sequence, causes)
 
 
 def change_key(changes: Changes, entry: Entry, partition: int, sequence: int, causes: Sequence[int]) -> None:
     """Note that an entry's key changed, and with it the whole index, for those who read all of it."""
-    changes.change_key((entry.index, entry.key), sequence, causes)
+    changes.change_key((entry.index, entry.key.removeprefix(ERRORS) or ERRORS), sequence, causes)
     if entry.key != ERRORS:
         changes.change_key((entry.index, whole_index_key(partition)), sequence, causes)

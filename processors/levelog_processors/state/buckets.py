@@ -1,6 +1,6 @@
 """The entries of all indices, by object and by key."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from datetime import datetime
 from heapq import heappop, heappush
 
@@ -23,6 +23,8 @@ class Buckets(Struct):
     """Names that stand for objects in the entries of calls, by their parent."""
     _keys: dict[str, set[str]] = {}
     """Of each index, those that have values."""
+    _failing: dict[str, set[str]] = {}
+    """Of each index that fails for objects, the keys of what says so."""
     _expiring: list[tuple[datetime, str, _Place]] = []
     """A heap of entries; those that have ended otherwise are skipped."""
 
@@ -35,14 +37,39 @@ class Buckets(Struct):
         """What is under a key, in the order of the objects."""
         held = self.by_key.get(place)
         values = tuple(held[each] for each in sorted(held)) if held else ()
-        return Bucket(self.versions.get(place, -1), values)
+        version, (index, key) = self.versions.get(place, -1), place
+        if index not in self._failing or key.startswith(ERRORS):
+            return Bucket(version, values)
+        return Bucket(version, values, self._values(index, ERRORS + key))
+
+    @property
+    def is_failing(self) -> bool:
+        """Tell whether an index fails for any object."""
+        return bool(self._failing)
+
+    def failures(self) -> Mapping[str, int]:
+        """How many objects each index fails for; others are not there."""
+        return {
+            index: len({name for key in keys for name, _ in self.by_key[index, key]})
+            for index, keys in self._failing.items()
+        }
+
+    def errors(self, index: str) -> tuple[bytes, ...]:
+        """Name and error of each object that an index fails for, and of which keys are known."""
+        keys = sorted(self._failing.get(index, set()) - {ERRORS})
+        return tuple(sorted({value for key in keys for value in self._values(index, key)}))
+
+    def _values(self, index: str, key: str) -> tuple[bytes, ...]:
+        held = self.by_key.get((index, key), {})
+        return tuple(held[each] for each in sorted(held))
 
     def whole(self, index: str, partitions: int) -> WholeIndex:
         """Every bucket of an index."""
         places = (whole_index_key(partition) for partition in range(partitions))
         return WholeIndex(
             versions={place: self.versions.get((index, place), -1) for place in places},
-            buckets={key: self.get((index, key)).values for key in sorted(self._keys.get(index, set()) - {ERRORS})},
+            buckets={key: self._values(index, key) for key in sorted(self._keys.get(index, ()))},
+            errors=self.errors(index),
         )
 
     def put(self, name: str, entry: Entry) -> None:
@@ -50,7 +77,8 @@ class Buckets(Struct):
         place = entry.index, entry.key, entry.ordinal
         self.by_object.setdefault(name, {})[place] = entry
         self.by_key.setdefault((entry.index, entry.key), {})[name, entry.ordinal] = entry.value
-        self._keys.setdefault(entry.index, set()).add(entry.key)
+        keys = self._failing if entry.key.startswith(ERRORS) else self._keys
+        keys.setdefault(entry.index, set()).add(entry.key)
         if name.startswith(MARK):
             self.called.setdefault(_parent_of(name), set()).add(name)
         if entry.expires_at is not None:
@@ -69,7 +97,10 @@ class Buckets(Struct):
         del bucket[name, ordinal]
         if not bucket:
             del self.by_key[index, key]
-            self._keys[index].discard(key)
+            keys = self._failing if key.startswith(ERRORS) else self._keys
+            keys[index].discard(key)
+            if not keys[index]:
+                del keys[index]
 
     def under(self, place: IndexKey) -> list[tuple[str, int]]:
         """Objects that have entries under a key, with their ordinals."""

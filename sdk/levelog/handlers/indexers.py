@@ -26,7 +26,7 @@ MARK: Final = "@"
 """Begins the name of every implicit index; no function's name does."""
 
 
-OnError: TypeAlias = Literal["block", "ignore"]
+OnError: TypeAlias = Literal["hold", "block", "ignore"]
 """What becomes of the views that read an index while it leaves out an object because its function raised."""
 
 MAX_ENTRIES: Final = 10_000
@@ -54,7 +54,7 @@ class IndexHandler:
         given: Injections = NOTHING,
         name: str = "",
         code: str = "",
-        errors: OnError = "block",
+        errors: OnError = "hold",
         expires: timedelta | None = None,
         max_entries: int = MAX_ENTRIES,
     ) -> None:
@@ -88,7 +88,7 @@ class IndexHandler:
         selector: Selector,
         lender: Lender,
         *,
-        errors: OnError = "block",
+        errors: OnError = "hold",
         expires: timedelta | None = None,
         max_entries: int = MAX_ENTRIES,
         of: type[ResourceBase] | None = None,
@@ -98,7 +98,7 @@ class IndexHandler:
         Raises OperatorError naming the function and the parameter.
         """
         if errors not in get_args(OnError):
-            raise OperatorError(f'index {function.__name__}: errors={errors!r} is neither "block" nor "ignore"')
+            raise OperatorError(f'index {function.__name__}: errors={errors!r} is none of "hold", "block" and "ignore"')
         if expires is not None and (not isinstance(expires, timedelta) or expires <= timedelta(0)):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise OperatorError(f"index {function.__name__}: expires={expires!r} is not a timedelta above zero")
         if type(max_entries) is not int or not 0 < max_entries <= MOST_ENTRIES:

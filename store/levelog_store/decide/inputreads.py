@@ -135,7 +135,7 @@ async def read_whole_index(connection: AsyncConnection, scope: Scope, index: str
     table = index_entries.c
     rows = await connection.execute(
         select(table.key, table.value)
-        .where(table.scope == scope.number, table.index == index, table.key != ERRORS)
+        .where(table.scope == scope.number, table.index == index, func.substr(table.key, 1, 1) != ERRORS)
         .order_by(table.key, table.object, table.ordinal)
     )
     buckets: dict[str, list[bytes]] = {}

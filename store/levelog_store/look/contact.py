@@ -12,7 +12,7 @@ from levelog.resources import is_external
 from levelog.wire.objects import DELETED, GroupResource
 from levelog_store.dialects import fields
 from levelog_store.rows import Scope, UnreadableRow
-from levelog_store.tables import handlers, objects, scopes, syncs, tombstones, unreadable
+from levelog_store.tables import handlers, index_entries, objects, scopes, syncs, tombstones, unreadable
 
 _IS_LISTED = syncs.c.finished_sequence > 0
 _IS_STALE = and_(
@@ -93,6 +93,18 @@ def inputs_of_applications() -> Select[Any, Any, bool, bool, Any, Any, Any]:
         .join(scopes, scopes.c.scope == syncs.c.scope)
         .group_by(scopes.c.cluster, scopes.c.partitions, syncs.c.resource)
     )
+
+
+async def read_index_failures(connection: AsyncConnection, scope: Scope) -> list[tuple[str, str, str]]:
+    """Index, object and error of each object that an index function fails for."""
+    table = index_entries.c
+    rows = await connection.execute(
+        select(table.index, table.object, func.min(table.error))
+        .where(table.scope == scope.number, table.error != "")
+        .group_by(table.index, table.object)
+        .order_by(table.index, table.object)
+    )
+    return [(index, name, error) for index, name, error in rows]
 
 
 async def read_unreadable(connection: AsyncConnection, scope: Scope) -> list[UnreadableRow]:

@@ -201,9 +201,10 @@ def _levels(dialect: Dialect, view: LevelView) -> Select[Any]:
 
 def _entries(dialect: Dialect, view: IndexView) -> Select[Any]:
     entry = index_entries.c
-    # An object that the index leaves out by error has a row with the error alone. Its key is no JSON.
-    key = case((entry.key != ERRORS, entry.key))
-    value = case((entry.key != ERRORS, entry.value))
+    # An object that the index fails for has rows with the error alone, under its keys if they are known.
+    is_error = func.substr(entry.key, 1, len(ERRORS)) == ERRORS
+    key = case((entry.key == ERRORS, None), (is_error, func.substr(entry.key, len(ERRORS) + 1)), else_=entry.key)
+    value = case((is_error, None), else_=entry.value)
     return (
         select(
             *(_extracted(dialect, key, column, "key") for column in view.key),

@@ -147,12 +147,12 @@ async def test_an_effect_has_a_row_for_each_call_with_its_parent_request_and_res
     ]
 
 
-async def test_an_index_shows_the_errors_of_stale_entries_and_of_objects_that_it_leaves_out(database: Database) -> None:
+async def test_an_index_shows_its_errors_with_the_keys_that_they_concern(database: Database) -> None:
     prefix = await filled(database)
     name = "webs.example.com/default/shop"
     noted = [
         (name, Entry("webs/images", ERRORS, 0, b'{"object":"x","error":"KeyError"}', "KeyError")),
-        (name, Entry("webs/images", '"b"', 0, b'["nginx",81]', "ValueError")),
+        (name, Entry("webs/images", f'{ERRORS}"b"', 0, b'{"object":"x","error":"ValueError"}', "ValueError")),
     ]
     async with database.reading() as connection:
         [scope] = await find_scopes(connection)
@@ -161,7 +161,7 @@ async def test_an_index_shows_the_errors_of_stale_entries_and_of_objects_that_it
     found = await rows(database, f"select key, value_2, name, error from {prefix}images where error <> '' order by 4")
     assert found == [
         {"key": None, "value_2": None, "name": "shop", "error": "KeyError"},
-        {"key": "b", "value_2": 81, "name": "shop", "error": "ValueError"},
+        {"key": "b", "value_2": None, "name": "shop", "error": "ValueError"},
     ]
     found = await rows(database, f"select name from {prefix}images where key = 'a' and value_2 > 79")
     assert found == [{"name": "shop"}]

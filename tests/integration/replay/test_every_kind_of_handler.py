@@ -77,15 +77,17 @@ class Depot:
         self.scope = scope
         self.tasks: list[asyncio.Task[None]] = []
 
-    async def show(self, **wanted: str) -> None:
-        """Wait until levels, as `shop_view`, have a status, and nothing is left to be written."""
+    async def show(self, *, reason: str = "", **wanted: str) -> None:
+        """Wait until levels, as `shop_view`, have a status and a reason, and nothing is left to be written."""
 
         async def is_there() -> bool:
             for task in self.tasks:
                 if task.done():
                     task.result()
             async with self.database.reading() as connection:
-                rows = await connection.execute(select(levels.c.view, levels.c.parent, levels.c.status))
+                told = levels.c.reason.contains(reason, autoescape=True)
+                columns = levels.c.view, levels.c.parent, levels.c.status
+                rows = await connection.execute(select(*columns).where(told) if reason else select(*columns))
                 found = {
                     f"{parent.rpartition('/')[2]}_{view.partition('/')[2]}": status for view, parent, status in rows
                 }
@@ -150,7 +152,9 @@ async def happens(depot: Depot) -> None:
     user.apply(config_map("b", port="none"))
     await depot.show(b_served="drifting", b_parts="in_sync")
     user.apply(config_map("wrong", port="none"))
-    await depot.show(a_served="blocked", b_served="blocked")
+    await depot.show(
+        a_served="in_sync", b_served="drifting", reason="index depot/ports leaves out configmaps/default/w"
+    )
     user.delete("configmaps", "wrong")
     user.delete("services", "b")
     user.apply(shop("b", size=1, notes=["boom"], labels={"colour": "blue"}))

@@ -18,19 +18,21 @@ from levelog_ingest.feed import Feed
 from levelog_kube.failures import NoAnswer
 from levelog_log.trail import Trail
 from levelog_processors import engine, tables
-from levelog_processors.decide import facts, intents, lookups, settling, sights
+from levelog_processors.decide import facts, functions, intents, lookups, settling, sights
 from levelog_processors.decide.facts import Outlook, Round
 from levelog_processors.decide.readiness import Readiness
 from levelog_processors.decide.rules import conclude
 from levelog_processors.decide.sights import Sights
 from levelog_processors.decide.transaction import Deciding
 from levelog_processors.engine import Engine
+from levelog_processors.fold import entries
 from levelog_processors.fold import rules as folding
 from levelog_processors.fold.lists import Mark, note_mark
 from levelog_processors.fold.rules import Fold
 from levelog_processors.program import BoundView
 from levelog_processors.state import state
 from levelog_processors.state.bodies import ABSENT
+from levelog_processors.state.buckets import Buckets
 from levelog_processors.state.state import State
 from levelog_processors.waiting import Horizon
 from levelog_store.decide import decisionwrites, inputreads
@@ -38,7 +40,18 @@ from levelog_store.decide.decisions import Decided, OpenIntent
 from levelog_store.fold import ends
 from levelog_store.fold.changes import Changes, Wake
 from levelog_store.owners import leases
-from levelog_store.rows import Bucket, Entry, IndexKey, Input, Scope, SyncRow, ViewParent, is_of_levels, levels_place
+from levelog_store.rows import (
+    ERRORS,
+    Bucket,
+    Entry,
+    IndexKey,
+    Input,
+    Scope,
+    SyncRow,
+    ViewParent,
+    is_of_levels,
+    levels_place,
+)
 from rigs.machine.cluster import NAMESPACE
 from rigs.machine.seam import SeamedDatabase
 from rigs.machine.world import Laboratory
@@ -147,6 +160,31 @@ def every_telling_counts(_: Laboratory) -> Generator[None]:
         return (*found, str(bucket.version).encode()) if is_of_levels((index, key)) else found
 
     with _replaced((lookups, "contents_of"), by=with_version):
+        yield
+
+
+def deletions_are_not_held_back(_: Laboratory) -> Generator[None]:
+    """A level deletes children while an index fails for an object which may concern it."""
+    with _replaced((functions, "is_held_back"), by=lambda *_: False):
+        yield
+
+
+def failures_under_keys_count_for_nobody(_: Laboratory) -> Generator[None]:
+    """Who reads old entries of an object that an index fails for goes on with them."""
+    real = Buckets.get
+    with _replaced((Buckets, "get"), by=lambda self, place: replace(real(self, place), errors=())):
+        yield
+
+
+def failures_wake_nobody(_: Laboratory) -> Generator[None]:
+    """An object that an index fails for from now on changes none of its keys."""
+    real = entries.change_key
+
+    def but_for_errors(changes: Changes, entry: Entry, *args: Any) -> None:
+        if not entry.key.startswith(ERRORS):
+            real(changes, entry, *args)
+
+    with _replaced((entries, "change_key"), by=but_for_errors):
         yield
 
 

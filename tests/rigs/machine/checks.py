@@ -180,6 +180,16 @@ def check_settling(decided: Iterable[Decided], tables: Tables, reference: Refere
                 )
 
 
+def check_deletions(decided: Iterable[Decided], tables: Tables, reference: Reference, now: datetime) -> None:
+    """Compare decisions with what indices fail for: who may lack an object deletes nothing. Raises Broken."""
+    for each in decided:
+        view, parent = each.level.view.rpartition("/")[2], ObjectKey.parse(each.level.parent)
+        if any(row.verb == "delete" for row in each.intents) and not VIEWS[view].is_of_children:
+            outcome = reference.outcome(view, parent, now, tables.levels)
+            if outcome.lacks or outcome.blocked:
+                raise Broken(14, f"{view} of {parent} deletes, while indices fail: {outcome}")
+
+
 def check_fold(tables: Tables, reference: Reference) -> None:
     """Compare what is folded with the reference."""
     if tables.checkpoints != reference.folded_to:
@@ -259,6 +269,11 @@ def _flaw(
     intents = tables.intents_of(view, parent, shown.uid)
     unsettled = [each for each in intents if is_unsettled(each, reference, effects)]
     status, reason = row["status"], row["reason"]
+    untold = [index for index in outcome.lacks if f"index machine/{index} " not in reason]
+    if untold and status != "settling":
+        return f"its reason ({reason}) does not say that {untold} fail for objects"
+    if not (outcome.lacks or outcome.blocked) and "index machine/" in reason:
+        return f"its reason ({reason}) tells of a failure that is over"
     if status == "settling" and not unsettled:
         is_unseen = any(_is_unseen(each, reference) for each in intents)
         return "" if is_unseen else "it is settling, while all its intents are settled"
@@ -275,6 +290,7 @@ def _flaw(
         return f"it is {status} ({reason}): {outcome}"
     desired, actual = (msgspec.json.decode(row[name]) if row[name] else None for name in ("desired", "actual"))
     said = Outcome(desired=desired, actual=actual)
+    outcome = msgspec.structs.replace(outcome, lacks=())
     return "" if said == outcome else f"it says {said}, should say {outcome}"
 
 

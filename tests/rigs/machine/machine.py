@@ -9,6 +9,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from rigs.machine.checks import Broken
 from rigs.machine.cluster import CONFIGS, KINDS, PARTS, RACKS, WEBS, Body, Cluster, key_of
+from rigs.machine.operator import UNKNOWN
 from rigs.machine.world import Laboratory, Meanwhile, World
 
 WEB_NAMES: Final = ("w0", "w1")
@@ -64,6 +65,7 @@ PART_CHANGES: Final[dict[str, Edit]] = {
     **{f"app={app}": _label("app", app) for app in ("web", "")},
     **{f"config={name}": _label("config", name) for name in CONFIG_NAMES},
     "color=odd": _spec(color="odd"),
+    "color=?": _spec(color=UNKNOWN),
     "no owner": lambda body: body["metadata"].update(ownerReferences=[]),
     "noise": _touch,
     "finalizer": _toggle_finalizer,
@@ -81,7 +83,7 @@ RACK_CHANGES: Final[dict[str, Edit]] = {
 JUMPS: Final = (-43_200, 43_200, -60, 60, -0.1, 0.1)
 """Minutes by which a clock is set forward or back: seconds, an hour, thirty days."""
 
-COLORS: Final = ("red", "blue", "@c1", "!")
+COLORS: Final = ("red", "blue", "@c1", "!", UNKNOWN)
 
 
 def _own(cluster: Cluster, web: str, kind: str = "Web") -> Edit:

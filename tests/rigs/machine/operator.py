@@ -16,6 +16,8 @@ BEGIN: Final = datetime(2026, 1, 1, tzinfo=UTC)
 LAST_DEADLINE: Final = BEGIN + timedelta(minutes=5)
 """Of the Webs that users make."""
 GROUP: Final = "example.com"
+UNKNOWN: Final = "?"
+"""Color for which index functions raise."""
 
 
 class WebSpec(Struct):
@@ -128,6 +130,8 @@ def shown(levels: Mapping[str, Standing]) -> dict[str, str]:
 
 
 def owned_entries(part: Part) -> Iterator[tuple[Owner, tuple[str, str]]]:
+    if part.spec.color == UNKNOWN:
+        raise ValueError("no such color")
     if owner := part.metadata.controlled_by(Web):
         yield owner, (part.metadata.name, part.spec.color)
 
@@ -141,6 +145,8 @@ def by_team_entries(part: LabelledPart) -> Iterator[tuple[str, str]]:
 
 
 def configs_entries(config: Config) -> Iterator[tuple[str, str]]:
+    if config.spec.color == UNKNOWN:
+        raise ValueError("no such color")
     yield config.metadata.name, config.spec.color
 
 

@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from levelog.levels import Level, Levels, Standing
 from levelog.resources import Owner
-from levelog.wire.objects import ObjectKey
+from levelog.wire.objects import ObjectKey, Uid
 from levelog.wire.records import LoggedRecord, ObjectDeleted, ObjectSeen, SyncFinished, SyncStarted
 from levelog.wire.subjects import partition_of
 from rigs.machine import operator as user
@@ -44,6 +44,14 @@ class Shown(Struct, frozen=True):
         return found
 
 
+class Failure(Struct, frozen=True):
+    """An index function that raised for an object."""
+
+    error: str
+    keys: tuple[Hashable, ...]
+    """Those of old entries, and of owners; None alone: nobody knows them."""
+
+
 class Look(Struct, frozen=True):
     """Everything that a view sees of its parent and reads; equal looks mean that it has nothing new to say."""
 
@@ -59,7 +67,9 @@ class Outcome(Struct, frozen=True):
     actual: Any = None
     error: str = ""
     blocked: str = ""
-    """Name of an index that leaves an object out by error."""
+    """Name of an index that fails for an object of a key that was read."""
+    lacks: tuple[str, ...] = ()
+    """Names of those that fail for objects which may concern it; nothing is deleted then."""
 
 
 class View(Struct, frozen=True):
@@ -178,8 +188,8 @@ class Reference:
         self._listed: Counter[tuple[int, str]] = Counter()
         """Version of the last list that ended, by partition and resource."""
         self._entries: dict[ObjectKey, Entries] = {}
-        self._left_out: dict[ObjectKey, dict[str, str]] = {}
-        """Errors of objects that an index has nothing of, by index."""
+        self._failing: dict[ObjectKey, dict[str, Failure]] = {}
+        """Of objects that an index fails for, by index."""
         self._index_changes: Counter[str] = Counter()
 
     def fold(self, records: Sequence[LoggedRecord]) -> None:
@@ -232,7 +242,12 @@ class Reference:
             (index, _text(key), str(name), place, _text(value))
             for name, entries in self._entries.items()
             for (index, key, place), value in entries.items()
-        } | {(index, "!", str(name), 0, "") for name, errors in self._left_out.items() for index in errors}
+        } | {
+            (index, f"!{'' if key is None else _text(key)}", str(name), 0, "")
+            for name, errors in self._failing.items()
+            for index, failure in errors.items()
+            for key in failure.keys
+        }
 
     def _take(self, logged: LoggedRecord) -> None:
         record = logged.record
@@ -272,22 +287,19 @@ class Reference:
         changed = {key for key in before.keys() | self.objects.keys() if before.get(key) != self.objects.get(key)}
         for key in changed:
             old = self._entries.pop(key, {})
-            self._left_out.pop(key, None)
+            self._failing.pop(key, None)
             shown, last = self.objects.get(key), before.get(key)
             is_same = last is not None and shown is not None and last.uid == shown.uid
             new, errors = _entries_of(key, shown, old if is_same else {}) if shown is not None else ({}, {})
             if new:
                 self._entries[key] = new
             if errors:
-                self._left_out[key] = errors
+                self._failing[key] = errors
 
     def _evaluate(self, view: View, key: ObjectKey, now: datetime, levels: LevelRows) -> tuple[Outcome, Look]:
         shown = self.objects[key]
         parent = msgspec.json.decode(shown.body, type=view.parent)
         reads: list[Any] = []
-        left_out = [(index, str(name)) for name, errors in self._left_out.items() for index in errors]
-        if blocking := sorted(each for each in left_out if each[0] in view.indices):
-            return Outcome(blocked=blocking[0][0]), Look(shown.uid, None, tuple(blocking))
         arguments: list[Any] = [
             _Noting(name, self._content(name), self._index_changes[name], reads) for name in view.indices
         ]
@@ -302,7 +314,30 @@ class Reference:
             outcome = Outcome(msgspec.to_builtins(level.desired), msgspec.to_builtins(level.actual))
         except ValueError as error:
             outcome = Outcome(error=str(error))
-        return outcome, Look(shown.uid, msgspec.to_builtins(parent), tuple(reads))
+        errors = [(f"!{index}", None, self._errors(index, None)) for index in view.indices]
+        lacks = {index for index in view.indices if self._errors(index, None)}
+        whole: set[str] = set()
+        for index, of, _ in reads:
+            if index not in view.indices or index in whole:
+                continue
+            if of == "*":  # what it reads of it from there on has old entries, and counts
+                whole.add(index)
+                lacks |= {index} if self._errors(index, "*") else set()
+            elif found := self._errors(index, of):
+                outcome = Outcome(blocked=outcome.blocked or index)
+                errors.append((f"!{index}", of, found))
+        if not outcome.blocked:
+            outcome = msgspec.structs.replace(outcome, lacks=tuple(sorted(lacks)))
+        return outcome, Look(shown.uid, msgspec.to_builtins(parent), (*reads, *errors))
+
+    def _errors(self, index: str, key: Hashable) -> tuple[tuple[str, str], ...]:
+        """Objects that an index fails for: under a key; None: of unknown keys; `*`: of all known ones."""
+        failures = [(str(name), errors[index]) for name, errors in self._failing.items() if index in errors]
+        return tuple(
+            (name, failure.error)
+            for name, failure in sorted(failures, key=lambda each: each[0])
+            if key in failure.keys or (key == "*" and None not in failure.keys)
+        )
 
     def _levels(self, parent: ObjectKey, rows: LevelRows, reads: list[Any]) -> Levels:
         """How the levels of an object stand, noted as read, and by it those of others."""
@@ -339,8 +374,8 @@ def _standing(row: Row, parent: ObjectKey, *, has_children: bool) -> Standing:
     return Standing(status=row["status"], reason=row["reason"], drift=drift, children=children)
 
 
-def _entries_of(key: ObjectKey, shown: Shown, held: Entries) -> tuple[Entries, dict[str, str]]:
-    """Entries of an object, and the errors of those indices that have nothing of it."""
+def _entries_of(key: ObjectKey, shown: Shown, held: Entries) -> tuple[Entries, dict[str, Failure]]:
+    """Entries of an object, and the failures of indices."""
     functions: dict[str, Callable[[], Iterable[tuple[Any, Any]]]] = {}
     if key.resource == PARTS:
         labels = shown.metadata.get("labels") or {}
@@ -353,15 +388,15 @@ def _entries_of(key: ObjectKey, shown: Shown, held: Entries) -> tuple[Entries, d
         functions["configs"] = lambda: user.configs_entries(config)
         functions[LOOKUPS] = lambda: [((key.namespace, key.name), msgspec.to_builtins(config))]
     entries: Entries = {}
-    errors: dict[str, str] = {}
+    errors: dict[str, Failure] = {}
     for index, function in functions.items():
         try:
             pairs = list(function())
         except ValueError as error:
             kept = {place: value for place, value in held.items() if place[0] == index}
             entries |= kept
-            if not kept:
-                errors[index] = str(error)
+            keys = {place[1] for place in kept} | (set(_owners(key, shown)) if index == "owned" else set())
+            errors[index] = Failure(str(error), tuple(keys) or (None,))
             continue
         places: Counter[Hashable] = Counter()
         for name, value in pairs:
@@ -372,9 +407,19 @@ def _entries_of(key: ObjectKey, shown: Shown, held: Entries) -> tuple[Entries, d
 
 def _owned(key: ObjectKey, shown: Shown, part: user.Part) -> Iterator[tuple[Owner, tuple[str, str]]]:
     """The part under the Web that controls it, which is one of the part's own namespace."""
+    if part.spec.color == user.UNKNOWN:
+        raise ValueError("no such color")
     for each in shown.metadata.get("ownerReferences", ()):
         if each.get("controller") and (each["apiVersion"], each["kind"]) == (f"{GROUP}/v1", "Web"):
             yield Owner(GROUP, "Web", key.namespace, each["uid"]), (key.name, part.spec.color)
+
+
+def _owners(key: ObjectKey, shown: Shown) -> Iterator[Owner]:
+    """What may own a part, or is the part itself."""
+    yield Owner(GROUP, "Part", key.namespace, Uid(shown.uid))
+    for each in shown.metadata.get("ownerReferences", ()):
+        for namespace in (key.namespace, ""):
+            yield Owner(each["apiVersion"].rpartition("/")[0], each["kind"], namespace, each["uid"])
 
 
 def _items(entries: Entries) -> set[tuple[tuple[str, Hashable, int], str]]:

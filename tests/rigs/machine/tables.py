@@ -92,7 +92,7 @@ def _named(row: Row) -> tuple[str, ObjectKey]:
 
 def shown_entry(name: str, index: str, key: str, ordinal: int, value: bytes) -> tuple[str, str, str, int, str]:
     """An entry as the reference shows it."""
-    return index.partition("/")[2], key, name, ordinal, "" if key == "!" else _plain(value)
+    return index.partition("/")[2], key, name, ordinal, "" if key.startswith("!") else _plain(value)
 
 
 def is_compared(index: str) -> bool:

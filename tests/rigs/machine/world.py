@@ -26,6 +26,7 @@ from rigs.machine.checks import (
     Broken,
     Call,
     check_call,
+    check_deletions,
     check_fold,
     check_settling,
     check_state,
@@ -303,6 +304,8 @@ class World:
         self._check_held(worker, {each.level.partition for each in decided})
         self._check_due_times(decided)
         check_settling(decided, self.before, self.reference, self.sender.effects)
+        if worker.folded_to == self.reference.folded_to:
+            check_deletions(decided, self.before, self.reference, self.now)
         self._keep_looks(name, decided)
         return bool(decided)
 

@@ -23,12 +23,14 @@ class Processor:
     def __init__(self) -> None:
         self.program = SimpleNamespace(
             views={"webs/pods": None},
+            indices={"webs/images": None, "webs/names": None},
             record_handlers={"webs/audit": None},
             unrecorded={"webs/audit": None, "webs/tick": None},
         )
         self.held = dict[tuple[str, str], int]()
         self.pulse = Pulse()
         self.calls = CallCounts(suppressed=7)
+        self.index_failures = {"webs/images": 2}
         self.under_way = [("webs/pods", 2.0), ("webs/pods", 3.0)]
         self.most_at_once = {"webs/pods": 32}
         self.counted = 0
@@ -59,6 +61,8 @@ async def test_levels_are_counted_once_in_a_while_however_many_scrape_and_left_o
         assert 'levelog_levels{status="in_sync",view="webs/pods"} 0.0' in text
         assert 'workqueue_depth{controller="webs/pods",name="webs/pods",priority=""} 4.0' in text
         assert "levelog_suppressed_total 7.0" in text
+        assert 'levelog_index_failures{index="webs/images"} 2.0' in text
+        assert 'levelog_index_failures{index="webs/names"} 0.0' in text
     assert processor.counted == 1
     now += COUNT_EVERY_SECONDS
     assert "levelog_levels{" in await text_of(metrics)
