@@ -21,7 +21,7 @@ from levelog.wire.canonical import digest
 from levelog.wire.objects import DELETED
 from levelog_processors.decide.settling import MAX_BACKOFF
 from levelog_store.owners.handlers import Handler, Kind
-from levelog_store.rows import IndexKey
+from levelog_store.rows import IndexKey, levels_place
 from levelog_store.tables import RESERVED
 
 
@@ -47,6 +47,8 @@ class BoundView(Struct, frozen=True):
     """What its reconcile function may call."""
     writes: Mapping[tuple[str, str], ResourceType]
     """Resources that the operator declares, by (apiVersion, kind)."""
+    shelves: dict[str, list[str]] = {}
+    """Where the levels are that it looks up, by the resource of their parents; filled once all operators are known."""
 
     @property
     def parents(self) -> str:
@@ -99,8 +101,6 @@ class Program:
         """By name, `operator/function`."""
         self.timers: Final[dict[str, TimerHandler]] = {}
         """The same of timers whose calls leave no records."""
-        self._lookups: Final[dict[str, list[BoundView]]] = {}
-        """What `lookups_of` gives, once it was asked."""
         for operator in self.operators:
             self._add(operator)
         if self.operators and not self.views and not self.indices and not self.unrecorded:
@@ -111,8 +111,10 @@ class Program:
         ends = [view for view in self.views.values() if view.handler.is_of_deleted]
         self.writers: Final = {name: view.reconcile for name, view in self.views.items() if view.reconcile is not None}
         """The reconcile functions, by view."""
-        self._indices_of = _grouped(self.indices.values(), lambda index: str(index.handler.resource.group_resource))
         self._views_of = _grouped(self.views.values(), lambda view: view.parents)
+        for view in self.views.values():
+            self._fill_shelves(view)
+        self._indices_of = _grouped(self.indices.values(), lambda index: str(index.handler.resource.group_resource))
         self._views_of_deleted = _grouped(ends, lambda view: str(view.handler.resource.group_resource))
         self.handled_deletions: Final = frozenset(index for view in ends for index in view.indices.values())
         """Effects that are called for deleted objects too, which have to know what they did before."""
@@ -129,9 +131,14 @@ class Program:
         for view in self.views.values():
             for sibling in self.siblings_of(view):
                 self.readers.setdefault(sibling.name, []).append(view.name)
-        self._require_levels()
-        self.looked_up: Final = frozenset(each.name for view in self.views.values() for each in self.lookups_of(view))
-        """Views whose levels others look up by their parents."""
+        self.behind: Final[dict[str, frozenset[str]]] = {}
+        """All views whose levels a view may see, directly or through others."""
+        for name in self.views:
+            self._see_behind(name, ())
+        self.looked_up: Final = self._looked_up()
+        """Shelves of each view whose levels others look up by their parents."""
+        self.shelves: Final = sorted({shelf for shelves in self.looked_up.values() for shelf in shelves})
+        """All of these."""
         self.kept: Final = frozenset({*self._views_of_deleted, *(self.views[name].parents for name in self.looked_up)})
         """Resources whose objects stay in memory whole, since a fold or a view may ask for any of them."""
         self.awaited: Final = frozenset(
@@ -250,32 +257,74 @@ class Program:
         found = {str(kind.resource.group_resource) for kind in kinds}
         return frozenset(resource for resource in found if self.standing_on(view.operator, resource))
 
+    def levels_on(self, shelf: str, resource: str) -> list[BoundView]:
+        """Views whose levels of a resource's objects are on a shelf."""
+        if "/" not in shelf:
+            return self.standing_on(shelf, resource)
+        return [each for each in self.views_of(resource) if each.name == shelf]
+
     def lookups_of(self, view: BoundView) -> list[BoundView]:
-        """Views whose levels a view looks up: on the classes in its `levels_of=`, and on children, and on theirs."""
+        """Views whose levels a view looks up: those in its `levels_of=`, and on children, and on theirs."""
+        found = {
+            each.name: each
+            for resource, shelves in view.shelves.items()
+            for shelf in shelves
+            for each in self.levels_on(shelf, resource)
+        }
+        return list(found.values())
+
+    def places_of(self, view: str, parent: str) -> list[IndexKey]:
+        """Keys under which others look up a level."""
+        return [levels_place(shelf, parent) for shelf in self.looked_up.get(view, ())]
+
+    def _fill_shelves(self, view: BoundView) -> None:
+        """Find the levels that a view looks up. Raises OperatorError for such as there cannot be."""
         if not view.handler.reads_levels:
-            return []
-        if view.name in self._lookups:
-            return self._lookups[view.name]
-        found: dict[str, list[BoundView]] = {}
+            return
         left = [str(cls.resource_type.group_resource) for cls in view.handler.levels_of]
+        for cls, resource in zip(view.handler.levels_of, left, strict=True):
+            if not self.standing_on(view.operator, resource):
+                raise OperatorError(
+                    f"view {view.handler.name}: levels_of= names {cls.__name__}, of which operator "
+                    f"{view.operator!r} has no view but such as are given levels themselves: name these, operator/view"
+                )
         left += [resource for each in self.siblings_of(view) for resource in self.children_of(each)]
         while left:
             resource = left.pop()
-            if resource not in found:
-                found[resource] = self.standing_on(view.operator, resource)
-                left += [child for each in found[resource] for child in self.children_of(each)]
-        self._lookups[view.name] = [each for _, views in sorted(found.items()) for each in views]
-        return self._lookups[view.name]
+            if resource not in view.shelves:
+                view.shelves[resource] = [view.operator]
+                shown = self.standing_on(view.operator, resource)
+                left += [child for each in shown for child in self.children_of(each)]
+        for name in view.handler.levels_by_name:
+            named = self.views.get(name)
+            if named is None or named.handler.is_of_deleted:
+                operator = name.partition("/")[0]
+                known = ", ".join(sorted(each for each in self.views if each.startswith(f"{operator}/")))
+                raise OperatorError(
+                    f"view {view.name}: levels_of= names {name!r}, "
+                    + (f"operator {operator} has {known}" if known else f"but no operator {operator} is loaded with it")
+                    + ": levels of other applications cannot be looked up"
+                )
+            view.shelves.setdefault(named.parents, []).append(name)
 
-    def _require_levels(self) -> None:
-        """Refuse to look up levels that there cannot be."""
-        for view in self.views.values():
-            for cls in view.handler.levels_of:
-                if not self.standing_on(view.operator, str(cls.resource_type.group_resource)):
-                    raise OperatorError(
-                        f"view {view.handler.name}: levels_of= names {cls.__name__}, of which operator "
-                        f"{view.operator!r} has no view but such as are given levels themselves"
-                    )
+    def _see_behind(self, name: str, path: tuple[str, ...]) -> frozenset[str]:
+        """Find what is behind a view that is seen through those of a path. Raises OperatorError for a circle."""
+        if name in path:
+            circle = " looks up ".join((*path[path.index(name) :], name))
+            raise OperatorError(f"levels_of= leads in a circle, so that none would be decided on first: {circle}")
+        if name not in self.behind:
+            view = self.views[name]
+            seen = [each.name for each in (*self.siblings_of(view), *self.lookups_of(view))]
+            self.behind[name] = frozenset(seen).union(*(self._see_behind(each, (*path, name)) for each in seen))
+        return self.behind[name]
+
+    def _looked_up(self) -> dict[str, list[str]]:
+        found: dict[str, list[str]] = {}
+        places = {(s, resource) for view in self.views.values() for resource, of in view.shelves.items() for s in of}
+        for shelf, resource in sorted(places):
+            for each in self.levels_on(shelf, resource):
+                found.setdefault(each.name, []).append(shelf)
+        return found
 
     def _followed(self) -> Iterator[str]:
         for operator in self.operators:

@@ -15,6 +15,7 @@ from levelog_processors.decide.rules import conclude
 from levelog_processors.decide.standings import encoded
 from levelog_processors.decide.views import Evaluation
 from levelog_processors.fold.rules import parent_inputs
+from levelog_processors.program import BoundView, Program
 from levelog_replay.comparing import FILTERED, NO_VIEW, Conclusion, Judged
 from levelog_replay.stops.stopping import Scene, Stops
 from levelog_replay.tape import Rebuilt
@@ -92,7 +93,7 @@ class Judge:
         for each in past:
             facts = self._facts(each, self.rebuilt.state.objects.get(each.parent))
             if isinstance(facts, Facts):
-                shown = _Shown(self.rebuilt, versions, _looked_up(facts.view.operator, each))
+                shown = _Shown(self.rebuilt, versions, _looked_up(self.rebuilt.program, facts.view, each))
                 evaluation = self._evaluation(each, facts, shown)
                 evaluation.call()
                 looks.append(Outlook(facts, evaluation.seen))
@@ -194,11 +195,16 @@ class Judge:
         )
 
 
-def _looked_up(operator: str, past: Decision) -> dict[IndexKey, Bucket]:
+def _looked_up(program: Program, view: BoundView, past: Decision) -> dict[IndexKey, Bucket]:
     """How levels stood that a decision looked up: no record of the log tells."""
-    return {
-        levels_place(operator, parent): Bucket(0, encoded(standings)) for parent, standings in past.basis.others.items()
-    }
+    found: dict[IndexKey, Bucket] = {}
+    for parent, standings in past.basis.others.items():
+        resource = parent.partition("/")[0]
+        for shelf in view.shelves.get(resource, ()):
+            names = {each.name for each in program.levels_on(shelf, resource)}
+            told = {name: standing for name, standing in standings.items() if name in names}
+            found[levels_place(shelf, parent)] = Bucket(0, encoded(told))
+    return found
 
 
 def _as_then(row: IntentRow, past: Decision) -> IntentRow:

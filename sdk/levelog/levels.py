@@ -96,7 +96,8 @@ class Levels(dict[str, Standing]):
     """How the levels of one object stand, by the names of their views; `levels: Levels` asks for those of the parent.
 
     Those of the same operator that do not read levels themselves. Who reads them is decided on after them. Levels of
-    other objects are looked up: each is a dependency of the view, also where there is none.
+    other objects are looked up: each is a dependency of the view, also where there is none. Among these are the views
+    that `levels_of=` names, as `operator/view`.
     """
 
     def __init__(
@@ -114,8 +115,8 @@ class Levels(dict[str, Standing]):
     def of(self, resource: type[ResourceBase], name: str, namespace: str | None = None) -> "Levels":
         """How the levels of another object stand; empty if there is none, or its views leave it out.
 
-        Its class is in the view's `levels_of=`. Without a namespace, the one of the view's parent. Raises OperatorError
-        for a class that is not declared, and for no namespace where the parent has none.
+        Its class, or a view of it, is in the view's `levels_of=`. Without a namespace, the one of the view's parent.
+        Raises OperatorError for a class that is not declared, and for no namespace where the parent has none.
         """
         return self._find(self._named(resource, name, namespace))
 

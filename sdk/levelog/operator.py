@@ -19,6 +19,7 @@ from levelog.handlers.indexers import (
     IndexHandler,
     ObjectIndex,
     OnError,
+    require_levels,
     require_resources,
 )
 from levelog.handlers.injection import Lender
@@ -169,7 +170,7 @@ class Operator:
         deleting: bool = False,
         timeout: timedelta = VIEW_TIME,
         reads: Iterable[type[ResourceBase]] = (),
-        levels_of: Iterable[type[ResourceBase]] = (),
+        levels_of: Iterable[type[ResourceBase] | str] = (),
     ) -> Callable[[ViewF], ViewF]: ...
 
     def view(
@@ -183,7 +184,7 @@ class Operator:
         deleting: bool = False,
         timeout: timedelta = VIEW_TIME,
         reads: Iterable[type[ResourceBase]] = (),
-        levels_of: Iterable[type[ResourceBase]] = (),
+        levels_of: Iterable[type[ResourceBase] | str] = (),
     ) -> ViewF | Callable[[ViewF], ViewF]:
         """Register a pure function of one parent, and of indices and other objects; it returns a Level.
 
@@ -194,14 +195,15 @@ class Operator:
         deletionTimestamp.
 
         A view that computes for longer than `timeout` is ended, and its level fails. A parameter `levels: Levels` gives
-        the other levels of the parent; `levels_of` are the classes of other parents whose levels the view looks up with
-        `levels.of(Web, name)`.
+        the other levels of the parent. `levels_of` says which levels of other parents the view looks up with
+        `levels.of(Web, name)`: a class stands for the operator's own views of it, a name (`"shops/conditions"`) for
+        that view, of whatever operator of the application.
         """
 
         def register(function: ViewF) -> ViewF:
             selector = Selector.given(labels, annotations, when)
             objects = {cls: ObjectIndex(cls) for cls in require_resources(function.__name__, reads)}
-            looked_up = require_resources(function.__name__, levels_of, option="levels_of")
+            looked_up, names = require_levels(function.__name__, levels_of)
             handler = ViewHandler.inspect(
                 function,
                 self.indices,
@@ -210,6 +212,7 @@ class Operator:
                 deleting=deleting,
                 objects=objects,
                 levels_of=looked_up,
+                levels_by_name=names,
                 of=of,
                 timeout=timeout,
             )

@@ -68,14 +68,22 @@ _LEVELS: Final = "/@levels"
 """Ends the name of an index, after that of the operator, which is read from `levels`; no index of objects has it."""
 
 
-def levels_place(operator: str, parent: str) -> IndexKey:
-    """Key that changes with how the levels of a parent stand, for who looks them up."""
-    return f"{operator}{_LEVELS}", canonical(parent).decode()
+def levels_place(shelf: str, parent: str) -> IndexKey:
+    """Key that changes with how the levels of a parent stand, for who looks them up.
+
+    A shelf is an operator, for its views that take no levels, or one view, `operator/view`.
+    """
+    return f"{shelf}{_LEVELS}", canonical(parent).decode()
 
 
 def is_of_levels(place: IndexKey) -> bool:
     """Tell whether levels are under a key, not entries of objects."""
     return place[0].endswith(_LEVELS)
+
+
+def shelf_at(place: IndexKey) -> str:
+    """The shelf that levels under this key are on."""
+    return place[0].removesuffix(_LEVELS)
 
 
 def parent_at(place: IndexKey) -> str:

@@ -172,7 +172,7 @@ def labelled(shop: Mapping[str, Any]) -> Level[dict[str, Any]]:
 
 @op.index(of=ConfigMap, when=lambda found: "port" in found.get("data", {}))
 def ports(found: Mapping[str, Any]) -> Iterator[tuple[str, int]]:
-    """Raises for a port that is no number, and blocks those who read it."""
+    """Raises for a port that is no number, which blocks who reads it, or lets all go on who may."""
     yield found["metadata"]["name"], int(found["data"]["port"])
 
 
@@ -201,6 +201,13 @@ op.conditions(Shop)
 
 
 edges = Operator("edges")
+
+
+@edges.view(levels_of=["depot/told", "depot/standing", "depot/conditions"])
+def across(shop: Shop, levels: Levels) -> Level[dict[str, str]]:
+    """Sees levels of another operator, of its Shop and the other one, also such as are given levels themselves."""
+    found = {f"{name} of {each}": level for each in "ab" for name, level in levels.of(Shop, each).items()}
+    return Level({}, {name: f"{each.status} {each.reason}" for name, each in found.items()})
 
 
 @edges.on.create

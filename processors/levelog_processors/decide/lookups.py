@@ -1,6 +1,6 @@
 """What a view may look up, what it read, and which reads count when its level is compared."""
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, Protocol, TypeAlias, TypeVar, cast
 
@@ -93,17 +93,24 @@ class LevelLookups(Struct, frozen=True):
 
     def given(self, standings: Mapping[str, Standing]) -> Levels:
         """Some levels, from which others are found."""
-        named = ((name.partition("/")[2], standing) for name, standing in standings.items())
+        return self._levels((name.partition("/")[2], standing) for name, standing in standings.items())
+
+    def _levels(self, named: Iterable[tuple[str, Standing]]) -> Levels:
         return Levels(named, find=self._find, named=self._named)
 
     def _find(self, parent: str) -> Levels:
-        if parent not in self.found:
-            self.found[parent] = decoded(self.bucket(*levels_place(self.view.operator, parent)))
-        return self.given(self.found[parent])
+        found: dict[str, Standing] = {}
+        for shelf in self.view.shelves.get(parent.partition("/")[0], ()):
+            told = decoded(self.bucket(*levels_place(shelf, parent)))
+            self.found[parent] = self.found.get(parent, {}) | told
+            found |= {name if name == shelf else name.partition("/")[2]: each for name, each in told.items()}
+        return self._levels(found.items())
 
     def _named(self, resource: type[ResourceBase], name: str, namespace: str | None) -> str:
         declared = self.view.handler.levels_of
-        if resource.resource_type not in [cls.resource_type for cls in declared]:
+        shelves = self.view.shelves.get(str(resource.resource_type.group_resource), ())
+        is_named = not set(shelves).isdisjoint(self.view.handler.levels_by_name)
+        if not is_named and resource.resource_type not in [cls.resource_type for cls in declared]:
             classes = ", ".join([*(cls.__name__ for cls in declared), resource.__name__])
             raise OperatorError(
                 f"view {self.view.handler.name} looks up levels of {resource.__name__} {name!r} without declaring "
@@ -180,7 +187,7 @@ class Reads:
         self._wholes: dict[str, WholeIndex] = {}
         self.versions: dict[IndexKey, int] = {}
         self._contents: dict[IndexKey, tuple[bytes, ...]] = {}
-        self.errors: dict[str, tuple[bytes, ...]] = {}
+        self.errors: dict[str, set[bytes]] = {}
         """Of what was read under keys, by index."""
         self.fence: Fence | None = None
         """Of the function that reads, which stands while levelog fetches."""
@@ -200,7 +207,7 @@ class Reads:
         self.versions[place] = bucket.version
         self._contents |= _contents_of(place, bucket)
         if bucket.errors:
-            self.errors[index] = tuple(sorted({*self.errors.get(index, ()), *bucket.errors}))
+            self.errors.setdefault(index, set()).update(bucket.errors)
         return bucket.values
 
     @property

@@ -28,15 +28,16 @@ async def look_around(connection: AsyncConnection, scope: Scope, sights: Sights,
     if not places:
         return
     levels = await read_levels(connection, scope, sorted({*places.values()}))
-    changed: dict[IndexKey, tuple[int, ...]] = {}
-    for place, parent in places.items():
-        before = sights.bucket(place).values
+    before = {place: sights.bucket(place).values for place in places}
+    causes: dict[str, int] = {}
+    for parent in {*places.values()}:  # which may be looked up under several keys
         for view in sights.program.views:
             state.levels.pop((view, parent), None)
         fresh = {(view, parent): row for view in sights.program.views if (row := levels.get((view, parent)))}
         state.levels |= fresh
-        if sights.bucket(place).values != before:
-            changed[place] = (max((row.cause for row in fresh.values()), default=0),)
+        causes[parent] = max((row.cause for row in fresh.values()), default=0)
+    shown = ((place, parent) for place, parent in places.items() if sights.bucket(place).values != before[place])
+    changed: dict[IndexKey, tuple[int, ...]] = {place: (causes[parent],) for place, parent in shown}
     asked: dict[ViewParent, Wake] = {}
     state.tell(changed, asked)
     state.ask(asked)

@@ -17,7 +17,17 @@ from levelog_processors.program import BoundView, Program
 from levelog_processors.state.state import State
 from levelog_store.decide.decisions import OpenIntent, PendingWake
 from levelog_store.decide.inputreads import ToldIntent
-from levelog_store.rows import Bucket, IndexKey, LevelRow, StoredObject, ViewParent, WholeIndex, is_of_levels, parent_at
+from levelog_store.rows import (
+    Bucket,
+    IndexKey,
+    LevelRow,
+    StoredObject,
+    ViewParent,
+    WholeIndex,
+    is_of_levels,
+    parent_at,
+    shelf_at,
+)
 
 
 class Sights(Struct, frozen=True):
@@ -110,7 +120,7 @@ class Sights(Struct, frozen=True):
         parent = self.state.objects.get(parent_at(place))
         if parent is None:
             return Bucket(self.version(place), ())
-        views = self.program.standing_on(place[0].partition("/")[0], parent.resource)
+        views = self.program.levels_on(shelf_at(place), parent.resource)
         return Bucket(self.version(place), encoded(standings(self.program, views, parent, self.state.levels)))
 
     def whole(self, index: str) -> WholeIndex:

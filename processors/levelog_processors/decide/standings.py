@@ -18,7 +18,6 @@ from levelog_store.rows import (
     LevelRow,
     StoredObject,
     ViewParent,
-    levels_place,
 )
 
 
@@ -82,12 +81,7 @@ def timeless(values: Sequence[bytes]) -> tuple[bytes, ...]:
 def deciding_views(program: Program, views: Collection[str]) -> list[str]:
     """Those of the views that may decide, as may all whose levels they see: what these wait for is not known."""
     held = frozenset(views)
-    return [name for name in views if held.issuperset(each.name for each in seen_by(program, program.views[name]))]
-
-
-def seen_by(program: Program, view: BoundView) -> list[BoundView]:
-    """Views whose levels a view is given, or looks up."""
-    return [*program.siblings_of(view), *program.lookups_of(view)]
+    return [name for name in views if held.issuperset(program.behind[name])]
 
 
 def woken(program: Program, held: Sequence[Decided]) -> dict[ViewParent, Wake]:
@@ -103,8 +97,7 @@ def told(program: Program, held: Sequence[Decided]) -> Mapping[IndexKey, tuple[i
     """Keys of parents that others look up and whose levels stand otherwise now, with the records that led there."""
     found: dict[IndexKey, tuple[int, ...]] = {}
     for each in held:
-        if each.is_news and each.wake.view in program.looked_up:
-            place = levels_place(program.views[each.wake.view].operator, each.wake.parent)
+        for place in program.places_of(each.wake.view, each.wake.parent) if each.is_news else ():
             found[place] = tuple(sorted({*found.get(place, ()), *_causes(each)}))
     return found
 

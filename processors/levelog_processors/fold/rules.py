@@ -36,7 +36,7 @@ from levelog_processors.fold.objects import Latest, deleted, place_of, stored, u
 from levelog_processors.fold.receipts import Receipts, calls_key
 from levelog_processors.program import BoundIndex, BoundView, Program
 from levelog_store.fold.changes import Changes, Checkpoint, EndedObject, Held, Replaced, Unlisted, Wake
-from levelog_store.rows import Entry, Input, StoredObject, SyncRow, Tombstone, UnreadableRow, levels_place
+from levelog_store.rows import Entry, Input, StoredObject, SyncRow, Tombstone, UnreadableRow
 
 log = logging.getLogger(__name__)
 
@@ -344,8 +344,8 @@ class Fold:
         """Let levels go by a record, and tell who looks them up."""
         for view in views:
             self._changes.gone.add((view.name, name))
-            if view.name in self._program.looked_up:
-                self._changes.change_key(levels_place(view.operator, name), sequence, (sequence,))
+            for place in self._program.places_of(view.name, name):
+                self._changes.change_key(place, sequence, (sequence,))
 
     def _forget_calls(self, operators: Collection[str], parent: Tombstone) -> None:
         effects = [name for name in self._program.effects if name.partition("/")[0] in operators]

@@ -169,9 +169,8 @@ class State(Contents):
 
     def _looked_up(self, changes: Changes) -> dict[IndexKey, tuple[int, ...]]:
         """Keys of the levels of changed objects that somebody reads, with the records."""
-        names = [each.name for each in self.program.operators]
         rows = changes.objects.values()
-        found = {levels_place(name, row.object): (row.sequence,) for name in names for row in rows}
+        found = {levels_place(shelf, row.object): (row.sequence,) for shelf in self.program.shelves for row in rows}
         return {place: causes for place, causes in found.items() if place in self.readers}
 
     def _end(self, changes: Changes) -> None:

@@ -242,6 +242,24 @@ def object_key(cls: type[ResourceBase], namespace: str, name: str) -> tuple[str,
     return key.namespace, key.name
 
 
+def require_levels(
+    view: str, wanted: Iterable[type[ResourceBase] | str]
+) -> tuple[tuple[type[ResourceBase], ...], tuple[str, ...]]:
+    """The classes of `levels_of=`, and the names of views, each once.
+
+    Raises OperatorError for what is neither a Resource class nor `operator/view`.
+    """
+    given = list(wanted)
+    names = tuple(dict.fromkeys(each for each in given if isinstance(each, str)))
+    for name in names:
+        if not all(name.partition("/")):
+            raise OperatorError(
+                f"view {view}: levels_of= names {name!r}: write operator/view, as `levelog levels` shows it, or a class"
+            )
+    classes = (each for each in given if not isinstance(each, str))
+    return require_resources(view, classes, option="levels_of"), names
+
+
 def require_resources(
     view: str, classes: Iterable[type[ResourceBase]], *, option: str = "reads"
 ) -> tuple[type[ResourceBase], ...]:

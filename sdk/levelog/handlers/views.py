@@ -94,6 +94,7 @@ class ViewHandler:
         deleting: bool,
         objects: Mapping[type[ResourceBase], IndexHandler],
         levels_of: tuple[type[ResourceBase], ...] = (),
+        levels_by_name: tuple[str, ...] = (),
         timeout: timedelta = VIEW_TIME,
     ) -> None:
         self.name = function.__name__
@@ -119,7 +120,9 @@ class ViewHandler:
         self.objects = dict(objects)
         """The implicit index of each class in `reads=`."""
         self.levels_of = levels_of
-        """Classes of the objects whose levels it looks up, besides children."""
+        """Classes of the objects whose levels it looks up, besides children: those of its operator."""
+        self.levels_by_name = levels_by_name
+        """Views whose levels it looks up, as `operator/view`."""
         self.fingerprint = digest(
             fingerprint(function),
             reader.fingerprint,
@@ -150,6 +153,7 @@ class ViewHandler:
         deleting: bool,
         objects: Mapping[type[ResourceBase], IndexHandler],
         levels_of: tuple[type[ResourceBase], ...] = (),
+        levels_by_name: tuple[str, ...] = (),
         of: type[ResourceBase] | None = None,
         timeout: timedelta = VIEW_TIME,
     ) -> Self:
@@ -175,10 +179,11 @@ class ViewHandler:
             key_type, value_type = require_index(function.__name__, name, hint, known[name].types)
             indices.append(IndexParameter(name, known[name], key_type, value_type))
         _require_both(function, given.given, objects)
-        if levels_of and Given.LEVELS not in given.given.values():
+        named = [*(each.__name__ for each in levels_of), *map(repr, levels_by_name)]
+        if named and Given.LEVELS not in given.given.values():
             raise OperatorError(
-                f"view {function.__name__}: levels_of=[{', '.join(each.__name__ for each in levels_of)}], but no "
-                "parameter takes them: add levels: Levels"
+                f"view {function.__name__}: levels_of=[{', '.join(named)}], but no parameter takes them: "
+                "add levels: Levels"
             )
         returned = hints.get("return")
         if (get_origin(returned) or returned) is not Level:
@@ -194,6 +199,7 @@ class ViewHandler:
             deleting=deleting,
             objects=objects,
             levels_of=levels_of,
+            levels_by_name=levels_by_name,
             timeout=timeout,
         )
 

@@ -167,7 +167,7 @@ async def happens(depot: Depot) -> None:
     assert user.get("configmaps", "file-a")["data"] == {"reason": "delete", "size": "1"}
     user.apply(shop("b", size=2, notes=["forbidden", "hi"], labels={}))
     await depot.show(b_labelled="in_sync", b_parts="in_sync", b_busy="in_sync", b_ripe="in_sync", b_rank="in_sync")
-    await depot.show(b_conditions="in_sync", b_standing="drifting")
+    await depot.show(b_conditions="in_sync", b_standing="drifting", b_across="drifting")
 
 
 async def compared(history: History) -> Comparison:
@@ -236,6 +236,7 @@ async def test_invariant_12_each_kind_of_handler_decides_again_as_it_did(
         "served",
         "standing",
         "beside",
+        "across",
         "conditions",
         "register",
         "register_deleted",

@@ -29,7 +29,7 @@ from levelog_processors.fold import entries
 from levelog_processors.fold import rules as folding
 from levelog_processors.fold.lists import Mark, note_mark
 from levelog_processors.fold.rules import Fold
-from levelog_processors.program import BoundView
+from levelog_processors.program import BoundView, Program
 from levelog_processors.state import state
 from levelog_processors.state.bodies import ABSENT
 from levelog_processors.state.buckets import Buckets
@@ -51,6 +51,7 @@ from levelog_store.rows import (
     ViewParent,
     is_of_levels,
     levels_place,
+    shelf_at,
 )
 from rigs.machine.cluster import NAMESPACE
 from rigs.machine.seam import SeamedDatabase
@@ -148,6 +149,17 @@ def left_out_untold(_: Laboratory) -> Generator[None]:
 def readers_do_not_wait(_: Laboratory) -> Generator[None]:
     """A view that reads levels is decided on although these are to be decided on first."""
     with _replaced((Sights, "is_early"), by=lambda *_: False):
+        yield
+
+
+def levels_by_name_wake_nobody(_: Laboratory) -> Generator[None]:
+    """Who looks up a level by the name of its view is not woken when that stands otherwise."""
+    real = Program.places_of
+
+    def without_names(self: Program, view: str, parent: str) -> list[IndexKey]:
+        return [place for place in real(self, view, parent) if "/" not in shelf_at(place)]
+
+    with _replaced((Program, "places_of"), by=without_names):
         yield
 
 

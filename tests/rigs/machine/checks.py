@@ -119,8 +119,13 @@ def _awaited(call: Call, last: Call | None, tables: Tables, now: datetime) -> li
 
 def _stands_on(look: Look, parent: ObjectKey) -> tuple[list[tuple[str, ObjectKey]], list[tuple[str, ObjectKey]]]:
     """Levels that a view read: those of its parent, and those of others, also where there are none."""
-    of = [read[1] for read in look.reads if read[0] == LEVELS]
-    read = [(name, key) for key in of for name, view in VIEWS.items() if view.is_shown_of(key)]
+    of = [(each[0].removeprefix(LEVELS), each[1]) for each in look.reads if each[0].startswith(LEVELS)]
+    read = [
+        (name, key)
+        for only, key in of
+        for name, view in VIEWS.items()
+        if (name == only if only else view.is_shown_of(key))
+    ]
     return [each for each in read if each[1] == parent], [each for each in read if each[1] != parent]
 
 

@@ -115,6 +115,10 @@ def kin_level(part: Part, levels: Levels) -> Level[dict[str, str]]:
     return Level({}, shown(levels.of(Web, owner.name)) if owner else {})
 
 
+def uncle_level(web: Web, levels: Levels) -> Level[dict[str, str]]:
+    return Level({}, shown(levels.of(Part, f"{web.metadata.name}-0")))
+
+
 def family_level(_: Rack, levels: Levels) -> Level[dict[str, dict[str, str]]]:
     return Level({}, {"": shown(levels), **{name: shown(each) for name, each in levels.children().items()}})
 
@@ -219,6 +223,11 @@ def make_operator(heard: Heard) -> Operator:
     def kin(part: Part, levels: Levels) -> Level[dict[str, str]]:
         heard("kin", part)
         return kin_level(part, levels)
+
+    @op.view(levels_of=["machine/kin"])
+    def uncle(web: Web, levels: Levels) -> Level[dict[str, str]]:
+        heard("uncle", web)
+        return uncle_level(web, levels)
 
     @op.children(Rack, of=Web)
     def wanted(rack: Rack) -> Iterator[Manifest]:

@@ -22,6 +22,7 @@ PLANTED: Final = (
     _planted(bugs.readers_of_own_levels_not_woken, 5, 4, examples=40),
     _planted(bugs.left_out_untold, 5, 4, examples=80),
     _planted(bugs.readers_do_not_wait, 9, examples=40),
+    _planted(bugs.levels_by_name_wake_nobody, 4, 5, examples=60),
     _planted(bugs.every_telling_counts, 6, examples=40),
     _planted(bugs.deletions_are_not_held_back, 14, examples=200),
     _planted(bugs.failures_under_keys_count_for_nobody, 4, 5, 14, examples=60),

@@ -88,7 +88,9 @@ class View(Struct, frozen=True):
     """What a label of the parent has to be; None: it must not be there."""
     is_reconciled: bool = False
     reads_levels: bool = False
-    """It is given levels, and its own are shown to nobody."""
+    """It is given levels, and its own are shown to nobody who does not name it."""
+    names: tuple[str, ...] = ()
+    """Views whose levels of others it looks up, and no others."""
     behind_levels: tuple[str, ...] = ()
     """Resources that those of its parent come from, which it does not wait for itself once they are listed."""
     is_of_children: bool = False
@@ -116,6 +118,7 @@ VIEWS: Final = {
     "paint": View(PARTS, user.LabelledPart, (CONFIGS,), user.paint_level, looks_up=True, label=("app", "web")),
     "state": View(PARTS, user.Part, (), user.state_level, reads_levels=True, behind_levels=(CONFIGS,)),
     "kin": View(PARTS, user.Part, ALL, user.kin_level, reads_levels=True),
+    "uncle": View(WEBS, user.Web, ALL, user.uncle_level, reads_levels=True, names=("kin",)),
     "wanted": View(RACKS, user.Rack, (WEBS,), user.family_level, is_of_children=True),
     "family": View(RACKS, user.Rack, ALL, user.family_level, reads_levels=True),
     "overview": View(CONFIGS, user.Config, ALL, user.overview_level, reads_levels=True),
@@ -125,7 +128,7 @@ LevelRows = Mapping[tuple[str, ObjectKey], Row]
 """Rows of the table `levels`, by view and parent."""
 
 LEVELS: Final = "@levels"
-"""Notes that levels were read, of a parent that stands there as the key."""
+"""Begins a note that levels were read, of a parent that stands there as the key; it may end with a view."""
 
 
 class _Noting(Mapping[Any, Collection[Any]]):
@@ -308,7 +311,7 @@ class Reference:
         if view.takes_now:
             arguments.append(now)
         if view.reads_levels:
-            arguments.append(self._levels(key, levels, reads))
+            arguments.append(self._levels(key, levels, reads, names=view.names))
         try:
             level = view.level(parent, *arguments)
             outcome = Outcome(msgspec.to_builtins(level.desired), msgspec.to_builtins(level.actual))
@@ -339,23 +342,39 @@ class Reference:
             if key in failure.keys or (key == "*" and None not in failure.keys)
         )
 
-    def _levels(self, parent: ObjectKey, rows: LevelRows, reads: list[Any]) -> Levels:
-        """How the levels of an object stand, noted as read, and by it those of others."""
+    def _levels(
+        self, parent: ObjectKey, rows: LevelRows, reads: list[Any], *, names: Collection[str] = (), only: str = ""
+    ) -> Levels:
+        """How the levels of an object stand, noted as read, and by it those of others, of views of these `names`.
+
+        `only`: how the level of that view stands, not of those that are shown to all.
+        """
         standings: dict[str, Standing] = {}
         shown = self.objects.get(parent)
-        views = sorted(name for name, view in VIEWS.items() if view.is_shown_of(parent)) if shown is not None else []
+        views = [only] if only else sorted(name for name, view in VIEWS.items() if view.is_shown_of(parent))
         for name in (each for each in views if self.has_level(each, parent)):
             row = rows.get((name, parent))
             if row is None or shown is None or row["parent_uid"] != shown.uid:
                 standings[name] = Standing(status="blocked", reason="not evaluated yet")
             else:
                 standings[name] = _standing(row, parent, has_children=VIEWS[name].is_of_children)
-        reads.append((LEVELS, parent, tuple((name, *each.identity) for name, each in standings.items())))
+        told = tuple((name, *each.identity) for name, each in standings.items())
+        reads.append((f"{LEVELS}{only}", parent, told))
 
         def named(resource: Any, name: str, _: str | None) -> str:
             return str(resource.resource_type.key(parent.namespace, name))
 
-        return Levels(standings, find=lambda name: self._levels(ObjectKey.parse(name), rows, reads), named=named)
+        def find(name: str) -> Levels:
+            other = ObjectKey.parse(name)
+            if not names:
+                return self._levels(other, rows, reads)
+            found: dict[str, Standing] = {}
+            for each in names:
+                told = self._levels(other, rows, reads, only=each)
+                found |= {f"machine/{name}": standing for name, standing in told.items()}
+            return Levels(found, find=find, named=named)
+
+        return Levels(standings, find=find, named=named)
 
     def _content(self, index: str) -> dict[Any, tuple[Any, ...]]:
         found: dict[Any, list[Any]] = {}

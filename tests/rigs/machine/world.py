@@ -439,7 +439,7 @@ class World:
     def _looks_at_others(self, look: Look) -> bool:
         """Tell whether a view is given levels on which another processor decides."""
         held = self.workers[self.deciding].epochs
-        return any(kind == LEVELS and partition_of(key, PARTITIONS) not in held for kind, key, _ in look.reads)
+        return any(kind.startswith(LEVELS) and partition_of(key, PARTITIONS) not in held for kind, key, _ in look.reads)
 
     @property
     def _beginnings(self) -> int:

@@ -1,0 +1,220 @@
+"""Levels that are looked up by the names of their views: of another operator, and of views that take levels."""
+
+import pytest
+
+from levelog import Level, Operator, Resource, Struct
+from levelog.conditions import Condition
+from levelog.errors import OperatorError
+from levelog.levels import Levels
+from levelog.testing import Simulation
+from levelog_processors.program import Program
+from levelog_store.tables import levels as level_rows
+from rigs.nats import NatsServer
+from rigs.processing import Processing
+from rigs.waiting import until
+from rigs.webs import pod, web
+
+NAMES = [f"shop{number}" for number in range(12)]
+
+
+class Spec(Struct):
+    replicas: int = 1
+    web: str = ""
+
+
+class Status(Struct):
+    conditions: tuple[Condition, ...] = ()
+
+
+class Web(Resource, group="example.com", version="v1", plural="webs"):
+    spec: Spec
+    status: Status = Status()
+
+
+class Board(Resource, group="example.com", version="v1", plural="boards"):
+    spec: Spec
+
+
+class Pod(Resource, version="v1", plural="pods"):
+    """Only its name is read."""
+
+
+def webs() -> Operator:
+    """Says whether a Web has one replica, and sums that up."""
+    op = Operator("webs")
+
+    @op.view
+    def size(web: Web) -> Level[int]:
+        return Level(1, web.spec.replicas)
+
+    @op.view
+    def odd(web: Web) -> Level[bool]:
+        return Level(desired=True, actual=web.spec.replicas % 2 == 1)
+
+    @op.view
+    def summary(web: Web, levels: Levels) -> Level[dict[str, str]]:
+        return Level({}, {name: each.status for name, each in levels.items() if each.status != "in_sync"})
+
+    op.conditions(Web, also=[size])
+    return op
+
+
+def boards(*names: str) -> Operator:
+    """Shows levels of the Web that a Board is about."""
+    op = Operator("boards")
+
+    @op.view(levels_of=names or ["webs/size", "webs/summary", "webs/conditions"])
+    def shown(board: Board, levels: Levels) -> Level[dict[str, str]]:
+        return Level({}, {name: each.status for name, each in levels.of(Web, board.spec.web).items()})
+
+    return op
+
+
+def thing(kind: str, name: str, **spec: object) -> dict[str, object]:
+    metadata = {"name": name, "namespace": "default"}
+    return {"apiVersion": "example.com/v1", "kind": kind, "metadata": metadata, "spec": spec}
+
+
+def test_a_view_looks_up_levels_of_another_operator_also_of_views_that_take_levels() -> None:
+    with Simulation(webs(), boards()) as simulation:
+        simulation.apply(thing("Board", "board", web="shop"))
+        simulation.run()
+        assert simulation.level("shown", "default", "board").actual == {}
+        simulation.apply(thing("Web", "shop", replicas=1))
+        simulation.run()
+        names = ("webs/size", "webs/summary", "webs/conditions")
+        assert simulation.level("shown", "default", "board").actual == dict.fromkeys(names, "in_sync")
+        simulation.apply(thing("Web", "shop", replicas=2))
+        simulation.run()
+        drifts = {"webs/size": "drifting", "webs/summary": "drifting", "webs/conditions": "in_sync"}
+        assert simulation.level("shown", "default", "board").actual == drifts
+        simulation.delete(Web, "shop")
+        simulation.run()
+        assert simulation.level("shown", "default", "board").actual == {}
+
+
+def test_invariant_6_it_is_called_for_the_views_that_it_names_and_for_no_others() -> None:
+    with Simulation(webs(), boards("webs/odd")) as simulation:
+        simulation.apply(thing("Board", "board", web="shop"))
+        simulation.apply(thing("Web", "shop", replicas=1))
+        simulation.apply(thing("Web", "other", replicas=1))
+        simulation.run()
+        calls = simulation.calls["shown"]
+        simulation.apply(thing("Web", "shop", replicas=3))
+        simulation.apply(thing("Web", "other", replicas=2))
+        simulation.run()
+        assert simulation.level("size", "default", "shop").status == "drifting"
+        assert simulation.calls["shown"] == calls
+        simulation.apply(thing("Web", "shop", replicas=2))
+        simulation.run()
+        assert simulation.calls["shown"] == calls + 1
+        assert simulation.level("shown", "default", "board").actual == {"webs/odd": "drifting"}
+
+
+def test_a_class_and_a_name_give_levels_of_the_own_operator_and_of_the_other() -> None:
+    op = Operator("boards")
+
+    @op.view
+    def mine(web: Web) -> Level[int]:
+        return Level(0, 0)
+
+    @op.view(levels_of=[Web, "webs/size", "boards/mine"])
+    def shown(board: Board, levels: Levels) -> Level[list[str]]:
+        return Level([], sorted(levels.of(Web, board.spec.web)))
+
+    with Simulation(webs(), op) as simulation:
+        simulation.apply(thing("Board", "board", web="shop"))
+        simulation.apply(thing("Web", "shop"))
+        simulation.run()
+        assert simulation.level("shown", "default", "board").actual == ["boards/mine", "mine", "webs/size"]
+
+
+def test_who_looks_up_is_decided_on_after_all_that_is_behind_it() -> None:
+    seen: list[str] = []
+    op = Operator("boards")
+
+    @op.view(levels_of=["webs/summary"])
+    def first(board: Board, levels: Levels) -> Level[dict[str, str]]:
+        return Level({}, {name: f"{each.status}" for name, each in levels.of(Web, board.spec.web).items()})
+
+    @op.view(levels_of=["boards/first"])
+    def second(pod: Pod, levels: Levels) -> Level[int]:
+        seen.extend(str(each.drift) for each in levels.of(Board, "board").values())
+        return Level(0, 0)
+
+    with Simulation(webs(), op) as simulation:
+        simulation.apply(thing("Board", "board", web="shop"))
+        simulation.apply(thing("Web", "shop", replicas=1))
+        containers = {"containers": [{"name": "c", "image": "a"}]}
+        simulation.apply({**thing("Pod", "p", **containers), "apiVersion": "v1"})
+        simulation.run()
+        del seen[:]
+        simulation.delete(Web, "shop")
+        simulation.run()
+        assert seen == ["{}"]
+
+
+def test_a_circle_is_refused_with_its_views() -> None:
+    one, other = Operator("one"), Operator("other")
+
+    @one.view(levels_of=["other/second"])
+    def first(web: Web, levels: Levels) -> Level[int]:
+        raise NotImplementedError
+
+    @other.view(levels_of=["other/third"])
+    def second(board: Board, levels: Levels) -> Level[int]:
+        raise NotImplementedError
+
+    @other.view(levels_of=["one/first"])
+    def third(pod: Pod, levels: Levels) -> Level[int]:
+        raise NotImplementedError
+
+    circle = "one/first looks up other/second looks up other/third looks up one/first"
+    with pytest.raises(OperatorError, match=f"leads in a circle, so that none would be decided on first: {circle}"):
+        Program([one, other])
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("boards/shown", "leads in a circle.*: boards/shown looks up boards/shown"),
+        ("webs/sizes", "names 'webs/sizes', operator webs has webs/conditions, webs/odd, webs/size, webs/summary"),
+        ("shops/size", "names 'shops/size', but no operator shops is loaded with it: levels of other applications"),
+        ("size", "names 'size': write operator/view, as `levelog levels` shows it, or a class"),
+    ],
+)
+def test_a_view_that_cannot_be_looked_up_is_refused_with_what_there_is(name: str, said: str) -> None:
+    with pytest.raises(OperatorError, match=said):
+        Program([webs(), boards(name)])
+
+
+async def test_two_processors_and_a_take_over_see_the_levels_of_all_operators(
+    nats_server: NatsServer, postgres_url: str
+) -> None:
+    op = Operator("pods")
+
+    @op.view(levels_of=["webs/summary", "webs/size"])
+    def owners(pod: Pod, levels: Levels) -> Level[dict[str, str]]:
+        found = levels.of(Web, pod.metadata.name.partition("-")[0])
+        return Level({}, {name: each.status for name, each in found.items() if each.status != "in_sync"})
+
+    async with Processing(nats_server.url, postgres_url, [webs(), op]) as stack:
+
+        async def all_are(status: str) -> None:
+            async def is_there() -> bool:
+                rows = [row for row in await stack.rows(level_rows) if row["view"] == "pods/owners"]
+                return [row["status"] for row in rows] == [status] * len(NAMES)
+
+            await until(is_there, f"all levels of pods {status}")
+
+        shops = [web(name, 1 + n) for n, name in enumerate(NAMES)]
+        pods = [pod(f"{name}-0", 100 + n) for n, name in enumerate(NAMES)]
+        stack.start("one")
+        await stack.start_more("two")
+        await stack.folded(await stack.listed(*shops, *pods, version=200))
+        await all_are("in_sync")
+        await stack.folded(await stack.tell(*(web(name, 300 + n, replicas=2) for n, name in enumerate(NAMES))))
+        await all_are("drifting")
+        await stack.stop("one")
+        await stack.folded(await stack.tell(*(web(name, 400 + n, replicas=1) for n, name in enumerate(NAMES))))
+        await all_are("in_sync")
