@@ -14,7 +14,7 @@ from levelog_processors.sqlviews import sql_views
 from levelog_store.connect.database import Database
 from levelog_store.dialects import upsert
 from levelog_store.fold.statewrites import Unwritten, write_state
-from levelog_store.look.contact import read_oldest_contact
+from levelog_store.look.contact import read_index_failures, read_oldest_contact
 from levelog_store.look.sqlviews import IndexView, JsonColumn, SqlType, replace_views
 from levelog_store.owners.scopes import find_scopes, open_scope
 from levelog_store.rows import ERRORS, Entry, LevelRow, StoredObject, SyncRow
@@ -163,6 +163,8 @@ async def test_an_index_shows_its_errors_with_the_keys_that_they_concern(databas
         {"key": None, "value_2": None, "name": "shop", "error": "KeyError"},
         {"key": "b", "value_2": None, "name": "shop", "error": "ValueError"},
     ]
+    async with database.reading() as connection:
+        assert await read_index_failures(connection, scope) == [("webs/images", name, "KeyError")]
     found = await rows(database, f"select name from {prefix}images where key = 'a' and value_2 > 79")
     assert found == [{"name": "shop"}]
 
