@@ -115,8 +115,10 @@ async def read_state(connection: AsyncConnection, scope: Scope, bodies_of: Colle
 async def _read_objects(connection: AsyncConnection, scope: Scope, bodies_of: Collection[str]) -> list[StoredObject]:
     columns = [column for column in fields(StoredObject, objects) if column is not objects.c.body]
     body = case((one_of(connection.dialect, objects.c.resource, bodies_of), objects.c.body)).label("body")
-    rows = await connection.execute(select(*columns, body).where(objects.c.scope == scope.number))
-    return [StoredObject(**row | {"body": row["body"] or b""}) for row in mappings(rows)]
+    rows = mappings(await connection.execute(select(*columns, body).where(objects.c.scope == scope.number)))
+    for row in rows:
+        row["body"] = row["body"] or b""
+    return [StoredObject(**row) for row in rows]
 
 
 async def read_syncs(connection: AsyncConnection, scope: Scope) -> dict[Input, SyncRow]:
