@@ -27,7 +27,7 @@ _SLOW: Final = timedelta(seconds=30)
 _MOST_WRITERS: Final = 8
 
 
-class Stage(Struct, frozen=True, kw_only=True):
+class FlowStage(Struct, frozen=True, kw_only=True):
     """A stage in the picture."""
 
     name: str
@@ -64,7 +64,7 @@ async def flow_page(past: LivePast) -> dict[str, Any]:
                     "unreadable": await read_unreadable(connection, scope),
                     "stages": [
                         _watch(contacts, recent, seconds, now),
-                        Stage(
+                        FlowStage(
                             name="log",
                             rate=_rate(len(recent), seconds),
                             lag=f"{counted(state.messages, 'record')}",
@@ -113,7 +113,7 @@ def _behind(progress: Sequence[PartitionProgress], window: Sequence[LoggedRecord
     return found
 
 
-def _watch(contacts: Sequence[Any], recent: Sequence[LoggedRecord], seconds: float, now: datetime) -> Stage:
+def _watch(contacts: Sequence[Any], recent: Sequence[LoggedRecord], seconds: float, now: datetime) -> FlowStage:
     seen = sum(isinstance(each.record, ObjectSeen | ObjectDeleted) for each in recent)
     errors = [each.resource for each in contacts if each.error]
     heard = [each.heard_at for each in contacts if each.heard_at is not None]
@@ -122,7 +122,7 @@ def _watch(contacts: Sequence[Any], recent: Sequence[LoggedRecord], seconds: flo
     if errors:
         lag = f"nothing heard of {', '.join(errors)}"
     is_quiet = age is None or age > _QUIET
-    return Stage(
+    return FlowStage(
         name="watch",
         rate=_rate(seen, seconds),
         lag=lag,
@@ -131,13 +131,13 @@ def _watch(contacts: Sequence[Any], recent: Sequence[LoggedRecord], seconds: flo
     )
 
 
-def _fold(progress: Sequence[PartitionProgress], behind: dict[int, list[LoggedRecord]], now: datetime) -> Stage:
+def _fold(progress: Sequence[PartitionProgress], behind: dict[int, list[LoggedRecord]], now: datetime) -> FlowStage:
     count = sum(map(len, behind.values()))
     oldest = min((some[0].record.time for some in behind.values()), default=now)
     free = sum(not each.owner for each in progress)
     lag = f"{counted(count, 'record')} behind, {_span(now - oldest)}" if count else "nothing behind"
     owners = len({each.owner for each in progress if each.owner})
-    return Stage(
+    return FlowStage(
         name="fold",
         rate=counted(len(progress), "partition"),
         lag=f"{counted(free, 'partition')} without a processor" if free else lag,
@@ -146,10 +146,10 @@ def _fold(progress: Sequence[PartitionProgress], behind: dict[int, list[LoggedRe
     )
 
 
-def _decide(progress: Sequence[PartitionProgress], decided: int, levels: dict[str, int]) -> Stage:
+def _decide(progress: Sequence[PartitionProgress], decided: int, levels: dict[str, int]) -> FlowStage:
     due = sum(each.due for each in progress)
     out = sum(levels.get(each, 0) for each in OUT_OF_SYNC)
-    return Stage(
+    return FlowStage(
         name="decide",
         rate=_rate(decided, _MINUTE.total_seconds()),
         lag=f"{counted(due, 'level')} to look at" if due else "none waits",
@@ -160,21 +160,21 @@ def _decide(progress: Sequence[PartitionProgress], decided: int, levels: dict[st
 
 def _writes(
     progress: Sequence[PartitionProgress], recent: Sequence[LoggedRecord], seconds: float, now: datetime
-) -> tuple[Stage, Stage]:
+) -> tuple[FlowStage, FlowStage]:
     receipts = [each.record for each in recent if isinstance(each.record, ReceiptNoted) and not each.record.is_repeated]
     failed = sum(each.outcome == "failed" for each in receipts)
     is_open, unseen = (sum(getattr(each, name) for each in progress) for name in ("open", "unseen"))
     oldest = min((each.oldest_at for each in progress if each.oldest_at is not None), default=now)
     state = "late" if now - oldest > _SLOW else "well"
     age = f", oldest {_span(now - oldest)}" if is_open or unseen else ""
-    write = Stage(
+    write = FlowStage(
         name="write",
         rate=_rate(len(receipts), seconds),
         lag=f"{is_open} open{age}" if is_open else "none open",
         detail=f"{failed} of {len(receipts)} refused" if failed else "none refused",
         state="broken" if failed else state if is_open else "well",
     )
-    seen = Stage(
+    seen = FlowStage(
         name="seen",
         rate=f"{unseen} unseen" if unseen else "all seen",
         lag=f"oldest {_span(now - oldest)}" if unseen else "nothing awaited",

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from levelog_cli.demo.stage import Stage
 
 
-class Story(StrEnum):
+class DemoStory(StrEnum):
     """What the demo tells."""
 
     WEBS = "webs"
@@ -30,8 +30,8 @@ class Story(StrEnum):
 
 def demo(
     story: Annotated[
-        Story, typer.Argument(help="webs: what an operator does; incident: how to find out what one did wrong.")
-    ] = Story.WEBS,
+        DemoStory, typer.Argument(help="webs: what an operator does; incident: how to find out what one did wrong.")
+    ] = DemoStory.WEBS,
     *,
     as_json: Annotated[bool, typer.Option("--json", help="End with a summary as one line of JSON.")] = False,
     keep: Annotated[
@@ -56,12 +56,12 @@ class Ending(Struct, frozen=True, kw_only=True):
     ui: bool
 
 
-async def _demonstrate(settings: Settings, story: Story, ending: Ending) -> None:
+async def _demonstrate(settings: Settings, story: DemoStory, ending: Ending) -> None:
     from msgspec.structs import replace
 
     with _temporary_folder() as folder:
         own = replace(settings, data_dir=folder / "data", kubeconfig=str(folder / "kubeconfig"))
-        if story is Story.WEBS:
+        if story is DemoStory.WEBS:
             await _run(own, ending)
         else:
             await _run_incident(own, folder, ending)

@@ -13,7 +13,7 @@ from levelog_history.timeline import AnyEntry, DecisionEntry
 from levelog_processors.program import Program
 from levelog_replay.sources import Recording
 from levelog_replay.tape import Rebuilt
-from levelog_replay.travel.expressions import Expression, Past
+from levelog_replay.travel.expressions import Expression, PastState
 from levelog_store.rows import Verdict, ViewParent
 
 
@@ -38,7 +38,7 @@ class Bisection:
         self._wrote: dict[str, DecisionEntry] = {}
         """The last decision to write an object."""
         self._rebuilt = Rebuilt(Program(()), history.origin)
-        self._holds = expression.on(Past(self._rebuilt.state, self._levels, self._writes))
+        self._holds = expression.on(PastState(self._rebuilt.state, self._levels, self._writes))
         self.records = 0
         """How many were folded."""
         self.held = False

@@ -17,7 +17,7 @@ _OF_DECISIONS: Final = frozenset({"level", "levels", "wrote"})
 _NAMES: Final = frozenset({"object", "objects", "deleted", *_OF_DECISIONS})
 
 
-class Past:
+class PastState:
     """What there was at some record; State, levels and writes may go on between two questions."""
 
     def __init__(self, state: State, levels: Mapping[ViewParent, Verdict], writes: set[tuple[str, str]]) -> None:
@@ -99,7 +99,7 @@ class Expression:
         self.needs_decisions = bool(used & _OF_DECISIONS)
         """It asks for levels or writes, not for objects alone."""
 
-    def on(self, past: Past) -> Callable[[int], bool]:
+    def on(self, past: PastState) -> Callable[[int], bool]:
         """A function that tells whether it holds now, after a record; raises ConfigurationError where it raises."""
         names = {name: getattr(past, name) for name in _NAMES - {"levels"}} | {"levels": past.levels_of}
 

@@ -17,7 +17,7 @@ from levelog_replay.logmode import LogReplay
 from levelog_replay.scratch import open_scratch
 from levelog_replay.sources import Recording
 from levelog_replay.travel.edits import PastWrites
-from levelog_replay.travel.expressions import Expression, Past
+from levelog_replay.travel.expressions import Expression, PastState
 
 AHEAD: Final = 50
 """Records after the symptom that might have come before it."""
@@ -120,7 +120,7 @@ class Orders:
         async with open_scratch(self._program, history.origin) as scratch:
             replay = self._replay(history, scratch, claimant=written)
             try:
-                holds = self._expression.on(Past(replay.state, replay.state.levels, replay.writes))
+                holds = self._expression.on(PastState(replay.state, replay.state.levels, replay.writes))
                 held = holds(0)
                 async with aclosing(replay.run()) as run:
                     async for logged in run:
