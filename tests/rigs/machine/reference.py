@@ -325,7 +325,9 @@ class Reference:
                 continue
             if of == "*":  # what it reads of it from there on has old entries, and counts
                 whole.add(index)
-                lacks |= {index} if self._errors(index, "*") else set()
+                found = self._errors(index, "*")
+                lacks |= {index} if found else set()
+                errors.append((f"!{index}", of, found))
             elif found := self._errors(index, of):
                 outcome = Outcome(blocked=outcome.blocked or index)
                 errors.append((f"!{index}", of, found))
