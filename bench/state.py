@@ -64,10 +64,13 @@ def _measured(count: int, most: int | None) -> dict[str, str]:
 def _computed_anew(program: Program, state: State) -> float:
     """CPU seconds."""
     began = time.process_time()
-    changed: list[tuple[Kind, str]] = [("index", name) for name in program.indices]
-    changed += [("view", name) for name in program.views]
-    each = ((kind, name, partition) for kind, name in changed for partition in range(PARTITIONS))
-    jobs = [Backfill(kind=kind, name=name, resource=str(WEBS), partition=partition) for kind, name, partition in each]
+    changed: dict[Kind, list[str]] = {"index": list(program.indices), "view": list(program.views)}
+    jobs = [
+        Backfill(kind=kind, name=name, resource=str(WEBS), partition=partition)
+        for kind, names in changed.items()
+        for name in names
+        for partition in range(PARTITIONS)
+    ]
     for job, names in left_behind(state, jobs):
         rows = [state.objects[name] for name in names]
         whole = [row if row.body else replace(row, body=_web(row.name, row.version).body) for row in rows]

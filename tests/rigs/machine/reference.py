@@ -317,7 +317,7 @@ class Reference:
             outcome = Outcome(msgspec.to_builtins(level.desired), msgspec.to_builtins(level.actual))
         except ValueError as error:
             outcome = Outcome(error=str(error))
-        errors = [(f"!{index}", None, self._errors(index, None)) for index in view.indices]
+        errors: list[Any] = [(f"!{index}", None, self._errors(index, None)) for index in view.indices]
         lacks = {index for index in view.indices if self._errors(index, None)}
         whole: set[str] = set()
         for index, of, _ in reads:

@@ -39,7 +39,8 @@ def seconds(width: int, tmp_path: Path) -> float:
 
 def test_ten_times_the_classes_take_ten_times_as_long(tmp_path: Path) -> None:
     seconds(1, tmp_path)
-    assert seconds(100, tmp_path) < 25 * seconds(10, tmp_path)
+    few, many = (min(seconds(width, tmp_path) for _ in range(3)) for width in (10, 100))
+    assert many < 40 * few  # a hundred times, if each class costs as much as there are
 
 
 def test_what_classes_cannot_say_is_listed() -> None:
