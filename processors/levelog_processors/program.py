@@ -114,6 +114,8 @@ class Program:
         self._views_of = _grouped(self.views.values(), lambda view: view.parents)
         for view in self.views.values():
             self._fill_shelves(view)
+        self._lookups: Final = {name: self._found_on_shelves(view) for name, view in self.views.items()}
+        """What `lookups_of` gives, which is asked for each wakeup."""
         self._indices_of = _grouped(self.indices.values(), lambda index: str(index.handler.resource.group_resource))
         self._views_of_deleted = _grouped(ends, lambda view: str(view.handler.resource.group_resource))
         self.handled_deletions: Final = frozenset(index for view in ends for index in view.indices.values())
@@ -265,6 +267,9 @@ class Program:
 
     def lookups_of(self, view: BoundView) -> list[BoundView]:
         """Views whose levels a view looks up: those in its `levels_of=`, and on children, and on theirs."""
+        return self._lookups[view.name]
+
+    def _found_on_shelves(self, view: BoundView) -> list[BoundView]:
         found = {
             each.name: each
             for resource, shelves in view.shelves.items()
