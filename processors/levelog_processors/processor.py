@@ -129,8 +129,10 @@ class Processor:
 
     def trouble(self) -> str:
         """Why it may not decide, or does not; empty: it does, or stands by while others hold all partitions."""
+        if self._leases.share is None:
+            return "has no lease yet"
         if monotonic() > self._leases.end_at:
-            return "its leases are not renewed" if self._leases.end_at else "has no lease yet"
+            return "its leases are not renewed"
         if not self._leases.share:
             return ""
         return self.pulse.trouble() if self._engine.epochs else f"waits for {self._leases.share} partitions of others"
@@ -248,6 +250,7 @@ class Processor:
 
     async def _work(self, epochs: Mapping[int, int]) -> None:
         engine = self._engine
+        self.pulse.take_up()
         await engine.hold(epochs)
         if self._timers.is_needed:
             await self._timers.hold(epochs)

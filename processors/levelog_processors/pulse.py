@@ -32,6 +32,10 @@ class Pulse:
         """Records of a turn that has not ended."""
         self._reader: Reader | None = None
 
+    def take_up(self) -> None:
+        """Note that partitions are being taken up: nothing is read until `begin`."""
+        self._reader, self._at_hand, self._busy_since, self.is_behind = None, (), self.clock(), True
+
     def begin(self, reader: Reader) -> None:
         """Note that reading begins at the checkpoints."""
         self._reader, self._at_hand, self.is_behind = reader, (), True
@@ -62,7 +66,12 @@ class Pulse:
         return f"its loop has been at one turn for {busy:.0f} s"
 
     def lag_seconds(self, now: datetime | None = None) -> float:
-        """Age of the oldest record that has arrived and is not folded, or not decided on; 0 where there is none."""
+        """Age of the oldest record that has arrived and is not folded, or not decided on; 0 where there is none.
+
+        While nothing is read, what arrives is not known, and the lag is as long as that takes.
+        """
+        if self._reader is None and self._busy_since is not None and not self._at_hand:
+            return self.clock() - self._busy_since
         oldest = next(iter(self._at_hand), None) or (self._reader.oldest if self._reader is not None else None)
         if oldest is None:
             return 0.0

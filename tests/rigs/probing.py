@@ -71,12 +71,19 @@ class Listener(NamedTuple):
 
 @contextmanager
 def paused(pid: int) -> Generator[None]:
-    """Let a process and its children stand still."""
-    pids = [pid, *map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split())]
-    for each in pids:
-        os.kill(each, signal.SIGSTOP)
+    """Let a process and its children stand still.
+
+    The kernel's list leaves children out while others end, so it is read until it names nobody new.
+    """
+    stopped: list[int] = []
     try:
+        found = {pid}
+        while found:
+            for each in found:
+                os.kill(each, signal.SIGSTOP)
+            stopped.extend(found)
+            found = set(map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split())).difference(stopped)
         yield
     finally:
-        for each in reversed(pids):
+        for each in reversed(stopped):
             os.kill(each, signal.SIGCONT)

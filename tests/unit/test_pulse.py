@@ -38,3 +38,12 @@ def test_the_log_lags_by_the_age_of_the_oldest_record_until_its_turn_ends() -> N
     assert pulse.lag_seconds(NOON) == 90  # what it leads to is still to be decided on
     pulse.rest()
     assert pulse.lag_seconds(NOON) == 0
+
+
+def test_the_log_lags_as_long_as_partitions_are_taken_up() -> None:
+    now = 5.0
+    pulse = Pulse(lambda: now)
+    pulse.take_up()
+    now += 30
+    assert pulse.lag_seconds(NOON) == 30
+    assert pulse.trouble() == "folds what it has not read of the log yet"

@@ -126,8 +126,8 @@ class Leases:
         self._is_short = True
         self.concern_others = False
         """The last `tend` left something to others: partitions that were given up, or that they hold of its share."""
-        self.share = 0
-        """How many partitions were this processor's when that was last looked up."""
+        self.share: int | None = None
+        """How many partitions were this processor's when that was last looked up; None before that."""
         self.end_at = 0.0
         """When its leases end unless they are renewed, by this process's monotonic clock or a little later."""
         self.owner = owner
