@@ -26,7 +26,7 @@ ALSO: Final = {
     "On": "levelog.handlers.on",
     "Gone": "levelog.resources",
     "CallKeywords": "levelog.calls.limits",
-    "EdgeKeywords": "levelog.calls.limits",
+    "EdgeKeywords": "levelog.handlers.on",
 }
 """Classes that are met through public ones, and where they are."""
 LEFT_OUT: Final = {"Operator.keep", "Operator.resources", "Operator.reads"}

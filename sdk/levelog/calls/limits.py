@@ -2,14 +2,11 @@
 
 from collections.abc import Callable, Mapping
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Final, TypedDict
+from typing import Any, Final, TypedDict
 
 from msgspec import Struct
 
 from levelog.selectors import Value
-
-if TYPE_CHECKING:
-    from levelog.handlers.views import Writes
 
 CALL_TIME: Final = timedelta(seconds=10)
 """Default time limit of one call."""
@@ -27,12 +24,6 @@ class CallKeywords(TypedDict, total=False):
     backoff: timedelta | None
     give_up_after: timedelta | None
     max_concurrency: int | None
-
-
-class EdgeKeywords(CallKeywords, total=False):
-    """Those of edge handlers, which may write."""
-
-    writes: "Writes | None"
 
 
 class CallLimits(Struct, frozen=True, kw_only=True):

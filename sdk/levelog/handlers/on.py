@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeAlias, TypeVar, Unpa
 
 from msgspec import UNSET
 
-from levelog.calls.limits import CallKeywords, EdgeKeywords
+from levelog.calls.limits import CallKeywords
 from levelog.edges import Reason, pointer_of
 from levelog.errors import OperatorError
 from levelog.handlers.forobjects import CallOptions, RecordHandler, options_of
@@ -15,6 +15,7 @@ from levelog.handlers.hooks import Hooks
 from levelog.handlers.injection import Lender
 from levelog.handlers.readers import function_or_class
 from levelog.handlers.signatures import needs, one_place
+from levelog.handlers.views import Writes
 from levelog.resources import ResourceBase
 
 _FIELD: Final = re.compile(r"[^./\[\]][^.\[\]]*(\.[^.\[\]]+)*|(/[^/]+)+")
@@ -41,6 +42,12 @@ _INSTEAD: Final = {
 HandlerF = TypeVar("HandlerF", bound=Callable[..., Any])
 RegisterRecords: TypeAlias = Callable[[RecordHandler], None]
 Register: TypeAlias = Callable[[Callable[..., Any], Reason, CallOptions | None], None]
+
+
+class EdgeKeywords(CallKeywords, total=False):
+    """Those of edge handlers, which may write."""
+
+    writes: Writes | None
 
 
 class On(Hooks):
