@@ -69,7 +69,7 @@ class Daemons(Struct, eq=False):
     levels: AwaitedLevels
     pauses: Pauses = field(default_factory=Pauses)
     running: "dict[str, _Daemon]" = {}
-    """By the keys of their claims."""
+    """Running daemons by the keys of their claims."""
     is_ending: bool = False
 
     @property

@@ -62,7 +62,7 @@ class EffectCaller(Struct, eq=False):
     effects: Mapping[str, EffectHandler]
     settings: ActuatorSettings
     redactor: Redactor = field(default_factory=Redactor)
-    """That of what is recorded; it takes the secret values that it knows out of errors."""
+    """Redactor of what is recorded; it takes the secret values that it knows out of errors."""
     clock: Callable[[], datetime] = lambda: datetime.now(UTC)
     daemons: Daemons | None = None
     """Runs what lasts; None: daemons are called as other effects are."""
@@ -71,7 +71,7 @@ class EffectCaller(Struct, eq=False):
     patcher: CallPatcher | None = None
     """Writes what calls ask for; None: nothing is written with a call."""
     most_bytes: Callable[[], int] = lambda: MOST_OF_ALL
-    """Of a record that the log takes."""
+    """Most bytes of a record that the log takes."""
     executor: Executor = cast("Executor", None)
     """Makes the calls, by the keys of their intents."""
 
@@ -208,14 +208,14 @@ class Effects(Struct, eq=False):
     forget: Callable[[str], None]
     """Drops what came of a run, by its key, and is not stored: it was claimed again."""
     clock: Callable[[], float] = elapsed
-    """By which the claims are counted."""
+    """Clock by which the claims are counted."""
     attempting: Attempting = unwatched
     """Stands around each call."""
     begun: dict[str, asyncio.Task[None]] = {}
     again: dict[str, ClaimedIntent] = {}
-    """By key, as what was claimed again while the call of the claim before goes on."""
+    """Intents by key that were claimed again while the call of the claim before goes on."""
     staying: dict[Hashable, ClaimedIntent] = {}
-    """By key, calls that are over and whose functions go on."""
+    """Calls by key that are over while their functions go on."""
     kept_at: float = 0.0
 
     def __post_init__(self) -> None:

@@ -30,11 +30,11 @@ class TakenResults(Struct, frozen=True, kw_only=True):
     """What became of some intents, and is not lost any more than their claims are."""
 
     began: float
-    """By the clock of the event loop."""
+    """Beginning, by the clock of the event loop."""
     receipts: Sequence[ClaimReceipt]
     later: Sequence[Later]
     is_stored: bool
-    """In the intents' rows; else the receipts are to go to the log before their claims end."""
+    """Whether it is in the intents' rows; else the receipts are to go to the log before their claims end."""
     is_awaited: bool = False
     """Intents that were committed before wait for the same targets."""
 

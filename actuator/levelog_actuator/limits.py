@@ -133,7 +133,7 @@ class Turns:
     def __init__(self, most: int) -> None:
         self._free = most
         self._waiting: dict[str, deque[asyncio.Future[None]]] = {}
-        """By namespace; the first one is next."""
+        """Waiting requests by namespace; the first one is next."""
 
     @asynccontextmanager
     async def turn(self, namespace: str) -> AsyncGenerator[None]:
@@ -194,7 +194,7 @@ class Limits:
         self._turns: dict[str, Turns] = {}
         self._claimed: Counter[str] = Counter()
         self._of_namespaces: Counter[tuple[str, str]] = Counter()
-        """By API group and namespace of the target."""
+        """Requests by API group and namespace of the target."""
         self._versions: dict[str, set[str]] = {}
         self._rests: dict[str, float] = {}
         self._changed = asyncio.Event()

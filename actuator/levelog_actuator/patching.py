@@ -72,7 +72,7 @@ class CallPatcher(Struct, eq=False):
     redactor: Redactor
     clock: Callable[[], datetime] = lambda: datetime.now(UTC)
     turns: WeakValueDictionary[str, asyncio.Lock] = field(default_factory=WeakValueDictionary)
-    """By uid of the object."""
+    """Locks by uid of the object."""
     made: dict[str, _Made] = {}
     """The same."""
 

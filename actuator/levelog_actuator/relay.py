@@ -66,7 +66,7 @@ class Relay(Struct, eq=False):
     unstored: dict[str, ClaimReceipt] = {}
     """Receipts that no row may have yet, by key."""
     mark_at: float = math.inf
-    """By the clock of the event loop; what was published then has waited long enough."""
+    """Time, by the clock of the event loop, at which what was published has waited long enough."""
     news: Hint = field(default_factory=Hint)
     """Receipts were submitted."""
     is_under_way: bool = False

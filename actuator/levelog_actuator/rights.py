@@ -29,7 +29,7 @@ RIGHTS: Final[Mapping[Verb, tuple[Right, ...]]] = {
     "delete": (_LOOK, Right("delete")),
     "event": (_LOOK, Right("patch"), Right("create")),  # of Events, not of what they are about
 }
-"""By the verb of the intent."""
+"""Verbs of the API by the verb of the intent."""
 
 TO_BLOCK_OWNERS: Final = Right("update", "finalizers")
 """Needed on the owner of an applied or created object if OwnerReferencesPermissionEnforcement is on."""

@@ -69,11 +69,11 @@ class Sender(Struct, eq=False):
     client: KubeClient
     settings: ActuatorSettings
     redactor: Redactor = field(default_factory=Redactor)
-    """That of what is recorded; by default one without a key, which opens nothing that is encrypted."""
+    """Redactor of what is recorded; by default one without a key, which opens nothing that is encrypted."""
     is_dry: bool = False
     """All writes are server-side dry runs."""
     writers: Mapping[str, ReconcileHandler] | None = None
-    """By view: the functions that are loaded. Nothing is sent that they do not declare; None: whatever is asked for."""
+    """Loaded functions by view. Nothing is sent that they do not declare; None: whatever is asked for."""
     made: dict[ObjectKey, Precondition] = {}
     """What the newest writes made of their targets."""
 

@@ -12,7 +12,7 @@ from levelog.secrets.scrubbing import is_redacted
 
 _PLAIN: Final = re.compile(r"[A-Za-z0-9_-]+")
 _STEP: Final = re.compile(r'\.?(?P<name>[A-Za-z0-9_-]+)|\["(?P<key>[^"]*)"\]|\[(?P<item>[^"\]]+)\]')
-"""Of a path as a difference has it."""
+"""One step of a path as a difference has it."""
 _UNTOLD: Final = ("metadata.resourceVersion", "metadata.generation", "metadata.managedFields")
 """Fields that the API server counts up or keeps for itself with every write."""
 _WIDTH: Final = 60

@@ -54,7 +54,7 @@ class ExplainedWrite(Struct, frozen=True, kw_only=True):
     shown: Revision | None = None
     """The first revision of the target in which the log showed the write."""
     queue: Queue | None = None
-    """Of a call that waits while others of its effect are under way."""
+    """Queue that a call waits in while others of its effect are under way."""
 
 
 class StandingChange(Struct, frozen=True, kw_only=True):
@@ -75,7 +75,7 @@ class Explained(Struct, frozen=True, kw_only=True):
     reads: list[ReadChange]
     standings: list[StandingChange]
     differences: list[Difference]
-    """Of desired and actual, from the decision before."""
+    """Differences of desired and actual from the decision before."""
     writes: list[ExplainedWrite]
 
     @property

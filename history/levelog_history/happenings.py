@@ -26,9 +26,9 @@ class Happened(Struct, frozen=True, kw_only=True):
     """Records of the log, as entries of a history."""
 
     entries: dict[int, list[Entry]]
-    """By sequence, in the order of the log; a list that deletes objects has one for each."""
+    """Entries by sequence, in the order of the log; a list that deletes objects has one for each."""
     receipts: dict[str, tuple[int, ReceiptNoted]]
-    """By idempotency key, with their sequence."""
+    """Receipts by idempotency key, with their sequence."""
     others: dict[int, LoggedRecord]
     """Records asked for that are no entry, such as lists and repeated versions."""
 

@@ -24,7 +24,7 @@ class Asking(Struct, frozen=True, kw_only=True):
 
     decisions: Sequence[Decision]
     looked: Causes
-    """In vain, since the last decision."""
+    """Looks in vain since the last decision."""
     waiting: Causes
     intents: Mapping[str, PastIntent]
     folded: Mapping[int, int]
@@ -43,7 +43,7 @@ class Ignored(Struct, kw_only=True):
     first: int
     last: int
     time: str
-    """Of the first, UTC."""
+    """Time of the first, UTC."""
     count: int = 1
 
 

@@ -61,7 +61,7 @@ class LevelsNow(Struct, kw_only=True):
     unlisted: list[str]
     """Resources of views that were never listed, so that there are no levels of their objects."""
     contacts: dict[int, tuple[str, datetime]]
-    """By scope: of the other resources the one whose last list or bookmark is the oldest, and when that came."""
+    """The other resource, by scope, whose last list or bookmark is the oldest, and when that came."""
 
 
 async def scopes_of(

@@ -54,7 +54,7 @@ class LogSource:
         return state.first_seq, await self.stream.record_at(LogSequence(state.first_seq)), state.last_seq
 
     async def resources(self) -> Sequence[str]:
-        """Those whose lists are in the log."""
+        """The resources whose lists are in the log."""
         return await resources_of(self.stream)
 
     def about(

@@ -38,7 +38,7 @@ class Revision(Struct, frozen=True, kw_only=True):
     """An object as a record left it."""
 
     sequence: int
-    """Of the record in the log."""
+    """Sequence of the record in the log."""
     time: datetime
     """When it was recorded, UTC."""
     object: str
@@ -51,7 +51,7 @@ class Revision(Struct, frozen=True, kw_only=True):
     is_listed: bool = False
     """A list showed it: versions between this one and the one before may never have been seen."""
     differences: list[Difference] = []
-    """From the revision before; none for the first, and for deletions."""
+    """Differences from the revision before; none for the first, and for deletions."""
     body: bytes = b""
     """JSON of the object; of a deleted one the last that was known."""
 
@@ -103,7 +103,7 @@ class Revisions:
         self._begun: dict[tuple[int, str], dict[str, int]] = {}
         """Lists under way with the sequence of their beginning, by partition and resource."""
         self._api_versions: dict[tuple[int, str], str] = {}
-        """In which resources are recorded, by partition and resource."""
+        """Versions in which resources are recorded, by partition and resource."""
         self._missing: set[tuple[str, datetime]] = set()
 
     def take(self, logged: LoggedRecord) -> Iterator[Revision | Missing]:

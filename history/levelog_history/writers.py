@@ -43,7 +43,7 @@ class ManagerWrites(Struct, frozen=True, kw_only=True):
     writes: int
     """Revisions that it wrote last; a list that showed several writes at once counts as one."""
     idle: int
-    """Of these, such that changed no field."""
+    """How many of these changed no field."""
     fields: dict[str, int]
     """How many writes changed each field, the most frequent first; items of lists and maps together."""
     period: Period | None
@@ -55,7 +55,7 @@ class _Tally(Struct):
     idle: int = 0
     fields: dict[str, int] = field(default_factory=lambda: defaultdict(int))
     times: dict[str, list[datetime]] = field(default_factory=lambda: defaultdict(list))
-    """Of the writes that the watch showed, by object."""
+    """Times of the writes that the watch showed, by object."""
 
 
 class Writers:
@@ -142,7 +142,7 @@ class Contests:
             values[manager], self._last[place] = difference.after, manager
 
     def found(self) -> list[Contested]:
-        """Those that go on, most often undone first."""
+        """The contests that go on, most often undone first."""
         contested = [
             Contested(
                 field=path, resource=resource, objects=len(set(names)), manager=manager, undoes=other, times=len(names)

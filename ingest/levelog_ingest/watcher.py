@@ -123,7 +123,7 @@ class Watcher:
         self.has_gap = asyncio.Event()
         """Set once a gap was noted in the log that the watch knows nothing of: all is listed again."""
         self._list_again_from = 0.0
-        """By the event loop's clock: from then on a list is made again that the log has lost."""
+        """Time, by the event loop's clock, from which a list is made again that the log has lost."""
 
     @property
     def _watched(self) -> WatchedResource:

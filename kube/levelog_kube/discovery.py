@@ -118,9 +118,9 @@ class Absent(Struct, frozen=True, kw_only=True):
     text: str
     """One sentence, without its stop."""
     plural: str = ""
-    """Of a resource that is named like it, or of its kind."""
+    """Plural of a resource that is named like it, or of its kind."""
     version: str = ""
-    """In which it is served."""
+    """Version in which it is served."""
 
 
 async def absence_of(client: KubeClient, group: str, version: str, plural: str, kind: str = "") -> Absent:

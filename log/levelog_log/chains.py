@@ -25,7 +25,7 @@ LINK: Final = "levelog-chain"
 _MOST_CHAINS: Final = 4096
 """That a reader follows; 256 starts of a writer with 16 partitions."""
 _MOST_HOLES: Final = 8
-"""Of one chain whose records may still come late."""
+"""Most holes of one chain whose records may still come late."""
 _MOST_BREAKS: Final = 64
 """That a reader keeps; one list makes up for all."""
 

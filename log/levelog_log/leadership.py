@@ -73,7 +73,7 @@ class Lease:
         self._token = secrets.token_hex(8)
         self._since = datetime.now(UTC)
         self._sequence = 0
-        """Of our message; 0 while we hold nothing."""
+        """Sequence of our message; 0 while we hold nothing."""
         self._seen = 0, 0.0
         """The last message that was read, and since when it is that, by the event loop's clock."""
 

@@ -346,7 +346,7 @@ class Engine:
         return [*wakes_in_turn(found), *suspected], bool(suspected)
 
     async def whole(self, names: Collection[str]) -> Mapping[str, StoredObject]:
-        """Those of these objects that there are, with their bodies."""
+        """The objects of these names that there are, with their bodies."""
         return await self.evaluator.whole(self.state, names)
 
     @property

@@ -94,7 +94,7 @@ class Pruner(Struct, frozen=True):
     scope: Scope
     stream: LogStream
     epoch: int
-    """Of the lease of `PARTITION`."""
+    """Epoch of the lease of `PARTITION`."""
 
     async def run(self) -> None:
         """Prune at intervals, until cancelled. Raises LeaseLost, and IdentityMismatch if the log is gone."""

@@ -86,7 +86,7 @@ class Tally(Struct):
     same: int = 0
     changed: int = 0
     redacted: int = 0
-    """Those of `changed` that differ only in redacted values, as far as their intents are known."""
+    """How many of `changed` differ only in redacted values, as far as their intents are known."""
     only_before: int = 0
     """Made by the first code alone; the second has no such view, or its filters exclude the object."""
     only_after: int = 0

@@ -53,7 +53,7 @@ class Planned(Struct, frozen=True, kw_only=True):
 
     at: datetime
     levels: Sequence[PlannedLevel]
-    """Those that change, by view and parent; last those that go."""
+    """Levels that change, by view and parent; last those that go."""
     counts: Mapping[str, tuple[int, int]]
     """Levels of each view, before and after."""
     dropped: int

@@ -41,7 +41,7 @@ class Edge(Struct, frozen=True, kw_only=True, omit_defaults=True):
     object: dict[str, Any]
     """The essence of the object, and who it is."""
     diff: Diff = ()
-    """From what was handled before."""
+    """Differences from what was handled before."""
     carried: dict[str, Any] | None = None
     """What a call before it has left, which did not end the edge; None: it is the first."""
 

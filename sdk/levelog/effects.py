@@ -32,9 +32,9 @@ ResultT = TypeVar("ResultT")
 GROUP: Final = "effects"
 """Stands for the API group in the targets of calls; no resource of a cluster has a group of this name."""
 MOST_BYTES: Final = 64 * 1024
-"""Of a request, and of a result, as JSON: both go into a record of the log."""
+"""Most bytes of a request, and of a result, as JSON: both go into a record of the log."""
 MOST_EDGE_BYTES: Final = 2 * 1024 * 1024
-"""Of an object that an edge handler is called for, and of how it differs: objects reach 1.5 MiB."""
+"""Most bytes of an object that an edge handler is called for, and of how it differs: objects reach 1.5 MiB."""
 OF_EFFECTS: Final = (Given.KEY, Given.RETRY, Given.STARTED, Given.LOGGER, Given.SETTINGS)
 
 

@@ -29,7 +29,7 @@ Propagation: TypeAlias = Literal["Background", "Foreground", "Orphan"]
 RequestT = TypeVar("RequestT")
 
 MOST_NOTE_BYTES: Final = 1024
-"""Of an Event's note; most of a reason or an action is 128 characters. Origin: validation of events.k8s.io/v1."""
+"""Most bytes of an Event's note; a reason or an action has 128 characters. Origin: validation of events.k8s.io/v1."""
 MOST_REASON_CHARACTERS: Final = 128
 MOST_CALL_NAME_CHARACTERS: Final = 253
 _NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")

@@ -56,7 +56,7 @@ class Level(Generic[T]):
         self.recheck_at = recheck_at
         self.reason = reason
         self.is_known = False
-        """Of edge handlers: the object was noted before its first call."""
+        """Whether an edge handler's object was noted before its first call."""
         self.is_asked_for = False
         """As its reconcile function gets it: somebody wants it to be tried again now."""
         self._drift: Drift | None = None
@@ -84,7 +84,7 @@ class Standing(Struct, frozen=True, kw_only=True):
     since: datetime | None = None
     """When it got that status; None if unknown. A change of this alone wakes nothing."""
     children: tuple[str, ...] = ()
-    """Of a level of children: the wanted ones that have levels to look up, as `webs.example.com/default/shop`."""
+    """Wanted children that have levels to look up, as `webs.example.com/default/shop`."""
 
     @property
     def identity(self) -> tuple[Any, ...]:

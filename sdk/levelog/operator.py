@@ -69,18 +69,18 @@ class Operator:
         self.settings = settings
         self._lender = Lender(name, settings, limits)
         self.indices: dict[str, IndexHandler] = {}
-        """By name; those that levelog keeps by itself begin with `@`."""
+        """Indices by name; those that levelog keeps by itself begin with `@`."""
         self.views: dict[str, ViewHandler] = {}
         self.reconcilers: dict[str, ReconcileHandler] = {}
-        """By the name of the view."""
+        """Reconcile functions by the name of the view."""
         self.with_conditions: set[type[ResourceBase]] = set()
         """Classes whose objects have conditions that sum up their levels."""
         self._watched: set[str] = set()
         """Views without a reconcile function that count there."""
         self.effects: dict[str, EffectHandler] = {}
-        """By name; each has an index of that name too."""
+        """Effects by name; each has an index of that name too."""
         self.sources: dict[str, SourceHandler] = {}
-        """By the resource of their records, `branches.external`."""
+        """Sources by the resource of their records, `branches.external`."""
         self.calls = CallRegistry(
             name,
             self._lender,
@@ -91,9 +91,9 @@ class Operator:
             reconcilers=self.reconcilers,
         )
         self.record_handlers: dict[str, RecordHandler] = {}
-        """By name: what is called for each record."""
+        """Handlers that are called for each record, by name."""
         self.timers: dict[str, TimerHandler] = {}
-        """By name: those whose calls leave no records."""
+        """Timers whose calls leave no records, by name."""
         self.on = On(self._lender, self.indices, self.calls.register, self._register_records)
         """Edge handlers, `@op.on.create` and the like, and the hooks `@op.on.startup` and `@op.on.cleanup`."""
         self.configures_clients = False

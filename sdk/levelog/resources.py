@@ -152,20 +152,20 @@ class Definition(msgspec.Struct, frozen=True, kw_only=True):
     crd: bool | None = None
     """False for what somebody else defines. None: as the group says."""
     storage: bool = False
-    """Of several versions, the one in which objects are stored."""
+    """Whether objects are stored in this version."""
     served: bool = True
     deprecated: str | bool = ""
     """What clients of this version are warned with; True: in the server's words."""
     singular: str = ""
     list_kind: str = ""
     annotations: Mapping[str, str] = {}
-    """Of the definition itself."""
+    """Annotations of the definition itself."""
     short_names: tuple[str, ...] = ()
     categories: tuple[str, ...] = ()
     columns: Mapping[str, str | Mapping[str, Any]] = {}
     """Path of each column of `kubectl get`, by its title; or the column as it stands in the definition."""
     wide_columns: Mapping[str, str] = {}
-    """Those that only `kubectl get -o wide` shows."""
+    """Columns that only `kubectl get -o wide` shows."""
     scale: tuple[str, ...] | Mapping[str, str] = ()
     """Paths of the wanted replicas, of the actual ones and, if there is one, of their selector; or as it stands."""
     status_subresource: bool | None = None

@@ -18,9 +18,9 @@ class Presence(Enum):
 
 
 PRESENT: Final = Presence.PRESENT
-"""In a filter: the label or annotation is there, with whatever value."""
+"""A filter's value: the label or annotation is there, with whatever value."""
 ABSENT: Final = Presence.ABSENT
-"""In a filter: the label or annotation is not there."""
+"""A filter's value: the label or annotation is not there."""
 
 Value: TypeAlias = str | Presence | Callable[[str | None], bool]
 """A literal, PRESENT, ABSENT, or a function of the value (None where there is none)."""

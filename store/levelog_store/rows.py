@@ -24,7 +24,7 @@ class Scope(Struct, frozen=True, kw_only=True):
     application: Application
     partitions: int
     fingerprint: str
-    """Of this process's code. Commits are refused once another code was promoted."""
+    """Fingerprint of this process's code. Commits are refused once another code was promoted."""
     stream_created: str
     """Identity of the stream that the tables were folded from."""
     resets: int
@@ -58,7 +58,7 @@ def whole_index_key(partition: int) -> str:
 
 
 STATUSES: Final = ("in_sync", "drifting", "settling", "failed", "blocked", "deleting")
-"""Of levels."""
+"""Every status of a level."""
 UNSETTLED: Final = ("pending", "claimed", "written")
 """States of intents that levels wait for."""
 ENDED: Final = ("settled", "satisfied", "failed", "superseded")
@@ -171,7 +171,7 @@ class SyncRow(Struct, frozen=True, kw_only=True):
     namespaces: str = ""
     """That are listed and watched, with commas between; empty: all."""
     api_version: str = ""
-    """In which it is recorded, the newest that a list was of; empty where none says."""
+    """Version in which it is recorded, the newest that a list was of; empty where none says."""
     version: int = 0
     gap_sequence: int = 0
     heard_at: datetime | None = None

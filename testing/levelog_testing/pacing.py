@@ -18,7 +18,7 @@ PATIENCE: Final = timedelta(seconds=5)
 _ENDS_WITHIN: Final = 0.5
 """Seconds of real time in which a daemon that was told to end does so, or waits; then its grace passes."""
 _ROUNDS: Final = 25
-"""Of the event loop, after which what was woken has left its wait."""
+"""Rounds of the event loop after which what was woken has left its wait."""
 
 _run: Final[ContextVar[str]] = ContextVar("levelog_simulated_run", default="")
 

@@ -28,7 +28,7 @@ def differs(bundle: Path, operators: Sequence[Operator], *, application: str, is
 
 
 def redactor() -> Redactor:
-    """That of the log, by the variables that the processes of an application take too.
+    """The redactor of the log, by the variables that the processes of an application take too.
 
     Without a key, manifests with secret values cannot be compared. Raises ConfigurationError for a key or a rule that
     cannot be read.

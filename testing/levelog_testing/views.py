@@ -62,7 +62,7 @@ class SeenEvent(Struct, frozen=True, kw_only=True):
     action: str
     note: str
     kind: str
-    """Of the object that the Event is about."""
+    """Kind of the object that the Event is about."""
     namespace: str
     name: str
     count: int

@@ -34,7 +34,7 @@ _NATS, _LOG = "nats", "log"
 _SILENT: Final = timedelta(seconds=5)
 """After it a server of NATS counts as away; it misses four heartbeats then."""
 _MOST_OBJECTS: Final = 200
-"""Of a resource, that are looked through for secrets: objects of one have the same fields."""
+"""Most objects of a resource that are looked through for secrets: they have the same fields."""
 _ATOMIC_SINCE: Final = (2, 12)  # atomic batches: https://github.com/nats-io/nats-architecture-and-design, ADR-50
 
 

@@ -15,7 +15,7 @@ from levelog_cli.running import FAILED, execute
 from levelog_cli.settings import NATS, LogLevel, Settings, taking
 
 _NAMESPACE: Final = "levelog"
-"""In which the processes run if no other is named; not that in which people try things."""
+"""Namespace in which the processes run if no other is named; not that in which people try things."""
 
 
 @taking(

@@ -229,7 +229,7 @@ def _options(name: str, definition: Json, version: Json, schema: Json) -> Iterat
 
 
 def _columns(name: str, columns: Sequence[Json], schema: Json) -> Iterator[tuple[str, Json]]:
-    """By their paths as far as that gives the same columns, else as they stand."""
+    """Write columns by their paths as far as that gives the same ones, else as they stand."""
     shown: dict[str, Any] = {}
     wide: dict[str, str] = {}
     for one in columns:

@@ -35,7 +35,7 @@ class StepResult(Struct, frozen=True, kw_only=True):
     records: int
     """Records that reached the log."""
     changes: int
-    """Those that show an object; the others are levelog's own: here, receipts of writes."""
+    """How many records show an object; the others are levelog's own: here, receipts of writes."""
     decisions: list[ViewCall]
     levels: int
     """Levels that there are afterwards."""

@@ -48,7 +48,7 @@ class Workloads(Struct, frozen=True, kw_only=True):
     inside: str
     """The namespace of the processes."""
     namespaces: Sequence[str] = ()
-    """Those that are watched; none for all."""
+    """Watched namespaces; none for all."""
     log_level: str = LogLevel.INFO
 
     @property

@@ -100,7 +100,7 @@ class Family:
         return child
 
     async def alive(self) -> None:
-        """In a member: wait for the end of the command, whatever ended it."""
+        """Wait, in a member, for the end of the command, whatever ended it."""
         loop, is_over = asyncio.get_running_loop(), asyncio.Event()
         loop.add_reader(self._alive, is_over.set)
         try:

@@ -38,7 +38,7 @@ class Break(Struct, frozen=True):
 
     line: str
     path: str
-    """Of the objects."""
+    """Path of the objects."""
     version: int
     """Objects that are newer were written under the definition."""
 

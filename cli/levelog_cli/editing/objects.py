@@ -41,7 +41,7 @@ class AppliedFiles(Struct, frozen=True):
     there: list[str] = []
     """Paths of the objects that are as the files say."""
     breaks: list[Break] = []
-    """Of those that were asked about, the ones of which there are still objects as they were."""
+    """The breaks that were asked about and of which there are still objects as they were."""
 
 
 class ObjectFiles:

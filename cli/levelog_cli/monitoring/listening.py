@@ -22,7 +22,7 @@ log = logging.getLogger(__name__)
 CLIENT_SECONDS: Final = 5.0
 """So long a client may be silent while it asks."""
 MOST_CLIENTS: Final = 64
-"""At a time; for one more, who has been connected the longest is cut off, so that probes are answered all the same."""
+"""Most clients at a time; for one more, the longest connected is cut off, so that probes are answered all the same."""
 
 
 class ListenAddress(Struct, frozen=True):
@@ -63,7 +63,7 @@ class WebPage(Struct, frozen=True):
 
 
 WebPages = Mapping[str, Callable[[str], WebPage]]
-"""By path: what makes the page, out of the header Accept."""
+"""What makes a page out of the header Accept, by path."""
 
 
 @contextmanager

@@ -21,7 +21,7 @@ _MOST: Final = 12
 """Lines of one kind in one decision; of more, it is said how many there are."""
 
 _MOST_WRITES: Final = 5
-"""Of one decision, in brief."""
+"""Most writes of one decision, in brief."""
 
 _QUIET: Final = "its newest decision changed and wrote nothing; --all shows those before"
 

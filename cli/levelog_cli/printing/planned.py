@@ -18,7 +18,7 @@ _COLUMNS: Final = ("VIEW", "LEVELS", "STAY", "CHANGE", "NEW", "GONE", "")
 _NAMED: Final = 5
 """Levels that are named of a group, and writes of a level."""
 _REASONS: Final = 5
-"""Of levels that are otherwise alike, those that are shown each."""
+"""Most levels that are shown each where they are otherwise alike."""
 _PARTS: Final = ("desired", "actual", "drift")
 _NOTHING: Final = Verdict(status="")
 

@@ -37,7 +37,7 @@ class Bars:
 
     @classmethod
     def of(cls, settings: Settings) -> Self:
-        """Those of a process whose log is set up so: lines of JSON are for machines, and so is what is between them."""
+        """Progress for people: where the log is lines of JSON, for machines, none is told."""
         return cls(is_wanted=sys.stderr.isatty() and settings.log_format is not LogFormat.JSON)
 
     @property

@@ -72,7 +72,7 @@ def load_redactor(settings: Settings, backing: Backing) -> Redactor:
 
 
 def given_redactor(settings: Settings) -> Redactor | None:
-    """That of the settings, or of the data directory if it has a key already; None without a key.
+    """The redactor of the settings, or of the data directory if it has a key already; None without a key.
 
     Raises ConfigurationError as `load_redactor` does.
     """

@@ -55,7 +55,7 @@ async def known_cluster(
 
 
 async def read_schemas(settings: Settings, cluster: Cluster, resources: Iterable[str]) -> dict[str, dict[str, Raw]]:
-    """By resource and version; without access to the cluster of the log none, and stderr says why."""
+    """Read schemas by resource and version; none without access to the cluster of the log, and stderr says why."""
     found: dict[str, dict[str, Raw]] = {}
     parsed = (GroupResource.parse(name) for name in sorted(resources))
     try:

@@ -12,7 +12,7 @@ from typing import Final
 from levelog.errors import ConfigurationError
 
 DEV_DIR: Final = Path(".levelog/dev")
-"""That of `levelog dev`."""
+"""Data directory of `levelog dev`."""
 FREE_SECONDS: Final = 10.0  # how long what a killed process left behind may take to end
 _INSTEAD: Final = "stop that one, give this one another --data-dir, or use --nats-url and --database-url for several"
 

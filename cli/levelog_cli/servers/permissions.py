@@ -151,7 +151,7 @@ def _on(
 
 
 async def refused(client: KubeClient, wanted: Iterable[NeededPermission]) -> list[Permission]:
-    """Those of the permissions that the identity does not have, each once. Raises ApiError, Unavailable."""
+    """The permissions that the identity does not have, each once. Raises ApiError, Unavailable."""
     asked = list(dict.fromkeys(need.permission for need in wanted))
     answers = await asyncio.gather(*(_is_granted(client, permission) for permission in asked))
     return [permission for permission, is_granted in zip(asked, answers, strict=True) if not is_granted]

@@ -16,7 +16,7 @@ from levelog_cli.settings import Settings
 from levelog_kube.configuration import kubeconfig_files
 
 LIBRARIES: Final = ("kubernetes", "kubernetes_asyncio")
-"""Those that Kopf configures for all of a process; one makes its own objects of pykube's configuration."""
+"""Libraries that Kopf configures for all of a process; one makes its own objects of pykube's configuration."""
 log = logging.getLogger(__name__)
 
 

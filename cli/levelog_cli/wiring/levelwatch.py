@@ -28,7 +28,7 @@ GONE: Final = "gone"
 """Shown for a level whose parent, or view, is not there any more."""
 _PAUSE_SECONDS: Final = 1.0
 _SHARE: Final = 10
-"""Of so many seconds at most one is spent in the database, however many levels there are."""
+"""At most one of so many seconds is spent in the database, however many levels there are."""
 
 
 async def watch_levels(settings: Settings, wanted: LevelFilter, form: Form | None) -> None:

@@ -62,7 +62,7 @@ class Wanted(Struct, frozen=True, kw_only=True):
 
 
 async def chosen_scopes(settings: Settings, database: Database) -> list[Scope]:
-    """Those of the applications that the settings name. Raises ConfigurationError if there are none."""
+    """The scopes of the applications that the settings name. Raises ConfigurationError if there are none."""
     async with database.reading() as connection:
         return await scopes_of(connection, database.name, application=settings.application, cluster=settings.cluster)
 

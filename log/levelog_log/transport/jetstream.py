@@ -93,7 +93,7 @@ class Group(Struct, frozen=True):
     """The servers that keep a stream together."""
 
     name: str = ""
-    """Of the cluster; empty: the server is on its own."""
+    """Name of the cluster; empty: the server is on its own."""
     leader: str = ""
     """Empty: whoever answers knows of none, and answers from its own store."""
     replicas: tuple[Peer, ...] = ()

@@ -140,7 +140,7 @@ class Evaluator:
         return [(look, round_ and completed(look, round_)) for look, round_ in acted]
 
     async def whole(self, state: State, names: Iterable[str]) -> dict[str, StoredObject]:
-        """Those of these objects that there are, with their bodies.
+        """The objects of these names that there are, with their bodies.
 
         What another process writes to the tables may be a second older or newer than what is held of it here.
         """

@@ -239,9 +239,9 @@ class Seen(Struct, frozen=True, kw_only=True):
     reads: str = ""
     """Digest of the reads that count."""
     versions: Mapping[IndexKey, int] = {}
-    """Of each key read."""
+    """Version of each key read."""
     contents: Mapping[IndexKey, tuple[bytes, ...]] = {}
-    """Of each key read."""
+    """Contents of each key read."""
     looked_up: Mapping[str, Mapping[str, Standing]] = {}
     """How the levels of other parents stood, by parent and view."""
 

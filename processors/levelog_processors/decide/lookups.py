@@ -137,7 +137,7 @@ def _place(
 Contents: TypeAlias = Mapping[IndexKey, Sequence[bytes]]
 
 Sight: TypeAlias = Callable[[Contents], tuple[Contents, bytes]]
-"""From what was read to what of it counts: contents that count as they are, and the sum of the others."""
+"""Turns what was read into what of it counts: contents that count as they are, and the sum of the others."""
 
 
 def sight(view: BoundView, parent_uid: str, desired: bytes | None) -> Sight | None:
@@ -188,9 +188,9 @@ class Reads:
         self.versions: dict[IndexKey, int] = {}
         self._contents: dict[IndexKey, tuple[bytes, ...]] = {}
         self.errors: dict[str, set[bytes]] = {}
-        """Of what was read under keys, by index."""
+        """Errors of what was read under keys, by index."""
         self.fence: Fence | None = None
-        """Of the function that reads, which stands while levelog fetches."""
+        """Fence of the function that reads, which stands while levelog fetches."""
 
     def bucket(self, index: str, key: str) -> tuple[bytes, ...]:
         """Values under a key; pauses the view if they have to be fetched. Raises HandlerFault after too many keys."""

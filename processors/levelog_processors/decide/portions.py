@@ -9,7 +9,7 @@ from levelog_processors.decide.cut import BATCH, Cut
 LEAST: Final = 32
 """Fewer levels at once would take half as much again: what a transaction costs by itself is worth some 15 levels."""
 LONG_SECONDS: Final = 0.04
-"""Of the event loop's processor time; what comes meanwhile waits, whatever namespace it is of."""
+"""Processor time of the event loop; what comes meanwhile waits, whatever namespace it is of."""
 
 
 class Portion:

@@ -56,7 +56,7 @@ def is_settled(intent: OpenIntent) -> bool:
 LOOKS_APART: Final = timedelta(seconds=1)
 """Between two looks at a level that only the time asks for, or writes under way."""
 MANY: Final = 8
-"""Of so many writes under way, not each that ends is worth a look: a look costs as much as there are of them."""
+"""With so many writes under way, not each that ends is worth a look: a look costs as much as there are of them."""
 
 
 def is_on_its_way(desired: bytes, before: bytes, now: bytes) -> bool:

@@ -36,7 +36,7 @@ class Sights(Struct, frozen=True):
     program: Program
     state: State
     namespaces: Mapping[str, tuple[str, ...]]
-    """Those that are watched, by resource."""
+    """Watched namespaces, by resource."""
 
     def facts(
         self,
@@ -76,7 +76,7 @@ class Sights(Struct, frozen=True):
         return replace(facts, reads=self.reads_of(view, parent, row))
 
     def _intents(self, told: Sequence[ToldIntent], uid: str) -> list[OpenIntent]:
-        """Those for a parent of this uid, with what is known now of what they have led to."""
+        """The intents for a parent of this uid, with what is known now of what they have led to."""
         known = told_intents([each for each in told if each.uid == uid], self.state.ends)
         return [self.with_target(intent) for intent in known]
 

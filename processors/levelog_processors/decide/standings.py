@@ -79,7 +79,7 @@ def timeless(values: Sequence[bytes]) -> tuple[bytes, ...]:
 
 
 def deciding_views(program: Program, views: Collection[str]) -> list[str]:
-    """Those of the views that may decide, as may all whose levels they see: what these wait for is not known."""
+    """The views that may decide, as may all whose levels they see: what these wait for is not known."""
     held = frozenset(views)
     return [name for name in views if held.issuperset(program.behind[name])]
 

@@ -60,7 +60,7 @@ class Chain(Struct, Generic[HandlerT], eq=False):
     since: datetime
     due_at: datetime
     position: int = 0
-    """Of the call that is made, or is next: sequence of a record that was in the log, or due time."""
+    """Position of the call that is made, or is next: sequence of a record, or due time."""
     attempts: int = 0
     """Attempts at it that failed."""
     failure: Failure | None = None

@@ -56,7 +56,7 @@ class Allowance:
         self.seconds_left = limit.total_seconds()
         self.is_over = False
         self.shots = 0
-        """Those that hit."""
+        """Shots that hit."""
         self.quiet_until = 0.0
 
 

@@ -25,7 +25,7 @@ MAX_KEY_BYTES: Final = 1024
 
 
 MOST_OWNERS: Final = 100
-"""Of an object that an index by owner fails for, those that are told: its controller first. Each is two rows."""
+"""Most owners that are told of an object that an index by owner fails for: its controller first. Each is two rows."""
 
 
 def canonical_key(key: object) -> str:

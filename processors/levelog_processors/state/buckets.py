@@ -22,9 +22,9 @@ class Buckets(Struct):
     called: dict[str, set[str]] = {}
     """Names that stand for objects in the entries of calls, by their parent."""
     _keys: dict[str, set[str]] = {}
-    """Of each index, those that have values."""
+    """Keys of each index that have values."""
     _failing: dict[str, set[str]] = {}
-    """Of each index that fails for objects, the keys of what says so."""
+    """Keys of what says that an index fails for objects, by index."""
     _expiring: list[tuple[datetime, str, _Place]] = []
     """A heap of entries; those that have ended otherwise are skipped."""
 

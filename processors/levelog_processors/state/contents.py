@@ -24,14 +24,14 @@ class Contents:
         self.application = application
         self.partitions = partitions
         self.objects: dict[str, StoredObject] = {}
-        """Those whose bodies have left memory have ABSENT in their place."""
+        """Objects by name; ABSENT stands for a body that has left memory."""
         self._bodies = Bodies(most_bodies)
         self.tombstones: dict[str, Tombstone] = {}
         self.unreadable: dict[tuple[int, str], UnreadableRow] = {}
         """Records that were skipped, by partition and place."""
         self.syncs: dict[Input, SyncRow] = {}
         self.api_versions: dict[Input, str] = {}
-        """In which each resource is recorded; not there: nobody says."""
+        """Version in which each resource is recorded; not there: nobody says."""
         self.folded_to = dict.fromkeys(range(partitions), 0)
         """Sequence up to which each partition is folded."""
         self.times: dict[int, datetime] = {}
@@ -68,7 +68,7 @@ class Contents:
             self.noted.objects[name] = replace(row, body=noted.body if noted is not None else ABSENT)
 
     def lacking(self, names: Iterable[str]) -> list[str]:
-        """Those of these objects whose bodies are not in memory."""
+        """The objects of these names whose bodies are not in memory."""
         return [name for name in names if name in self.objects and self.objects[name].body == ABSENT]
 
     def let_go(self) -> None:

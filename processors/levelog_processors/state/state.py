@@ -41,7 +41,7 @@ class State(Contents):
         """Keys that each level read when it was evaluated last."""
         self.readers: dict[IndexKey, set[ViewParent]] = {}
         self.writes = OpenWrites()
-        """Those under way."""
+        """Writes under way."""
         self.at_rest = set[ViewParent]()
         """Levels in sync whose last writes are settled and did not fail: SQL tells no more of these."""
         self.held: Collection[int] = range(partitions)

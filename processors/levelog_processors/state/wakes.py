@@ -20,7 +20,7 @@ class Wakes(Struct):
 
     held: dict[ViewParent, PendingWake] = {}
     _fresh: dict[str, dict[ViewParent, None]] = {}
-    """Those that records ask for, by namespace, in the order in which they were asked for."""
+    """Wakes that records ask for, by namespace, in the order in which they were asked for."""
     _times: list[tuple[datetime, ViewParent]] = []
     """A heap of due times; those that no wake has any more are skipped."""
     unwritten: set[ViewParent] = set()
@@ -133,7 +133,7 @@ class Wakes(Struct):
         return found
 
     def are_due(self, levels: Collection[ViewParent], at: datetime) -> dict[ViewParent, int]:
-        """Those of the levels that are due, with the newest record that asks for each."""
+        """The levels that are due, with the newest record that asks for each."""
         held = (self.held[level] for level in levels if level in self.held)
         return {(each.view, each.parent): each.cause for each in held if each.due_at is None or each.due_at <= at}
 

@@ -6,12 +6,12 @@ from levelog_store.rows import ViewParent
 
 
 class OpenWrites(Struct):
-    """Those that are decided and not settled, by target and key."""
+    """Writes that are decided and not settled, by target and key."""
 
     of: dict[str, dict[str, tuple[ViewParent, int]]] = {}
     """The level that waits, and its partition."""
     told: set[str] = set()
-    """Those of which the receipt is folded."""
+    """Keys of those whose receipt is folded."""
     _targets: dict[str, str] = {}
     """Their targets, by key."""
 

@@ -56,9 +56,9 @@ class Trim:
         self._begun: dict[Input, dict[str, int]] = {}
         self._needed: set[int] = set()
         self._bookmarks: dict[int, int] = {}
-        """By partition, the bookmark that tells how late it is."""
+        """The bookmark, by partition, that tells how late it is."""
         self.begins = Moment(sequence=1)
-        """From there on nothing is missing."""
+        """Moment from which nothing is missing."""
 
     @classmethod
     async def find(

@@ -25,7 +25,7 @@ from levelog_store.fold.changes import Causes
 from levelog_store.rows import Verdict
 
 FORMAT: Final = 1
-"""Of bundles that are written now."""
+"""Format of bundles that are written now."""
 NULL: Final = b"null"
 NOTHING: Final = Raw()
 """A value that is not there, as opposed to the null of a level whose sides may be null."""
@@ -48,7 +48,7 @@ class Heading(Struct, frozen=True, kw_only=True, tag="bundle", tag_field="line")
     last: int
     """Up to here records are in it."""
     begins: Moment
-    """From there on nothing is missing."""
+    """Moment from which nothing is missing."""
     cut: int = 0
     """Up to here versions of objects that were replaced by then are not in it; 0: they are."""
     has_bookmarks: bool = True
@@ -160,7 +160,7 @@ class ConclusionLine(Struct, frozen=True, kw_only=True, tag="outcome", tag_field
     intents: list[str]
     """Idempotency keys."""
     satisfied: list[str]
-    """Those whose targets held their fields already."""
+    """Intents whose targets held their fields already."""
 
     @classmethod
     def of(cls, conclusion: Conclusion) -> "ConclusionLine":
@@ -210,7 +210,7 @@ class EndLine(Struct, frozen=True, kw_only=True, tag="end", tag_field="line"):
     records: int
     decisions: int
     sha256: str
-    """Of the lines above the first decision: heading, schemas, records."""
+    """Digest of the lines above the first decision: heading, schemas, records."""
 
 
 Line: TypeAlias = (

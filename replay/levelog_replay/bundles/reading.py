@@ -69,7 +69,7 @@ class Bundle:
 
     @property
     def begins(self) -> Moment:
-        """From there on nothing is missing."""
+        """Moment from which nothing is missing."""
         return self.heading.begins
 
     @property

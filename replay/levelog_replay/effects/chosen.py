@@ -28,7 +28,7 @@ def functions_of(programs: Iterable[Program]) -> dict[str, EffectHandler]:
 
 
 def callable_names(programs: Iterable[Program]) -> set[str]:
-    """Those of them that can be called again."""
+    """Names of the effects that can be called again."""
     return {name for name, effect in functions_of(programs).items() if kind_of(effect) in _CALLED}
 
 

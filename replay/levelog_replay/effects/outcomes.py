@@ -64,7 +64,7 @@ class CallComparison:
         self.functions: dict[str, CallTally] = {name: CallTally() for name in sorted(set(names.values()))}
         self.first: CallDifference | None = None
         self.refusals: dict[str, Refused] = {}
-        """By kind of I/O."""
+        """Refusals by kind of I/O."""
         self.obstacles: dict[str, int] = {}
         """Why calls were skipped, and how many."""
 

@@ -128,7 +128,7 @@ class Refusals:
     def __init__(self, *, is_harmless: bool) -> None:
         self.is_harmless = is_harmless
         self.kind = ""
-        """Of the first: the network, processes or files; empty: nothing was refused."""
+        """Kind of the first refused act: network, processes or files; empty: nothing was refused."""
         self.what = ""
         """The first, with its arguments."""
 

@@ -29,12 +29,12 @@ class Attempt(Struct, frozen=True):
     """One attempt at a call."""
 
     key: Hashable
-    """Of what is called for: one attempt for it runs at a time."""
+    """Key of what is called for: one attempt for it runs at a time."""
     of: Called
     subject: str
     """The object that it is for."""
     number: int
-    """From 1; attempts that do not count have that of the next one."""
+    """Number from 1; attempts that do not count have that of the next one."""
     since: datetime
     """When the call was decided or due, or its record was made."""
     longest: timedelta
@@ -81,7 +81,7 @@ class Executor:
         self.on_found: Callable[[Hashable], None] = lambda _: None
         """Hears of a key whose function has returned although its time was over."""
         self._places: dict[Called, asyncio.Semaphore] = {}
-        """Of functions with a limit of calls at a time."""
+        """Semaphores of functions with a limit of calls at a time."""
         self._kept: dict[Hashable, asyncio.Semaphore] = {}
         """Places of functions that outlast their time, by key."""
 

@@ -19,7 +19,7 @@ class CallKeywords(TypedDict, total=False):
     annotations: Mapping[str, Value] | None
     when: Callable[[Any], object] | None
     timeout: timedelta
-    """Of one call; 10 s."""
+    """Time limit of one call; 10 s."""
     retries: int | None
     backoff: timedelta | None
     give_up_after: timedelta | None

@@ -64,7 +64,7 @@ class CallRegistry:
         self._waiting: dict[Callable[..., Any], frozenset[Reason]] = {}
         """Functions of plain objects whose class a decorator above says, which is called later, with their reasons."""
         self._names: dict[GroupResource, str] = {}
-        """Of the views of finalizers."""
+        """Names of the views of finalizers."""
 
     def register(self, function: Callable[..., Any], reason: Reason, options: CallOptions | None) -> None:
         """Have a function called for edges of one kind more; `options`: None where the decorator has none."""

@@ -50,7 +50,7 @@ def finalizing_name(resource: GroupResource) -> str:
 
 
 class FinalizingIndex(IndexHandler):
-    """By the uid of an object whether handlers have to wait for its finalizer, or it is being deleted and held."""
+    """Says by an object's uid whether handlers have to wait for its finalizer, or it is being deleted and held."""
 
     def __init__(self, cls: type[ResourceBase], finalizer: str, handlers: Sequence[CalledHandler]) -> None:
         def entries(found: Mapping[str, Any]) -> Iterator[tuple[str, Phase]]:

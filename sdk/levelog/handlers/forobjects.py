@@ -35,7 +35,7 @@ from levelog.wire.canonical import digest
 
 OF_CALLED: Final = (Given.KEY, Given.RETRY, Given.STARTED, Given.LOGGER, Given.SETTINGS)
 Phase: TypeAlias = Literal["waits", "held"]
-"""Of an object that its operator's finalizer has to be put on first, or that is being deleted and has it."""
+"""An object waits for its operator's finalizer, or is being deleted and held by it."""
 InspectView: TypeAlias = Callable[[Callable[..., Any]], ViewHandler]
 
 

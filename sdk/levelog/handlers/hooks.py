@@ -51,7 +51,7 @@ class Hooks:
         self._lender = lender
         self._indices = indices
         self.registered: list[Hook] = []
-        """In the order of definition."""
+        """Hooks in the order of definition."""
 
     @overload
     def startup(self, function: HookFunction) -> HookFunction: ...

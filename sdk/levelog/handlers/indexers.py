@@ -69,7 +69,7 @@ class IndexHandler:
         self.expires = expires
         """How long entries stay after the last change of their object; None: as long as that."""
         self.max_entries = max_entries
-        """Of one object."""
+        """Most entries of one object."""
         self.types: tuple[Any, Any] = pair_types(self.name, returns)
         """Types of key and value; Any where the annotation leaves them open."""
         self.fingerprint = digest(

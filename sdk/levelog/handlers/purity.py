@@ -61,7 +61,7 @@ def _impure_values() -> Iterator[tuple[int, tuple[str, str]]]:
 
 
 _IMPURE: Final = dict(_impure_values())
-"""By identity, so that it does not matter under which name they were imported."""
+"""Functions by identity, so that it does not matter under which name they were imported."""
 _WATCHED: Final = ("datetime", "os", "random", "secrets", "time", "uuid")
 _UNRELATED: Final = ("CACHE", "EXTENDED_ARG", "NOP", "PUSH_NULL")
 """Instructions that stand between a name and its attribute and mean nothing here."""

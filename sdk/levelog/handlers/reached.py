@@ -20,7 +20,7 @@ from types import CodeType, ModuleType
 from typing import Final, TypeAlias
 
 Imports: TypeAlias = dict[str, tuple[str, str]]
-"""Of each name that an import gives: the module, and what of it; empty: the module itself."""
+"""Each name that an import gives, with the module and what of it; empty: the module itself."""
 
 _LEVELOGS: Final = ("levelog", "levelog_testing")
 INSTALLED: Final = [Path(path).resolve() for path in (*site.getsitepackages(), site.getusersitepackages())]
@@ -39,7 +39,7 @@ def reached_by(module: ModuleType | None, code: CodeType) -> list[str]:
 
 
 def _texts(source: "ModuleSource", paths: Iterable[str]) -> list[str]:
-    """Of other modules, neither name nor place count."""
+    """Neither name nor place of other modules count."""
     reached: dict[tuple[str, str], str] = {}
     seen = set[tuple[str, str]]()
     waiting = [(source, path) for path in paths]
@@ -215,7 +215,7 @@ def _leave_out_pace(node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
 
 @lru_cache(maxsize=64)
 def _source_of(module: ModuleType) -> ModuleSource | None:
-    """That of a module that is there; None if it has none, as at a prompt."""
+    """The source of a loaded module; None if it has none, as at a prompt."""
     try:
         text = inspect.getsource(module)
     except (OSError, TypeError):
@@ -226,7 +226,7 @@ def _source_of(module: ModuleType) -> ModuleSource | None:
 
 @lru_cache(maxsize=256)
 def _source_in(file: Path, name: str, package: str, changed_ns: int) -> ModuleSource:  # noqa: ARG001
-    """That of a file as it is since a moment. Raises OSError, SyntaxError, ValueError."""
+    """The source of a file as it is since a moment. Raises OSError, SyntaxError, ValueError."""
     with tokenize.open(file) as lines:
         return ModuleSource(str(file), name, package, lines.read())
 

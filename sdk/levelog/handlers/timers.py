@@ -78,7 +78,7 @@ class TimerHandler(CalledHandler):
         if not recorded:
             _refuse_recorded(self.name, sharp=sharp, idle=idle)
         self.period = every // MICROSECOND
-        """In microseconds, as all times of calls without records are; moments count from 1970."""
+        """Microseconds, as all times of calls without records are; moments count from 1970."""
         if idle is not None and (not isinstance(idle, timedelta) or idle < LEAST):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise OperatorError(f"timer {self.name}: idle={idle!r} is not a timedelta of at least {LEAST}")
         if not isinstance(sharp, bool):  # pyright: ignore[reportUnnecessaryIsInstance]

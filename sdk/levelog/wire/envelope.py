@@ -37,10 +37,10 @@ _ENVELOPE: Final = str(ENVELOPE_VERSION)
 Message: TypeAlias = tuple[Mapping[str, str], bytes]
 """Headers and payload."""
 Upcaster: TypeAlias = Callable[[Mapping[str, str], bytes], Message]
-"""From a message of one version to the one after it; raises KeyError or ValueError for what it cannot read."""
+"""Makes a message of one version one of the next; raises KeyError or ValueError for what it cannot read."""
 
 UPCASTERS: Final[Mapping[int, Upcaster]] = {}
-"""By the version that each reads."""
+"""Upcasters by the version that each reads."""
 
 _CONTROL: Final[dict[str, type[ControlRecord]]] = {
     "levelog.sync.started": SyncStarted,

@@ -6,7 +6,7 @@ from typing import Final
 from urllib.parse import urlsplit
 
 _OWN: Final = ("", "none", "same-origin")
-"""Of Sec-Fetch-Site: no browser, an address that was typed, or a page of the same server."""
+"""Values of Sec-Fetch-Site: no browser, an address that was typed, or a page of the same server."""
 
 
 def is_of_a_page(headers: Mapping[str, str]) -> bool:

@@ -37,7 +37,7 @@ class Applied(Struct, frozen=True, kw_only=True):
     fields: Any
     """The manifest with null for its values; names of items stay."""
     changes: dict[str, str] = {}
-    """By path: digest of the value that the manifest has and of the one that the object has in its place."""
+    """Digest, by path, of the manifest's value and of the one that the object has in its place."""
 
 
 def fields_of(manifest: Mapping[str, Any]) -> dict[str, Any]:

@@ -67,7 +67,7 @@ class SyncStarted(Struct, frozen=True, kw_only=True):
     resource: GroupResource
     sync_id: str
     namespaces: tuple[str, ...] = ()
-    """Those that are listed and watched, sorted; none for all."""
+    """Namespaces that are listed and watched, sorted; none for all."""
     api_version: str = ""
     """Version in which it is recorded, `apps/v1`."""
     application: str = ""
@@ -284,7 +284,7 @@ class LeftOut(Struct, frozen=True, kw_only=True):
     bytes: int
     """Size of the object as it would be recorded."""
     sha256: str
-    """Of the object as it would be recorded, so that a change of it can be seen."""
+    """Digest of the object as it would be recorded, so that a change of it can be seen."""
 
 
 def refuse_left_out(body: bytes) -> None:

@@ -107,7 +107,7 @@ class ClaimedIntent(Sendable, frozen=True, kw_only=True):
 
     @property
     def effect(self) -> str:
-        """Of a call: the effect that it is of, `operator/effect`."""
+        """The effect that a call is of, `operator/effect`."""
         return effect_of(self.view, ObjectKey.parse(self.target))
 
 
@@ -116,7 +116,7 @@ class Claimant(Protocol):
     """Who carries intents out in the process that decides on them, and can have them as they are decided."""
 
     owner: str
-    """By which its claims are known."""
+    """Name by which its claims are known."""
     lease: timedelta
     """How long its claims last."""
 
@@ -231,11 +231,11 @@ class Claiming(Struct, frozen=True):
     """A claim of intents that are written for the first time."""
 
     keys: Collection[str]
-    """Of those wanted."""
+    """Keys of the wanted intents."""
     owner: str
     lease: timedelta
     number: int
-    """Of the claim, from `new_claim`."""
+    """Number of the claim, from `new_claim`."""
 
 
 async def insert_claimed(
@@ -307,7 +307,7 @@ def claimable(
 
 
 def effect_column(dialect: Dialect, table: NamedFromClause[Any]) -> ColumnElement[str]:
-    """Of a call: the effect that it is of, as `effect_of` has it."""
+    """The effect that a call is of, as `effect_of` has it."""
     place = func.strpos if dialect.name == "postgresql" else func.instr
     operator = func.substr(table.c.view, 1, place(table.c.view, "/"), type_=Text)
     effect: ColumnElement[str] = operator + table.c.kind
@@ -362,7 +362,7 @@ async def read_open(connection: AsyncConnection, scope: Scope, limit: int) -> li
 
 
 async def still_claimed(connection: AsyncConnection, scope: Scope, owner: str, keys: Collection[str]) -> set[str]:
-    """Those of the intents that the owner may still act on."""
+    """The intents that the owner may still act on."""
     return set((await run(connection, scope, held, of_keys=keys, by=owner)).scalars())
 
 

@@ -47,7 +47,7 @@ READERS = 8
 BUSY_SECONDS = 10.0
 """How long SQLite waits for a reader that recovers or checkpoints the file; writers never meet, see `database`."""
 WAITING: Final = ("synchronous=FULL", "wal_autocheckpoint=1000")
-"""Of a transaction whose commit waits for the disk, and may move the write-ahead log into the file."""
+"""Settings of a transaction whose commit waits for the disk, and may move the write-ahead log into the file."""
 HASTY: Final = ("synchronous=NORMAL", "wal_autocheckpoint=0")
 MOST_ROWS: Final = 2000
 """Rows written without waiting for the disk before a commit waits anyway, to keep the write-ahead log small."""
@@ -247,7 +247,7 @@ class InlineSqlite(SQLiteDialect_pysqlite):
     is_durable = True
     """The commit of the next transaction waits for the disk."""
     settings: tuple[str, ...] = ()
-    """Those of `WAITING` or `HASTY` that the one connection has; none: it is new."""
+    """The settings, `WAITING` or `HASTY`, that the one connection has; none: it is new."""
     _rows = 0
     """Written since a commit waited."""
     _rows_before = 0

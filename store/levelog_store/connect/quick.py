@@ -49,7 +49,7 @@ class Plan(NamedTuple):
     """Each value in order: its parameter's name (empty for a constant), its converter, and the constant."""
     columns: SimpleResultMetaData | None
     converters: tuple[tuple[int, Processor], ...]
-    """Of the columns whose values are converted: position and what converts them."""
+    """Positions of the columns whose values are converted, with what converts them."""
 
     def values(self, parameters: Mapping[str, Any]) -> tuple[Any, ...]:
         """What the driver is given."""
@@ -134,7 +134,7 @@ class QuickConnection(AsyncConnection):
     _unsent: Sequence[tuple[Plan, tuple[Any, ...]]] = ()
     """What goes to PostgreSQL as part of the next statement, with its values."""
     _text = ""
-    """Of the statement that is being executed."""
+    """Text of the statement that is being executed."""
 
     @property
     def driver(self) -> Any:

@@ -39,7 +39,7 @@ class StoredIntent(Struct, frozen=True, kw_only=True):
     error: str = ""
     result_uid: str = ""
     result_version: int = 0
-    """Of the target, as the API answered."""
+    """Version of the target, as the API answered."""
 
 
 class OpenIntent(StoredIntent, frozen=True, kw_only=True, omit_defaults=True):
@@ -135,7 +135,7 @@ class Basis(Struct, frozen=True, kw_only=True, omit_defaults=True):
     folded: tuple[int, ...] = ()
     """Sequence up to which each partition was folded, in the snapshot that the view saw."""
     status: str = "blocked"
-    """Of the level before, as all that follows."""
+    """Status of the level before, as all that follows."""
     round: int = 0
     attempts: int = 0
     decided_inputs: str = ""
@@ -250,7 +250,7 @@ class Decided(Struct, frozen=True, kw_only=True):
     contents: dict[IndexKey, bytes] = {}
     """The values under keys, as JSON, if new and short."""
     is_made: bool = False
-    """Of a view that levelog has made of another function."""
+    """Whether levelog has made the view of another function."""
     suppressed: str = ""
     """Records that asked since the decision before, and changed nothing that the view reads."""
     is_put_off: bool = False

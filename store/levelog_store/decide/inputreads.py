@@ -57,7 +57,7 @@ from levelog_store.tables import (
 
 
 def wakes_in_turn(wakes: Iterable[PendingWake]) -> list[PendingWake]:
-    """Of each namespace one after the other, each with its oldest cause first."""
+    """Take wakes of each namespace in turn, each with its oldest cause first."""
     return in_turn(sorted(wakes, key=lambda wake: (wake.cause, wake.view, wake.parent)), lambda wake: wake.parent)
 
 
@@ -68,7 +68,7 @@ async def read_objects(connection: AsyncConnection, scope: Scope, names: Collect
 
 
 async def read_calling(connection: AsyncConnection, scope: Scope, uids: Collection[str]) -> set[str]:
-    """Those of the parents with these uids that are called for: what a call did is known once its receipt is folded."""
+    """The parents with these uids that are called for: what a call did is known once its receipt is folded."""
     is_unheard = and_(intents.c.state == WRITTEN, intents.c.is_folded.is_(False))
     are_called = intents.c.verb == "call", is_unsettled(intents), or_(intents.c.state == CLAIMED, is_unheard)
     is_named = one_of(connection.dialect, intents.c.parent_uid, uids)
@@ -180,7 +180,7 @@ class ToldIntent(Struct, frozen=True):
     """An intent as SQL has it, with what tells which of its receipts counts."""
 
     uid: str
-    """Of its parent."""
+    """Uid of its parent."""
     owner: str
     intent: OpenIntent
 

@@ -52,15 +52,15 @@ class Held(Struct):
     objects: dict[str, HeldObject] = {}
     tombstones: dict[str, HeldObject] = {}
     entries: dict[str, list[Entry]] = {}
-    """By object."""
+    """Entries by object."""
     levels: dict[ViewParent, HeldLevel] = {}
-    """Those whose parent is in the batch."""
+    """Levels whose parent is in the batch."""
     rounds: dict[ViewParent, tuple[str, int]] = {}
     """Uid of the parent and round of the levels whose calls the batch has receipts of."""
     syncs: dict[Input, SyncRow] = {}
-    """Of all partitions and resources, if the batch has marks."""
+    """Lists of all partitions and resources, if the batch has marks."""
     api_versions: Mapping[Input, str] = {}
-    """In which resources are recorded, by partition; not there: nobody says."""
+    """Versions in which resources are recorded, by partition; not there: nobody says."""
     times: dict[int, datetime] = {}
     """Time of each partition, if entries expire."""
     expired: list[ExpiredEntry] = []
@@ -114,7 +114,7 @@ class Replaced(Struct, frozen=True):
     partition: int
     resource: str
     views: tuple[str, ...]
-    """Those that read it."""
+    """Views that read it."""
     sequence: int
     reason: str
     """Why their levels are blocked until then."""
@@ -166,7 +166,7 @@ class Changes(Struct):
     syncs: dict[Input, SyncRow] = {}
     replaced: list[Replaced] = []
     unreadable: dict[tuple[int, str], UnreadableRow] = {}
-    """By partition and place."""
+    """Unreadable records by partition and place."""
     listed: list[tuple[int, list[str]]] = []
     """Partitions whose parents were listed completely, and the views of those parents."""
 

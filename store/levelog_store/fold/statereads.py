@@ -131,7 +131,7 @@ class Requested(Struct, frozen=True, kw_only=True):
 
     moment: datetime
     wakes: Sequence[PendingWake]
-    """Those whose time has come."""
+    """Wakes whose time has come."""
     folded_to: dict[int, int]
     commits: dict[int, int]
 

@@ -55,7 +55,7 @@ class Unwritten(Struct):
     """Without a body if the tables have it, and only sequence and version are other ones."""
     tombstones: dict[str, Tombstone | None] = {}
     entries: dict[tuple[str, str, str, int], Entry | None] = {}
-    """By index, key, object and ordinal."""
+    """Entries by index, key, object and ordinal."""
     keys: dict[IndexKey, int] = {}
     syncs: dict[Input, SyncRow] = {}
     unreadable: dict[tuple[int, str], UnreadableRow] = {}

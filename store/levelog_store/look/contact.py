@@ -26,7 +26,7 @@ _IS_STALE = and_(
 _LISTED = func.coalesce(func.sum(case((_IS_LISTED, 1), else_=0)), 0)
 """Partitions that saw a complete list."""
 _STALE = func.coalesce(func.sum(case((_IS_STALE, 1), else_=0)), 0)
-"""Those of them in which it is listed again, history is missing since, or nothing is heard of it now."""
+"""Number of those in which it is listed again, history is missing, or nothing is heard of it now."""
 
 
 async def read_contact(connection: AsyncConnection, scope: Scope, resource: str) -> Contact:

@@ -41,7 +41,7 @@ class LevelQuery(Struct, frozen=True, kw_only=True):
 async def read_level_page(
     connection: AsyncConnection, scope: Scope, wanted: LevelQuery, *, after: LevelLine | None, most: int
 ) -> list[LevelLine]:
-    """At most so many levels, after the last one of the page before."""
+    """Read at most so many levels, after the last one of the page before."""
     keys = _KEYS[wanted.order]
     query = select_levels().where(is_named(levels, scope, wanted.view, wanted.name))
     if after is not None:

@@ -40,9 +40,9 @@ class WriteLine(Struct, frozen=True, kw_only=True):
     next_at: datetime | None
     """When it is tried again; None: it is not waiting for that."""
     error: str
-    """Of the last attempt."""
+    """Error of the last attempt."""
     queue: Queue | None = None
-    """Of a call that waits while others of its effect are under way."""
+    """Queue that a call waits in while others of its effect are under way."""
     process: str = ""
     """That has claimed it, and is there; empty: none."""
 
@@ -67,7 +67,7 @@ class LevelLine(Struct, frozen=True, kw_only=True):
     tried: "Tried | None" = None
     """How often a level that failed was tried; None: it is not tried again."""
     writes: list[WriteLine] = []
-    """Those that the level waits for, and those of its last round that failed."""
+    """Writes that the level waits for, and those of its last round that failed."""
 
     @property
     def told_reason(self) -> str:
@@ -354,7 +354,7 @@ class Waits(Struct, frozen=True, kw_only=True):
     """Why levels are not evaluated yet."""
 
     reads: dict[str, list[Handler]]
-    """Of each view itself and the indices that it reads."""
+    """Each view with itself and the indices that it reads."""
     listed: dict[str, bool]
 
     def of(self, line: LevelLine) -> str:

@@ -54,7 +54,7 @@ async def read_queues(connection: AsyncConnection, scope: Scope, keys: Collectio
 
 @built_once
 def _waiting(dialect: Dialect) -> Select[str, str]:
-    """Those of the rows `of_keys` that are calls which may be claimed now."""
+    """The rows `of_keys` that are calls which may be claimed now."""
     effect = effect_column(dialect, intents).label("effect")
     return select(intents.c.key, effect).where(is_one_of_keys(dialect), _IS_OPEN_CALL, may_be_claimed(dialect))
 

@@ -22,7 +22,7 @@ class Handler(Struct, frozen=True, kw_only=True, order=True):
     name: str
     fingerprint: str
     resource: str
-    """Of the objects that it is given."""
+    """Resource of the objects that it is given."""
     reads: tuple[str, ...] = ()
     """Names of the indices that a view may read, sorted."""
 
@@ -46,7 +46,7 @@ class Differences(Struct, frozen=True, kw_only=True):
     listening: frozenset[str] = frozenset()
     """Record handlers, and timers without records, that are new, or changed."""
     silenced: frozenset[str] = frozenset()
-    """Those whose positions go: they are removed, or are given other objects now."""
+    """Handlers whose positions go: they are removed, or are given other objects now."""
 
     def __bool__(self) -> bool:
         return any(getattr(self, name) for name in self.__struct_fields__)

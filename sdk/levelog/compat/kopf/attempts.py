@@ -24,7 +24,7 @@ from levelog.effects import Call, GiveUp, Retry, looked_up
 from levelog.handlers.timers import is_ahead
 
 LEFT: Final = "left"
-"""In the result of a call that raised: what the next one goes on from."""
+"""Field in the result of a call that raised: what the next one goes on from."""
 
 
 class Left(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -61,7 +61,7 @@ class TryLimits(msgspec.Struct, frozen=True, kw_only=True):
 
     errors: ErrorsMode = ErrorsMode.TEMPORARY
     timeout: timedelta | None = None
-    """From when the first call was decided on; an async function is cancelled in its middle after that long too."""
+    """Time limit since the first call was decided on; an async function is cancelled in its middle then, too."""
     retries: int | None = None
     """How often it is called in all; None: for ever."""
 

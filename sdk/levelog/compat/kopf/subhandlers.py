@@ -50,11 +50,11 @@ class InnerProgress(msgspec.Struct, omit_defaults=True):
     """Why it has to be called again."""
     is_over: bool = False
     patch: dict[str, Any] | None = None
-    """Of its last call, until it is in the result of the handler around it."""
+    """Patch of its last call, until it is in the result of the handler around it."""
 
 
 class Calls:
-    """Those that are registered while one handler runs; `progress` is that of its call."""
+    """Sub-handlers that are registered while one handler runs; `progress` is that of its call."""
 
     def __init__(
         self, prefix: str, kwargs: Mapping[str, Any], progress: dict[str, InnerProgress], body: Mapping[str, Any]

@@ -42,7 +42,7 @@ BUILT_IN: Final[tuple[tuple[str, str, str, str, str], ...]] = (
 )
 """Group, version, plural, kind and short name of what Kubernetes serves itself, since 1.30 at the latest."""
 CLUSTER: Final = {"namespaces", "nodes", "persistentvolumes", "clusterroles", "clusterrolebindings", "storageclasses"}
-"""Of the built-in ones, those without namespaces."""
+"""Built-in resources without namespaces."""
 
 _VERSION: Final = re.compile(r"v\d+((alpha|beta)\d+)?")
 _PLURAL: Final = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")

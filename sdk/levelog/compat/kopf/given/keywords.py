@@ -63,7 +63,7 @@ class Meta(ReadOnly):
 
     @property
     def deletion_timestamp(self) -> str | None:
-        """From when on it is being deleted."""
+        """Time since which it is being deleted."""
         return self.get("deletionTimestamp")
 
 

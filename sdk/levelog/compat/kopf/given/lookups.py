@@ -48,6 +48,6 @@ class KopfIndex(Mapping[K, KopfStore[V_co]], Generic[K, V_co]):
 
 
 def asked_for(function: Callable[..., Any], names: Iterable[str]) -> list[str]:
-    """Those of the names that are parameters of a function; what `**kwargs` takes is not asked for."""
+    """The names that are parameters of a function; what `**kwargs` takes is not asked for."""
     parameters = inspect.signature(function).parameters
     return [name for name in names if name in parameters]

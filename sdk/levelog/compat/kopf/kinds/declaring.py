@@ -18,7 +18,7 @@ from levelog.selectors import Selector
 from levelog.wire.canonical import digest
 
 LONGEST: Final = timedelta(hours=1)
-"""Of one call without a `timeout`."""
+"""Time limit of one call without a `timeout`."""
 GIVEN: Final = {"retry": Given.RETRY, "started": Given.STARTED}
 
 
