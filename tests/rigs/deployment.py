@@ -24,7 +24,7 @@ ROLES: tuple[Role, ...] = ("ingest", "process", "actuate")
 TOGETHER: tuple[Role, ...] = ("run",)
 """All of them in one process."""
 
-_UNSETTLED = """
+UNSETTLED = """
     SELECT (SELECT count(*) FROM intents WHERE state IN ('pending', 'claimed', 'written')
             OR receipt IS NOT NULL AND NOT (is_relayed AND is_folded))
          + (SELECT count(*) FROM levels WHERE status <> 'in_sync')
@@ -157,7 +157,7 @@ class Deployment:
     async def is_quiet(self) -> bool:
         """Whether each level is in sync, and every receipt went through the log and was folded."""
         async with self._connection() as connection:
-            return int(await connection.fetchval(_UNSETTLED)) == 0
+            return int(await connection.fetchval(UNSETTLED)) == 0
 
     def check(self) -> None:
         """Raise ProcessEnded if a process ended by itself."""

@@ -46,6 +46,10 @@ class TcpProxy:
         if self._failures and error is None:
             raise self._failures[0]
 
+    def lead_to(self, server_port: int) -> None:
+        """Pass new connections on to another port."""
+        self._server_port = server_port
+
     def url(self, url: str) -> str:
         """The server's URL, with this proxy's address in place of the server's."""
         parts = urlsplit(url)

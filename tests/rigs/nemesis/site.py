@@ -1,0 +1,113 @@
+"""Everything that the nemesis attacks: three nats-servers, a PostgreSQL pair, a cluster, processes, and edits."""
+
+import asyncio
+import random
+from contextlib import AsyncExitStack, suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+from levelog.wire.objects import Cluster
+from levelog.wire.subjects import stream_name, stream_subjects
+from levelog_sandbox import Sandbox, StatusError
+from rigs.levelog import Levelog
+from rigs.natscluster import NatsCluster
+from rigs.nemesis.notices import CALLS, NOTICES_FILE, notice
+from rigs.nemesis.pair import PostgresPair
+from rigs.nemesis.supervised import Supervised
+from rigs.tcpproxy import TcpProxy
+
+NAMES: Final = ("spring", "summer", "autumn", "winter")
+EDIT_SECONDS: Final = 0.5
+_REVISIONS: Final = 500_000
+
+
+class Site:
+    """Runs while the context is open; `edit` goes on until `is_edited` is cleared.
+
+    `wanted` has edition and copies of each Notice. Editions only grow, over all Notices and their incarnations.
+    """
+
+    def __init__(self, folder: Path, seed: int) -> None:
+        self.random = random.Random(seed)
+        self.nats = NatsCluster()
+        self.fronts: dict[str, TcpProxy] = {}
+        self.pair = PostgresPair()
+        self.sandbox = Sandbox(history=_REVISIONS)
+        self.calls = folder / "calls"
+        self.calls.touch()
+        self.wanted: dict[str, tuple[int, int]] = {}
+        self.is_edited = asyncio.Event()
+        self.stream, self.subjects = "", ""
+        self._edition = 0
+        self._edits = random.Random(seed)
+        self._levelog = Levelog(folder)
+        self._stack = AsyncExitStack()
+        self._editing: asyncio.Task[None] | None = None
+        self.processes = Supervised(self._levelog, NOTICES_FILE)
+
+    async def __aenter__(self) -> Self:
+        try:
+            await asyncio.gather(
+                *(self._stack.enter_async_context(each) for each in (self.nats, self.pair, self.sandbox))
+            )
+            for name, server in self.nats.servers.items():
+                self.fronts[name] = await self._stack.enter_async_context(TcpProxy(server.port))
+            await self.nats.joined()
+            await self._start()
+        except BaseException:
+            await self._stack.aclose()
+            raise
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._editing is not None:
+            self._editing.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._editing
+        await self._stack.__aexit__(kind, error, trace)
+
+    async def _start(self) -> None:
+        self.sandbox.serve("v1", "notices", "Notice", namespaced=True, group="example.com")
+        cluster = Cluster(self.sandbox.user.get("namespaces", "kube-system", namespace="")["metadata"]["uid"])
+        self.stream, self.subjects = stream_name(cluster), stream_subjects(cluster)
+        self._levelog.env |= {
+            "KUBECONFIG": str(self.sandbox.kubeconfig(self._levelog.folder / "kubeconfig")),
+            "LEVELOG_NATS_URL": ",".join(f"nats://127.0.0.1:{front.port}" for front in self.fronts.values()),
+            "LEVELOG_DATABASE_URL": self.pair.url,
+            CALLS: str(self.calls),
+        }
+        ended = await self._levelog.ends("migrate")
+        assert ended.status == 0, ended
+        self.put_all()
+        await self._stack.enter_async_context(self.processes)
+        self._editing = asyncio.create_task(self._edit(), name="edits")
+
+    def put_all(self) -> None:
+        """Edit each Notice once."""
+        for name in NAMES:
+            self._put(name)
+
+    async def _edit(self) -> None:
+        while True:
+            await self.is_edited.wait()
+            name, dice = self._edits.choice(NAMES), self._edits.random()
+            if dice < 0.1:
+                self._remove(name)
+            elif dice < 0.2:
+                with suppress(StatusError):  # it may be away already
+                    self.sandbox.user.delete("configmaps", f"{name}-0")
+            else:
+                self._put(name)
+            await asyncio.sleep(EDIT_SECONDS)
+
+    def _put(self, name: str) -> None:
+        self._edition += 1
+        self.wanted[name] = self._edition, self._edits.randint(1, 3)
+        self.sandbox.user.apply(notice(name, *self.wanted[name]))
+
+    def _remove(self, name: str) -> None:
+        if self.wanted.pop(name, None) is not None:
+            self.sandbox.user.delete("notices.example.com", name)

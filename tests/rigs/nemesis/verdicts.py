@@ -1,0 +1,186 @@
+"""What must hold after each fault, and a line for the table that says whether it does."""
+
+import asyncio
+import time
+from collections import Counter
+from typing import Any, Final, NamedTuple
+
+import asyncpg
+
+from levelog.errors import Unavailable
+from levelog_log.transport.connection import connect
+from levelog_log.transport.jetstream import Peer, StreamAnswer, ask
+from rigs.deployment import UNSETTLED
+from rigs.nemesis.faults import Excuse, Fault
+from rigs.nemesis.site import Site
+from rigs.nemesis.supervised import Line
+from rigs.nemesis.witness import Witness
+from rigs.waiting import until
+
+CHILDREN_SECONDS: Final = 30.0
+"""From the end of a fault on, until the children are as wanted."""
+SETTLED_SECONDS: Final = 180.0
+_HEARD_NANOSECONDS: Final = 5_000_000_000
+RESET: Final = "the tables are folded again from the beginning of the log"
+LOSSES: Final = (
+    *("history is missing", "which was written later", "repeats one up to", "a second history"),
+    *(": it was rolled back", "log was rolled back", "was made anew", "is gone from NATS"),
+)
+"""In which words levelog names what the log has lost: docs/recovery.md."""
+
+
+class Verdict(NamedTuple):
+    """What came of a fault: seconds until the children were right, and until nothing was left to do."""
+
+    fault: str
+    children_seconds: float
+    settled_seconds: float
+    wrong: tuple[str, ...]
+    noted: tuple[str, ...]
+
+
+class Judge:
+    """Looks at everything after each fault."""
+
+    def __init__(self, site: Site) -> None:
+        self._site = site
+        self._witness = Witness()
+        self._revision = 0
+        self._newest: dict[str, int] = {}
+        self._called: Counter[tuple[str, ...]] = Counter()
+
+    async def until_settled(self, seconds: float = SETTLED_SECONDS) -> tuple[float, float]:
+        """Wait until children are as wanted, and until nothing is left to do; returns after how many seconds."""
+        began = time.monotonic()
+        await until(self._children_are_right, "children as wanted", seconds=seconds, pause=0.1)
+        right = time.monotonic() - began
+        await until(self._is_settled, "everything settled", seconds=seconds, pause=0.2)
+        return right, time.monotonic() - began
+
+    async def verdict(self, fault: Fault) -> Verdict:
+        """Wait until everything is settled after a fault, and say what is wrong."""
+        site, wrong, noted = self._site, list[str](), list[str]()
+        right = settled = SETTLED_SECONDS
+        try:
+            right, settled = await self.until_settled()
+            await until(self._is_replicated, "three servers that have the whole log", seconds=120, pause=0.5)
+        except TimeoutError as error:
+            wrong.append(f"{error}: {await self._left()}")
+        if CHILDREN_SECONDS < right < SETTLED_SECONDS:
+            wrong.append(f"children were right after {right:.0f} s only")
+        self._judge_writes(fault, wrong, noted)
+        self._judge_calls(fault, wrong, noted)
+        if site.processes.away:
+            wrong.append(f"ended for good: {', '.join(site.processes.away)}")
+        if site.processes.ended:
+            noted.append(f"ended by itself: {'; '.join(site.processes.ended)}")
+            site.processes.ended.clear()
+        await self._judge_log(wrong, noted)
+        site.processes.settle()
+        return Verdict(fault.name, right, settled, tuple(wrong), tuple(noted))
+
+    async def look(self) -> None:
+        """Take what there is as given."""
+        await self.verdict(Fault("", "start", _nothing))
+
+    def _judge_writes(self, fault: Fault, wrong: list[str], noted: list[str]) -> None:
+        for change in self._site.sandbox.changes("configmaps", since=self._revision):
+            self._revision = change.revision
+            if change.after is not None and (edition := _edition(change.after.body)):
+                name = change.after.name
+                if edition < self._newest.get(name, 0):
+                    said = f"{name} was written back from edition {self._newest[name]} to {edition}"
+                    (noted if _is_excused(fault, "older") else wrong).append(said)
+                self._newest[name] = max(edition, self._newest.get(name, 0))
+
+    def _judge_calls(self, fault: Fault, wrong: list[str], noted: list[str]) -> None:
+        lines = [line.split() for line in self._site.calls.read_text().splitlines()]
+        keys = Counter(("key", key) for key, *_ in lines)
+        editions = Counter(("edition", *rest) for _, *rest in lines)
+        for what, count in {**keys, **editions}.items():
+            if count > max(1, self._called[what]):
+                said = f"announced {count} times: {' '.join(what)}"
+                (noted if _is_excused(fault, "again") else wrong).append(said)
+        self._called = keys + editions
+
+    async def _judge_log(self, wrong: list[str], noted: list[str]) -> None:
+        site = self._site
+        lines = site.processes.new_lines()
+        loss = await self._witness.look(site.nats.servers["a"].url, site.stream, site.subjects)
+        if loss:
+            site.put_all()  # a break of a chain shows once its writer goes on
+            await self.until_settled()
+            lines += site.processes.new_lines()
+            noted.append(f"NATS lost {loss.changed} known records, {loss.holes} links")
+        named = [line for line in lines if any(words in line.message for words in LOSSES)]
+        resets = [line for line in lines if RESET in line.message]
+        if loss and not named:
+            wrong.append("the loss is not named")
+        if not loss and named:
+            wrong.append(f"named without a loss: {_shown(named)}")
+        if resets:
+            (noted if loss else wrong).append(f"tables folded anew: {_shown(resets)}")
+        if loss and named:
+            noted.append(f"named: {_shown(named)}")
+        if broken := [line for line in lines if "Traceback" in line.message]:
+            wrong.append(f"a traceback: {_shown(broken)}")
+
+    async def _children_are_right(self) -> bool:
+        return self._children() == self._wanted()
+
+    def _children(self) -> dict[str, int]:
+        found = self._site.sandbox.user.list("configmaps")
+        return {each["metadata"]["name"]: edition for each in found if (edition := _edition(each))}
+
+    def _wanted(self) -> dict[str, int]:
+        wanted = self._site.wanted.items()
+        return {f"{name}-{n}": edition for name, (edition, copies) in wanted for n in range(copies)}
+
+    async def _is_settled(self) -> bool:
+        return self._site.processes.away == [] and not await self._left() and await self._children_are_right()
+
+    async def _left(self) -> str:
+        """What is left to do."""
+        left: list[str] = []
+        told = {tuple(line.split()[1:]) for line in self._site.calls.read_text().splitlines()}
+        if unsaid := [name for name, (edition, _) in self._site.wanted.items() if (name, str(edition)) not in told]:
+            left.append(f"not announced: {', '.join(unsaid)}")
+        if (children := self._children()) != (wanted := self._wanted()):
+            left.append(f"children {children}, wanted {wanted}")
+        try:
+            if count := await self._site.pair.ask(UNSETTLED):
+                left.append(f"{count} levels and intents not settled")
+        except (OSError, asyncpg.PostgresError, TimeoutError) as error:
+            left.append(f"PostgreSQL: {error!r}")
+        return "; ".join(left)
+
+    async def _is_replicated(self) -> bool:
+        try:
+            async with await connect(self._site.nats.servers["a"].url) as connection:
+                answer = await ask(connection, f"STREAM.INFO.{self._site.stream}", None, StreamAnswer)
+        except Unavailable:
+            return False
+        group = answer.cluster
+        is_led = group is not None and bool(group.leader) and len(group.replicas) == 2
+        return is_led and group is not None and all(_is_current(peer) for peer in group.replicas)
+
+
+def _is_current(peer: Peer) -> bool:
+    return peer.lag == 0 and peer.active < _HEARD_NANOSECONDS
+
+
+def _edition(body: dict[str, Any]) -> int:
+    return int(body.get("data", {}).get("edition", 0))
+
+
+def _is_excused(fault: Fault, excuse: Excuse) -> bool:
+    return excuse in fault.excuses
+
+
+def _shown(lines: list[Line]) -> str:
+    """Each message once."""
+    return "; ".join(sorted({f"{line.process.rpartition('-')[0] or line.process}: {line.message}" for line in lines}))
+
+
+async def _nothing(_: Site) -> None:
+    await asyncio.sleep(0)

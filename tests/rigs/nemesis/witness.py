@@ -1,0 +1,64 @@
+"""Reads the log as it is on the servers, with a client of its own, and tells what is no more as it was."""
+
+from collections import Counter
+from typing import Final, NamedTuple
+from zlib import crc32
+
+import nats
+from nats.js.api import ConsumerConfig, DeliverPolicy
+
+_LINK: Final = "levelog-chain"
+_READ_SECONDS: Final = 20.0
+
+
+class Loss(NamedTuple):
+    """Records that are gone from the log, or another one in their place."""
+
+    changed: int
+    """Of those that were read before."""
+    holes: int
+    """In the numbers that writers count with."""
+
+    def __bool__(self) -> bool:
+        return bool(self.changed or self.holes)
+
+
+class Witness:
+    """Remembers each record that it has read, by its sequence.
+
+    Limit: of what was written since the last reading, the end of a chain whose writer has ended may go unnoticed.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[int, int] = {}
+        self._holes: Counter[tuple[str, str]] = Counter()
+
+    async def look(self, url: str, stream: str, subjects: str) -> Loss:
+        """Read the whole log again, and compare."""
+        found: dict[int, int] = {}
+        holes: Counter[tuple[str, str]] = Counter()
+        numbers: dict[tuple[str, str], int] = {}
+        connection = await nats.connect(url, allow_reconnect=False)
+        try:
+            config = ConsumerConfig(deliver_policy=DeliverPolicy.ALL)
+            reading = await connection.jetstream().subscribe(
+                subjects, stream=stream, ordered_consumer=True, config=config
+            )
+            while True:
+                message = await reading.next_msg(timeout=_READ_SECONDS)
+                link = (message.headers or {}).get(_LINK, "")
+                found[message.metadata.sequence.stream] = crc32(message.data, crc32(link.encode()))
+                if link:
+                    writer, number, back, _ = link.split(" ")
+                    chain = message.subject.split(".", 3)[2], writer
+                    holes[chain] += max(int(number) - int(back) - numbers.get(chain, 0), 0)
+                    numbers[chain] = max(int(number), numbers.get(chain, 0))
+                if message.metadata.num_pending == 0:
+                    break
+        finally:
+            await connection.close()
+        first = min(found)
+        changed = sum(found.get(each) != value for each, value in self._known.items() if each >= first)
+        loss = Loss(changed, (holes - self._holes).total())
+        self._known, self._holes = found, holes
+        return loss
