@@ -95,9 +95,9 @@ class Judge:
 
     def _judge_calls(self, fault: Fault, wrong: list[str], noted: list[str]) -> None:
         lines = [line.split() for line in self._site.calls.read_text().splitlines()]
-        keys = Counter(("key", key) for key, *_ in lines)
-        editions = Counter(("edition", *rest) for _, *rest in lines)
-        for what, count in {**keys, **editions}.items():
+        keys: Counter[tuple[str, ...]] = Counter(("key", key) for key, *_ in lines)
+        editions: Counter[tuple[str, ...]] = Counter(("edition", *rest) for _, *rest in lines)
+        for what, count in (keys + editions).items():
             if count > max(1, self._called[what]):
                 said = f"announced {count} times: {' '.join(what)}"
                 (noted if _is_excused(fault, "again") else wrong).append(said)
