@@ -6,36 +6,22 @@ same seed draws the same faults and edits; when exactly they meet is up to the m
 
 import argparse
 import asyncio
+import random
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator
+from collections.abc import Iterator
+from itertools import takewhile
 from pathlib import Path
 
-from rigs.nemesis.faults import KINDS, drawn
-from rigs.nemesis.site import Site
-from rigs.nemesis.verdicts import Judge, Verdict
-
-EDITS_BEFORE_SECONDS = 2.0
-"""Edits go on for so long before a fault, and during it."""
+from rigs.nemesis.faults import KINDS, Fault, drawn
+from rigs.nemesis.verdicts import Verdict, judged
 
 
-async def verdicts(folder: Path, seed: int, seconds: float, kinds: list[str] | None = None) -> AsyncIterator[Verdict]:
-    """What came of one fault after the other, until the time is over."""
-    async with Site(folder, seed) as site:
-        judge = Judge(site)
-        await judge.look()
-        ends_at = time.monotonic() + seconds
-        for fault in drawn(site.random, kinds):
-            if time.monotonic() >= ends_at:
-                return
-            site.is_edited.set()
-            await asyncio.sleep(EDITS_BEFORE_SECONDS)
-            site.put_all()  # something is under way as it begins, and to be done when it ends
-            await fault.act(site)
-            site.is_edited.clear()
-            site.put_all()
-            yield await judge.verdict(fault)
+def until_over(faults: Iterator[Fault], seconds: float) -> Iterator[Fault]:
+    """Faults, until the time is over."""
+    ends_at = time.monotonic() + seconds
+    return takewhile(lambda _: time.monotonic() < ends_at, faults)
 
 
 def table(found: list[Verdict]) -> str:
@@ -62,7 +48,8 @@ async def main() -> int:
     with tempfile.TemporaryDirectory(prefix="levelog-nemesis-") as temporary:
         folder = arguments.folder or Path(temporary)
         folder.mkdir(parents=True, exist_ok=True)
-        async for each in verdicts(folder, arguments.seed, 60 * arguments.minutes, arguments.kind):
+        faults = until_over(drawn(random.Random(arguments.seed), arguments.kind), 60 * arguments.minutes)
+        async for each in judged(folder, arguments.seed, faults):
             found.append(each)
             print(f"{each.fault}: children {each.children_seconds:.1f} s, all {each.settled_seconds:.1f} s", flush=True)
             for said, what in (*(("wrong", one) for one in each.wrong), *(("noted", one) for one in each.noted)):

@@ -29,7 +29,6 @@ class Site:
     """
 
     def __init__(self, folder: Path, seed: int) -> None:
-        self.random = random.Random(seed)
         self.nats = NatsCluster()
         self.fronts: dict[str, TcpProxy] = {}
         self.pair = PostgresPair()

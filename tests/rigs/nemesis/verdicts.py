@@ -3,6 +3,8 @@
 import asyncio
 import time
 from collections import Counter
+from collections.abc import AsyncGenerator, Iterable
+from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import asyncpg
@@ -14,12 +16,15 @@ from rigs.deployment import UNSETTLED
 from rigs.nemesis.faults import Excuse, Fault
 from rigs.nemesis.site import Site
 from rigs.nemesis.supervised import Line
-from rigs.nemesis.witness import Witness
+from rigs.nemesis.witness import Loss, Witness
 from rigs.waiting import until
 
 CHILDREN_SECONDS: Final = 30.0
 """From the end of a fault on, until the children are as wanted."""
+EDITS_BEFORE_SECONDS: Final = 2.0
+"""Edits go on for so long before a fault, and during it."""
 SETTLED_SECONDS: Final = 180.0
+_LOOK_AGAIN_SECONDS: Final = 5.0
 _HEARD_NANOSECONDS: Final = 5_000_000_000
 RESET: Final = "the tables are folded again from the beginning of the log"
 LOSSES: Final = (
@@ -106,12 +111,11 @@ class Judge:
     async def _judge_log(self, wrong: list[str], noted: list[str]) -> None:
         site = self._site
         lines = site.processes.new_lines()
-        loss = await self._witness.look(site.nats.servers["a"].url, site.stream, site.subjects)
-        if loss:
+        if loss := await self._loss():
             site.put_all()  # a break of a chain shows once its writer goes on
             await self.until_settled()
             lines += site.processes.new_lines()
-            noted.append(f"NATS lost {loss.changed} known records, {loss.holes} links")
+            noted.append(f"NATS: {loss}")
         named = [line for line in lines if any(words in line.message for words in LOSSES)]
         resets = [line for line in lines if RESET in line.message]
         if loss and not named:
@@ -124,6 +128,18 @@ class Judge:
             noted.append(f"named: {_shown(named)}")
         if broken := [line for line in lines if "Traceback" in line.message]:
             wrong.append(f"a traceback: {_shown(broken)}")
+
+    async def _loss(self) -> Loss:
+        """What the log has lost; a server that lacks what others have does not count, if that passes."""
+        url, site = self._site.nats.servers["a"].url, self._site
+        loss = await self._witness.look(url, site.stream, site.subjects)
+        for _ in range(3):
+            if not loss:
+                break
+            await asyncio.sleep(_LOOK_AGAIN_SECONDS)
+            loss = await self._witness.look(url, site.stream, site.subjects)
+        self._witness.accept()
+        return loss
 
     async def _children_are_right(self) -> bool:
         return self._children() == self._wanted()
@@ -163,6 +179,21 @@ class Judge:
         group = answer.cluster
         is_led = group is not None and bool(group.leader) and len(group.replicas) == 2
         return is_led and group is not None and all(_is_current(peer) for peer in group.replicas)
+
+
+async def judged(folder: Path, seed: int, faults: Iterable[Fault]) -> AsyncGenerator[Verdict]:
+    """Start everything, and make one fault after the other; what came of each. Edits are drawn by the seed."""
+    async with Site(folder, seed) as site:
+        judge = Judge(site)
+        await judge.look()
+        for fault in faults:
+            site.is_edited.set()
+            await asyncio.sleep(EDITS_BEFORE_SECONDS)
+            site.put_all()  # something is under way as it begins, and to be done when it ends
+            await fault.act(site)
+            site.is_edited.clear()
+            site.put_all()
+            yield await judge.verdict(fault)
 
 
 def _is_current(peer: Peer) -> bool:

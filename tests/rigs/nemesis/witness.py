@@ -14,13 +14,23 @@ _READ_SECONDS: Final = 20.0
 class Loss(NamedTuple):
     """Records that are gone from the log, or another one in their place."""
 
-    changed: int
-    """Of those that were read before."""
+    changed: tuple[int, ...]
+    """Sequences of those that were read before."""
     holes: int
     """In the numbers that writers count with."""
 
+    ends_at: int
+    """The newest record that there is."""
+
     def __bool__(self) -> bool:
         return bool(self.changed or self.holes)
+
+    def __str__(self) -> str:
+        between = f" between {self.changed[0]} and {self.changed[-1]}" if self.changed else ""
+        return (
+            f"{len(self.changed)} known records{between} are gone, {self.holes} links are broken; "
+            f"the log ends at {self.ends_at}"
+        )
 
 
 class Witness:
@@ -32,6 +42,7 @@ class Witness:
     def __init__(self) -> None:
         self._known: dict[int, int] = {}
         self._holes: Counter[tuple[str, str]] = Counter()
+        self._found = self._known, self._holes
 
     async def look(self, url: str, stream: str, subjects: str) -> Loss:
         """Read the whole log again, and compare."""
@@ -57,8 +68,11 @@ class Witness:
                     break
         finally:
             await connection.close()
-        first = min(found)
-        changed = sum(found.get(each) != value for each, value in self._known.items() if each >= first)
-        loss = Loss(changed, (holes - self._holes).total())
-        self._known, self._holes = found, holes
-        return loss
+        first = min(found)  # what is before that may have expired
+        changed = tuple(each for each, value in self._known.items() if each >= first and found.get(each) != value)
+        self._found = found, holes
+        return Loss(changed, (holes - self._holes).total(), max(found))
+
+    def accept(self) -> None:
+        """Compare from now on with what the last look has found."""
+        self._known, self._holes = self._found
