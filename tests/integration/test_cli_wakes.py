@@ -10,9 +10,6 @@ from typer.testing import CliRunner
 from levelog.wire.records import ObjectSeen, SyncStarted
 from levelog_cli.main import app
 from levelog_log.publisher import BatchPublisher
-from levelog_wakes.answer import answer
-from levelog_wakes.audit import AuditReader, Remarks
-from levelog_wakes.bursts import Bursts
 from levelog_wakes.webhook import hear
 from rigs.auditlogs import PlantedLog, ready_sets
 from rigs.levelog import Levelog
@@ -80,12 +77,10 @@ def test_neither_file_nor_address_is_misuse() -> None:
 
 
 async def test_a_webhook_takes_lists_until_it_is_stopped() -> None:
-    reader, address = AuditReader(Remarks()), asyncio.get_running_loop().create_future()
-    bursts = Bursts()
-    listening = asyncio.create_task(hear("127.0.0.1", 0, reader, bursts, told=address.set_result))
+    address = asyncio.get_running_loop().create_future()
+    listening = asyncio.create_task(hear("127.0.0.1", 0, told=address.set_result))
     events = {"kind": "EventList", "apiVersion": "audit.k8s.io/v1", "items": [*map(json.loads, beating())]}
     async with aiohttp.ClientSession() as session, session.post(await address, json=events) as said:
         assert said.status == 200
     listening.cancel()
-    await listening
-    assert [each.wakes for each in answer(bursts, reader).woken] == [20]
+    assert [each.wakes for each in (await listening).woken] == [20]

@@ -22,6 +22,8 @@ from levelog_ui.live import LogProgress, stream_changes
 from levelog_ui.objectpage import object_page
 from levelog_ui.past import BundlePast, LivePast, Past
 from levelog_ui.rendering import rendered
+from levelog_ui.wakespage import wakes_page
+from levelog_wakes.answer import WakesFound
 
 log = logging.getLogger(__name__)
 
@@ -41,9 +43,10 @@ Answer = Callable[[web.Request], Awaitable[web.StreamResponse]]
 class PageServer:
     """Answers requests from the past that it was given last."""
 
-    def __init__(self, *, names: Collection[str] = ()) -> None:
-        """`names`: further host names under which the pages may be asked for."""
+    def __init__(self, *, names: Collection[str] = (), wakes: WakesFound | None = None) -> None:
+        """`names`: further host names under which the pages may be asked for; `wakes`: what an audit log says."""
         self._names = names
+        self._wakes = wakes
         self._shown: Past | None = None
         self._progress: LogProgress | None = None
         self._asked = 0
@@ -67,6 +70,8 @@ class PageServer:
     @property
     def _past(self) -> Past:
         """What is shown now. Raises Unavailable."""
+        if self._shown is None and self._wakes is not None:
+            raise web.HTTPNotFound(text="an audit log alone has wakes only: add --bundle for objects and levels")
         if self._shown is None:
             raise Unavailable("the application starts anew: log and database are not open yet")
         return self._shown
@@ -79,6 +84,7 @@ class PageServer:
         application.router.add_get("/o/{name:.+}", self._object)
         application.router.add_get(r"/d/{ordinal:\d{1,18}}", self._decision)
         application.router.add_get("/flow", self._flow)
+        application.router.add_get("/wakes", self._wakes_page)
         application.router.add_get("/find", self._find)
         application.router.add_get(_LIVE, self._live)
         application.router.add_get("/assets/{name}", self._asset)
@@ -120,7 +126,9 @@ class PageServer:
         shown = self._shown
         frame = {
             "name": shown.name if shown is not None else "",
-            "is_live": not isinstance(shown, BundlePast),
+            "is_live": not isinstance(shown, BundlePast) and self._wakes is None,
+            "has_levels": shown is not None or self._wakes is None,
+            "has_wakes": self._wakes is not None,
             "here": request.path,
         }
         body = rendered(template, frame | values)
@@ -131,7 +139,7 @@ class PageServer:
         return web.Response(body=body, status=status, content_type="text/html", charset="utf-8", headers=headers)
 
     async def _root(self, _: web.Request) -> web.StreamResponse:
-        raise web.HTTPFound("/levels")
+        raise web.HTTPFound("/levels" if self._wakes is None or self._shown is not None else "/wakes")
 
     async def _levels(self, request: web.Request) -> web.StreamResponse:
         return self._page(request, "levels.html", await levels_page(self._past, request.query))
@@ -155,6 +163,11 @@ class PageServer:
             raise web.HTTPNotFound(text="nothing flows in a bundle")
         return self._page(request, "flow.html", await flow_page(self._past))
 
+    async def _wakes_page(self, request: web.Request) -> web.StreamResponse:
+        if self._wakes is None:
+            raise web.HTTPNotFound(text="no audit log was given: start the pages with --audit FILE")
+        return self._page(request, "wakes.html", wakes_page(self._wakes))
+
     async def _find(self, request: web.Request) -> web.StreamResponse:
         """Lead to the object that a text names, in full or by its end."""
         asked = request.query.get("q", "").strip()
@@ -166,8 +179,8 @@ class PageServer:
         return self._page(request, "found.html", {"asked": asked, "names": sorted(map(str, keys))})
 
     async def _live(self, request: web.Request) -> web.StreamResponse:
-        if isinstance(self._shown, BundlePast):
-            raise web.HTTPNotFound(text="nothing more happens in a bundle")
+        if isinstance(self._shown, BundlePast) or self._wakes is not None:
+            raise web.HTTPNotFound(text="nothing more happens in a file")
         return await stream_changes(request, lambda: self._progress, _HEADERS)
 
     async def _asset(self, request: web.Request) -> web.StreamResponse:

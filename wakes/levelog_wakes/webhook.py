@@ -7,15 +7,17 @@ from typing import Final
 from aiohttp import web
 
 from levelog.errors import ConfigurationError
-from levelog_wakes.audit import AuditReader
+from levelog_wakes.answer import WakesFound, answer
+from levelog_wakes.audit import AuditReader, Remarks
 from levelog_wakes.bursts import Bursts
 
 _LARGEST_BYTES: Final = 64 << 20
 """Of a batch; kube-apiserver sends at most 10 MiB unless it is told otherwise."""
 
 
-async def hear(host: str, port: int, reader: AuditReader, bursts: Bursts, *, told: Callable[[str], None]) -> None:
-    """Take batches until cancelled; `told` gets the address. Raises ConfigurationError."""
+async def hear(host: str, port: int, client: str = "", *, told: Callable[[str], None]) -> WakesFound:
+    """Take batches until cancelled, then answer; `told` gets the address. Raises ConfigurationError."""
+    reader, bursts = AuditReader(Remarks()), Bursts(client)
 
     async def batch(request: web.Request) -> web.Response:
         calls = reader.read(await request.read(), "a batch")
@@ -35,6 +37,7 @@ async def hear(host: str, port: int, reader: AuditReader, bursts: Bursts, *, tol
     except OSError as error:
         raise ConfigurationError(f"nothing can listen at {host}:{port}: {error.strerror}") from error
     except asyncio.CancelledError:
-        pass  # Ctrl-C: the caller answers
+        pass  # Ctrl-C
     finally:
         await runner.cleanup()
+    return answer(bursts, reader)

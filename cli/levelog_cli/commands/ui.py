@@ -16,6 +16,10 @@ def ui(
     bundle: Annotated[
         Path | None, typer.Option(help="Show a file from `levelog export`.", metavar="FILE", show_default=False)
     ] = None,
+    audit: Annotated[
+        list[Path] | None,
+        typer.Option(help="Show what an audit log says, as `levelog wakes` does.", metavar="FILE", show_default=False),
+    ] = None,
     address: Annotated[
         str,
         typer.Option(help="Where to serve the pages; default: 127.0.0.1:8765, or a free port.", metavar="HOST:PORT"),
@@ -30,6 +34,6 @@ def ui(
     async def work() -> None:
         from levelog_cli.wiring.pages import serve_pages
 
-        await serve_pages(settings, bundle=bundle, address=address, names=name or [])
+        await serve_pages(settings, bundle=bundle, audit=audit or [], address=address, names=name or [])
 
     execute(settings, work)

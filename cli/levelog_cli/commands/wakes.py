@@ -46,38 +46,26 @@ def wakes(
         from levelog.errors import ConfigurationError
         from levelog_cli.printing.forms import print_plain
         from levelog_cli.printing.waits import print_answer, write_drafts
-        from levelog_wakes.ahead import read_ahead
-        from levelog_wakes.answer import answer
-        from levelog_wakes.audit import AuditReader, Remarks
-        from levelog_wakes.bursts import Bursts
+        from levelog_cli.wiring.audits import found_wakes
 
         if bool(files) == bool(listen):
             raise ConfigurationError("name files of an audit log, or an address to --listen at")
         if listen and (log or bundle):
             raise ConfigurationError("--log and --bundle go with files: what is heard at --listen is not in them yet")
-        reader, bursts = AuditReader(Remarks()), Bursts(user_agent)
         if listen:
             from levelog_cli.monitoring.listening import ListenAddress
             from levelog_cli.printing.lines import print_line
             from levelog_wakes.webhook import hear
 
             address = ListenAddress.parse(listen)
-            await hear(address.host, address.port, reader, bursts, told=lambda at: print_line(f"listens at {at}"))
+            found = await hear(address.host, address.port, user_agent, told=lambda at: print_line(f"listens at {at}"))
         elif log or bundle:
             from levelog_cli.wiring.lookback import opened_source
-            from levelog_history.selection import Selected
-            from levelog_wakes.recorded import take_with_records
 
             async with opened_source(settings, bundle) as source:
-                selected = [Selected.parse(each) for each in await source.resources()]
-                if not selected:
-                    raise ConfigurationError(f"{source.name} has no list of a resource: leave --log and --bundle out")
-                recorded = source.about(selected)
-                await take_with_records(read_ahead(files or (), reader), recorded, bursts, reader.remarks)
+                found = await found_wakes(files or (), client=user_agent, source=source)
         else:
-            for call in read_ahead(files or (), reader):
-                bursts.take(call)
-        found = answer(bursts, reader)
+            found = await found_wakes(files or (), client=user_agent)
         if draft is not None:
             write_drafts(draft, found)
         if as_json:

@@ -14,6 +14,7 @@ from levelog_cli.servers.data_dir import DataDir
 from levelog_cli.servers.databases import open_to_read
 from levelog_cli.servers.nats import opened_log
 from levelog_cli.settings import Settings
+from levelog_cli.wiring.audits import found_wakes
 from levelog_cli.wiring.lookback import chosen_scopes
 from levelog_replay.bundles.reading import open_bundle
 from levelog_ui.past import BundlePast, LivePast, Past
@@ -28,6 +29,7 @@ async def serve_pages(
     settings: Settings,
     *,
     bundle: Path | None = None,
+    audit: Sequence[Path] = (),
     address: str = "",
     names: Sequence[str] = (),
     path: str = "",
@@ -36,13 +38,19 @@ async def serve_pages(
     """Serve them until cancelled, and print their address, or that of the page at a path.
 
     An embedded NATS has another port after each start of its application: then log and database are opened anew.
-    With `is_early`, it waits for an application that is about to begin. Raises ConfigurationError as `opened_log`,
+    With `audit`, they show what these audit logs say, of a bundle or alone. With `is_early`, they wait for an
+    application that is about to begin. Raises ConfigurationError as `opened_log`,
     `chosen_scopes` and `open_bundle` do, and for an address that is taken.
     """
     place = ListenAddress.parse(address or ADDRESS, "address")
-    server = PageServer(names=(place.host, *names))
+    wakes = await found_wakes(audit, source=open_bundle(bundle) if bundle else None) if audit else None
+    server = PageServer(names=(place.host, *names), wakes=wakes)
     is_told = False
     async with AsyncExitStack() as stack:
+        if audit and bundle is None:
+            serve = serving(server, place.host, place.port, is_any_port=not address)
+            _tell(", ".join(map(str, audit)), await stack.enter_async_context(serve), place)
+            await asyncio.Event().wait()
         while True:
             if is_early:
                 await _another_log(settings, bundle, "")
@@ -52,7 +60,7 @@ async def serve_pages(
                     if not is_told:
                         serve = serving(server, place.host, place.port, is_any_port=not address)
                         shown = await stack.enter_async_context(serve)
-                        _tell(past, f"{shown}{path}", place)
+                        _tell(past.name, f"{shown}{path}", place)
                         is_told = True
                     await _another_log(settings, bundle, url)
             except ConfigurationError:
@@ -61,8 +69,8 @@ async def serve_pages(
                 await asyncio.sleep(_PAUSE_SECONDS)  # it has not made its log or its tables yet
 
 
-def _tell(past: Past, url: str, place: ListenAddress) -> None:
-    print_line(f"pages of {past.name}: {url}")
+def _tell(name: str, url: str, place: ListenAddress) -> None:
+    print_line(f"pages of {name}: {url}")
     sys.stdout.flush()
     if not place.is_local:
         sys.stderr.write(f"{place} is reached from elsewhere too, and whoever reaches the pages may read all\n")
