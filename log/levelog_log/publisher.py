@@ -10,19 +10,22 @@ from typing import Final
 
 import msgspec
 
-from levelog.errors import IdentityMismatch, LevelogError, RecordError, Unavailable
+from levelog.errors import ConfigurationError, IdentityMismatch, LevelogError, RecordError, Unavailable
 from levelog.wire.objects import Sequence
 from levelog_log.chains import ChainWriter
 from levelog_log.messages import record_id
 from levelog_log.stream import LogStream
-from levelog_log.transport.connection import NoResponders
-from levelog_log.transport.jetstream import PublishAnswer, refusal
+from levelog_log.transport.connection import NoResponders, first_of
+from levelog_log.transport.jetstream import DUPLICATE, PublishAnswer, refusal
 from levelog_log.transport.wire import Message, parse_header_lines
 
 log = logging.getLogger(__name__)
 
 MAX_MESSAGES: Final = 1000  # of one atomic batch: nats-server's limit
 ACK_TIMEOUT: Final = timedelta(seconds=15)
+AGAIN: Final = timedelta(seconds=2)
+"""How long several servers have to acknowledge a batch, before it is sent again; it takes tens of milliseconds."""
+_NEVER: Final = 2**63 - 1  # a sequence
 SLOW_SECONDS: Final = 3.0  # a batch takes some tens of milliseconds
 _FULL: Final = (
     10002,
@@ -36,6 +39,32 @@ FRAME_BYTES: Final = 256  # more than the headers take that a batch adds
 
 class LogFull(Unavailable):
     """NATS has no room for more records; the writer waits, and loses nothing."""
+
+
+class _Batch:
+    """Messages with their links, to be sent once or several times."""
+
+    def __init__(self, messages: Many[Message], links: Many[bytes], *, id_line: bytes = b"") -> None:
+        """`id_line`: a header of the last message, so that NATS stores one of those that are sent."""
+        self.id_line = id_line
+        linked = [each._replace(headers=each.headers + link) for each, link in zip(messages, links, strict=True)]
+        self._first, self.last = linked[:-1], linked[-1]._replace(headers=linked[-1].headers + id_line)
+
+    def framed(self) -> tuple[list[Message], Message]:
+        """The messages as one atomic batch of its own: all but the last, and the last, which is acknowledged."""
+        if not self._first:
+            return [], self.last
+        batch = secrets.token_hex(11).encode()
+        framed = [
+            Message(
+                subject,
+                b"%bNats-Batch-Id: %b\r\nNats-Batch-Sequence: %d\r\n" % (headers, batch, number),
+                payload,
+            )
+            for number, (subject, headers, payload, _) in enumerate((*self._first, self.last), 1)
+        ]
+        last = framed.pop()
+        return framed, last._replace(headers=last.headers + b"Nats-Batch-Commit: 1\r\n")
 
 
 class BatchPublisher:
@@ -76,44 +105,68 @@ class BatchPublisher:
             return await self._publish(messages)
 
     async def _publish(self, messages: Many[Message]) -> Sequence:
-        connection = self.stream.connection
         step = f"publishing {len(messages)} records, the first to {messages[0].subject}"
         await self.verify()
-        links = self._chains.link(messages)
-        if len(messages) == 1:
-            last = messages[0]._replace(headers=messages[0].headers + links[0])
-        else:
-            batch = secrets.token_hex(11).encode()
-            framed = [
-                Message(
-                    subject,
-                    b"%b%bNats-Batch-Id: %b\r\nNats-Batch-Sequence: %d\r\n" % (headers, link, batch, number),
-                    payload,
-                )
-                for number, ((subject, headers, payload, _), link) in enumerate(zip(messages, links, strict=True), 1)
-            ]
-            last = framed.pop()
-            last = last._replace(headers=last.headers + b"Nats-Batch-Commit: 1\r\n")
-            await connection.publish_all(framed, step)
+        has_several = self.stream.replicas > 1
+        id_line = b"Nats-Msg-Id: %b\r\n" % secrets.token_hex(11).encode() if has_several else b""
+        batch = _Batch(messages, self._chains.link(messages), id_line=id_line)
         began = time.monotonic()
         try:
-            answer = await connection.request(
-                last.subject, last.payload, headers=last.headers, step=step, timeout=self._timeout
-            )
-            self._note_speed(time.monotonic() - began)
+            if has_several:
+                answer = await first_of(
+                    lambda left: self._send_again(batch, step, left), within=self._timeout, again_after=AGAIN
+                )
+            else:
+                answer = await self._send(batch, step, self._timeout)
         except NoResponders as error:
             await self.stream.state()  # says so if it is the stream that is missing
             raise Unavailable(f"{step}: JetStream does not answer") from error
-        accepted = self._accept(step, answer.data, len(messages))
+        self._note_speed(time.monotonic() - began)
+        accepted = self._accept(step, answer, len(messages))
         self._chains.acknowledge()
-        self._acknowledged_headers = last.headers
+        self._acknowledged_headers = batch.last.headers
         return accepted
 
-    def _accept(self, step: str, data: bytes, count: int) -> Sequence:
+    async def _send(self, batch: "_Batch", step: str, timeout: timedelta) -> PublishAnswer:  # noqa: ASYNC109
+        first, last = batch.framed()
+        if first:
+            await self.stream.connection.publish_all(first, step)
+        return await self._ask(last, step, timeout)
+
+    async def _send_again(self, batch: "_Batch", step: str, left: timedelta) -> PublishAnswer:
+        """Send a batch that may have been sent before: several servers that elect a leader lose what they are sent.
+
+        The id of its last message lets NATS store one of them. Who is refused for now waits for the others.
+        """
+        end = time.monotonic() + left.total_seconds()
         try:
-            answer = msgspec.json.decode(data, type=PublishAnswer)
+            answer = await self._send(batch, step, left)
+            error = answer.error
+            if error is not None and error.err_code == DUPLICATE:
+                # An id that no server has could be stored alone, were it not for a sequence that no stream reaches.
+                probe = batch.last._replace(headers=batch.id_line + b"Nats-Expected-Last-Sequence: %d\r\n" % _NEVER)
+                found = await self._ask(probe._replace(payload=b""), step, timedelta(seconds=end - time.monotonic()))
+                answer = found if found.duplicate else answer
+            if answer.error is None or answer.error.err_code in _FULL:
+                return answer
+            if isinstance(refusal(step, answer.error), ConfigurationError):
+                return answer
+        except NoResponders:
+            await asyncio.sleep(end - time.monotonic())
+            raise
+        await asyncio.sleep(end - time.monotonic())
+        return answer
+
+    async def _ask(self, message: Message, step: str, timeout: timedelta) -> PublishAnswer:  # noqa: ASYNC109
+        subject, headers, payload, _ = message
+        connection = self.stream.connection
+        reply = await connection.request(subject, payload, headers=headers, step=step, timeout=timeout)
+        try:
+            return msgspec.json.decode(reply.data, type=PublishAnswer)
         except msgspec.DecodeError as error:
-            raise LevelogError(f"{step}: the acknowledgement cannot be read: {data[:200]!r}") from error
+            raise LevelogError(f"{step}: the acknowledgement cannot be read: {reply.data[:200]!r}") from error
+
+    def _accept(self, step: str, answer: PublishAnswer, count: int) -> Sequence:
         if answer.error is not None:
             if answer.error.err_code in _FULL:
                 self._note_full(answer.error.description)
@@ -147,7 +200,8 @@ class BatchPublisher:
         is_slow = seconds > SLOW_SECONDS
         if is_slow and not self._is_slow:
             log.warning(
-                "NATS is slow: it took %.0f s to store a batch; nothing is read faster than that. Look at its disk",
+                "NATS is slow: it took %.0f s to store a batch; nothing is read faster than that. Its disk is, or its "
+                "servers elected a leader",
                 seconds,
                 extra={"url": self.stream.connection.url},
             )

@@ -5,9 +5,9 @@ import logging
 import re
 import ssl
 from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from datetime import timedelta
-from typing import Any, Final, NoReturn, Self
+from typing import Any, Final, NoReturn, Self, TypeVar
 
 import nats.errors
 from nats.aio.msg import Msg
@@ -19,6 +19,7 @@ from levelog_log.transport.access import NatsAccess, Servers, explain_tls, parse
 from levelog_log.transport.wire import Message, NatsClient, is_refusal
 
 log = logging.getLogger(__name__)
+A = TypeVar("A")
 
 CONNECT_TIMEOUT: Final = timedelta(seconds=5)
 REQUEST_TIMEOUT: Final = timedelta(seconds=10)
@@ -33,7 +34,7 @@ _REMEMBERED: Final = 100  # subjects that were used last, to name the one that i
 
 
 _AGAIN: Final = timedelta(seconds=1)
-_ELECTION_SECONDS: Final = 15.0
+_ELECTION: Final = timedelta(seconds=15)
 """What is asked while servers elect a leader is lost; that takes up to 10 s after one was killed."""
 
 
@@ -129,23 +130,11 @@ class Connection:
 
         Raises as `request` does.
         """
-        loop = asyncio.get_running_loop()
-        end = loop.time() + _ELECTION_SECONDS
-        asked: set[asyncio.Task[Msg]] = set()
-        answered: set[asyncio.Task[Msg]] = set()
-        try:
-            while not answered:
-                left = timedelta(seconds=end - loop.time())
-                if left > _AGAIN or not asked:
-                    asked.add(asyncio.create_task(self.request(subject, payload, step=step, timeout=left)))
-                answered, _ = await asyncio.wait(
-                    asked, timeout=_AGAIN.total_seconds(), return_when=asyncio.FIRST_COMPLETED
-                )
-            return await answered.pop()
-        finally:
-            for task in asked:
-                task.cancel()
-            await asyncio.gather(*asked, return_exceptions=True)
+
+        async def send(left: timedelta) -> Msg:
+            return await self.request(subject, payload, step=step, timeout=left)
+
+        return await first_of(send, within=_ELECTION, again_after=_AGAIN)
 
     async def publish_all(self, messages: Sequence[Message], step: str = "publishing") -> None:
         """Send messages in order without waiting for an answer. Raises Unavailable while disconnected."""
@@ -277,6 +266,32 @@ class Connection:
     def _notify(self) -> None:
         for listener in tuple(self._listeners):
             listener()
+
+
+async def first_of(
+    send: Callable[[timedelta], Coroutine[Any, Any, A]], *, within: timedelta, again_after: timedelta
+) -> A:
+    """Call what sends something, with the time that is left, and again at intervals; the outcome of the first to end.
+
+    The others are cancelled.
+    """
+    loop = asyncio.get_running_loop()
+    end = loop.time() + within.total_seconds()
+    sent: set[asyncio.Task[A]] = set()
+    ended: set[asyncio.Task[A]] = set()
+    try:
+        while not ended:
+            left = timedelta(seconds=end - loop.time())
+            if left > again_after or not sent:
+                sent.add(asyncio.create_task(send(left)))
+            ended, _ = await asyncio.wait(
+                sent, timeout=again_after.total_seconds(), return_when=asyncio.FIRST_COMPLETED
+            )
+        return await ended.pop()
+    finally:
+        for task in sent:
+            task.cancel()
+        await asyncio.gather(*sent, return_exceptions=True)
 
 
 async def connect(

@@ -16,6 +16,8 @@ A = TypeVar("A")
 NO_MESSAGE: Final = 10037
 NO_STREAM: Final = 10059
 NO_CONSUMER: Final = 10014
+DUPLICATE: Final = 10201
+"""A batch with a message id that the stream has, or is about to store."""
 _CONFIGURATION: Final = frozenset(
     {
         10003,  # bad request: a server that is too old for what is asked
@@ -194,6 +196,8 @@ class PublishAnswer(Struct, frozen=True):
     stream: str = ""
     seq: int = 0
     count: int = 0
+    duplicate: bool = False
+    """It was in the stream already, there."""
 
 
 async def ask(
