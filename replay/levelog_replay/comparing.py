@@ -1,12 +1,14 @@
 """Compares two runs of the same decisions: counts per view, and the first difference."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Final
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final
 
+import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
 from levelog.secrets.scrubbing import without_hashes
+from levelog_history.differences import differences, drift_text, shown
 from levelog_replay.sources import History
 from levelog_store.decide.decisions import Asked, Decided, Decision, IntentRow
 from levelog_store.rows import IndexKey, StoredObject, Verdict
@@ -64,6 +66,12 @@ class Conclusion(Struct, frozen=True, kw_only=True):
         writes = [part for each in self.intents for part in (each.verb.encode(), each.target.encode(), each.body)]
         return [self.verdict.desired, self.verdict.actual, *writes]
 
+    @property
+    def writes_text(self) -> str:
+        """The writes, for a sentence."""
+        known = {intent.key: f"{intent.verb} {intent.target}" for intent in self.intents}
+        return ", ".join(known.get(key, f"a write that is not kept any more ({key})") for key in self.keys) or "none"
+
 
 class Judged(Struct, frozen=True, kw_only=True):
     """A decision made again."""
@@ -107,6 +115,37 @@ class Divergence(Struct, frozen=True, kw_only=True):
     parent: StoredObject | None
     reads: Mapping[IndexKey, tuple[bytes, ...]]
     """Keys that it read, with the JSON of their values."""
+
+
+def part_texts(part: str, before: Verdict, after: Verdict) -> Iterator[str]:
+    """What differs in a part of two verdicts, each as a sentence: in status, round, desired, actual or drift."""
+    if part in ("desired", "actual"):
+        one, other = (_decoded(getattr(side, part)) for side in (before, after))
+        if isinstance(one, dict) and isinstance(other, dict):
+            yield from map(str, differences(one, other))
+        else:
+            yield f"{shown(one)} -> {shown(other)}"
+    elif part == "drift":
+        yield " -> ".join(drift_text(side.differing) or "none" for side in (before, after))
+    else:
+        reason = f" ({after.reason})" if part == "status" and after.reason else ""
+        yield f"{getattr(before, part)} -> {getattr(after, part)}{reason}"
+
+
+def content_texts(before: Conclusion, after: Conclusion) -> Iterator[str]:
+    """What differs in writes of one verb to one target, each as a sentence."""
+    then = {(intent.verb, intent.target): intent for intent in before.intents}
+    for intent in after.intents:
+        found = then.get((intent.verb, intent.target))
+        if found is not None and found.body != intent.body:
+            one, other = (_decoded(each.body) for each in (found, intent))
+            are_objects = isinstance(one, dict) and isinstance(other, dict)
+            told = differences(one, other) if are_objects else [f"{shown(one)} -> {shown(other)}"]
+            yield from (f"{intent.target}: {each}" for each in told)
+
+
+def _decoded(value: bytes | None) -> Any:
+    return None if value is None else msgspec.json.decode(value)
 
 
 class Comparison:

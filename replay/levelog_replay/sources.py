@@ -127,9 +127,13 @@ class Selection(Struct, frozen=True, kw_only=True):
     views: frozenset[str] = frozenset()
     """Names, `operator/view`."""
     has_parent: Callable[[ObjectKey], bool] | None = None
+    ordinal: int = 0
+    """This decision alone."""
 
     def has(self, past: Decision) -> bool:
         """Tell whether a decision is among them."""
+        if self.ordinal and past.ordinal != self.ordinal:
+            return False
         if self.views and past.view not in self.views:
             return False
         if self.has_parent is not None and not self.has_parent(ObjectKey.parse(past.parent)):

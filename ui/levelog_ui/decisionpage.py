@@ -2,6 +2,7 @@
 
 import shlex
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any, Final, cast
 
 import msgspec
@@ -13,15 +14,17 @@ from levelog_history.differences import Difference, differences
 from levelog_history.explaining import CausingRecord, Explained, ExplainedWrite, ReadChange
 from levelog_history.revisions import Revision
 from levelog_history.wording import other_text, woken
-from levelog_store.decide.decisions import Read
+from levelog_replay.bundles.golden import text_of_test
+from levelog_store.decide.decisions import Decision, Read
 from levelog_store.rows import ERRORS, WHOLE_INDEX
 from levelog_ui.links import decision_path, object_path
 from levelog_ui.marks import Mark, marks_of
-from levelog_ui.past import Past
+from levelog_ui.past import BundlePast, Past
 from levelog_ui.stories import Story, read_story
 
 _MOST_INPUTS: Final = 100
 _MOST_WRITES: Final = 100
+_CASE: Final = "case.jsonl"
 
 
 class InputShown(Struct, frozen=True, kw_only=True):
@@ -58,8 +61,8 @@ class WriteShown(Struct, frozen=True, kw_only=True):
     told: ExplainedWrite
 
 
-async def decision_page(past: Past, ordinal: int) -> dict[str, Any] | None:
-    """What the template shows; None: there is no such decision."""
+async def decision_page(past: Past, ordinal: int, code: Path | None) -> dict[str, Any] | None:
+    """What the template shows; None: there is no such decision. `code`: what decides again."""
     parent = await past.parent_of(ordinal)
     if not parent:
         return None
@@ -68,7 +71,8 @@ async def decision_page(past: Past, ordinal: int) -> dict[str, Any] | None:
         for number, explained in enumerate(decisions):
             if of == parent and explained.decision.ordinal == ordinal:
                 after = decisions[number + 1] if number + 1 < len(decisions) else None
-                return _values(story, application, decisions[: number + 1], after)
+                values = _values(story, application, decisions[: number + 1], after)
+                return values | _keeping(past, explained.decision, code)
     return None
 
 
@@ -96,7 +100,6 @@ def _values(
         "code_before": before.fingerprint if before is not None and explained.is_of_other_code else "",
         "earlier": decision_path(before.ordinal) if before else "",
         "later": decision_path(after.decision.ordinal) if after else "",
-        "commands": _commands(explained),
     }
 
 
@@ -195,12 +198,17 @@ def _write(story: Story, told: ExplainedWrite) -> WriteShown:
     )
 
 
-def _commands(explained: Explained) -> list[tuple[str, str]]:
-    decision = explained.decision
+def _keeping(past: Past, decision: Decision, code: Path | None) -> dict[str, Any]:
+    """Commands that decide again, and what makes a test of it."""
     of = shlex.quote(decision.parent)
-    replay = f"levelog replay FILE --object {of}"
-    found = [("decide again, with the code in FILE", replay)]
+    bundle = past.bundle.path if isinstance(past, BundlePast) else None
+    options = f" --bundle {shlex.quote(str(bundle))}" if bundle else ""
+    replay = f"levelog replay {shlex.quote(str(code)) if code else 'FILE'}{options} --object {of}"
+    found = [("decide again" if code else "decide again, with the code in FILE", replay)]
     if decision.cause:
         found.append(("open the debugger in it", f"{replay} --break {decision.cause}"))
-    found.append(("keep it, for a test", f"levelog export case.jsonl --object {of}"))
-    return found
+    if bundle is None:
+        found.append(("keep it, for the test", f"levelog export {_CASE} --object {of}"))
+    name = f"{decision.parent.rpartition('/')[2]} after record {decision.cause}"
+    test = text_of_test(bundle.name if bundle else _CASE, code.stem if code else "FILE", name)
+    return {"commands": found, "test": test}

@@ -9,6 +9,7 @@ from typing import Final, Protocol
 from msgspec import Struct
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from levelog.errors import ConfigurationError
 from levelog.wire.objects import Application, ObjectKey
 from levelog.wire.objects import Sequence as LogSequence
 from levelog.wire.records import LoggedRecord, ObjectDeleted, ObjectSeen, ReceiptNoted
@@ -20,6 +21,7 @@ from levelog_history.selection import Selected, Shown, ends, is_named
 from levelog_history.timeline import DecisionEntry, decisions_on
 from levelog_log.stream import LogStream
 from levelog_replay.bundles.reading import Bundle
+from levelog_replay.sources import LiveHistory, open_history
 from levelog_store.connect.database import Database
 from levelog_store.decide.decisions import Asked, Decision, PastIntent
 from levelog_store.look.levelpages import LevelQuery, count_levels, in_order, read_level_page
@@ -51,6 +53,10 @@ class Past(Protocol):
 
     async def decided(self, shown: Shown) -> list[DecisionEntry]:
         """Decisions on objects that are shown, and those that wrote to one, in their order."""
+        ...
+
+    async def history(self, application: Application) -> LiveHistory | Bundle:
+        """All of it up to now, to decide on again. Raises ConfigurationError if it has no such application."""
         ...
 
     async def parent_of(self, ordinal: int) -> str:
@@ -112,6 +118,13 @@ class LivePast:
             for scope in self.scopes
             async for entry in decisions_on(self.database, scope, shown.selected, shown.has, log_began=self._log_began)
         ]
+
+    async def history(self, application: Application) -> LiveHistory | Bundle:
+        """Asks the stream where it ends."""
+        for scope in self.scopes:
+            if scope.application == application:
+                return await open_history(self.stream, self.database, scope)
+        raise ConfigurationError(f"the code is of application {application}, the pages are of {self.name}")
 
     async def parent_of(self, ordinal: int) -> str:
         """Reads one row."""
@@ -214,6 +227,10 @@ class BundlePast:
     async def decided(self, shown: Shown) -> list[DecisionEntry]:
         """One pass."""
         return [entry async for entry in self.bundle.entries(shown.has)]
+
+    async def history(self, application: Application) -> LiveHistory | Bundle:  # noqa: ARG002 - `refuse_other` asks
+        """The file."""
+        return self.bundle
 
     async def parent_of(self, ordinal: int) -> str:
         """One pass."""

@@ -14,6 +14,8 @@ from aiohttp import web
 from levelog.errors import ConfigurationError, LevelogError, Unavailable
 from levelog.wire.origins import is_of_a_page, strange_name
 from levelog_history.records import chosen
+from levelog_ui.again import AgainCode
+from levelog_ui.againpages import again_page, what_if_page
 from levelog_ui.decisionpage import decision_page
 from levelog_ui.flowpage import flow_page
 from levelog_ui.levelspage import levels_page
@@ -43,10 +45,16 @@ Answer = Callable[[web.Request], Awaitable[web.StreamResponse]]
 class PageServer:
     """Answers requests from the past that it was given last."""
 
-    def __init__(self, *, names: Collection[str] = (), wakes: WakesFound | None = None) -> None:
-        """`names`: further host names under which the pages may be asked for; `wakes`: what an audit log says."""
+    def __init__(
+        self, *, names: Collection[str] = (), wakes: WakesFound | None = None, again: AgainCode | None = None
+    ) -> None:
+        """`names`: further host names under which the pages may be asked for. `wakes`: what an audit log says.
+
+        `again`: the code that decides again.
+        """
         self._names = names
         self._wakes = wakes
+        self._again = again
         self._shown: Past | None = None
         self._progress: LogProgress | None = None
         self._asked = 0
@@ -83,6 +91,8 @@ class PageServer:
         application.router.add_get("/levels", self._levels)
         application.router.add_get("/o/{name:.+}", self._object)
         application.router.add_get(r"/d/{ordinal:\d{1,18}}", self._decision)
+        application.router.add_get(r"/d/{ordinal:\d{1,18}}/again", self._repeated)
+        application.router.add_get("/what-if", self._what_if)
         application.router.add_get("/flow", self._flow)
         application.router.add_get("/wakes", self._wakes_page)
         application.router.add_get("/find", self._find)
@@ -124,9 +134,12 @@ class PageServer:
 
     def _page(self, request: web.Request, template: str, values: dict[str, Any], *, status: int = 200) -> web.Response:
         shown = self._shown
+        is_live = not isinstance(shown, BundlePast) and self._wakes is None
         frame = {
             "name": shown.name if shown is not None else "",
-            "is_live": not isinstance(shown, BundlePast) and self._wakes is None,
+            "is_live": is_live,
+            "renews": is_live,
+            "has_code": self._again is not None,
             "has_levels": shown is not None or self._wakes is None,
             "has_wakes": self._wakes is not None,
             "here": request.path,
@@ -153,10 +166,21 @@ class PageServer:
 
     async def _decision(self, request: web.Request) -> web.StreamResponse:
         ordinal = int(request.match_info["ordinal"])
-        values = await decision_page(self._past, ordinal)
+        code = self._again.file if self._again is not None else None
+        values = await decision_page(self._past, ordinal, code)
         if values is None:
-            raise web.HTTPNotFound(text=f"there is no decision {ordinal}; those of long ago are not kept")
+            raise _no_decision(ordinal)
         return self._page(request, "decision.html", values)
+
+    async def _repeated(self, request: web.Request) -> web.StreamResponse:
+        ordinal = int(request.match_info["ordinal"])
+        values = await again_page(self._past, self._again, ordinal)
+        if values is None:
+            raise _no_decision(ordinal)
+        return self._page(request, "again.html", values)
+
+    async def _what_if(self, request: web.Request) -> web.StreamResponse:
+        return self._page(request, "whatif.html", await what_if_page(self._past, self._again, request.query))
 
     async def _flow(self, request: web.Request) -> web.StreamResponse:
         if not isinstance(self._past, LivePast):
@@ -189,6 +213,10 @@ class PageServer:
             raise web.HTTPNotFound(text=f"there is no file {name}")
         headers = {"Cache-Control": "max-age=300"}
         return web.Response(body=self._assets[name], content_type=_ASSETS[name], charset="utf-8", headers=headers)
+
+
+def _no_decision(ordinal: int) -> web.HTTPNotFound:
+    return web.HTTPNotFound(text=f"there is no decision {ordinal}; those of long ago are not kept")
 
 
 def _is_link(request: web.Request) -> bool:

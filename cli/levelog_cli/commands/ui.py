@@ -9,7 +9,18 @@ from levelog_cli.running import execute
 from levelog_cli.settings import NATS, Settings, taking
 
 
-@taking(*NATS, "database_url", "data_dir", "application", "cluster", looks_back=True)
+@taking(
+    *NATS,
+    "database_url",
+    "data_dir",
+    "application",
+    "cluster",
+    "redaction_key_file",
+    "redact",
+    "redaction",
+    "threads",
+    looks_back=True,
+)
 def ui(
     settings: Settings,
     *,
@@ -24,6 +35,12 @@ def ui(
         str,
         typer.Option(help="Where to serve the pages; default: 127.0.0.1:8765, or a free port.", metavar="HOST:PORT"),
     ] = "",
+    code: Annotated[
+        Path | None,
+        typer.Option(
+            help="Operators that decide again, on pages that ask what if.", metavar="FILE", show_default=False
+        ),
+    ] = None,
     name: Annotated[
         list[str] | None,
         typer.Option(help="A host name under which the pages may be asked for.", metavar="NAME", show_default=False),
@@ -34,6 +51,6 @@ def ui(
     async def work() -> None:
         from levelog_cli.wiring.pages import serve_pages
 
-        await serve_pages(settings, bundle=bundle, audit=audit or [], address=address, names=name or [])
+        await serve_pages(settings, bundle=bundle, audit=audit or [], address=address, names=name or [], code=code)
 
     execute(settings, work)

@@ -50,7 +50,8 @@ def what_if(
     """
 
     async def work() -> None:
-        from levelog_cli.wiring.travel import WantedEdits, show_what_if
+        from levelog_cli.wiring.travel import show_what_if
+        from levelog_replay.travel.edits import WantedEdits
 
         changes = WantedEdits(dropped=drop or [], swapped=swap, delay=delay_receipt, value=value)
         if not await show_what_if(settings, file, changes, code=code or file, bundle=bundle, as_json=as_json):

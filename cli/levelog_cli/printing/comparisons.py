@@ -7,9 +7,9 @@ import msgspec
 
 from levelog_cli.printing.called import call_lines, call_stop_lines, calls_told, difference_lines, only_columns
 from levelog_cli.printing.tables import folded, labelled, line_width, table_lines
-from levelog_history.differences import differences, drift_text, shown
+from levelog_history.differences import drift_text, shown
 from levelog_history.wording import is_first
-from levelog_replay.comparing import Conclusion, Divergence, Tally
+from levelog_replay.comparing import Conclusion, Divergence, Tally, content_texts, part_texts
 from levelog_store.decide.decisions import Decision
 from levelog_store.rows import ERRORS, IndexKey
 
@@ -107,20 +107,15 @@ def _brief(found: Divergence, names: tuple[str, str]) -> str:
     before, after = found.before, found.after
     if before is None or after is None:
         one = before or after
-        writes = f", {_writes(one)}" if one is not None and one.keys else ""
+        writes = f", {one.writes_text}" if one is not None and one.keys else ""
         return f"{names[0] if after is None else names[1]} alone: {one.verdict.status if one else ''}{writes}"
     parts = [part for part in ("status", "round") if part in found.parts]
     told = [f"{part} {getattr(before.verdict, part)} -> {getattr(after.verdict, part)}" for part in parts]
     told += [part for part in ("desired", "actual") if part in found.parts]
     if "keys" in found.parts:
-        then, now = _writes(before), _writes(after)
+        then, now = before.writes_text, after.writes_text
         told.append(f"{then} -> {now}" if then != now else "content of writes")
     return ", ".join(told or found.parts)
-
-
-def _writes(side: Conclusion) -> str:
-    known = {intent.key: f"{intent.verb} {intent.target}" for intent in side.intents}
-    return ", ".join(known.get(key, f"a write that is not kept any more ({key})") for key in side.keys) or "none"
 
 
 def _counts(tally: Tally) -> tuple[str, ...]:
@@ -161,39 +156,15 @@ def _part(
         return
     if part == "keys":
         for name, side in zip(names, (before, after), strict=True):
-            yield from labelled("writes", f"{name:<{width}}  {_writes(side)}")
-        yield from _contents(before, after)
+            yield from labelled("writes", f"{name:<{width}}  {side.writes_text}")
+        yield from (line for text in content_texts(before, after) for line in labelled("content", text))
     else:
         yield from verdict_lines(part, before.verdict, after.verdict)
 
 
-def _contents(before: Conclusion, after: Conclusion) -> Iterator[str]:
-    """The lines of what differs in writes of one verb to one target."""
-    then = {(intent.verb, intent.target): intent for intent in before.intents}
-    for intent in after.intents:
-        found = then.get((intent.verb, intent.target))
-        if found is not None and found.body != intent.body:
-            one, other = (_decoded(each.body) for each in (found, intent))
-            are_objects = isinstance(one, dict) and isinstance(other, dict)
-            told = differences(one, other) if are_objects else [f"{shown(one)} -> {shown(other)}"]
-            yield from (line for each in told for line in labelled("content", f"{intent.target}: {each}"))
-
-
 def verdict_lines(part: str, before: Verdict, after: Verdict) -> Iterator[str]:
     """The lines of a part in which two verdicts differ: status, round, desired, actual or drift."""
-    if part in ("desired", "actual"):
-        one, other = (_decoded(getattr(side, part)) for side in (before, after))
-        if isinstance(one, dict) and isinstance(other, dict):
-            for difference in differences(one, other):
-                yield from labelled(part, str(difference))
-            return
-        yield from labelled(part, f"{shown(one)} -> {shown(other)}")
-    elif part == "drift":
-        one, other = (drift_text(side.differing) or "none" for side in (before, after))
-        yield from labelled(part, f"{one} -> {other}")
-    else:
-        reason = f" ({after.reason})" if part == "status" and after.reason else ""
-        yield from labelled(part, f"{getattr(before, part)} -> {getattr(after, part)}{reason}")
+    yield from (line for text in part_texts(part, before, after) for line in labelled(part, text))
 
 
 def _told(found: Divergence) -> dict[str, Any]:
@@ -252,10 +223,6 @@ def verdict_told(verdict: Verdict) -> dict[str, Any]:
 
 def _raw(value: bytes | None) -> msgspec.Raw | None:
     return None if value is None else msgspec.Raw(value)
-
-
-def _decoded(value: bytes | None) -> Any:
-    return None if value is None else msgspec.json.decode(value)
 
 
 def stop_lines(stop: Stop) -> Iterator[str]:

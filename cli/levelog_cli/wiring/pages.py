@@ -8,15 +8,19 @@ from pathlib import Path
 from typing import Final
 
 from levelog.errors import ConfigurationError
+from levelog_cli.loading import load_application
 from levelog_cli.monitoring.listening import ListenAddress
 from levelog_cli.printing.lines import print_line
+from levelog_cli.servers.backing import known_redactor
 from levelog_cli.servers.data_dir import DataDir
 from levelog_cli.servers.databases import open_to_read
 from levelog_cli.servers.nats import opened_log
 from levelog_cli.settings import Settings
 from levelog_cli.wiring.audits import found_wakes
 from levelog_cli.wiring.lookback import chosen_scopes
+from levelog_cli.wiring.rerun import quieten
 from levelog_replay.bundles.reading import open_bundle
+from levelog_ui.again import AgainCode
 from levelog_ui.past import BundlePast, LivePast, Past
 from levelog_ui.server import PageServer, serving
 
@@ -32,6 +36,7 @@ async def serve_pages(
     audit: Sequence[Path] = (),
     address: str = "",
     names: Sequence[str] = (),
+    code: Path | None = None,
     path: str = "",
     is_early: bool = False,
 ) -> None:
@@ -40,11 +45,12 @@ async def serve_pages(
     An embedded NATS has another port after each start of its application: then log and database are opened anew.
     With `audit`, they show what these audit logs say, of a bundle or alone. With `is_early`, they wait for an
     application that is about to begin. Raises ConfigurationError as `opened_log`,
-    `chosen_scopes` and `open_bundle` do, and for an address that is taken.
+    `chosen_scopes`, `open_bundle` and `load_application` do, and for an address that is taken.
     """
     place = ListenAddress.parse(address or ADDRESS, "address")
     wakes = await found_wakes(audit, source=open_bundle(bundle) if bundle else None) if audit else None
-    server = PageServer(names=(place.host, *names), wakes=wakes)
+    again = _loaded(settings, code) if code is not None else None
+    server = PageServer(names=(place.host, *names), wakes=wakes, again=again)
     is_told = False
     async with AsyncExitStack() as stack:
         if audit and bundle is None:
@@ -67,6 +73,13 @@ async def serve_pages(
                 if not is_early or is_told:
                     raise
                 await asyncio.sleep(_PAUSE_SECONDS)  # it has not made its log or its tables yet
+
+
+def _loaded(settings: Settings, code: Path) -> AgainCode:
+    """The code, which decides for nobody but people who look. Raises as `load_application` does."""
+    quieten(settings)
+    loaded = load_application(settings, [code])
+    return AgainCode(code, loaded.name, loaded.program, redactor=known_redactor(settings), threads=settings.threads)
 
 
 def _tell(name: str, url: str, place: ListenAddress) -> None:

@@ -1,14 +1,9 @@
 """History as it would have been otherwise: opened, decided again, and printed."""
 
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
-from datetime import timedelta
 from pathlib import Path
 
-import yaml
-from msgspec import Struct
-
-from levelog.errors import ConfigurationError
 from levelog.wire.objects import Application, GroupResource
 from levelog_cli.printing.comparisons import differing_json, differing_lines, inevitable_lines, verdict_lines
 from levelog_cli.printing.forms import print_plain
@@ -20,42 +15,15 @@ from levelog_cli.servers.backing import known_redactor
 from levelog_cli.settings import Settings
 from levelog_cli.wiring.lookback import has_database, opened_decisions, opened_source
 from levelog_cli.wiring.rerun import load_choice, open_chosen, quieten
-from levelog_history.reach import so_long
 from levelog_history.selection import Selected, Shown
 from levelog_history.timeline import DecisionEntry
 from levelog_replay.bundles.reading import Bundle
 from levelog_replay.choice import Choice
 from levelog_replay.sources import LogRecording, open_recording
 from levelog_replay.travel.bisecting import Bisection, revisions_of
-from levelog_replay.travel.edits import Edits
+from levelog_replay.travel.edits import WantedEdits
 from levelog_replay.travel.expressions import Expression
 from levelog_replay.versions import Versions
-
-
-class WantedEdits(Struct, frozen=True, kw_only=True):
-    """What is to be changed, as it is typed."""
-
-    dropped: Sequence[int]
-    swapped: tuple[int, int] | None
-    delay: str
-    value: tuple[int, str] | None
-
-    def edits(self) -> Edits:
-        """The same, read. Raises ConfigurationError."""
-        edits = Edits(
-            dropped=frozenset(self.dropped),
-            swapped=self.swapped,
-            delay=_duration(self.delay) if self.delay else timedelta(),
-            values=_value(*self.value) if self.value else None,
-        )
-        if not edits.named and not edits.delay:
-            raise ConfigurationError(
-                "nothing is to be changed: give --drop, --swap, --set or --delay-receipt; `levelog replay FILE "
-                "--against OTHER` compares code on history as it was"
-            )
-        if len(edits.named) < len(self.dropped) + len(self.swapped or ()) + bool(self.value):
-            raise ConfigurationError("a record is named twice: change each in one way")
-        return edits
 
 
 async def show_what_if(
@@ -162,23 +130,3 @@ async def show_first_bad(settings: Settings, text: str, *, bundle: Path | None, 
             ]
             print_lines(line for part in parts for line in verdict_lines(part, found.before, last.decision))
     return found is not None
-
-
-def _duration(text: str) -> timedelta:
-    try:
-        found = so_long(text)
-    except OverflowError:
-        found = None
-    if not found:
-        raise ConfigurationError(f"--delay-receipt {text}: write how long, as in 3s (s, m, h, d)")
-    return found
-
-
-def _value(sequence: int, text: str) -> tuple[int, str, object]:
-    path, is_given, value = text.partition("=")
-    if not is_given:
-        raise ConfigurationError(f"--set {sequence} {text}: write FIELD=VALUE, as in spec.replicas=2")
-    try:
-        return sequence, path, yaml.safe_load(value)
-    except yaml.YAMLError as error:
-        raise ConfigurationError(f"--set {sequence} {text}: the value is no YAML") from error

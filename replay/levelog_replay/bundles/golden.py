@@ -1,20 +1,18 @@
 """A bundle as a test: operators must decide as recorded, or the bundle is rewritten."""
 
+import re
 from collections.abc import Iterator
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Final
 
-import msgspec
-
 from levelog.errors import ConfigurationError
 from levelog.secrets.redaction import NO_KEY, Redactor
-from levelog_history.differences import differences, drift_text
 from levelog_processors.program import Program
 from levelog_replay.bundles.reading import open_bundle, refuse_other
 from levelog_replay.bundles.writing import rewrite
 from levelog_replay.calling import ReplayCaller
-from levelog_replay.comparing import Comparison, Conclusion
+from levelog_replay.comparing import Comparison, Conclusion, part_texts
 from levelog_replay.judging import Judge
 from levelog_replay.recordedmode import RecordedReplay
 from levelog_replay.sources import Selection
@@ -56,6 +54,23 @@ async def check(path: Path, program: Program, *, application: str, is_updated: b
     return "\n".join(_told(path, comparison, len(conclusions)))
 
 
+def text_of_test(bundle: str, module: str, name: str) -> str:
+    """A test that holds the operators of a module to a bundle, in a file beside both; `name` says what is tested."""
+    named = re.sub(r"\W+", "_", name).strip("_").lower()
+    return f"""from collections.abc import Callable
+
+import pytest
+from {module} import op
+
+from levelog import Operator
+
+
+@pytest.mark.levelog_history("{bundle}")
+def test_{named}(decides_as_recorded: Callable[[Operator], None]) -> None:
+    decides_as_recorded(op)
+"""
+
+
 def _told(path: Path, comparison: Comparison, changed: int) -> Iterator[str]:
     yield f"{changed} of {_total(comparison)} decisions in {path} do not come out as recorded"
     for obstacle, count in sorted(comparison.obstacles.items()):
@@ -71,26 +86,12 @@ def _told(path: Path, comparison: Comparison, changed: int) -> Iterator[str]:
         return
     for part in first.parts:
         if part == "keys":
-            yield f"  writes: {_writes(before)} -> {_writes(after)}"
-        elif part == "drift":
-            one, other = (drift_text(side.verdict.differing) or "none" for side in (before, after))
-            yield f"  drift: {one} -> {other}"
-        elif part in ("desired", "actual"):
-            first_value, second_value = (
-                msgspec.json.decode(getattr(side.verdict, part) or b"{}") for side in (before, after)
-            )
-            for difference in differences(first_value, second_value):
-                yield f"  {part}: {difference}"
-        else:
-            reason = f" ({after.verdict.reason})" if part == "status" and after.verdict.reason else ""
-            yield f"  {part}: {getattr(before.verdict, part)} -> {getattr(after.verdict, part)}{reason}"
+            yield f"  writes: {before.writes_text} -> {after.writes_text}"
+            continue
+        for text in part_texts(part, before.verdict, after.verdict):
+            yield f"  {part}: {text}"
 
 
 def _total(comparison: Comparison) -> int:
     total = comparison.total
     return total.same + total.changed + total.only_before + total.skipped
-
-
-def _writes(conclusion: Conclusion) -> str:
-    known = {intent.key: f"{intent.verb} {intent.target}" for intent in conclusion.intents}
-    return ", ".join(known.get(key, key) for key in conclusion.keys) or "none"

@@ -7,6 +7,7 @@ from datetime import timedelta
 from typing import Any, Final
 
 import msgspec
+import yaml
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -14,6 +15,7 @@ from levelog.errors import ConfigurationError
 from levelog.wire.objects import Sequence as LogSequence
 from levelog.wire.records import LoggedRecord, ObjectDeleted, ObjectSeen, ReceiptNoted
 from levelog_history.differences import with_value
+from levelog_history.reach import so_long
 from levelog_replay.sources import Recording
 from levelog_store.actuate.claims import ClaimedIntent
 from levelog_store.decide.decisions import Sendable
@@ -43,6 +45,32 @@ class Edits(Struct, frozen=True, kw_only=True):
         if self.delay and isinstance(logged.record, ReceiptNoted):
             return True
         return logged.sequence in self.dropped or logged.sequence in (self.swapped or ())
+
+
+class WantedEdits(Struct, frozen=True, kw_only=True):
+    """What is to be changed, as it is typed."""
+
+    dropped: Sequence[int]
+    swapped: tuple[int, int] | None
+    delay: str
+    value: tuple[int, str] | None
+
+    def edits(self) -> Edits:
+        """The same, read. Raises ConfigurationError."""
+        edits = Edits(
+            dropped=frozenset(self.dropped),
+            swapped=self.swapped,
+            delay=_duration(self.delay) if self.delay else timedelta(),
+            values=_value(*self.value) if self.value else None,
+        )
+        if not edits.named and not edits.delay:
+            raise ConfigurationError(
+                "nothing is to be changed: give --drop, --swap, --set or --delay-receipt; `levelog replay FILE "
+                "--against OTHER` compares code on history as it was"
+            )
+        if len(edits.named) < len(self.dropped) + len(self.swapped or ()) + bool(self.value):
+            raise ConfigurationError("a record is named twice: change each in one way")
+        return edits
 
 
 class Edited:
@@ -190,3 +218,23 @@ async def _delayed(records: AsyncIterator[LoggedRecord], delay: timedelta) -> As
             yield logged
     while held:
         yield heapq.heappop(held)[2]
+
+
+def _duration(text: str) -> timedelta:
+    try:
+        found = so_long(text)
+    except OverflowError:
+        found = None
+    if not found:
+        raise ConfigurationError(f"--delay-receipt {text}: write how long, as in 3s (s, m, h, d)")
+    return found
+
+
+def _value(sequence: int, text: str) -> tuple[int, str, object]:
+    path, is_given, value = text.partition("=")
+    if not is_given:
+        raise ConfigurationError(f"--set {sequence} {text}: write FIELD=VALUE, as in spec.replicas=2")
+    try:
+        return sequence, path, yaml.safe_load(value)
+    except yaml.YAMLError as error:
+        raise ConfigurationError(f"--set {sequence} {text}: the value is no YAML") from error

@@ -1,0 +1,162 @@
+"""Pages that decide again, with code given at their start: as the commands do, on the log and a bundle."""
+
+import json
+import re
+import sys
+from collections.abc import AsyncIterator
+from html import unescape
+from pathlib import Path
+from typing import NamedTuple
+from urllib.parse import quote
+
+import aiohttp
+import pytest
+import pytest_asyncio
+
+from rigs.browser import ENTER
+from rigs.lastnight import BAD, FIXED, SHOP, LastNight, record_last_night
+from rigs.levelog import Running
+from rigs.ports import free_port
+from rigs.preloaded import PROGRAM
+
+pytestmark = pytest.mark.xdist_group("ui-what-if")
+
+
+class Served(NamedTuple):
+    """Pages of the same night, from the log and from its bundle; with the bad code, with the fix, and with none."""
+
+    night: LastNight
+    live: str
+    bundle: str
+    fixed: str
+    plain: str
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def served(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Served]:
+    folder = tmp_path_factory.mktemp("what-if")
+    async with record_last_night(folder) as night:
+        of_bundle, of_log = (options for options, _ in night.sources)
+        asked: dict[str, list[str | Path]] = {
+            "live": [*of_log, "--code", BAD],
+            "bundle": [*of_bundle, "--code", BAD],
+            "fixed": [*of_bundle, "--code", FIXED],
+            "plain": [*of_bundle],
+        }
+        running: list[Running] = []
+        try:
+            for name, options in asked.items():
+                argv = [PROGRAM, "ui", *options, "--address", f"127.0.0.1:{free_port()}"]
+                env = {**night.levelog.env, **(night.env if name == "live" else {})}
+                running.append(Running(argv, folder / f"{name}.log", env=env, folder=folder))
+            told = [await each.says("pages of webs", seconds=120) for each in running]
+            yield Served(night, *(each.rpartition(" ")[2] for each in told))
+        finally:
+            for each in running:
+                each.stop()
+
+
+async def read(url: str) -> tuple[int, str]:
+    async with aiohttp.ClientSession() as session, session.get(url) as response:
+        text = re.sub(r"<[^>]*>", " ", (await response.text()).partition("<main")[2])
+        return response.status, " ".join(unescape(text).split())
+
+
+def edits_of(night: LastNight) -> list[tuple[str, list[str]]]:
+    """Each as the address has it, and as the command takes it."""
+    one, other = str(night.stranger), str(night.scaled)
+    return [
+        (f"drop={one}", ["--drop", one]),
+        (f"drop={one},{other}", ["--drop", one, "--drop", other]),
+        (f"swap={one}+{other}", ["--swap", one, other]),
+        (f"set={other}+spec.replicas%3D1", ["--set", other, "spec.replicas=1"]),
+        ("delay-receipt=3s", ["--delay-receipt", "3s"]),
+    ]
+
+
+async def test_a_page_shows_the_decisions_that_the_command_finds(served: Served) -> None:
+    for query, options in edits_of(served.night):
+        ended = await served.night.levelog.ends(
+            "what-if", str(BAD), *options, "--bundle", str(served.night.bundle), "--json"
+        )
+        differing = json.loads(ended.stdout)["differing"]
+        count = f"{len(differing)} decision{'s differ' if len(differing) != 1 else ' differs'}"
+        for url in (served.live, served.bundle):
+            status, text = await read(f"{url}/what-if?{query}")
+            assert status == 200, text
+            assert count in text, query
+            for each in differing:
+                assert f" {each['cause']} webs/pods of {SHOP} " in text
+            assert f"what-if {BAD}" in text
+            assert " ".join(options) in text.replace("'", ""), "the command is the same"
+
+
+async def test_what_cannot_be_changed_is_said(served: Served) -> None:
+    for query, why in (
+        ("drop=x", "drop=x is no sequence of a record"),
+        ("drop=999", "there is no record 999"),
+        ("swap=20", "name two records"),
+        (f"set={served.night.scaled}", "write FIELD=VALUE"),
+        (f"set={served.night.receipt}+a%3D1", "is of no object"),
+        ("delay-receipt=soon", "write how long, as in 3s"),
+        (f"drop={served.night.scaled}&set={served.night.scaled}+spec.replicas%3D1", "a record is named twice"),
+        ("set=" + quote("23 <script>=1"), "<script>"),
+    ):
+        status, text = await read(f"{served.bundle}/what-if?{query}")
+        assert status == 400, text
+        assert why in text
+
+
+async def test_without_code_nothing_is_decided_and_no_page_offers_it(served: Served) -> None:
+    status, text = await read(f"{served.plain}/what-if?drop={served.night.stranger}")
+    assert status == 400
+    assert "start them with --code FILE" in text
+    assert (await read(f"{served.plain}/d/1/again"))[0] == 400
+    assert "what if not?" not in (await read(f"{served.plain}/o/{SHOP}"))[1]
+    assert "what if not?" in (await read(f"{served.bundle}/o/{SHOP}"))[1]
+
+
+async def test_a_decision_is_made_again_with_the_code_that_was_given(served: Served) -> None:
+    async with (
+        aiohttp.ClientSession() as session,
+        session.get(f"{served.bundle}/o/pods/default/migrate-orders") as page,
+    ):
+        ordinal = re.findall(r'href="/d/(\d+)"', await page.text())[0]
+    for url in (served.live, served.bundle):
+        assert "It comes out the same" in (await read(f"{url}/d/{ordinal}/again"))[1]
+    _, text = await read(f"{served.fixed}/d/{ordinal}/again")
+    assert "It comes out otherwise: settling → in_sync" in text
+    assert "delete pods/default/migrate-orders -> none" in text
+    assert (await read(f"{served.fixed}/d/999999/again"))[0] == 404
+
+
+async def test_the_test_that_a_decision_offers_passes_with_its_code_and_fails_with_the_fix(
+    served: Served, tmp_path: Path
+) -> None:
+    async with aiohttp.ClientSession() as session, session.get(f"{served.bundle}/d/1") as page:
+        found = re.search(r'<details id="test">.*?<pre>(.*?)</pre>', await page.text(), re.DOTALL)
+    assert found is not None
+    (tmp_path / "test_case.py").write_text(unescape(found[1]))
+    (tmp_path / served.night.bundle.name).write_bytes(served.night.bundle.read_bytes())
+    for code, status in ((BAD, 0), (FIXED, 1)):
+        (tmp_path / "webs.py").write_text(code.read_text())
+        log = tmp_path / f"{status}.log"
+        argv = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_case.py"]
+        running = Running(argv, log, env={**served.night.levelog.env, "PYTHONDONTWRITEBYTECODE": "1"}, folder=tmp_path)
+        assert await running.ends(seconds=120) == status, log.read_text()
+
+
+async def test_a_record_is_left_out_without_scripts(served: Served, browser: object, pictures: Path) -> None:
+    async with browser(has_scripts=False) as page:  # type: ignore[operator]
+        await page.open(f"{served.bundle}/o/{SHOP}")
+        await page.script(f"document.querySelector('#r{served.night.stranger} .otherwise').click()")
+        await page.shows("h2", "2 decisions differ")
+        await page.click("input[name=swap]")
+        await page.press(f"{served.night.stranger} {served.night.scaled}")
+        await page.click("input[name=drop]")
+        await page.script("document.querySelector('input[name=drop]').value = ''")
+        await page.press(ENTER)
+        await page.shows("h2", "3 decisions differ")
+        assert f"swap={served.night.stranger}+{served.night.scaled}" in await page.script("location.search")
+        await page.picture(pictures / "what-if.png")
+        assert await page.complaints() == []
