@@ -2,7 +2,7 @@
 
 import statistics
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from datetime import datetime
 from itertools import pairwise
 from typing import Any, Final
@@ -13,10 +13,11 @@ from levelog.errors import ConfigurationError
 from levelog.wire.canonical import is_other
 from levelog.wire.objects import GroupResource, ObjectKey
 from levelog_history.reach import Moment, nothing_of
-from levelog_history.records import LogSource, read_about, resources_of
+from levelog_history.records import LogSource, RecordSource, read_about, resources_of
 from levelog_history.revisions import Revision, Revisions
 from levelog_history.selection import Selected, has_any
 from levelog_log.stream import LogStream
+from levelog_store.look.recall import Woke
 
 LEAST_INTERVALS: Final = 5
 """Between writes; of fewer nothing is said about a period."""
@@ -153,16 +154,67 @@ class Contests:
         return sorted(contested, key=lambda each: (-each.times, each.resource, each.field, each.manager))
 
 
+class FieldWakes(Struct, kw_only=True):
+    """What changes of one field by one manager came to."""
+
+    field: str
+    resource: str
+    manager: str
+    """Empty where the API did not say."""
+    changes: int = 0
+    woke: int = 0
+    """Of these, such that a level was looked at."""
+    wrote: int = 0
+    """And led to a write."""
+
+
+class Wakings:
+    """Counts what woke levels, by field: as for `Writers`, of whom the first two steps of a path are one field."""
+
+    def __init__(self, woke: Mapping[int, Woke]) -> None:
+        """`woke`: what records came to, by sequence."""
+        self._woke = woke
+        self._fields: dict[tuple[str, str, str], FieldWakes] = {}
+
+    def take(self, revision: Revision) -> None:
+        """Count one revision."""
+        if revision.is_gone or revision.is_doomed or not revision.differences:
+            return
+        resource, manager = str(ObjectKey.parse(revision.object).group_resource), revision.written.manager
+        came = self._woke.get(revision.sequence)
+        for name in {_field(difference.path) for difference in revision.differences}:
+            made = FieldWakes(field=name, resource=resource, manager=manager)
+            each = self._fields.setdefault((resource, name, manager), made)
+            each.changes += 1
+            each.woke += came is not None
+            each.wrote += came is not None and came.wrote
+
+    def found(self) -> list[FieldWakes]:
+        """Those first that woke most often without a write."""
+        return sorted(
+            self._fields.values(), key=lambda each: (each.wrote - each.woke, -each.changes, each.resource, each.field)
+        )
+
+
+async def revisions_after(
+    source: RecordSource, selected: Sequence[Selected], start: Moment
+) -> AsyncGenerator[Revision]:
+    """Revisions of selected objects after a moment, in the order of the log."""
+    revisions = Revisions(lambda key: has_any(selected, key))
+    if not selected:
+        return
+    async for logged in source.about(selected):
+        for entry in revisions.take(logged):
+            if isinstance(entry, Revision) and start.precedes(logged):
+                yield entry
+
+
 async def count_contests(stream: LogStream, start: Moment) -> list[Contested]:
     """What field managers undid for each other after a moment, in all resources that are recorded."""
     selected = [Selected(GroupResource.parse(name)) for name in await resources_of(stream)]
-    revisions, contests = Revisions(lambda _: True), Contests()
-    if not selected:
-        return []
-    async for logged in read_about(stream, selected):
-        for entry in revisions.take(logged):
-            if isinstance(entry, Revision) and start.precedes(logged):
-                contests.take(entry)
+    contests = Contests()
+    async for revision in revisions_after(LogSource(stream), selected, start):
+        contests.take(revision)
     return contests.found()
 
 

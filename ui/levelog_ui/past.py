@@ -26,7 +26,7 @@ from levelog_store.connect.database import Database
 from levelog_store.decide.decisions import Asked, Decision, PastIntent
 from levelog_store.look.levelpages import LevelQuery, count_levels, in_order, read_level_page
 from levelog_store.look.overview import LevelLine, read_unlevelled, with_waits
-from levelog_store.look.recall import read_intents, read_parent
+from levelog_store.look.recall import Woke, read_intents, read_parent, read_woke, take_woke
 from levelog_store.owners.promotion import read_handlers
 from levelog_store.rows import Scope
 
@@ -89,6 +89,10 @@ class Past(Protocol):
 
     async def count_levels(self) -> dict[str, int]:
         """How many levels have each status."""
+        ...
+
+    async def woke(self, start: Moment) -> dict[int, Woke]:
+        """Records that woke levels, by sequence: at least those that came after a moment."""
         ...
 
     async def views(self) -> list[str]:
@@ -203,6 +207,14 @@ class LivePast:
                 counts.update(await count_levels(connection, scope))
         return counts
 
+    async def woke(self, start: Moment) -> dict[int, Woke]:
+        """Reads what decisions since then were made for; since a record: what all were."""
+        found: dict[int, Woke] = {}
+        for scope in self.scopes:
+            for sequence, came in (await read_woke(self.database, scope, start.time)).items():
+                take_woke(found, [sequence] * came.led, [sequence], has_written=came.wrote)
+        return found
+
     async def views(self) -> list[str]:
         """Of the code that runs."""
         async with self.database.reading() as connection:
@@ -279,6 +291,13 @@ class BundlePast:
     async def count_levels(self) -> dict[str, int]:
         """One pass."""
         return Counter(each.status for each in await self._lines(_END))
+
+    async def woke(self, start: Moment) -> dict[int, Woke]:  # noqa: ARG002 - all that the file has
+        """One pass."""
+        found: dict[int, Woke] = {}
+        async for each in self.bundle.decisions():
+            take_woke(found, each.causes.sequences, each.suppressed.sequences, has_written=bool(each.intents))
+        return found
 
     async def views(self) -> list[str]:
         """Of which there are decisions."""

@@ -17,6 +17,7 @@ from levelog_history.records import chosen
 from levelog_ui.again import AgainCode
 from levelog_ui.againpages import again_page, what_if_page
 from levelog_ui.decisionpage import decision_page
+from levelog_ui.fieldspage import fields_page
 from levelog_ui.flowpage import flow_page
 from levelog_ui.levelspage import levels_page
 from levelog_ui.links import object_path
@@ -93,6 +94,7 @@ class PageServer:
         application.router.add_get(r"/d/{ordinal:\d{1,18}}", self._decision)
         application.router.add_get(r"/d/{ordinal:\d{1,18}}/again", self._repeated)
         application.router.add_get("/what-if", self._what_if)
+        application.router.add_get("/fields", self._fields)
         application.router.add_get("/flow", self._flow)
         application.router.add_get("/wakes", self._wakes_page)
         application.router.add_get("/find", self._find)
@@ -181,6 +183,9 @@ class PageServer:
 
     async def _what_if(self, request: web.Request) -> web.StreamResponse:
         return self._page(request, "whatif.html", await what_if_page(self._past, self._again, request.query))
+
+    async def _fields(self, request: web.Request) -> web.StreamResponse:
+        return self._page(request, "fields.html", await fields_page(self._past, request.query))
 
     async def _flow(self, request: web.Request) -> web.StreamResponse:
         if not isinstance(self._past, LivePast):

@@ -1,11 +1,11 @@
 """Reads past decisions with their intents. Reads only."""
 
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Sequence
 from datetime import datetime
 from typing import Any, Final, TypeVar
 
 import msgspec
-from msgspec import Raw
+from msgspec import Raw, Struct
 from sqlalchemy import ColumnElement, and_, or_, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -122,6 +122,44 @@ async def read_unconsumed(connection: AsyncConnection, scope: Scope, view: str, 
         is_level = table.scope == scope.number, table.view == view, table.parent == parent
         found.append(read_causes(await connection.scalar(select(column).where(*is_level)) or ""))
     return found[0], found[1]
+
+
+class Woke(Struct, frozen=True):
+    """What a record that woke levels came to."""
+
+    led: bool = False
+    """A decision names it as a cause; else it was looked at, and nothing was left of it."""
+    wrote: bool = False
+
+
+async def read_woke(database: Database, scope: Scope, since: datetime | None) -> dict[int, Woke]:
+    """Records that woke levels, by sequence; those that only decisions before a moment have seen are missing."""
+    table = decisions.c
+    query = select(table.causes, table.cause, table.suppressed, table.intents).where(table.scope == scope.number)
+    if since is not None:
+        query = query.where(table.decided_at >= since)
+    found: dict[int, Woke] = {}
+    async with database.reading() as connection:
+        in_vain = select(levels.c.suppressed).where(levels.c.scope == scope.number, levels.c.suppressed != "")
+        for text in (await connection.execute(in_vain)).scalars():
+            take_woke(found, (), read_causes(text).sequences, has_written=False)
+        rows = await connection.stream(query, execution_options=_PAGED)
+        async for causes, cause, suppressed, keys in rows:
+            vain = read_causes(suppressed).sequences
+            led = set(read_causes(causes, newest=cause).sequences) - set(vain)
+            take_woke(found, led, vain, has_written=bool(_KEYS.decode(keys)))
+    return found
+
+
+def take_woke(found: dict[int, Woke], led: Iterable[int], vain: Iterable[int], *, has_written: bool) -> None:
+    """Note the causes of a decision, and the records that were looked at in vain before it."""
+    for sequence in led:
+        found[sequence] = Woke(led=True, wrote=has_written or found.get(sequence, _IN_VAIN).wrote)
+    for sequence in vain:
+        found.setdefault(sequence, _IN_VAIN)
+
+
+_IN_VAIN: Final = Woke()
 
 
 async def read_objects_read(connection: AsyncConnection, scope: Scope, view: str, parent: str, most: int) -> list[str]:

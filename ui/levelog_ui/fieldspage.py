@@ -1,0 +1,36 @@
+"""The page of fields: which wake levels for nothing, and which are contested by those who write them."""
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from levelog.wire.objects import GroupResource
+from levelog_history.reach import Moment
+from levelog_history.selection import Selected
+from levelog_history.writers import Contests, Wakings, Writers, revisions_after
+from levelog_ui.past import Past
+
+_MOST: Final = 50
+"""Rows of each table; of more, how many there are."""
+
+
+async def fields_page(past: Past, query: Mapping[str, str]) -> dict[str, Any]:
+    """What the template shows. Raises ConfigurationError for a moment that is none.
+
+    `?since=1h` counts what came after: a sequence, a time, or how long ago; without it, all that is recorded.
+    """
+    since = query.get("since", "").strip()
+    start = Moment.parse(since, datetime.now(UTC)) if since else Moment()
+    selected = [Selected(GroupResource.parse(name)) for name in await past.source.resources()]
+    writers, contests, wakings = Writers(), Contests(), Wakings(await past.woke(start))
+    async for revision in revisions_after(past.source, selected, start):
+        for each in (writers, contests, wakings):
+            each.take(revision)
+    tables = {"wakes": wakings.found(), "contests": contests.found(), "writers": writers.found()}
+    return {
+        "since": since,
+        "most": _MOST,
+        **{name: rows[:_MOST] for name, rows in tables.items()},
+        "more": {name: len(rows) - _MOST for name, rows in tables.items()},
+        "renews": False,
+    }
