@@ -1,6 +1,6 @@
 """The page of fields: which wake levels for nothing, and which are contested by those who write them."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -26,7 +26,7 @@ async def fields_page(past: Past, query: Mapping[str, str]) -> dict[str, Any]:
     async for revision in revisions_after(past.source, selected, start):
         for each in (writers, contests, wakings):
             each.take(revision)
-    tables = {"wakes": wakings.found(), "contests": contests.found(), "writers": writers.found()}
+    tables: dict[str, Sequence[object]] = {"wakes": wakings.found(), "contests": contests.found(), "writers": writers.found()}
     return {
         "since": since,
         "most": _MOST,
