@@ -1,14 +1,15 @@
 """Three real nats-servers that keep streams together, joined through proxies, so that one can be cut off."""
 
 import asyncio
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from typing import Final, Self
 
+import aiohttp
 import msgspec
 
 from levelog.errors import Unavailable
 from levelog_log.transport.connection import Connection, connect
-from levelog_log.transport.jetstream import StreamAnswer, StreamConfig, ask, ask_again
+from levelog_log.transport.jetstream import StreamAnswer, StreamConfig, StreamState, ask, ask_again
 from rigs.nats import NatsServer
 from rigs.ports import free_port
 from rigs.tcpproxy import TcpProxy
@@ -29,6 +30,7 @@ class NatsCluster:
     def __init__(self) -> None:
         self.servers: dict[str, NatsServer] = {}
         self._routes: dict[tuple[str, str], TcpProxy] = {}
+        self._monitors = {name: free_port() for name in NAMES}
         self._stack = AsyncExitStack()
 
     async def __aenter__(self) -> Self:
@@ -36,7 +38,9 @@ class NatsCluster:
             ports = {name: free_port() for name in NAMES}
             for dialing, dialed in zip(NAMES, (*NAMES[1:], NAMES[0]), strict=True):  # each pair is joined once
                 proxy = self._routes[dialing, dialed] = await self._stack.enter_async_context(TcpProxy(ports[dialed]))
-                self.servers[dialing] = NatsServer(settings=_settings(dialing, ports[dialing], proxy.port))
+                self.servers[dialing] = NatsServer(
+                    settings=_settings(dialing, ports[dialing], proxy.port, self._monitors[dialing])
+                )
                 self._stack.callback(self.servers[dialing].stop)
             await asyncio.gather(*(server.start() for server in self.servers.values()))
             await until(self._is_formed, "a cluster that makes streams of three replicas", seconds=SECONDS)
@@ -93,10 +97,24 @@ class NatsCluster:
         await until(is_elected, f"a leader of {stream}", seconds=SECONDS)
         return found
 
+    async def copies(self, stream: str) -> dict[str, StreamState]:
+        """What each server says of its own copy of a stream; nothing of a server that does not answer or has none."""
+        found: dict[str, StreamState] = {}
+        async with aiohttp.ClientSession() as session:
+            for name, port in self._monitors.items():
+                with suppress(aiohttp.ClientError):
+                    async with session.get(f"http://127.0.0.1:{port}/jsz?accounts=1&streams=1") as answer:
+                        accounts = (await answer.json()).get("account_details") or ()
+                    for each in (each for account in accounts for each in account.get("stream_detail") or ()):
+                        if each["name"] == stream:
+                            found[name] = msgspec.convert(each["state"], StreamState)
+        return found
 
-def _settings(name: str, port: int, route_port: int) -> str:
+
+def _settings(name: str, port: int, route_port: int, monitor_port: int) -> str:
     return (
         f"server_name: {name}\n"
+        f"http: 127.0.0.1:{monitor_port}\n"
         f"cluster {{ name: test, listen: 127.0.0.1:{port}, routes: [nats://127.0.0.1:{route_port}], pool_size: -1,\n"
         f'  no_advertise: true, cluster_advertise: "127.0.0.1:{free_port()}", connect_retries: 2 }}\n'
     )

@@ -37,6 +37,7 @@ class Site:
         self.calls.touch()
         self.wanted: dict[str, tuple[int, int]] = {}
         self.is_edited = asyncio.Event()
+        self.cluster = Cluster("")
         self.stream, self.subjects = "", ""
         self._edition = 0
         self._edits = random.Random(seed)
@@ -70,8 +71,8 @@ class Site:
 
     async def _start(self) -> None:
         self.sandbox.serve("v1", "notices", "Notice", namespaced=True, group="example.com")
-        cluster = Cluster(self.sandbox.user.get("namespaces", "kube-system", namespace="")["metadata"]["uid"])
-        self.stream, self.subjects = stream_name(cluster), stream_subjects(cluster)
+        self.cluster = Cluster(self.sandbox.user.get("namespaces", "kube-system", namespace="")["metadata"]["uid"])
+        self.stream, self.subjects = stream_name(self.cluster), stream_subjects(self.cluster)
         self._levelog.env |= {
             "KUBECONFIG": str(self.sandbox.kubeconfig(self._levelog.folder / "kubeconfig")),
             "LEVELOG_NATS_URL": ",".join(f"nats://127.0.0.1:{front.port}" for front in self.fronts.values()),

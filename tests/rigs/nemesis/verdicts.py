@@ -4,15 +4,19 @@ import asyncio
 import time
 from collections import Counter
 from collections.abc import AsyncGenerator, Iterable
+from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import asyncpg
 
-from levelog.errors import Unavailable
+from levelog.errors import HistoryLost
+from levelog_log.reader import Reader
+from levelog_log.stream import open_stream
 from levelog_log.transport.connection import connect
-from levelog_log.transport.jetstream import Peer, StreamAnswer, ask
 from rigs.deployment import UNSETTLED
+from rigs.natscluster import NAMES as SERVERS
 from rigs.nemesis.faults import Excuse, Fault
 from rigs.nemesis.site import Site
 from rigs.nemesis.supervised import Line
@@ -25,7 +29,9 @@ EDITS_BEFORE_SECONDS: Final = 2.0
 """Edits go on for so long before a fault, and during it."""
 SETTLED_SECONDS: Final = 180.0
 _LOOK_AGAIN_SECONDS: Final = 5.0
-_HEARD_NANOSECONDS: Final = 5_000_000_000
+_BATCH: Final = timedelta(seconds=0.2)
+_READINGS: Final = 6
+"""Each from a server that NATS chooses."""
 RESET: Final = "the tables are folded again from the beginning of the log"
 LOSSES: Final = (
     *("history is missing", "which was written later", "repeats one up to", "a second history"),
@@ -115,11 +121,12 @@ class Judge:
             site.put_all()  # a break of a chain shows once its writer goes on
             await self.until_settled()
             lines += site.processes.new_lines()
-            noted.append(f"NATS: {loss}")
+            noted.append(f"NATS: {loss}{await self._copies()}")
         named = [line for line in lines if any(words in line.message for words in LOSSES)]
         resets = [line for line in lines if RESET in line.message]
-        if loss and not named:
-            wrong.append("the loss is not named")
+        if loss and not named:  # what was lost had been read by all processes
+            said = await self._named_by_reader()
+            (noted if said else wrong).append(f"read from its beginning: {said}" if said else "the loss is not named")
         if not loss and named:
             wrong.append(f"named without a loss: {_shown(named)}")
         if resets:
@@ -171,14 +178,32 @@ class Judge:
         return "; ".join(left)
 
     async def _is_replicated(self) -> bool:
-        try:
-            async with await connect(self._site.nats.servers["a"].url) as connection:
-                answer = await ask(connection, f"STREAM.INFO.{self._site.stream}", None, StreamAnswer)
-        except Unavailable:
-            return False
-        group = answer.cluster
-        is_led = group is not None and bool(group.leader) and len(group.replicas) == 2
-        return is_led and group is not None and all(_is_current(peer) for peer in group.replicas)
+        copies = await self._site.nats.copies(self._site.stream)
+        return len(copies) == len(SERVERS) and len({copy.last_seq for copy in copies.values()}) == 1
+
+    async def _copies(self) -> str:
+        """How many records each server has, if they differ."""
+        copies = await self._site.nats.copies(self._site.stream)
+        return f"; each server has {copies}" if len({copy.messages for copy in copies.values()}) > 1 else ""
+
+    async def _named_by_reader(self) -> str:
+        """How levelog names the loss to who reads the log from its beginning, from whichever server."""
+        async with await connect(self._site.nats.servers["a"].url) as connection:
+            stream = await open_stream(connection, self._site.cluster)
+            for _ in range(_READINGS):
+                try:
+                    async with Reader(stream) as reader:
+                        await until(partial(_is_read, reader), "the end of the log", seconds=60)
+                        if reader.chains and reader.chains.breaks:
+                            return "; ".join(map(str, reader.chains.breaks[:3]))
+                except HistoryLost as lost:
+                    return str(lost)
+        return ""
+
+
+async def _is_read(reader: Reader) -> bool:
+    await reader.next_batch(timeout=_BATCH)
+    return await reader.confirm() >= await reader.stream.last_sequence()
 
 
 async def judged(folder: Path, seed: int, faults: Iterable[Fault]) -> AsyncGenerator[Verdict]:
@@ -194,10 +219,6 @@ async def judged(folder: Path, seed: int, faults: Iterable[Fault]) -> AsyncGener
             site.is_edited.clear()
             site.put_all()
             yield await judge.verdict(fault)
-
-
-def _is_current(peer: Peer) -> bool:
-    return peer.lag == 0 and peer.active < _HEARD_NANOSECONDS
 
 
 def _edition(body: dict[str, Any]) -> int:
