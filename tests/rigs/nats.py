@@ -63,6 +63,12 @@ class NatsServer(Server):
         if self.process is not None:
             self.process.kill()
 
+    async def start_empty(self) -> None:
+        """Kill the server, remove its data, and start it again."""
+        self.kill()
+        await asyncio.to_thread(shutil.rmtree, self.store_dir)
+        await self.start()
+
     def stop(self) -> None:
         """Kill the server and remove its data."""
         self.kill()

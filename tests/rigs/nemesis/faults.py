@@ -3,7 +3,6 @@
 import asyncio
 import os
 import random
-import shutil
 import signal
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
@@ -124,9 +123,7 @@ def _step_down(dice: random.Random) -> Fault:
 
     async def act(site: Site) -> None:
         for _ in range(times):
-            async with await connect(site.nats.servers["a"].url) as connection:
-                await connection.request_again(f"$JS.API.STREAM.LEADER.STEPDOWN.{site.stream}")
-            await site.nats.leader(site.stream)
+            await _step_down_once(site)
 
     return Fault("step-down", f"leader of the log steps down {times} times", act)
 
@@ -136,9 +133,7 @@ def _wiped(dice: random.Random) -> Fault:
 
     async def act(site: Site) -> None:
         server = site.nats.servers[await _server(site, who)]
-        server.kill()
-        await asyncio.to_thread(shutil.rmtree, server.store_dir)
-        await server.start()
+        await server.start_empty()
 
     return Fault("wiped-disk", f"disk of the NATS server that is {_called(who)} wiped", act)
 
@@ -148,11 +143,15 @@ def _spoiled(dice: random.Random) -> Fault:
     who = dice.choice(("leader", "another"))
 
     async def act(site: Site) -> None:
-        server = site.nats.servers[await _server(site, who)]
+        name = await _server(site, who)
+        site.damaged.add(name)
+        server = site.nats.servers[name]
         server.kill()
         blocks = sorted(server.store_dir.glob(f"jetstream/*/streams/{site.stream}/msgs/*.blk"))
         _spoil(blocks[int(place * len(blocks))], how, place)
         await server.start()
+        await _step_down_once(site)  # who was spoiled may lead now
+        await asyncio.sleep(AWAY_SECONDS)
 
     what = "block truncated" if how == "truncated" else "bit flipped in a block"
     return Fault("spoiled-block", f"{what} of the stopped NATS server that is {_called(who)}", act)
@@ -215,6 +214,13 @@ def _promotion(dice: random.Random) -> Fault:
     what = f"asynchronous, {BEHIND_SECONDS:g} s behind" if is_behind else "synchronous"
     excuses: frozenset[Excuse] = frozenset({"again"} if is_behind else ())
     return Fault("promotion", f"the primary dies, its standby is promoted ({what})", act, excuses)
+
+
+async def _step_down_once(site: Site) -> None:
+    await site.nats.leader(site.stream)
+    async with await connect(site.nats.servers["a"].url) as connection:
+        await connection.request_again(f"$JS.API.STREAM.LEADER.STEPDOWN.{site.stream}")
+    await site.nats.leader(site.stream)
 
 
 async def _server(site: Site, who: str) -> str:

@@ -26,6 +26,7 @@ class Site:
     """Runs while the context is open; `edit` goes on until `is_edited` is cleared.
 
     `wanted` has edition and copies of each Notice. Editions only grow, over all Notices and their incarnations.
+    `damaged` are NATS servers whose store is.
     """
 
     def __init__(self, folder: Path, seed: int) -> None:
@@ -37,6 +38,7 @@ class Site:
         self.calls.touch()
         self.wanted: dict[str, tuple[int, int]] = {}
         self.is_edited = asyncio.Event()
+        self.damaged: set[str] = set()
         self.cluster = Cluster("")
         self.stream, self.subjects = "", ""
         self._edition = 0

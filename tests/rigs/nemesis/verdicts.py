@@ -28,6 +28,7 @@ CHILDREN_SECONDS: Final = 30.0
 EDITS_BEFORE_SECONDS: Final = 2.0
 """Edits go on for so long before a fault, and during it."""
 SETTLED_SECONDS: Final = 180.0
+_LOOKS_AGAIN: Final = 3
 _LOOK_AGAIN_SECONDS: Final = 5.0
 _BATCH: Final = timedelta(seconds=0.2)
 _READINGS: Final = 6
@@ -117,35 +118,45 @@ class Judge:
     async def _judge_log(self, wrong: list[str], noted: list[str]) -> None:
         site = self._site
         lines = site.processes.new_lines()
+        said = ""
         if loss := await self._loss():
+            noted.append(f"NATS: {loss}{await self._copies()}")
             site.put_all()  # a break of a chain shows once its writer goes on
             await self.until_settled()
             lines += site.processes.new_lines()
-            noted.append(f"NATS: {loss}{await self._copies()}")
-        named = [line for line in lines if any(words in line.message for words in LOSSES)]
-        resets = [line for line in lines if RESET in line.message]
-        if loss and not named:  # what was lost had been read by all processes
             said = await self._named_by_reader()
-            (noted if said else wrong).append(f"read from its beginning: {said}" if said else "the loss is not named")
-        if not loss and named:
-            wrong.append(f"named without a loss: {_shown(named)}")
-        if resets:
+            noted.append(f"to who reads the log from its beginning, levelog says: {said or 'nothing'}")
+        if site.damaged:
+            await self._replace_damaged()
+            if loss and not (loss := await self._loss()):
+                noted.append("of one copy only: made good by a server with an empty disk")
+        self._witness.accept()
+        named = [line for line in lines if any(words in line.message for words in LOSSES)]
+        if loss and not (named or said):
+            wrong.append("the loss is not named")
+        if named:
+            (noted if said or loss else wrong).append(f"named: {_shown(named)}")
+        if resets := [line for line in lines if RESET in line.message]:
             (noted if loss else wrong).append(f"tables folded anew: {_shown(resets)}")
-        if loss and named:
-            noted.append(f"named: {_shown(named)}")
         if broken := [line for line in lines if "Traceback" in line.message]:
             wrong.append(f"a traceback: {_shown(broken)}")
+
+    async def _replace_damaged(self) -> None:
+        """As docs/recovery.md says: stop it, empty its folder, start it, and wait until it has caught up."""
+        for name in self._site.damaged:
+            await self._site.nats.servers[name].start_empty()
+        self._site.damaged.clear()
+        await until(self._is_replicated, "three servers that have the whole log", seconds=120, pause=0.5)
 
     async def _loss(self) -> Loss:
         """What the log has lost; a server that lacks what others have does not count, if that passes."""
         url, site = self._site.nats.servers["a"].url, self._site
         loss = await self._witness.look(url, site.stream, site.subjects)
-        for _ in range(3):
+        for _ in range(_LOOKS_AGAIN):
             if not loss:
                 break
             await asyncio.sleep(_LOOK_AGAIN_SECONDS)
             loss = await self._witness.look(url, site.stream, site.subjects)
-        self._witness.accept()
         return loss
 
     async def _children_are_right(self) -> bool:
