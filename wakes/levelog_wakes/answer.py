@@ -8,8 +8,8 @@ from statistics import median
 from msgspec import Struct
 
 from levelog_wakes.audit import AuditReader
-from levelog_wakes.bursts import Bursts, Sum, Traffic, sum_of
-from levelog_wakes.conditions import Explanation, Saving, explain, saving_of
+from levelog_wakes.bursts import Bursts, Sum, Traffic
+from levelog_wakes.conditions import Explanation, explain
 from levelog_wakes.drafts import draft
 from levelog_wakes.periods import Rhythm
 from levelog_wakes.sentences import sentences
@@ -49,7 +49,8 @@ class Woken(Struct, frozen=True, kw_only=True):
     lists: dict[str, int]
     """Lists that no watch followed, by resource."""
     condition: Explanation
-    saving: Saving | None
+    saving: Sum | None
+    """What the wakes cost that the condition would not have left; None where nothing is known of it."""
     says: list[str]
     """The last two in sentences."""
     draft: str
@@ -69,7 +70,8 @@ class WakesFound(Struct, frozen=True, kw_only=True):
 
 def answer(bursts: Bursts, reader: AuditReader) -> WakesFound:
     """What the calls say that were taken in; this ends both."""
-    traffic = [(each, sum_of(each.sets.values()), watches) for each, watches in bursts.finish()]
+    every = [_woken(each, watches, bursts.versions.kinds) for each, watches in bursts.finish()]
+    woken = [each for each in every if each.calls or each.undone]
     reader.finish()
     remarks, versions = reader.remarks, bursts.versions
     if versions.clocks_apart_seconds > 0.5:
@@ -78,9 +80,6 @@ def answer(bursts: Bursts, reader: AuditReader) -> WakesFound:
     for what, number in {**dropped, "causes of wakes": bursts.unexplained}.items():
         if number:
             remarks.note(f"{what} were dropped to save memory", times=number)
-    woken = [
-        _woken(each, total, watches, versions.kinds) for each, total, watches in traffic if total.calls or each.undone
-    ]
     return WakesFound(
         events=reader.events,
         seconds=max(bursts.last - bursts.first, 0.0),
@@ -89,17 +88,21 @@ def answer(bursts: Bursts, reader: AuditReader) -> WakesFound:
     )
 
 
-def _woken(traffic: Traffic, total: Sum, watches: Counter[str], kinds: Mapping[str, KindSeen]) -> Woken:
+def _woken(traffic: Traffic, watches: Counter[str], kinds: Mapping[str, KindSeen]) -> Woken:
+    total = Sum()
+    for each in traffic.sets.values():
+        total.add(each)
     explanation = explain(traffic, total)
-    saving = saving_of(explanation, total)
+    is_known = explanation.kind in ("field", "nothing")
+    saving = Sum().add(total).add(explanation.needed, -1) if is_known else None
     return Woken(
         client=traffic.client,
         resource=traffic.resource,
         objects=traffic.objects,
-        wakes=total.wrote + total.idle,
+        wakes=total.wakes,
         periods=_periods(traffic.rhythms),
         calls=total.calls,
-        size_bytes=total.size or None,
+        size_bytes=total.size_bytes or None,
         wrote=total.wrote,
         unchanged_writes=traffic.unchanged_writes,
         undone=traffic.undone,

@@ -1,8 +1,8 @@
 """Wakes: bursts of one client's calls about one object, added up for each client and resource."""
 
 from array import array
-from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections import Counter, OrderedDict
+from collections.abc import Iterator
 from itertools import islice, pairwise
 from typing import Final
 
@@ -49,8 +49,23 @@ class Sum(Struct):
     wrote: int = 0
     idle: int = 0
     calls: int = 0
-    size: int = 0
+    size_bytes: int = 0
     cpu_seconds: float = 0.0
+    """Of kube-apiserver, as measured on one machine for small objects."""
+
+    @property
+    def wakes(self) -> int:
+        """Those that wrote, and those that did not."""
+        return self.wrote + self.idle
+
+    def add(self, other: "Sum", sign: int = 1) -> "Sum":
+        """Add another, or take it away; self."""
+        self.wrote += sign * other.wrote
+        self.idle += sign * other.idle
+        self.calls += sign * other.calls
+        self.size_bytes += sign * other.size_bytes
+        self.cpu_seconds += sign * other.cpu_seconds
+        return self
 
 
 class Traffic(Struct):
@@ -65,57 +80,37 @@ class Traffic(Struct):
     """Wakes that followed a write of its own, and nothing else."""
     lists: Counter[str] = field(default_factory=Counter)
     """Lists in these wakes, by resource; the pages of a list are one."""
-    bits: dict[Cause, int] = field(default_factory=dict)
+    bits: dict[Cause, int] = {}
     """Fields that had changed before a wake, each with a bit of its own."""
-    sets: dict[tuple[int, int], Sum] = field(default_factory=dict)
+    sets: dict[tuple[int, int], Sum] = {}
     """Wakes by the bits of all fields that had changed since the wake before, and of those that had just changed."""
     more: Counter[Cause] = field(default_factory=Counter)
     """How often a field had changed again before the same wake."""
-    rhythms: list[list[Rhythm]] = field(default_factory=list)
+    rhythms: list[list[Rhythm]] = []
     """Of the objects that have any."""
     tried: int = 0
     """Objects whose period was looked for."""
 
 
-def sum_of(sums: Iterable[Sum]) -> Sum:
-    """Many sums as one."""
-    total = Sum()
-    for each in sums:
-        total.wrote += each.wrote
-        total.idle += each.idle
-        total.calls += each.calls
-        total.size += each.size
-        total.cpu_seconds += each.cpu_seconds
-    return total
-
-
-class _Burst(Struct):
-    began: float
-    causes: tuple[int, int]
-    is_echo: bool
-    calls: int = 0
-    size: int = 0
-    cpu_seconds: float = 0.0
-    has_changed: bool = False
-    lists: list[str] = field(default_factory=list)
-
-
 class _Followed(Struct):
+    """An object about which a client asks."""
+
     place: Place
     traffic: Traffic
     times: "array[float]" = field(default_factory=lambda: array("d"))
-    wakes: int = 0
-    burst: _Burst | None = None
+    burst: Sum | None = None
+    """The wake that is under way; what follows is of that, or of the last one."""
+    began: float = 0.0
     ended: float = 0.0
+    causes: tuple[int, int] = (0, 0)
     has_changed: bool = False
-    """In the wake before."""
+    lists: list[str] = []
 
 
 class _Client(Struct):
     name: str
     is_asked: bool
-    followed: dict[Place, _Followed] = field(default_factory=dict)
-    traffic: dict[str, Traffic] = field(default_factory=dict)
+    traffic: dict[str, Traffic] = {}
     watches: Counter[str] = field(default_factory=Counter)
     current: _Followed | None = None
     """What it asked about last."""
@@ -138,14 +133,16 @@ class Bursts:
         """Wakes whose causes were dropped to save memory."""
         self._asked = client.lower()
         self._clients: dict[str, _Client] = {}
-        self._followed = 0
+        self._followed: OrderedDict[tuple[str, Place], _Followed] = OrderedDict()
+        """By client and object; what was quiet the longest is first."""
         self._sets = 0
 
     def take(self, call: AuditCall) -> None:
         """Add a call."""
-        self.first = self.first or call.began
-        self.last = max(self.last, call.ended)
-        resource = call.place[0]
+        began, ended, resource = call.began, call.ended, call.place[0]
+        if ended > self.last:
+            self.last = ended
+            self.first = self.first or began
         has_changed = call.is_write
         if has_changed and resource not in _QUIET:
             has_changed, undone = self.versions.write(call)
@@ -162,25 +159,26 @@ class Bursts:
             self.versions.see(call)
         followed = self._anchor(client, call)
         burst = followed.burst
-        if burst is None or call.began - followed.ended > _GAP_SECONDS:
-            burst = self._begin(client, followed, call.began)
-        followed.ended = max(followed.ended, call.ended)
+        if burst is None or began - followed.ended > _GAP_SECONDS:
+            burst = self._begin(client, followed, began)
+        followed.ended = max(followed.ended, ended)
         burst.calls += 1
-        burst.size += call.size
+        burst.size_bytes += call.size
         burst.cpu_seconds += CPU_SECONDS.get(call.verb, 0.0017)
         if call.is_list:
-            burst.lists.append(resource)
+            followed.lists.append(resource)
+        elif has_changed:
+            followed.has_changed = True
         elif call.is_write:
-            burst.has_changed |= has_changed
-            followed.traffic.unchanged_writes += not has_changed
+            followed.traffic.unchanged_writes += 1
         client.current = followed
 
     def finish(self) -> Iterator[tuple[Traffic, Counter[str]]]:
         """End what is under way; all traffic, each with the watches of its client by resource."""
+        for followed in sorted(self._followed.values(), key=lambda each: -len(each.times)):
+            self._drop(followed)
+        self._followed.clear()
         for client in self._clients.values():
-            for followed in sorted(client.followed.values(), key=lambda each: -each.wakes):
-                self._drop(followed)
-            client.followed.clear()
             for traffic in client.traffic.values():
                 yield traffic, client.watches
 
@@ -201,31 +199,20 @@ class Bursts:
             place = (resource, namespace, "")
         else:
             for owner in self.versions.owners(place):
-                if owner in client.followed:
+                if (client.name, owner) in self._followed:
                     place = owner
-        followed = client.followed.get(place) or self._follow(client, place)
+        key = client.name, place
+        if (followed := self._followed.get(key)) is None:
+            followed = self._followed[key] = _Followed(place, client.of(place[0]))
+            followed.traffic.objects += 1
+            if len(self._followed) > _MOST_OBJECTS:
+                self._drop(self._followed.popitem(last=False)[1])
+                self.left_out += 1
+        else:
+            self._followed.move_to_end(key)
         if current is not None and current is not followed and not current.place[2]:
             self._absorb(client, followed, current, call)
         return followed
-
-    def _follow(self, client: _Client, place: Place) -> _Followed:
-        traffic = client.of(place[0])
-        traffic.objects += 1
-        followed = client.followed[place] = _Followed(place, traffic)
-        self._followed += 1
-        if self._followed > _MOST_OBJECTS:
-            self._drop_quiet()
-        return followed
-
-    def _drop_quiet(self) -> None:
-        """Add up what was quiet the longest, a quarter of all."""
-        every = [(client, each) for client in self._clients.values() for each in client.followed.values()]
-        every.sort(key=lambda pair: pair[1].ended or self.last)
-        for client, quiet in every[: len(every) // 4]:
-            self._drop(quiet)
-            del client.followed[quiet.place]
-            self.left_out += 1
-            self._followed -= 1
 
     def _absorb(self, client: _Client, followed: _Followed, listed: _Followed, call: AuditCall) -> None:
         """Lists that stand before the first call about an object belong to its wake."""
@@ -233,16 +220,16 @@ class Bursts:
         goes_on = followed.burst is not None and call.began - followed.ended <= _GAP_SECONDS
         if burst is None or goes_on or listed.place[1] not in ("", call.place[1]):
             return
-        listed.burst = None
-        own = self._begin(client, followed, burst.began)
-        followed.ended = listed.ended
-        own.calls, own.size, own.cpu_seconds, own.lists = burst.calls, burst.size, burst.cpu_seconds, burst.lists
+        self._begin(client, followed, listed.began).add(burst)
+        followed.ended, followed.lists = listed.ended, listed.lists
+        listed.burst, listed.lists, listed.began = None, [], listed.times[-1] if listed.times else 0.0
 
-    def _begin(self, client: _Client, followed: _Followed, began: float) -> _Burst:
-        since = followed.burst.began if followed.burst else followed.times[-1] if followed.times else 0.0
+    def _begin(self, client: _Client, followed: _Followed, began: float) -> Sum:
+        """End the wake before, and begin another; the fields that had changed in between are its causes."""
+        is_echo = followed.has_changed and began - followed.ended <= _ECHO_SECONDS
+        since = followed.began
         self._end(followed)
         traffic, place = followed.traffic, followed.place
-        is_echo = followed.has_changed and began - followed.ended <= _ECHO_SECONDS
         before = just_before = 0
         if since and place[0] not in _QUIET and (found := self.versions.causes(place, since, client.name)):
             bits = traffic.bits
@@ -255,39 +242,31 @@ class Bursts:
                 if times[0] - times[-1] > _EPISODE_SECONDS:
                     traffic.more[cause] += sum(later - first > _EPISODE_SECONDS for later, first in pairwise(times))
             is_echo = is_echo and all(relation in ("namespace", "cluster") for relation, _, _ in found)
-        followed.burst = _Burst(began, (before, just_before), is_echo)
-        return followed.burst
+        traffic.echoes += is_echo
+        followed.began, followed.causes, followed.has_changed = began, (before, just_before), False
+        burst = followed.burst = Sum()
+        return burst
 
     def _end(self, followed: _Followed) -> None:
-        burst, traffic = followed.burst, followed.traffic
+        burst, traffic, times = followed.burst, followed.traffic, followed.times
         if burst is None:
             return
         followed.burst = None
-        followed.wakes += 1
-        followed.has_changed = burst.has_changed
-        if len(followed.times) == _MOST_TIMES:
-            del followed.times[0]
-        followed.times.append(burst.began)
-        traffic.echoes += burst.is_echo
-        for resource in burst.lists:
-            traffic.lists[resource] += 1
-        total = traffic.sets.get(burst.causes)
-        if total is None:
-            total = self._set(traffic, burst.causes)
-        if burst.has_changed:
-            total.wrote += 1
+        if len(times) == _MOST_TIMES:
+            del times[0]
+        times.append(followed.began)
+        if followed.lists:
+            traffic.lists.update(followed.lists)
+            followed.lists = []
+        burst.wrote, burst.idle = (1, 0) if followed.has_changed else (0, 1)
+        if (total := traffic.sets.get(followed.causes)) is not None:
+            total.add(burst)
+        elif len(traffic.sets) < _MOST_SETS and self._sets < _MOST_SETS_IN_ALL:
+            self._sets += 1
+            traffic.sets[followed.causes] = burst
         else:
-            total.idle += 1
-        total.calls += burst.calls
-        total.size += burst.size
-        total.cpu_seconds += burst.cpu_seconds
-
-    def _set(self, traffic: Traffic, causes: tuple[int, int]) -> Sum:
-        if len(traffic.sets) >= _MOST_SETS or self._sets >= _MOST_SETS_IN_ALL:
             self.unexplained += 1
-            return traffic.sets.setdefault((0, 0), Sum())
-        self._sets += 1
-        return traffic.sets.setdefault(causes, Sum())
+            traffic.sets.setdefault((0, 0), Sum()).add(burst)
 
     def _drop(self, followed: _Followed) -> None:
         self._end(followed)
@@ -296,5 +275,4 @@ class Bursts:
             traffic.tried += 1
             if rhythms := rhythms_of(followed.times):
                 traffic.rhythms.append(rhythms)
-        if not followed.wakes and traffic.objects:
-            traffic.objects -= 1
+        traffic.objects -= not followed.times

@@ -7,7 +7,7 @@ from typing import Final, Literal
 import msgspec
 from msgspec import Struct
 
-from levelog_wakes.bursts import Sum, Traffic, sum_of
+from levelog_wakes.bursts import Sum, Traffic
 from levelog_wakes.versions import RELATIONS
 
 _LEAST_WAKES: Final = 3
@@ -48,76 +48,40 @@ class Explanation(Struct, frozen=True, kw_only=True):
 
     kind: Kind
     fields: list[FieldCause] = []
-    wrote: int = 0
-    explained: int = 0
-    """Wakes that wrote, after one of the fields had changed."""
-    needless: int = 0
-    """Wakes that did not write, after one of the fields had changed."""
     precision: float = 0.0
     recall: float = 0.0
     needed: Sum = msgspec.field(default_factory=Sum)
     """The wakes that such a condition would have left."""
 
 
-class Saving(Struct, frozen=True, kw_only=True):
-    """What the wakes cost that such a condition would not have left."""
-
-    wakes: int
-    calls: int
-    size_bytes: int
-    cpu_seconds: float
-    """Of kube-apiserver, as measured on one machine for small objects."""
-
-
-def saving_of(explanation: Explanation, total: Sum) -> Saving | None:
-    """What all wakes cost but those that the condition leaves; None where nothing is known of what they wait for."""
-    if explanation.kind not in ("field", "nothing"):
-        return None
-    needed = explanation.needed
-    return Saving(
-        wakes=total.wrote + total.idle - needed.wrote - needed.idle,
-        calls=total.calls - needed.calls,
-        size_bytes=total.size - needed.size,
-        cpu_seconds=total.cpu_seconds - needed.cpu_seconds,
-    )
-
-
 def explain(traffic: Traffic, total: Sum) -> Explanation:
     """Find the condition; `total` is that of the traffic."""
     if total.wrote < _LEAST_WAKES:
-        is_idle = not total.wrote and total.idle >= _LEAST_WAKES
-        return Explanation(kind="nothing" if is_idle else "few", wrote=total.wrote)
-    is_always = total.idle <= _FEW_IDLE * (total.wrote + total.idle)
+        return Explanation(kind="nothing" if not total.wrote and total.idle >= _LEAST_WAKES else "few")
+    is_always = total.idle <= _FEW_IDLE * total.wakes
     sets = [(just_before if is_always else before, each) for (before, just_before), each in traffic.sets.items()]
     candidates = _candidates(traffic, sets, total, is_always=is_always)
     chosen: list[FieldCause] = []
-    covering, left = 0, sets
-    least = max(_LEAST_WAKES, _LEAST_GAIN * total.wrote)
-    while len(chosen) < _MOST_FIELDS and (found := _best(candidates, _hits(left), total, least)):
+    needed, left = Sum(), sets
+    while len(chosen) < _MOST_FIELDS and (found := _best(candidates, _hits(left), total)):
         bit, cause = found
-        covering |= bit
         chosen.append(cause)
+        for bits, each in left:
+            if bits & bit:
+                needed.add(each)
         left = [(bits, each) for bits, each in left if not bits & bit]
-    needed = sum_of(each for bits, each in sets if bits & covering)
     recall = needed.wrote / total.wrote
     if chosen and recall >= _EXPLAINED:
         hits, others = needed.wrote, needed.idle
         if is_always:
             hits, others = sum(each.hits for each in chosen), sum(each.others for each in chosen)
         return Explanation(
-            kind="field",
-            fields=chosen,
-            wrote=total.wrote,
-            explained=needed.wrote,
-            needless=needed.idle,
-            precision=hits / max(hits + others, 1),
-            recall=recall,
-            needed=needed,
+            kind="field", fields=chosen, precision=hits / max(hits + others, 1), recall=recall, needed=needed
         )
     kind: Kind = "date" if traffic.rhythms and is_always else "outside"
     if traffic.echoes >= 0.5 * total.wrote:
         kind = "own write"
-    return Explanation(kind=kind, wrote=total.wrote, fields=chosen, recall=recall)
+    return Explanation(kind=kind, fields=chosen, recall=recall)
 
 
 def _candidates(
@@ -130,7 +94,7 @@ def _candidates(
             others[bit] += each.idle + (each.wrote if is_always else 0)
     least = _LEAST_PRECISION
     if not is_always:
-        least = max(least, min(_LIFT * total.wrote / (total.wrote + total.idle), 0.95))
+        least = max(least, min(_LIFT * total.wrote / total.wakes, 0.95))
     found: dict[int, FieldCause] = {}
     for cause, bit in traffic.bits.items():
         number = max(others[bit] + traffic.more[cause] - hits[bit], 0) if is_always else others[bit]
@@ -156,10 +120,9 @@ def _bits(bits: int) -> Iterator[int]:
         bits ^= lowest
 
 
-def _best(
-    candidates: dict[int, FieldCause], hits: Counter[int], total: Sum, least: float
-) -> tuple[int, FieldCause] | None:
+def _best(candidates: dict[int, FieldCause], hits: Counter[int], total: Sum) -> tuple[int, FieldCause] | None:
     """The field that explains most of what is left, and little else; the most telling of those that change together."""
+    least = max(_LEAST_WAKES, _LEAST_GAIN * total.wrote)
     scores: dict[int, float] = {}
     for bit, found in candidates.items():
         if hits[bit] >= least:

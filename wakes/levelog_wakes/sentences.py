@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from levelog_wakes.bursts import Sum
-from levelog_wakes.conditions import Explanation, Saving
+from levelog_wakes.conditions import Explanation
 
 _RELATIONS: Final = {
     "itself": "{field} of the object itself",
@@ -24,7 +24,7 @@ _KINDS: Final = {
 }
 
 
-def sentences(condition: Explanation, saving: Saving | None, total: Sum) -> Iterator[str]:
+def sentences(condition: Explanation, saving: Sum | None, total: Sum) -> Iterator[str]:
     """The sentences, each a line."""
     if condition.kind == "field":
         for number, cause in enumerate(condition.fields):
@@ -39,8 +39,8 @@ def sentences(condition: Explanation, saving: Saving | None, total: Sum) -> Iter
     else:
         yield _KINDS[condition.kind]
     if saving is not None and saving.wakes:
-        size = f"{saving.size_bytes:,} bytes, " if total.size else ""
+        size = f"{saving.size_bytes:,} bytes, " if total.size_bytes else ""
         cpu = f"{saving.cpu_seconds:.1f} s of kube-apiserver's CPU"
         most = "at most " if condition.kind == "nothing" else ""
-        wakes = f"{saving.wakes:,} of {total.wrote + total.idle:,} wakes"
+        wakes = f"{saving.wakes:,} of {total.wakes:,} wakes"
         yield f"saves {most}{wakes}: {saving.calls:,} calls, {size}{cpu}"

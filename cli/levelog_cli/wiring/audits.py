@@ -6,11 +6,11 @@ from pathlib import Path
 from levelog.errors import ConfigurationError
 from levelog_history.records import RecordSource
 from levelog_history.selection import Selected
-from levelog_wakes.ahead import read_ahead
 from levelog_wakes.answer import WakesFound, answer
 from levelog_wakes.audit import AuditReader, Remarks
 from levelog_wakes.bursts import Bursts
 from levelog_wakes.recorded import take_with_records
+from levelog_wakes.streams import read_ahead
 
 
 async def found_wakes(files: Sequence[Path], *, client: str = "", source: RecordSource | None = None) -> WakesFound:

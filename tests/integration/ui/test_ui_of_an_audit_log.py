@@ -22,7 +22,7 @@ async def test_the_page_says_what_the_command_says(tmp_path: Path, level: str) -
     log.write_bundle(bundle)
     given = ["--bundle", str(bundle)] if level == "Metadata" else []
     printed = (await levelog.ends("wakes", file, *given, env={"COLUMNS": "400"})).stdout
-    argv = [PROGRAM, "ui", "--audit", str(file), *given, "--address", "127.0.0.1:0"]
+    argv: list[str | Path] = [PROGRAM, "ui", "--audit", file, *given, "--address", "127.0.0.1:0"]
     running = Running(argv, tmp_path / "ui.log", env=levelog.env, folder=tmp_path)
     try:
         url = (await running.says("pages of ")).rpartition(" ")[2]

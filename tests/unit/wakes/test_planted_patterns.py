@@ -12,12 +12,11 @@ import pytest
 
 from levelog.errors import ConfigurationError
 from levelog_cli.loading import load_operators
-from levelog_wakes import ahead
-from levelog_wakes.ahead import read_ahead
+from levelog_wakes import streams
 from levelog_wakes.answer import WakesFound, Woken, answer
 from levelog_wakes.audit import AuditCall, AuditReader, Remarks
 from levelog_wakes.bursts import Bursts
-from levelog_wakes.streams import read_files
+from levelog_wakes.streams import read_ahead, read_files
 from rigs.auditlogs import SETS, SHOPS, PlantedLog, moments, ready_sets
 
 LOGS = Path(__file__).parents[3] / "bench/wakes/logs"
@@ -53,7 +52,7 @@ def test_the_field_that_it_waits_for_is_found_with_period_and_saving() -> None:
     assert period.objects == 3
     assert found.lists == {"pods": found.wakes}
     assert found.saving is not None
-    assert found.saving.wakes == found.wakes - found.condition.explained
+    assert found.saving.wakes == found.wakes - found.condition.needed.wrote
     assert found.saving.cpu_seconds > 0
 
 
@@ -204,7 +203,7 @@ def test_another_process_reads_large_files_alike(tmp_path: Path, monkeypatch: py
     file.write_text("\n".join(lines))
     reader = AuditReader(Remarks())
     expected = answered(read_ahead([file], reader), reader)
-    monkeypatch.setattr(ahead, "_LARGE_BYTES", 0)
+    monkeypatch.setattr(streams, "_LARGE_BYTES", 0)
     reader = AuditReader(Remarks())
     assert answered(read_ahead([file], reader), reader) == expected
     assert expected.remarks == [f"1 lines are cut or no audit events, and left out (first: audit.log:{len(lines)})"]
@@ -216,7 +215,7 @@ def test_a_file_that_another_process_cannot_read_is_named(tmp_path: Path) -> Non
 
 
 def test_a_process_that_ends_too_early_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ahead, "_LARGE_BYTES", 0)
+    monkeypatch.setattr(streams, "_LARGE_BYTES", 0)
     monkeypatch.setattr(sys, "executable", "false")
     (tmp_path / "audit.log").touch()
     with pytest.raises(ConfigurationError, match="has ended: status 1"):
