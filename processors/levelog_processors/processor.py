@@ -112,8 +112,8 @@ class Processor:
         """Partitions that the log was last told of."""
         self._unheard = set[IndexKey]()
         """Keys that have changed and that nobody was told of."""
-        self._forgets_at = 0.0
-        """When it forgets what is handled, by the loop's clock."""
+        self._first: int | None = None
+        """Where the log begins, for as long as what is older is not forgotten."""
         self._writes_at = 0.0
         """When what is folded is written, by the loop's clock; 0: all is."""
 
@@ -214,7 +214,7 @@ class Processor:
         await self._hints.publish(Topic.LEVELS)
         if self._feed.delivery.is_needed:
             await self._feed.delivery.hold(epochs, start=self._events_from)
-        work = {"leases": self._tend(epochs), "processor": self._work(epochs)}
+        work = {"leases": self._tend(epochs), "processor": self._work(epochs), "log's beginning": self._find_first()}
         if PARTITION in epochs:
             work["pruning"] = Pruner(self._database, self._scope, self._stream, epochs[PARTITION]).run()
         if self._feed.delivery.is_needed and not self._is_dry:
@@ -257,10 +257,10 @@ class Processor:
         start = Sequence(min(engine.folded_to.values()) + 1)
         agenda = Agenda()
         clock = asyncio.get_running_loop().time
-        async with Reader(self._stream, start=start, newest=engine.newest, report=self._hints.report) as reader:
+        reading = Reader(self._stream, start=start, newest=engine.newest, report=self._hints.report)
+        async with reading as reader, Horizon(reader, clock) as horizon:
             arrivals = Arrivals(reader, self._hint)
             self.pulse.begin(reader)
-            horizon = Horizon(reader, clock)
             is_asked = False
             try:
                 while True:
@@ -311,12 +311,18 @@ class Processor:
 
     async def _forget(self) -> None:
         """Forget, at intervals, what is handled and what is older than the log as it is now."""
-        now = asyncio.get_running_loop().time()
-        if now < self._forgets_at:
-            return
-        self._forgets_at = now + PRUNE_EVERY.total_seconds()
-        if count := await self._engine.forget(before=(await self._stream.state()).first_seq):
+        first, self._first = self._first, None
+        if first is not None and (count := await self._engine.forget(before=first)):
             log.info("forgot %s: nothing is left to be handled", counted(count, "deleted object"))
+
+    async def _find_first(self) -> None:
+        """Ask at intervals where the log begins; the loop does not wait for the answer."""
+        while True:
+            try:
+                self._first = (await self._stream.state()).first_seq
+            except Unavailable as error:
+                log.log(level_of(error), "what is handled is kept for now: %s", error)
+            await asyncio.sleep(PRUNE_EVERY.total_seconds())
 
     def _plan(self, agenda: Agenda) -> None:
         due_at, now = self._engine.next_due, self._engine.clock.now()

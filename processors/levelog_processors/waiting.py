@@ -1,10 +1,13 @@
 """What a processor waits for between two cuts: records, a hint, or a due wakeup."""
 
 import asyncio
-from collections.abc import Callable, Collection, Mapping, Sequence
+import logging
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Final
+from typing import Final, Self
 
+from levelog.absence import level_of
+from levelog.errors import Unavailable
 from levelog.wire.records import LoggedRecord, ObjectDeleted, ObjectSeen, ReceiptNoted
 from levelog_log.hints import Hint
 from levelog_log.reader import Reader
@@ -12,6 +15,8 @@ from levelog_processors.decide.cut import Cut
 from levelog_store.actuate.claims import Claimant
 from levelog_store.fold.changes import Wake
 from levelog_store.rows import ViewParent
+
+log = logging.getLogger(__name__)
 
 SAFETY_SWEEP: Final = timedelta(seconds=10)
 """How long a wakeup can wait whose hint was lost; the tables are read then, no handler is called for it."""
@@ -132,6 +137,12 @@ MOST_HELD_UP: Final = timedelta(minutes=1)
 LOOK_PATIENCE: Final = timedelta(seconds=1)
 """How long decisions wait to be told where the log ends; that takes a millisecond, unless servers elect a leader."""
 
+AT_ONCE: Final = timedelta(milliseconds=20)
+"""How long the loop waits for what it asks the log, before it goes on without the answer."""
+
+ASK_PAUSE: Final = timedelta(seconds=1)
+"""Before the log is asked again that gave no answer."""
+
 MOMENT: Final = timedelta(milliseconds=5)
 """How long one of the two records of a write waits for the other, to be folded and decided once for both."""
 
@@ -191,7 +202,8 @@ class Horizon:
     """The end of the log when reading began or began again, or when it was far behind: fold up to there first.
 
     So old history is folded but not acted on. Except at the beginning, this delays decisions by at most `MOST_HELD_UP`,
-    so that a log that grows faster than it is folded does not delay them for ever.
+    so that a log that grows faster than it is folded does not delay them for ever. The log is asked beside the loop,
+    which goes on folding if the answer takes longer than `AT_ONCE`; `async with Horizon(...)`.
     """
 
     def __init__(self, reader: Reader, clock: Callable[[], float]) -> None:
@@ -204,9 +216,21 @@ class Horizon:
         """First it is folded up to here."""
         self._gives_up_at: float | None = None
         """None: nothing is held up."""
+        self._asked: asyncio.Task[int] | None = None
+        """What the log is asked now."""
+        self._blind_until: float | None = None
+        """How long nothing is decided unless it is known where the log ends; None: it is known."""
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        if self._asked is not None:
+            self._asked.cancel()
+            await asyncio.gather(self._asked, return_exceptions=True)
 
     async def look(self, folded: int) -> None:
-        """Find out where the log ends now, if that matters; `folded` records were in the last batch."""
+        """Ask where the log ends now, if that matters; `folded` records were in the last batch."""
         reader = self._reader
         is_first, is_anew = self._beginnings is None, self._beginnings != reader.beginnings
         # Several records at once may be the first of many that came while this process stood still. How many more there
@@ -219,20 +243,59 @@ class Horizon:
             self._gives_up_at = float("inf") if is_first else self._clock() + MOST_HELD_UP.total_seconds()
         # At the beginning nothing is known; later, only decisions on old history could be spared, so that they do not
         # wait for an election of NATS.
-        patience = None if is_first or is_anew else LOOK_PATIENCE.total_seconds()
-        try:
-            async with asyncio.timeout(patience):
-                self.end = max(self.end, await reader.end())
-        except TimeoutError:
-            self._gives_up_at = None
+        patience = float("inf") if is_first or is_anew else LOOK_PATIENCE.total_seconds()
+        self._blind_until = self._clock() + patience
+        await self._ask(reader.end)
 
     async def is_reached(self, *, has_records: bool) -> bool:
-        """Tell whether it may be decided; `has_records`: there may be more of them right now."""
+        """Tell whether it may be decided; `has_records`: there may be more of them right now.
+
+        Raises what the log answered, IdentityMismatch or HistoryLost.
+        """
         if self._gives_up_at is None:
             return True
-        if self._gives_up_at > self._clock():
-            position = self._reader.position if has_records else self._reader.seen_to
-            if position < self.end and (has_records or await self._reader.confirm() < self.end):
+        has_heard = self._take_answer()
+        if self._blind_until is not None:
+            if self._clock() < self._blind_until:
+                return False
+        elif self._clock() < self._gives_up_at:
+            if not (self._is_folded(has_records=has_records) or has_records or has_heard or self._asked is not None):
+                await self._ask(self._reader.confirm)
+                self._take_answer()
+            if not self._is_folded(has_records=has_records):
                 return False
         self._gives_up_at = None
         return True
+
+    def _is_folded(self, *, has_records: bool) -> bool:
+        return (self._reader.position if has_records else self._reader.seen_to) >= self.end
+
+    async def _ask(self, question: Callable[[], Awaitable[int]]) -> None:
+        """Ask the log, and nothing else any more; an answer that does not come at once ends the loop's wait."""
+        if self._asked is not None:
+            self._asked.cancel()
+        self._asked = asked = asyncio.create_task(_answered(question), name="horizon")
+        await asyncio.wait([asked], timeout=AT_ONCE.total_seconds())
+        if not asked.done():
+            asked.add_done_callback(lambda _: self._reader.on_arrival())
+
+    def _take_answer(self) -> bool:
+        """Take what the log answered, if it has; tells whether it has said what is left to read."""
+        asked = self._asked
+        if asked is None or not asked.done():
+            return False
+        self._asked = None
+        answer = asked.result()
+        if self._blind_until is None:
+            return True
+        self.end, self._blind_until = max(self.end, answer), None
+        return False
+
+
+async def _answered(question: Callable[[], Awaitable[int]]) -> int:
+    while True:
+        try:
+            return await question()
+        except Unavailable as error:
+            log.log(level_of(error), "the end of the log is asked for again: %s", error)
+            await asyncio.sleep(ASK_PAUSE.total_seconds())

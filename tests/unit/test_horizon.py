@@ -6,9 +6,10 @@ from typing import cast
 
 import pytest
 
+from levelog.errors import HistoryLost, LevelogError, Unavailable
 from levelog_log.reader import Reader
 from levelog_processors import waiting
-from levelog_processors.waiting import MOST_HELD_UP, SEVERAL, Horizon
+from levelog_processors.waiting import LOOK_PATIENCE, MOST_HELD_UP, SEVERAL, Horizon
 
 MOST_SECONDS = MOST_HELD_UP.total_seconds()
 
@@ -28,6 +29,9 @@ class GrowingLog:
 
     async def confirm(self) -> int:
         return self.position
+
+    def on_arrival(self) -> None:
+        pass
 
 
 async def test_a_log_that_grows_faster_than_it_is_folded_holds_decisions_up_for_a_minute() -> None:
@@ -55,23 +59,79 @@ async def test_a_log_that_grows_faster_than_it_is_folded_holds_decisions_up_for_
 
 
 class SilentLog(GrowingLog):
-    """A log whose servers answer nothing once they have begun to elect a leader."""
+    """A log whose servers answer nothing while they elect a leader."""
 
-    is_electing = False
+    def __init__(self) -> None:
+        self.has_leader = asyncio.Event()
+        self.has_leader.set()
+        self.has_answered = asyncio.Event()
+        self.failures: list[LevelogError] = []
 
     async def end(self) -> int:
-        if self.is_electing:
-            await asyncio.get_running_loop().create_future()
+        await self.has_leader.wait()
+        return 5
+
+    async def confirm(self) -> int:
+        await self.has_leader.wait()
+        if self.failures:
+            raise self.failures.pop(0)
+        self.position = 5  # nothing is left to read up to there
         return self.position
 
+    def on_arrival(self) -> None:
+        self.has_answered.set()
 
-async def test_decisions_do_not_wait_for_an_election_of_the_log(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(waiting, "LOOK_PATIENCE", timedelta(milliseconds=10))
-    log = SilentLog()
-    horizon = Horizon(cast("Reader", log), lambda: 0.0)
-    await horizon.look(0)
-    assert await horizon.is_reached(has_records=False)
-    log.is_electing = True
-    async with asyncio.timeout(10):
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who asks again does so at once."""
+    monkeypatch.setattr(waiting, "ASK_PAUSE", timedelta(0))
+
+
+async def test_decisions_wait_a_second_for_an_election_of_the_log_and_folding_not_at_all() -> None:
+    log, now = SilentLog(), 0.0
+    async with Horizon(cast("Reader", log), lambda: now) as horizon:
+        await horizon.look(0)
+        assert await horizon.is_reached(has_records=False)
+        log.has_leader.clear()
         await horizon.look(SEVERAL)
-    assert await horizon.is_reached(has_records=True)
+        assert not await horizon.is_reached(has_records=True)
+        now += LOOK_PATIENCE.total_seconds()
+        assert await horizon.is_reached(has_records=True)
+
+
+async def test_who_begins_anew_during_an_election_folds_on_and_decides_once_it_is_over() -> None:
+    log = SilentLog()
+    async with Horizon(cast("Reader", log), lambda: 0.0) as horizon:
+        log.has_leader.clear()
+        await horizon.look(0)
+        assert not await horizon.is_reached(has_records=False)
+        log.has_leader.set()
+        await log.has_answered.wait()
+        assert await horizon.is_reached(has_records=False)
+
+
+@pytest.mark.parametrize("failures", [[], [Unavailable("no leader"), Unavailable("no leader")]])
+async def test_what_is_left_to_read_is_asked_beside_the_loop_until_there_is_an_answer(
+    failures: list[LevelogError],
+) -> None:
+    log = SilentLog()
+    async with Horizon(cast("Reader", log), lambda: 0.0) as horizon:
+        await horizon.look(0)
+        log.has_leader.clear()
+        log.failures = failures
+        assert not await horizon.is_reached(has_records=False)
+        assert not await horizon.is_reached(has_records=False), "asked already"
+        log.has_leader.set()
+        await log.has_answered.wait()
+        assert await horizon.is_reached(has_records=False)
+        assert not log.failures
+
+
+async def test_a_log_that_lost_history_is_told_by_who_asks_it() -> None:
+    log = SilentLog()
+    log.failures = [HistoryLost("rolled back")]
+    async with Horizon(cast("Reader", log), lambda: 0.0) as horizon:
+        await horizon.look(0)
+        with pytest.raises(HistoryLost, match="rolled back"):
+            await horizon.is_reached(has_records=False)

@@ -96,6 +96,8 @@ class Worker:
         self.position = 0
         self.beginnings = 0
         """As a reader counts them."""
+        self.on_arrival: Callable[[], None] = lambda: None
+        """As a reader has it."""
         self.has_to_reach = 0
         """Where the log ended when it began to read, or began anew."""
         self._horizon: Horizon
