@@ -79,6 +79,7 @@ def test_the_processes_are_services_of_their_own() -> None:
         "ingest": "ingest",
         "processor": "process",
         "actuator": "actuate",
+        "pages": "ui",
         "tools": "levels",
     }
 
@@ -117,7 +118,7 @@ def test_the_sandbox_accepts_its_command_line_and_listens_where_its_kubeconfig_s
 
 def test_nothing_is_published_but_on_the_loopback_address() -> None:
     published = [port for service in SERVICES.values() for port in service.get("ports", ())]
-    assert {port.rpartition(":")[2] for port in published} == {"8001", "4222", "5432"}
+    assert {port.rpartition(":")[2] for port in published} == {"8001", "4222", "5432", "8765"}
     assert all(port.startswith("127.0.0.1:") for port in published)
 
 

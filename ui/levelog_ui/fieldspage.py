@@ -26,7 +26,7 @@ async def fields_page(past: Past, query: Mapping[str, str]) -> dict[str, Any]:
     async for revision in revisions_after(past.source, selected, start):
         for each in (writers, contests, wakings):
             each.take(revision)
-    tables: dict[str, Sequence[object]] = {
+    tables: dict[str, Sequence[Any]] = {
         "wakes": wakings.found(),
         "contests": contests.found(),
         "writers": writers.found(),

@@ -1,6 +1,7 @@
 """`levelog run`, and its parts as processes of their own: `ingest`, `process`, `actuate`."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Generator, Iterable, Mapping
+from contextlib import contextmanager, nullcontext
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any, Final
@@ -21,6 +22,9 @@ Files = Annotated[
     ),
 ]
 Reload = Annotated[bool, typer.Option("--reload", help="Start anew when a file changes; run prints what that changes.")]
+Pages = Annotated[
+    bool, typer.Option("--ui", help="Serve pages that show what happens, in a process of their own: see `levelog ui`.")
+]
 _OF_KOPF: Final[Mapping[str, str]] = {
     **dict.fromkeys(("-A", "--all-namespaces"), "all namespaces are watched unless --namespace names some"),
     "-n": "write --namespace",
@@ -69,9 +73,9 @@ class RunCommand(FilesCommand):
 
 
 @taking(*_SHARED, *_CLUSTER, "namespace", "data_dir", "log_replicas", *_REDACTION, *_PROCESSING, *_WRITES, "listen")
-def run(settings: Settings, files: Files, *, reload: Reload = False) -> None:
+def run(settings: Settings, files: Files, *, reload: Reload = False, ui: Pages = False) -> None:
     """Run operators: watch, decide and write, in one process. NATS and SQL are embedded unless URLs are given."""
-    _start(settings, files, ("ingest", "process", "actuate"), reload=reload)
+    _start(settings, files, ("ingest", "process", "actuate"), reload=reload, has_pages=ui)
 
 
 @taking(*NATS, "application", "cluster", *_CLUSTER, "namespace", "log_replicas", *_REDACTION, "listen")
@@ -95,14 +99,31 @@ def actuate(settings: Settings, files: Files, *, reload: Reload = False) -> None
     _start(settings, files, ("actuate",), reload=reload)
 
 
-def _start(settings: Settings, files: list[Path], roles: Iterable[str], *, reload: bool) -> None:
+def _start(
+    settings: Settings, files: list[Path], roles: Iterable[str], *, reload: bool, has_pages: bool = False
+) -> None:
     if reload:
         from levelog_cli.editing.reloader import run_reloading
         from levelog_cli.wiring.roles import Role
 
-        run_reloading(settings, files, frozenset(map(Role, roles)))
-    else:
+        run_reloading(settings, files, frozenset(map(Role, roles)), has_pages=has_pages)
+        return
+    with _pages(settings) if has_pages else nullcontext():
         execute(settings, lambda: _stack(settings, files, roles))
+
+
+@contextmanager
+def _pages(settings: Settings) -> Generator[None]:
+    """Serve pages while the context is open."""
+    from levelog_cli.editing.children import Family
+    from levelog_cli.wiring.pages import fork_pages
+
+    family = Family()
+    fork_pages(family, settings)
+    try:
+        yield
+    finally:
+        family.end()
 
 
 async def _stack(settings: Settings, files: list[Path], roles: Iterable[str]) -> None:

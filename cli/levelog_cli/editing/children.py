@@ -16,7 +16,8 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.context import ForkContext
 from typing import Any, Final
 
-from levelog_cli.running import tell_of
+from levelog_cli.running import execute, tell_of
+from levelog_cli.settings import Settings
 
 LOOK_SECONDS: Final = 0.1
 """Between two looks at what may have changed."""
@@ -149,6 +150,11 @@ class Child:
         with suppress(ProcessLookupError):
             self._process.kill()
         self._process.join()
+
+
+def fork_part(family: Family, settings: Settings, name: str, work: Callable[[], Coroutine[Any, Any, None]]) -> Child:
+    """Start a member that does some work as a command does, until that is done or the command is gone."""
+    return family.fork(name, lambda: execute(settings, lambda: until_gone(family, work()), is_part=True))
 
 
 async def until_gone(family: Family, work: Coroutine[Any, Any, None]) -> None:

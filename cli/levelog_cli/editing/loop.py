@@ -4,17 +4,17 @@ import logging
 import os
 import shlex
 import sys
-from collections.abc import Callable, Coroutine, Generator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import ExitStack, contextmanager
 from multiprocessing import Pipe
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from msgspec.structs import replace
 
 from levelog.errors import ConfigurationError
 from levelog_cli.editing.board import print_changes, show_board
-from levelog_cli.editing.children import Child, Family, preload, until_gone
+from levelog_cli.editing.children import Child, Family, fork_part, preload
 from levelog_cli.editing.installing import Break, define
 from levelog_cli.editing.notes import BoardNotes
 from levelog_cli.editing.objects import ObjectFiles
@@ -22,7 +22,7 @@ from levelog_cli.editing.reloader import Reloader
 from levelog_cli.editing.sandbox import serve_cluster
 from levelog_cli.logs import set_up_logs
 from levelog_cli.printing.lines import print_line
-from levelog_cli.running import FAILED, execute
+from levelog_cli.running import FAILED
 from levelog_cli.settings import LogFormat, LogLevel, Settings
 
 _LEVELS: Final = "levelog_processors.decide.transaction"
@@ -65,9 +65,9 @@ def develop(
         print_line(f"cluster in memory: {url}", f"in other terminals: export {exported}")
         sys.stdout.flush()
         if has_pages:
-            from levelog_cli.wiring.pages import serve_pages  # noqa: PLC0415 - it loads what reads bundles
+            from levelog_cli.wiring.pages import fork_pages  # noqa: PLC0415 - it loads what reads bundles
 
-            _fork(family, "pages", own, lambda: serve_pages(own, is_early=True))
+            fork_pages(family, own)
         reloader = Reloader(own, files, family, prepare=prepare, notes=notes)
         kept = ObjectFiles(own, objects, family, notes)
         while not family.is_ending:
@@ -96,7 +96,7 @@ def _start_cluster(settings: Settings, family: Family, folder: Path, kubeconfig:
             except OSError as error:
                 raise ConfigurationError(f"port {port} of the cluster: {error.strerror or error}") from error
 
-        cluster = _fork(family, "cluster", settings, serve)
+        cluster = fork_part(family, settings, "cluster", serve)
         while not family.is_ending:
             family.rest(cluster, told)
             if told.poll():
@@ -115,7 +115,7 @@ def _require(cluster: Child, family: Family) -> None:
 def _shown_levels(settings: Settings, family: Family, notes: BoardNotes, name: str) -> Generator[None]:
     """Show the levels while the context is open: a board on a terminal, which the output of all others goes above."""
     if not all(os.isatty(number) for number in _OUTPUTS) or settings.log_format is LogFormat.JSON:
-        _fork(family, "levels", settings, lambda: print_changes(settings))
+        fork_part(family, settings, "levels", lambda: print_changes(settings))
         yield
         return
     lines, writing = os.pipe()
@@ -126,7 +126,7 @@ def _shown_levels(settings: Settings, family: Family, notes: BoardNotes, name: s
         noting.close()
         await show_board(settings, lines, noted, name)
 
-    board = _fork(family, "levels", settings, show)
+    board = fork_part(family, settings, "levels", show)
     os.close(lines)
     noted.close()
     with ExitStack() as stack, noting:
@@ -140,7 +140,3 @@ def _shown_levels(settings: Settings, family: Family, notes: BoardNotes, name: s
         os.close(writing)
         stack.callback(family.end, but=board)  # what the others say last is shown, too
         yield
-
-
-def _fork(family: Family, name: str, settings: Settings, work: Callable[[], Coroutine[Any, Any, None]]) -> Child:
-    return family.fork(name, lambda: execute(settings, lambda: until_gone(family, work()), is_part=True))

@@ -24,7 +24,9 @@ from levelog_cli.wiring.stack import run_stack
 log = logging.getLogger(__name__)
 
 
-def run_reloading(settings: Settings, files: Sequence[Path], roles: frozenset[Role] = EVERYTHING) -> None:
+def run_reloading(
+    settings: Settings, files: Sequence[Path], roles: frozenset[Role] = EVERYTHING, *, has_pages: bool = False
+) -> None:
     """Run the application, or a part of it, until a signal ends the command, which then ends with status 0."""
 
     async def check() -> None:
@@ -34,6 +36,10 @@ def run_reloading(settings: Settings, files: Sequence[Path], roles: frozenset[Ro
     preload()
     family = Family()
     with family.ending_by_signals():
+        if has_pages:
+            from levelog_cli.wiring.pages import fork_pages  # noqa: PLC0415 - it loads what reads bundles
+
+            fork_pages(family, settings)
         reloader = Reloader(settings, files, family, roles)
         while not family.is_ending:
             reloader.look()

@@ -7,7 +7,8 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Final
 
-from levelog.errors import ConfigurationError
+from levelog.errors import ConfigurationError, Unavailable
+from levelog_cli.editing.children import Family, fork_part
 from levelog_cli.loading import load_application
 from levelog_cli.monitoring.listening import ListenAddress
 from levelog_cli.printing.lines import print_line
@@ -58,7 +59,7 @@ async def serve_pages(
             _tell(", ".join(map(str, audit)), await stack.enter_async_context(serve), place)
             await asyncio.Event().wait()
         while True:
-            if is_early:
+            if is_early and not settings.nats_url:
                 await _another_log(settings, bundle, "")
             url = DataDir(settings.data_dir).running_nats_url()
             try:
@@ -69,10 +70,15 @@ async def serve_pages(
                         _tell(past.name, f"{shown}{path}", place)
                         is_told = True
                     await _another_log(settings, bundle, url)
-            except ConfigurationError:
+            except (ConfigurationError, Unavailable):
                 if not is_early or is_told:
                     raise
                 await asyncio.sleep(_PAUSE_SECONDS)  # it has not made its log or its tables yet
+
+
+def fork_pages(family: Family, settings: Settings) -> None:
+    """Serve the pages of an application that is about to begin, in a process of their own beside it."""
+    fork_part(family, settings, "pages", lambda: serve_pages(settings, is_early=True))
 
 
 def _loaded(settings: Settings, code: Path) -> AgainCode:

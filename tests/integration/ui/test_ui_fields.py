@@ -4,6 +4,7 @@ import json
 import re
 from collections.abc import AsyncIterator
 from html import unescape
+from pathlib import Path
 from typing import NamedTuple
 
 import aiohttp
@@ -67,8 +68,9 @@ async def fight(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Fight
             written = await levelog.ends("export", bundle, env=env)
             assert written.status == 0, written.stderr
         try:
-            for options, more in (([], env), (["--bundle", bundle], {})):
-                argv = [PROGRAM, "ui", *options, "--address", f"127.0.0.1:{free_port()}"]
+            asked: list[tuple[list[str | Path], dict[str, str]]] = [([], env), (["--bundle", bundle], {})]
+            for options, more in asked:
+                argv: list[str | Path] = [PROGRAM, "ui", *options, "--address", f"127.0.0.1:{free_port()}"]
                 log = folder / f"{len(running)}.log"
                 running.append(Running(argv, log, env={**levelog.env, **more}, folder=folder))
             live, recorded = [(await each.says("pages of", seconds=120)).rpartition(" ")[2] for each in running]
