@@ -44,40 +44,26 @@ def is_time(value: Any) -> bool:
 def _differences(path: str, before: Any, after: Any, depth: int) -> Iterator[FieldChange]:
     if type(before) is type(after) and before == after:
         return
-    if depth < _DEEPEST and isinstance(before, dict | str) and isinstance(after, dict | str):
-        old, new = _as_mapping(before), _as_mapping(after)
-        if old is not None and new is not None and (old or new):
-            for key in dict.fromkeys((*old, *new)):
-                if not (path == "metadata" and key in _OWN) and not (not path and key in ("apiVersion", "kind")):
-                    yield from _differences(_step(path, key), old.get(key, ABSENT), new.get(key, ABSENT), depth + 1)
-            return
-    if isinstance(before, list) or isinstance(after, list):
-        old_items, new_items = _by_type(before), _by_type(after)
-        if old_items is not None and new_items is not None:
-            for key in dict.fromkeys((*old_items, *new_items)):
-                yield from _differences(
-                    f"{path}[{key}]", old_items.get(key, ABSENT), new_items.get(key, ABSENT), depth + 1
-                )
-            return
-        if isinstance(before, list) and isinstance(after, list) and len(before) == len(after):
-            for old, new in zip(before, after, strict=True):
-                yield from _differences(f"{path}[]", old, new, depth + 1)
-            return
-    yield path, before, after
+    old, new = _parts(path, before), _parts(path, after)
+    if depth < _DEEPEST and old is not None and new is not None and (old or new):
+        for part in dict.fromkeys((*old, *new)):
+            yield from _differences(part, old.get(part, ABSENT), new.get(part, ABSENT), depth + 1)
+    elif isinstance(before, list) and isinstance(after, list) and len(before) == len(after):
+        for old_item, new_item in zip(before, after, strict=True):
+            yield from _differences(f"{path}[]", old_item, new_item, depth + 1)
+    else:
+        yield path, before, after
 
 
-def _as_mapping(value: Any) -> Mapping[str, Any] | None:
-    """A mapping; a field that is absent has no parts, so that what appears is named part by part."""
+def _parts(path: str, value: Any) -> Mapping[str, Any] | None:
+    """Of a mapping, or of a list of conditions, by path; an absent field has none, so that new parts are named."""
     if value == ABSENT:
         return {}
-    return value if isinstance(value, dict) else None
-
-
-def _by_type(value: Any) -> Mapping[str, Any] | None:
-    if value == ABSENT:
-        return {}
+    if isinstance(value, dict):
+        left_out = _OWN if path == "metadata" else () if path else ("apiVersion", "kind")
+        return {_step(path, key): part for key, part in value.items() if key not in left_out}
     if isinstance(value, list) and all(isinstance(item, dict) and isinstance(item.get("type"), str) for item in value):
-        return {item["type"]: item for item in value}
+        return {f"{path}[{item['type']}]": item for item in value}
     return None
 
 

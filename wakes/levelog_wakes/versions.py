@@ -54,8 +54,12 @@ class _ObjectBody(Struct, frozen=True):
 class _Fields(dict[tuple[str, str], list[tuple[float, str, Any]]]):
     """Moments, clients and values before, of the last changes of fields; that which changed last is at the end."""
 
+    touched = 0.0
+    """When one changed last, in seconds since 1970."""
+
     def note(self, field: tuple[str, str], at: float, client: str, before: Any = None) -> None:
         """Add a change of a field, named by its resource and its path."""
+        self.touched = at
         changes = self[field] = self.pop(field, [])
         if len(changes) == _MOMENTS:
             del changes[0]
@@ -63,20 +67,19 @@ class _Fields(dict[tuple[str, str], list[tuple[float, str, Any]]]):
         if len(self) > _MOST_FIELDS:
             del self[next(iter(self))]
 
-    def since(self, moment: float, but: str) -> Iterator[tuple[tuple[str, str], list[float]]]:
+    def since(self, moment: float, but: str) -> list[tuple[tuple[str, str], list[float]]]:
         """Fields that others than a client changed since then, and when, the last moment first."""
+        found: list[tuple[tuple[str, str], list[float]]] = []
         for field, changes in reversed(self.items()):
             if changes[-1][0] <= moment:
-                return
-            times = [at for at, client, _ in reversed(changes) if at > moment and client != but]
-            if times:
-                yield field, times
+                break
+            if times := [at for at, client, _ in reversed(changes) if at > moment and client != but]:
+                found.append((field, times))
+        return found
 
 
 class _Known(Struct):
     fields: _Fields
-    touched: float = 0.0
-    """When it was changed last, in seconds since 1970."""
     raw: bytes = b""
     version: str = ""
     uid: str = ""
@@ -100,8 +103,8 @@ class LastVersions:
         self._owned: dict[str, dict[Place, float]] = {}
         """By owner, and when it or something that it owns was changed last; what was changed last is at the end."""
         self._named: dict[tuple[str, str], dict[str, None]] = defaultdict(dict)
-        self._near: OrderedDict[str, _Fields] = OrderedDict()
-        self._touched: dict[str, float] = {}
+        self._near: dict[str, _Fields] = {}
+        """By namespace; what was changed last is at the end."""
         self._newest = (0, 0.0)
 
     def see(self, call: AuditCall) -> None:
@@ -143,25 +146,25 @@ class LastVersions:
     def causes(self, place: Place, since: float, client: str) -> dict[Cause, list[float]]:
         """What others changed since a moment, and when, by the closest relation to the object."""
         found: dict[Cause, list[float]] = {}
-        namespace, touched = place[1], self._touched
-        if touched.get(namespace, 0.0) <= since and touched.get("", 0.0) <= since:
+        around: list[tuple[Relation, _Fields]] = []
+        if (near := self._near.get(place[1])) is not None and near.touched > since and place[1]:
+            around.append(("namespace", near))
+        if (near := self._near.get("")) is not None and near.touched > since:
+            around.append(("cluster", near))
+        if not around:
             return found
         met: set[tuple[str, str]] = set()
         seen: set[Place] = set()
         for relation, each in self._related(place, since):
-            if each not in seen and (near := self._known.get(each)) is not None and near.touched > since:
+            if each not in seen and (known := self._known.get(each)) is not None and known.fields.touched > since:
                 seen.add(each)
-                for field, times in near.fields.since(since, client):
+                for field, times in known.fields.since(since, client):
                     found.setdefault((relation, *field), times)
                     met.add(field)
-        if namespace and touched.get(namespace, 0.0) > since:
-            for field, times in self._near[namespace].since(since, client):
+        for relation, near in around:
+            for field, times in near.since(since, client):
                 if field not in met:
-                    found["namespace", *field] = times
-        if touched.get("", 0.0) > since:
-            for field, times in self._near[""].since(since, client):
-                if field not in met:
-                    found["cluster", *field] = times
+                    found[relation, *field] = times
         return found
 
     def owners(self, place: Place) -> Sequence[Place]:
@@ -169,21 +172,20 @@ class LastVersions:
         known = self._known.get(place)
         return [self._uids[uid] for uid in known.owners if uid in self._uids] if known and known.owners else ()
 
-    def _related(self, place: Place, since: float) -> Iterator[tuple[Relation, Place]]:
+    def _related(self, place: Place, since: float) -> list[tuple[Relation, Place]]:
         """Objects that may have changed since then, the closest relations to one first."""
-        yield "itself", place
+        found: list[tuple[Relation, Place]] = [("itself", place)]
         known, (_, namespace, name) = self._known.get(place), place
-        owner = known.uid if known and known.uid else f"{namespace}/{name}"  # no bodies: by their names
-        for each in islice(self._below(owner, since), _MOST_RELATED):
-            yield "owned", each
-        for each in self.owners(place):
-            yield "owner", each
-        for around in dict.fromkeys((namespace, "")) if known and known.names else ():
-            for other in known.names if known else ():
-                for resource in self._named.get((around, other), ()):
-                    yield "named", (resource, around, other)
-        for resource in self._named.get((namespace, name), ()):
-            yield "namesake", (resource, namespace, name)
+        owner = known.uid if known is not None and known.uid else f"{namespace}/{name}"  # no bodies: by their names
+        if owner in self._owned:
+            found += [("owned", each) for each in islice(self._below(owner, since), _MOST_RELATED)]
+        if known is not None:
+            found += [("owner", each) for each in self.owners(place)]
+            for around in dict.fromkeys((namespace, "")) if known.names else ():
+                for other in known.names:
+                    found += [("named", (each, around, other)) for each in self._named.get((around, other), ())]
+        found += [("namesake", (each, namespace, name)) for each in self._named.get((namespace, name), ())]
+        return found
 
     def _below(self, owner: str, since: float) -> Iterator[Place]:
         """What an object owns, and what that owns, as far as it changed since then."""
@@ -249,17 +251,12 @@ class LastVersions:
 
     def _note(self, known: _Known, place: Place, call: AuditCall, path: str, before: Any = None) -> bool:
         """Note that a field has changed; True."""
-        at, (resource, namespace, _) = call.ended, place
-        known.touched = self._touched[namespace] = at
-        self._stir(known, place, at, 2)
-        if (near := self._near.get(namespace)) is None:
-            near = self._near[namespace] = _Fields()
-            if len(self._near) > _MOST_NAMESPACES:
-                del self._touched[self._near.popitem(last=False)[0]]
-        else:
-            self._near.move_to_end(namespace)
-        near.note((resource, path), at, call.client)
-        known.fields.note((resource, path), at, call.client, before)
+        self._stir(known, place, call.ended, 2)
+        near = self._near[place[1]] = self._near.pop(place[1], None) or _Fields()
+        if len(self._near) > _MOST_NAMESPACES:
+            del self._near[next(iter(self._near))]
+        near.note((place[0], path), call.ended, call.client)
+        known.fields.note((place[0], path), call.ended, call.client, before)
         return True
 
     def _stir(self, known: _Known, place: Place, at: float, levels: int) -> None:
