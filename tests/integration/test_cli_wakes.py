@@ -41,7 +41,7 @@ def test_a_bundle_has_the_bodies_that_an_audit_log_of_metadata_lacks(tmp_path: P
     file.write_text("\n".join(log.lines()))
     log.write_bundle(bundle)
     without = CliRunner().invoke(app, ["wakes", str(file)], env={"COLUMNS": "200"})
-    assert "waits for anything but its status of the statefulsets.apps" in without.output, without.output
+    assert "waits for anything but the status of the statefulsets.apps" in without.output, without.output
     given = CliRunner().invoke(app, ["wakes", str(file), "--bundle", str(bundle)], env={"COLUMNS": "200"})
     assert "waits for status.readyReplicas of the statefulsets.apps that it owns" in given.output, given.output
     assert "precision 100%, recall 100%" in given.output

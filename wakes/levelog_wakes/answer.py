@@ -16,16 +16,6 @@ from levelog_wakes.sentences import sentences
 from levelog_wakes.versions import KindSeen
 
 
-class PeriodOf(Struct, frozen=True):
-    """A period, and the number of objects that have it."""
-
-    seconds: float
-    jitter_seconds: float
-    objects: int
-    pollers: int = 1
-    """Of one object at most: how many wake at this period, each with a start of its own."""
-
-
 class Woken(Struct, frozen=True, kw_only=True):
     """One client and the objects of one resource, of which its wakes are."""
 
@@ -33,7 +23,7 @@ class Woken(Struct, frozen=True, kw_only=True):
     resource: str
     objects: int
     wakes: int
-    periods: list[PeriodOf]
+    periods: list[Rhythm]
     """Those of most objects first; of at most 12 objects, by their last 128 wakes."""
     calls: int
     size_bytes: int | None
@@ -115,14 +105,14 @@ def _woken(traffic: Traffic, watches: Counter[str], kinds: Mapping[str, KindSeen
     )
 
 
-def _periods(rhythms: Sequence[Sequence[Rhythm]]) -> list[PeriodOf]:
+def _periods(rhythms: Sequence[Sequence[Rhythm]]) -> list[Rhythm]:
     """Rhythms of an object, for each; those within a quarter of the shortest are one."""
-    found: list[PeriodOf] = []
+    found: list[Rhythm] = []
     left = sorted((each for some in rhythms for each in some), key=lambda each: each.seconds)
     while left:
         near = [each for each in left if each.seconds <= left[0].seconds * 1.25]
         left = left[len(near) :]
         seconds, jitter = (median(map(attrgetter(each), near)) for each in ("seconds", "jitter_seconds"))
         objects = sum(any(each in near for each in some) for some in rhythms)
-        found.append(PeriodOf(seconds, jitter, objects, max(each.pollers for each in near)))
+        found.append(Rhythm(seconds, jitter, max(each.pollers for each in near), objects))
     return sorted(found, key=lambda each: -each.objects)

@@ -1,6 +1,5 @@
 """Events of kube-apiserver's audit log, as much of them as is read here."""
 
-from collections import Counter
 from datetime import datetime
 from typing import Annotated, Final
 
@@ -85,25 +84,17 @@ class AuditCall(Struct, gc=False, eq=False, array_like=True):
     """What was answered; empty unless the level is RequestResponse."""
 
 
-class Remarks(Counter[str]):
-    """What was odd about the input: each kind once, with a number and the place where it was met first."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._first: dict[str, str] = {}
+class Remarks(dict[str, tuple[str, int]]):
+    """What was odd about the input: each kind once, with the place where it was met first, and how often."""
 
     def note(self, what: str, place: str = "", times: int = 1) -> None:
         """Count one."""
-        self[what] += times
-        self._first.setdefault(what, place)
-
-    def told(self) -> list[tuple[str, str, int]]:
-        """What was noted, where first, and how often."""
-        return [(what, self._first[what], number) for what, number in self.items()]
+        first, number = self.get(what, (place, 0))
+        self[what] = first, number + times
 
     def lines(self) -> list[str]:
         """A line for each kind."""
-        return [f"{number:,} {what}{place and f' (first: {place})'}" for what, place, number in self.told()]
+        return [f"{number:,} {what}{place and f' (first: {place})'}" for what, (place, number) in self.items()]
 
 
 class AuditReader:
@@ -146,20 +137,27 @@ class AuditReader:
 
     def _skipped(self, event: _Line) -> str | None:
         """None where it tells of a call for the first time, of a watch when it begins; else what is odd, or nothing."""
-        audit_id, stage = event.audit_id, event.stage
+        audit_id, is_over = event.audit_id, event.stage not in ("RequestReceived", "ResponseStarted")
         if event.api_version not in VERSIONS_READ:
             return f"events of {event.api_version or 'no version'} are left out"
         if event.request_received_timestamp is None:
             return "events without a time are left out"
         if audit_id in self._seen or audit_id in self._seen_before:
             return "events came twice, and count once"
-        if stage == "RequestReceived":
+        if event.stage == "RequestReceived":
             if len(self._open) < _MOST_OPEN:
                 self._open.add(audit_id)
             return ""
         if event.verb == "watch":
-            return self._skipped_watch(audit_id, stage)
-        if stage == "ResponseStarted":
+            self._open.discard(audit_id)
+            has_begun = audit_id in self._watches
+            if is_over:
+                self._watches.discard(audit_id)
+            elif not has_begun and len(self._watches) < _MOST_OPEN:
+                self._watches.add(audit_id)
+                return None
+            return None if is_over and not has_begun else ""
+        if not is_over:
             return ""
         self._open.discard(audit_id)
         if audit_id:
@@ -167,17 +165,6 @@ class AuditReader:
             if len(self._seen) >= _REMEMBERED:
                 self._seen_before, self._seen = self._seen, set()
         return None
-
-    def _skipped_watch(self, audit_id: str, stage: str) -> str | None:
-        has_begun = audit_id in self._watches
-        if stage == "ResponseStarted":
-            if has_begun or len(self._watches) >= _MOST_OPEN:
-                return ""
-            self._watches.add(audit_id)
-        else:
-            self._watches.discard(audit_id)
-        self._open.discard(audit_id)
-        return "" if has_begun else None
 
     def _call(self, event: _Line) -> AuditCall:
         target, verb, uri, received = event.object_ref, event.verb, event.request_uri, event.request_received_timestamp

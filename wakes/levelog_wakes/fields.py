@@ -6,9 +6,9 @@ from typing import Any, Final
 
 ABSENT: Final = "\0absent"
 """Stands for no value; no field has it."""
-CREATED: Final = "it exists"
-DELETED: Final = "its deletion"
-WRITTEN: Final = "anything but its status"
+CREATED: Final = "the creation"
+DELETED: Final = "the deletion"
+WRITTEN: Final = "anything but the status"
 """Where the log has no bodies, a write tells no more."""
 _OWN: Final = frozenset({"managedFields", "resourceVersion", "generation", "uid", "creationTimestamp", "selfLink"})
 """Of metadata: the server's, or told by another field."""

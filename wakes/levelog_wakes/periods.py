@@ -40,6 +40,8 @@ class Rhythm(Struct, frozen=True):
     """Half of the intervals are at most this far from it."""
     pollers: int = 1
     """Series of wakes at the same time that have this period, each with a start of its own."""
+    objects: int = 1
+    """That wake so."""
 
 
 def rhythms_of(times: Sequence[float]) -> list[Rhythm]:

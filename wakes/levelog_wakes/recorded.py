@@ -8,8 +8,6 @@ from itertools import count
 from math import inf
 from typing import Final
 
-from msgspec import Struct
-
 from levelog.wire.records import LoggedRecord, ObjectDeleted, ObjectSeen
 from levelog_wakes.audit import AuditCall, Place, Remarks
 from levelog_wakes.bursts import Bursts
@@ -24,11 +22,8 @@ _MOST_OBJECTS: Final = 10_000
 _MOST_BYTES: Final = 64 << 20
 
 
-class _Shown(Struct):
-    """What the last record of an object shows."""
-
-    version: str
-    body: bytes
+_Shown = tuple[str, bytes]
+"""Version and body of the last record of an object."""
 
 
 class WrittenBodies:
@@ -59,14 +54,14 @@ class WrittenBodies:
         at, key = record.time.timestamp(), record.key
         self._release(at - _LATE_SECONDS)
         place = (str(key.group_resource), key.namespace, key.name)
-        before, shown = self._shown.get(place), _Shown(str(record.version), record.body)
-        if before is not None and before.version == shown.version:
+        before, shown = self._shown.get(place), (str(record.version), record.body)
+        if before is not None and before[0] == shown[0]:
             return
         unnamed = self._writes.get((*place[:2], ""), ()) if before is None else ()  # the server made up the name
         writes = [each for each in self._writes.get(place, unnamed) if each.ended <= at + _EARLY_SECONDS]
         if isinstance(record, ObjectDeleted):
             writes = [each for each in writes if each.verb == "delete"] or writes
-        named = [each for each in writes if before is not None and each.sent_version == before.version]
+        named = [each for each in writes if before is not None and each.sent_version == before[0]]
         if made := min(named or writes, key=lambda each: abs(each.ended - at), default=None):
             for each in writes:
                 if each is made or (each.ended < made.ended and each.place == place):
@@ -104,15 +99,15 @@ class WrittenBodies:
         if not writes:
             del self._writes[call.place]
         if left is not None:
-            call.body = left.body
+            call.body = left[1]
 
     def _keep(self, place: Place, shown: _Shown) -> None:
         if (before := self._shown.pop(place, None)) is not None:
-            self._bytes -= len(before.body)
+            self._bytes -= len(before[1])
         self._shown[place] = shown
-        self._bytes += len(shown.body)
+        self._bytes += len(shown[1])
         while len(self._shown) > _MOST_OBJECTS or (self._bytes > _MOST_BYTES and len(self._shown) > 1):
-            self._bytes -= len(self._shown.popitem(last=False)[1].body)
+            self._bytes -= len(self._shown.popitem(last=False)[1][1])
 
 
 def _call(place: Place, record: ObjectSeen | ObjectDeleted, at: float, verb: str) -> AuditCall:

@@ -37,7 +37,7 @@ class _Batch(msgspec.Struct, array_like=True):
     """Empty in the last one."""
     events: int = 0
     """As the reader counts them; this and what follows is in the last one."""
-    remarks: list[tuple[str, str, int]] = []
+    remarks: dict[str, tuple[str, int]] = {}
     error: str = ""
 
 
@@ -62,7 +62,7 @@ def read_ahead(files: Sequence[Path], reader: AuditReader) -> Iterator[AuditCall
             while (batch := decode(batches.recv_bytes())).calls:
                 yield from batch.calls
             reader.events = batch.events
-            for what, place, times in batch.remarks:
+            for what, (place, times) in batch.remarks.items():
                 reader.remarks.note(what, place, times)
             if batch.error:
                 raise ConfigurationError(batch.error)
@@ -125,7 +125,7 @@ def _send(files: Sequence[Path]) -> None:
     except ConfigurationError as refused:
         error = str(refused)
     reader.finish()
-    pipe.send_bytes(msgspec.msgpack.encode(_Batch([], reader.events, reader.remarks.told(), error)))
+    pipe.send_bytes(msgspec.msgpack.encode(_Batch([], reader.events, reader.remarks, error)))
 
 
 if __name__ == "__main__":

@@ -3,7 +3,8 @@
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from levelog_wakes.answer import PeriodOf, WakesFound, Woken
+from levelog_wakes.answer import WakesFound, Woken
+from levelog_wakes.periods import Rhythm
 
 _LEAST_WAKES: Final = 3
 """Rows with fewer are counted, not shown."""
@@ -25,7 +26,7 @@ def footer(found: WakesFound) -> str:
     return f"{found.events:,} events, {_seconds(found.seconds)}; {seldom} rows with fewer than 3 wakes left out"
 
 
-def _period(period: PeriodOf) -> str:
+def _period(period: Rhythm) -> str:
     pollers = f", {period.pollers} pollers" if period.pollers > 1 else ""
     return f"{_seconds(period.seconds)} ± {_seconds(period.jitter_seconds)}{pollers}"
 
