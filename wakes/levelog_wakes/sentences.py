@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from typing import Final
 
+from levelog.counting import counted
 from levelog_wakes.bursts import Sum
 from levelog_wakes.conditions import Explanation
 
@@ -32,7 +33,7 @@ def sentences(condition: Explanation, saving: Sum | None, total: Sum) -> Iterato
             others = f"{cause.others:,} of {total.idle:,} others"
             if cause.others > total.idle or not total.idle:
                 others = f"{cause.others:,} changes without a wake"
-            same = f"; {cause.with_it} more fields change with it" if cause.with_it else ""
+            same = f"; {counted(cause.with_it, 'more field')} changed with it" if cause.with_it else ""
             hits = f"{cause.hits:,} of {total.wrote:,} wakes that wrote"
             yield f"{'or' if number else 'waits for'} {what}: {hits}, {others}{same}"
         yield f"precision {condition.precision:.0%}, recall {condition.recall:.0%}"

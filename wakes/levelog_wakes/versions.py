@@ -1,8 +1,7 @@
 """The last version of each object, as writes show it: who changed which field when, and who belongs to whom."""
 
-from collections import OrderedDict, defaultdict
-from collections.abc import Iterator, Sequence
-from itertools import islice
+from collections import OrderedDict
+from collections.abc import Sequence
 from typing import Any, Final, Literal
 
 import msgspec
@@ -12,13 +11,12 @@ from levelog_wakes.audit import AuditCall, Place
 from levelog_wakes.fields import ABSENT, CREATED, DELETED, WRITTEN, changed_fields, is_time, names_in
 
 _MOST_OBJECTS: Final = 10_000
-_MOST_NAMESPACES: Final = 2_000
+_MOST_GROUPS: Final = 20_000
 _MOST_BYTES: Final = 64 << 20
 """Of the bodies that are kept; what was written longest ago is forgotten first."""
 _LARGEST_BYTES: Final = 256 << 10
 _MOST_FIELDS: Final = 40
 _MOMENTS: Final = 6
-_MOST_RELATED: Final = 64
 
 Relation = Literal["itself", "owned", "owner", "named", "namesake", "namespace", "cluster"]
 RELATIONS: Final[Sequence[Relation]] = ("itself", "owned", "owner", "named", "namesake", "namespace", "cluster")
@@ -100,11 +98,8 @@ class LastVersions:
         self._known: OrderedDict[Place, _Known] = OrderedDict()
         self._bytes = 0
         self._uids: dict[str, Place] = {}
-        self._owned: dict[str, dict[Place, float]] = {}
-        """By owner, and when it or something that it owns was changed last; what was changed last is at the end."""
-        self._named: dict[tuple[str, str], dict[str, None]] = defaultdict(dict)
-        self._near: dict[str, _Fields] = {}
-        """By namespace; what was changed last is at the end."""
+        self._near: dict[tuple[str, ...], _Fields] = {}
+        """Of the objects of an owner, of a name in a namespace, and of a namespace; what changed last is at the end."""
         self._newest = (0, 0.0)
 
     def see(self, call: AuditCall) -> None:
@@ -129,7 +124,7 @@ class LastVersions:
                 self._check_clock(call, version)
             self._learn(known, place, call, body)
         elif not known.version and not known.owners:
-            self._belongs(known, place, tuple(f"{namespace}/{each}" for each in _prefixes(place[2])))
+            known.owners = tuple(f"{namespace}/{each}" for each in _prefixes(place[2]))
         if call.verb in ("delete", "create") and (is_own or call.verb == "delete"):
             return self._note(known, place, call, DELETED if call.verb == "delete" else CREATED), []
         anything = "status" if call.subresource == "status" else WRITTEN
@@ -146,25 +141,26 @@ class LastVersions:
     def causes(self, place: Place, since: float, client: str) -> dict[Cause, list[float]]:
         """What others changed since a moment, and when, by the closest relation to the object."""
         found: dict[Cause, list[float]] = {}
-        around: list[tuple[Relation, _Fields]] = []
-        if (near := self._near.get(place[1])) is not None and near.touched > since and place[1]:
-            around.append(("namespace", near))
-        if (near := self._near.get("")) is not None and near.touched > since:
-            around.append(("cluster", near))
-        if not around:
+        known, (_, namespace, name), near = self._known.get(place), place, self._near.get
+        own, cluster = near(("namespace", namespace)), near(("namespace", ""))
+        if (own is None or own.touched <= since) and (cluster is None or cluster.touched <= since):
             return found
+        owner = known.uid if known is not None and known.uid else f"{namespace}/{name}"  # no bodies: by their names
+        related: list[tuple[Relation, _Fields | None]] = [("owned", near(("owned", owner)))]
+        if known is not None:
+            related.insert(0, ("itself", known.fields))
+            related += [("owner", self._known[each].fields) for each in self.owners(place)]
+            for each in known.names:
+                related += [("named", near(("name", namespace, each))), ("named", near(("name", "", each)))]
+        related.append(("namesake", near(("name", namespace, name))))
+        related += [("namespace", own), ("cluster", cluster)] if namespace else [("cluster", cluster)]
         met: set[tuple[str, str]] = set()
-        seen: set[Place] = set()
-        for relation, each in self._related(place, since):
-            if each not in seen and (known := self._known.get(each)) is not None and known.fields.touched > since:
-                seen.add(each)
-                for field, times in known.fields.since(since, client):
-                    found.setdefault((relation, *field), times)
-                    met.add(field)
-        for relation, near in around:
-            for field, times in near.since(since, client):
-                if field not in met:
-                    found[relation, *field] = times
+        for relation, fields in related:
+            if fields is not None and fields.touched > since:
+                for field, times in fields.since(since, client):
+                    if field not in met:
+                        met.add(field)
+                        found[relation, *field] = times
         return found
 
     def owners(self, place: Place) -> Sequence[Place]:
@@ -172,63 +168,21 @@ class LastVersions:
         known = self._known.get(place)
         return [self._uids[uid] for uid in known.owners if uid in self._uids] if known and known.owners else ()
 
-    def _related(self, place: Place, since: float) -> list[tuple[Relation, Place]]:
-        """Objects that may have changed since then, the closest relations to one first."""
-        found: list[tuple[Relation, Place]] = [("itself", place)]
-        known, (_, namespace, name) = self._known.get(place), place
-        owner = known.uid if known is not None and known.uid else f"{namespace}/{name}"  # no bodies: by their names
-        if owner in self._owned:
-            found += [("owned", each) for each in islice(self._below(owner, since), _MOST_RELATED)]
-        if known is not None:
-            found += [("owner", each) for each in self.owners(place)]
-            for around in dict.fromkeys((namespace, "")) if known.names else ():
-                for other in known.names:
-                    found += [("named", (each, around, other)) for each in self._named.get((around, other), ())]
-        found += [("namesake", (each, namespace, name)) for each in self._named.get((namespace, name), ())]
-        return found
-
-    def _below(self, owner: str, since: float) -> Iterator[Place]:
-        """What an object owns, and what that owns, as far as it changed since then."""
-        owned = self._owned.get(owner, {})
-        for each in reversed(owned):
-            if owned[each] <= since:
-                return
-            yield each
-            if (known := self._known.get(each)) is not None and known.uid:
-                yield from self._below(known.uid, since)
-
     def _of(self, place: Place) -> _Known:
         known = self._known.get(place)
         if known is not None:
             self._known.move_to_end(place)
             return known
         known = self._known[place] = _Known(_Fields())
-        self._named[place[1:]][place[0]] = None
         while len(self._known) > _MOST_OBJECTS or (self._bytes > _MOST_BYTES and len(self._known) > 1):
             self._forget()
         return known
 
     def _forget(self) -> None:
-        place, known = self._known.popitem(last=False)
+        known = self._known.popitem(last=False)[1]
         self.forgotten += 1
         self._bytes -= len(known.raw)
         self._uids.pop(known.uid, None)
-        self._belongs(known, place, ())
-        named = self._named[place[1:]]
-        del named[place[0]]
-        if not named:
-            del self._named[place[1:]]
-
-    def _belongs(self, known: _Known, place: Place, owners: tuple[str, ...]) -> None:
-        """Note who owns an object."""
-        for uid in known.owners:
-            owned = self._owned[uid]
-            del owned[place]
-            if not owned:
-                del self._owned[uid]
-        for uid in owners:
-            self._owned.setdefault(uid, {})[place] = 0.0
-        known.owners = owners
 
     def _learn(self, known: _Known, place: Place, call: AuditCall, body: _ObjectBody | None) -> None:
         if body is None or body.kind == "Status":
@@ -240,9 +194,7 @@ class LastVersions:
             self._uids.pop(known.uid, None)
             known.uid = body.metadata.uid
             self._uids[known.uid] = place
-        owners = tuple(dict.fromkeys(each.uid for each in body.metadata.owner_references))
-        if owners != known.owners:
-            self._belongs(known, place, owners)
+        known.owners = tuple(dict.fromkeys(each.uid for each in body.metadata.owner_references))
         self._bytes -= len(known.raw)
         known.raw = call.body if len(call.body) <= _LARGEST_BYTES else b""
         self._bytes += len(known.raw)
@@ -251,22 +203,16 @@ class LastVersions:
 
     def _note(self, known: _Known, place: Place, call: AuditCall, path: str, before: Any = None) -> bool:
         """Note that a field has changed; True."""
-        self._stir(known, place, call.ended, 2)
-        near = self._near[place[1]] = self._near.pop(place[1], None) or _Fields()
-        if len(self._near) > _MOST_NAMESPACES:
+        change, above = ((place[0], path), call.ended, call.client), list(known.owners)
+        for owner in self.owners(place):
+            above += self._known[owner].owners
+        for group in (*(("owned", each) for each in above), ("name", *place[1:]), ("namespace", place[1])):
+            near = self._near[group] = self._near.pop(group, None) or _Fields()
+            near.note(*change)
+        while len(self._near) > _MOST_GROUPS:
             del self._near[next(iter(self._near))]
-        near.note((place[0], path), call.ended, call.client)
-        known.fields.note((place[0], path), call.ended, call.client, before)
+        known.fields.note(*change, before)
         return True
-
-    def _stir(self, known: _Known, place: Place, at: float, levels: int) -> None:
-        """Note with the owners of an object, and theirs, that it has changed."""
-        for uid in known.owners:
-            owned = self._owned[uid]
-            del owned[place]
-            owned[place] = at
-            if levels > 1 and (owner := self._uids.get(uid)) is not None:
-                self._stir(self._known[owner], owner, at, levels - 1)
 
     def _compare(self, known: _Known, place: Place, call: AuditCall, before: bytes) -> tuple[bool, list[str]]:
         undone: list[str] = []
