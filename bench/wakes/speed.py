@@ -2,18 +2,22 @@
 
 Events come from a model of a busy cluster: kubelets, leader election, and operators that poll. Each pod lives for a
 minute, so the number of objects grows with the log. The first part reads a file, with this code and with that of
-`--before REVISION`. The second writes `--gigabytes` into a pipe, and looks at the reader's memory in between.
+`--before REVISION`. The second writes `--gigabytes` into a pipe, and looks at the reader's memory in between; with
+`--labs` these are the logs of `bench/wakes/logs`, with bodies, again and again, each time in a namespace of its own.
 """
 
 import argparse
+import gzip
 import os
 import random
+import re
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from itertools import count, islice
+from datetime import date, timedelta
+from itertools import chain, count, islice
 from operator import itemgetter
 from pathlib import Path
 from typing import Final
@@ -21,6 +25,8 @@ from typing import Final
 import msgspec
 
 _ROOT: Final = Path(__file__).parents[2]
+_LOGS: Final = Path(__file__).parent / "logs"
+_DAY: Final = re.compile(rb'"20\d\d-\d\d-\d\dT')
 _FIRST_MINUTE: Final = 1_800_000_000 // 60
 _READ: Final = """
 import atexit, resource, sys
@@ -46,6 +52,17 @@ def events() -> Iterator[bytes]:
             began = b"%b%06d" % (seconds[int(at)], at % 1 * 1e6)
             over = b"%b%06d" % (seconds[int(ended)], ended % 1 * 1e6)
             yield line % {b"id": b"%d-%d" % (minute, number), b"age": age, b"began": began, b"ended": over}
+
+
+def lab_events() -> Iterator[bytes]:
+    """Lines without end: all logs of unmodified programs, each a day after the one before, of other namespaces."""
+    logs = [gzip.decompress(each.read_bytes()).splitlines(keepends=True) for each in sorted(_LOGS.glob("*/*.gz"))]
+    for turn in count():
+        day = date(2027, 1, 1) + timedelta(days=turn % 30_000)
+        shifted, space = b'"%sT' % day.isoformat().encode(), b'"namespace":"default-%d"' % turn
+        for line in chain.from_iterable(logs):
+            later = _DAY.sub(shifted, line).replace(b'"namespace":"default"', space)
+            yield later.replace(b'"auditID":"', b'"auditID":"%d-' % turn)
 
 
 def _minute(chance: random.Random) -> Iterator[tuple[float, float, bytes]]:
@@ -151,13 +168,13 @@ def _compare(number: int, revision: str) -> None:
         _read_file("now", _ROOT, file, number)
 
 
-def _stream(size_bytes: int, marks: int) -> None:
+def _stream(lines: Iterator[bytes], size_bytes: int, marks: int) -> None:
     began, written, number, told = time.monotonic(), 0, 0, 0
     reader = subprocess.Popen(
         [sys.executable, "-c", _READ, "-"], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, cwd=_ROOT
     )
     assert reader.stdin is not None
-    for line in events():
+    for line in lines:
         reader.stdin.write(line)
         written, number = written + len(line), number + 1
         if written * marks >= size_bytes * (told + 1):
@@ -186,10 +203,11 @@ def main() -> None:
     parser.add_argument("--events", type=int, default=200_000, help="of the file")
     parser.add_argument("--before", default="", metavar="REVISION", help="read the file with that code, too")
     parser.add_argument("--gigabytes", type=float, default=2.0, help="to stream; 0: none")
+    parser.add_argument("--labs", action="store_true", help="stream the logs of bench/wakes/logs")
     options = parser.parse_args()
     _compare(options.events, options.before)
     if options.gigabytes:
-        _stream(int(options.gigabytes * 1e9), marks=8)
+        _stream(lab_events() if options.labs else events(), int(options.gigabytes * 1e9), marks=10)
 
 
 if __name__ == "__main__":

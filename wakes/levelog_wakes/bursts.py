@@ -31,7 +31,7 @@ _MOST_SETS: Final = 2048
 _MOST_SETS_IN_ALL: Final = 200_000
 _NAMELESS: Final = ("events", "events.events.k8s.io")
 _QUIET: Final = ("leases.coordination.k8s.io", *_NAMELESS)
-"""Resources that are written all the time, and for whose fields nobody waits."""
+"""Resources that are written all the time: their changes are no causes, and wakes about them have none."""
 CPU_SECONDS: Final = {
     "get": 0.0017,
     "list": 0.0025,

@@ -114,6 +114,21 @@ def test_wakes_for_something_outside_have_no_field() -> None:
     assert woken(ask(log.lines()), "op").condition.kind == "nothing"
 
 
+def test_a_lease_is_no_cause_and_wakes_about_it_have_none() -> None:
+    log, lease = PlantedLog(), "leases.coordination.k8s.io"
+    log.exists(SHOPS, "s", status={})
+    log.exists(lease, "s", spec={})
+    for turn, at in enumerate(moments(random.Random(5), 30)):
+        log.write("leader", at, lease, "s", spec={"holder": turn})
+        for client, resource in (("op", SHOPS), ("standby", lease)):
+            log.get(client, at + 1, resource, "s")
+            log.write(client, at + 1.1, resource, "s", status={"seen": turn})
+    found = ask(log.lines())
+    for client, resource in (("op", SHOPS), ("standby", lease)):
+        condition = woken(found, client, resource).condition
+        assert (condition.kind, condition.fields) == ("outside", [])
+
+
 def test_a_write_at_each_period_is_a_date() -> None:
     log = PlantedLog()
     log.exists(SHOPS, "s", status={})
