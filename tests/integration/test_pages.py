@@ -30,6 +30,7 @@ NOT_RUN: Final = {
     ("docs/development.md", "docker compose"): "needs an engine; tests/unit/test_containers.py holds the file",
     ("docs/monitoring.md", "sed"): "needs the Prometheus operator; tests/unit/test_alerts.py holds the addresses",
     ("docs/deployment.md", "helm"): "test_chart.py installs a chart on a real API server",
+    ("docs/reliability.md", "PYTHONPATH=tests"): "takes half an hour; tests/faults/test_nemesis.py runs some of it",
     ("docs/ui.md", "levelog ui"): "serves until it is stopped; tests/integration/ui asks for its pages",
     ("docs/tutorial.md", "mkdir"): "the test has a folder of its own",
     ("docs/tutorial.md", "python -m venv"): "the tests have their environment",
