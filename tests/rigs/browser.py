@@ -4,9 +4,10 @@ import asyncio
 import base64
 import shutil
 from collections.abc import Callable
+from importlib.resources import files
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Final, Self, TypeVar
 
 from selenium import webdriver
 from selenium.common.exceptions import StaleElementReferenceException
@@ -18,6 +19,7 @@ from selenium.webdriver.common.keys import Keys
 from rigs.waiting import until
 
 T = TypeVar("T")
+AXE: Final = (files("axe_core_python") / "axe.min.js").read_text()
 
 
 class BrowserMissing(Exception):
@@ -114,6 +116,17 @@ class Browser:
     async def complaints(self) -> list[str]:
         """What the console says: blocked scripts, errors, files that are missing."""
         return [str(each["message"]) for each in await asyncio.to_thread(self.driver.get_log, "browser")]
+
+    async def barriers(self) -> list[str]:
+        """What axe-core finds that keeps people out: contrast, headings, landmarks, labels, the keyboard."""
+
+        def look() -> Any:
+            self.driver.execute_cdp_cmd("Runtime.evaluate", {"expression": AXE})
+            told = {"expression": "axe.run({resultTypes: ['violations']})", "awaitPromise": True, "returnByValue": True}
+            return self.driver.execute_cdp_cmd("Runtime.evaluate", told)["result"]["value"]["violations"]
+
+        found = await asyncio.to_thread(look)
+        return [f"{each['id']}: {node['html'][:200]}" for each in found for node in each["nodes"]]
 
     async def picture(self, file: Path, *, height: int = 900) -> None:
         """Write a PNG of what is seen, as far down as that."""

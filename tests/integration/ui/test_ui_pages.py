@@ -171,6 +171,18 @@ async def test_pages_fit_a_phone_and_the_dark(
             )
 
 
+@pytest.mark.parametrize("is_dark", [False, True])
+async def test_nobody_is_kept_out_by_a_page(shown: Any, browser: Opens, is_dark: bool) -> None:
+    async with browser(is_dark=is_dark) as page:
+        await page.open(shown.url + POD)
+        made = await page.script("document.querySelector('.why .decision a.what').getAttribute('href')")
+        found: dict[str, list[str]] = {}
+        for path in ("/levels", POD, made, *(() if is_dark else ("/flow", "/fields", "/what-if", PAGES[-1]))):
+            await page.open(shown.url + path)
+            found[path] = await page.barriers()
+        assert not any(found.values()), found
+
+
 async def test_a_dot_is_reached_by_keyboard(shown: Any, browser: Opens) -> None:
     async with browser() as page:
         await page.open(shown.url + POD)

@@ -159,4 +159,5 @@ async def test_a_record_is_left_out_without_scripts(served: Served, browser: obj
         await page.shows("h2", "3 decisions differ")
         assert f"swap={served.night.stranger}+{served.night.scaled}" in await page.script("location.search")
         await page.picture(pictures / "what-if.png")
+        assert await page.barriers() == []
         assert await page.complaints() == []
