@@ -35,7 +35,7 @@ from levelog_processors.waiting import SAFETY_SWEEP, Agenda, Arrivals, Horizon
 from levelog_store.actuate.claims import Claimant
 from levelog_store.connect.database import Database
 from levelog_store.look.overview import Workload, count_work
-from levelog_store.owners.leases import Leases
+from levelog_store.owners.leases import LOOK_EVERY, Leases
 from levelog_store.rows import IndexKey, Scope
 
 log = logging.getLogger(__name__)
@@ -186,8 +186,8 @@ class Processor:
                     epochs = await self._tended()
                     if epochs:
                         await self._run_with(epochs)
-                    else:
-                        await self._hint_of_leases.wait(self._leases.interval)
+                    elif not await self._hint_of_leases.wait(min(self._leases.interval, LOOK_EVERY)):
+                        await self._look_at_others()
                 except Unavailable as error:
                     log.log(level_of(error), "begins again in %s: %s", RETRY_PAUSE, error, extra={"owner": self._owner})
                     await asyncio.sleep(RETRY_PAUSE.total_seconds())
@@ -214,7 +214,13 @@ class Processor:
         await self._hints.publish(Topic.LEVELS)
         if self._feed.delivery.is_needed:
             await self._feed.delivery.hold(epochs, start=self._events_from)
-        work = {"leases": self._tend(epochs), "processor": self._work(epochs), "log's beginning": self._find_first()}
+        work = {
+            "leases": self._tend(epochs),
+            "processor": self._work(epochs),
+            "log's beginning": self._find_first(),
+        }
+        if self._database.is_shared:
+            work["others"] = self._watch_others()
         if PARTITION in epochs:
             work["pruning"] = Pruner(self._database, self._scope, self._stream, epochs[PARTITION]).run()
         if self._feed.delivery.is_needed and not self._is_dry:
@@ -240,6 +246,19 @@ class Processor:
             await self._hint_of_leases.wait(self._leases.interval)
             if await self._tended() != epochs:
                 return
+
+    async def _watch_others(self) -> None:
+        """Look whether other processors were killed, and have their partitions taken."""
+        while True:
+            await asyncio.sleep(LOOK_EVERY.total_seconds())
+            await self._look_at_others()
+
+    async def _look_at_others(self) -> None:
+        try:
+            if await self._leases.free_gone():
+                await self._hints.publish(Topic.LEASES)  # this processor hears it, too
+        except Unavailable as error:
+            log.debug("whether others are gone is not known: %s", error)
 
     async def _tended(self) -> dict[int, int]:
         """Renew the leases and send hints to affected processors; returns the epochs of the leased partitions."""

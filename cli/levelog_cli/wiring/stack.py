@@ -239,7 +239,7 @@ class _Process(Struct, kw_only=True):
                 program,
                 stream,
                 hints,
-                owner=process_name(),
+                owner=process_name(database.token),
                 threads=self.settings.threads,
                 on_keys=live.tell,
                 redactor=self.redactor,
@@ -327,9 +327,12 @@ class _Process(Struct, kw_only=True):
         return verified
 
 
-def process_name() -> str:
-    """Host, process id and a random part: a pid is used again, and pods of one name come and go."""
-    return f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"
+def process_name(token: str = "") -> str:
+    """Host, process id and a random part: a pid is used again, and pods of one name come and go.
+
+    With the token of a database, others see in PostgreSQL whether the process is there.
+    """
+    return f"{socket.gethostname()}-{os.getpid()}-{token or secrets.token_hex(4)}"
 
 
 async def _await_scope(database: "Database", stream: LogStream, application: Application, hints: Hints) -> "Scope":

@@ -1,13 +1,14 @@
 """A database for the rest of levelog: write transactions and read snapshots."""
 
 import asyncio
+import secrets
 from collections.abc import AsyncGenerator, Callable
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import asynccontextmanager, nullcontext
 from datetime import timedelta
 from time import monotonic
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from msgspec import Struct
 from sqlalchemy import Dialect, func, select, text
@@ -40,12 +41,20 @@ PROMOTION_SECONDS = 60.0
 """How long what a standby lacks is told after its promotion: what the log has of it is folded within that."""
 
 
+TOKEN_LENGTH: Final = 8
+
+
 class ServerFacts(Struct, frozen=True, kw_only=True):
     """What matters of a database server."""
 
     version: str
     is_durable: bool
     """A commit that waits for the disk does reach it."""
+
+
+def session_of(token: Any) -> Any:
+    """What PostgreSQL shows as `application_name` of the sessions of one open database; of a column, an expression."""
+    return "levelog " + token
 
 
 class Database:
@@ -72,6 +81,7 @@ class Database:
         lock: FileLock | None,
         waits: Executor | None,
         read_only: bool,
+        token: str,
     ) -> None:
         self._location = location
         self._engine = engine
@@ -86,6 +96,8 @@ class Database:
         self._lock = lock
         self._waits = waits
         self._read_only = read_only
+        self.token = token
+        """In the names of all its sessions in PostgreSQL, see `session_of`."""
         self.on_commit: Callable[[float], None] | None = None
         """Called after each commit of a transaction that writes, with the seconds that the commit took."""
         # SQLite has one writer: whoever waits does so here, in order, and not in its busy loop.
@@ -112,16 +124,21 @@ class Database:
         lock: FileLock | None = None
         waits: ThreadPoolExecutor | None = None
         absence = Absence(f"database {location.name}")
-        hosts = None
+        hosts, token = None, secrets.token_hex(4)
         if location.path is None:
             from levelog_store.connect.hosts import Hosts  # noqa: PLC0415 - SQLite needs no asyncpg
 
             hosts = Hosts(location.url, location.name, absence.began)
-            readers = postgresql_readers(location, hosts, statement_time=statement_time, is_primary=not read_only)
+            session = session_of(token)
+            readers = postgresql_readers(
+                location, hosts, session=session, statement_time=statement_time, is_primary=not read_only
+            )
             engine = durable = readers
             if not read_only:
                 engine, durable = (
-                    postgresql_writers(location, hosts, statement_time=statement_time, durable=is_durable)
+                    postgresql_writers(
+                        location, hosts, session=session, statement_time=statement_time, durable=is_durable
+                    )
                     for is_durable in (False, True)
                 )
         else:
@@ -135,7 +152,16 @@ class Database:
             readers = sqlite_readers(location.path)
             engine = durable = readers if read_only else sqlite_writer(location.path, waits=waits)
         database = cls(
-            location, engine, durable, readers, absence, hosts=hosts, lock=lock, waits=waits, read_only=read_only
+            location,
+            engine,
+            durable,
+            readers,
+            absence,
+            hosts=hosts,
+            lock=lock,
+            waits=waits,
+            read_only=read_only,
+            token=token,
         )
         try:
             async with database._begun(engine):

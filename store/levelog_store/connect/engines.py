@@ -56,7 +56,7 @@ ROWS_OF_A_COMMIT: Final = 10
 
 
 def postgresql_writers(
-    location: Location, hosts: "Hosts", *, statement_time: timedelta | None, durable: bool
+    location: Location, hosts: "Hosts", *, session: str, statement_time: timedelta | None, durable: bool
 ) -> QuickEngine:
     """Connections that write, READ COMMITTED; statements that take longer than `statement_time` end in a time-out.
 
@@ -67,19 +67,19 @@ def postgresql_writers(
         "synchronous_commit": "on" if durable else "off",
     }
     return _postgresql_engine(
-        location, hosts, statement_time, settings, isolation_level="READ COMMITTED", is_primary=True
+        location, hosts, session, statement_time, settings, isolation_level="READ COMMITTED", is_primary=True
     )
 
 
 def postgresql_readers(
-    location: Location, hosts: "Hosts", *, statement_time: timedelta | None, is_primary: bool
+    location: Location, hosts: "Hosts", *, session: str, statement_time: timedelta | None, is_primary: bool
 ) -> QuickEngine:
     """Connections that only read, each transaction in a snapshot of its own, however long user code looks at it.
 
     Unless `is_primary`, they may be to a standby, which shows what was committed a while ago.
     """
     engine = _postgresql_engine(
-        location, hosts, statement_time, {}, isolation_level="REPEATABLE READ", is_primary=is_primary
+        location, hosts, session, statement_time, {}, isolation_level="REPEATABLE READ", is_primary=is_primary
     )
     engine.update_execution_options(postgresql_readonly=True)
     return engine
@@ -88,6 +88,7 @@ def postgresql_readers(
 def _postgresql_engine(
     location: Location,
     hosts: "Hosts",
+    session: str,
     statement_time: timedelta | None,
     settings: dict[str, str],
     *,
@@ -116,7 +117,7 @@ def _postgresql_engine(
             "command_timeout": statement_time.total_seconds() if statement_time else None,
             "prepared_statement_cache_size": STATEMENTS,
             "server_settings": {
-                "application_name": "levelog",
+                "application_name": session,
                 "tcp_keepalives_idle": "60",  # load balancers forget idle connections, some after 4 minutes
                 **settings,
             },

@@ -16,17 +16,21 @@ from datetime import timedelta
 from time import monotonic
 from typing import Final
 
-from sqlalchemy import ColumnElement, Dialect, Select, and_, or_, select, update
+from sqlalchemy import ColumnElement, Dialect, Select, and_, column, exists, func, or_, select, update
+from sqlalchemy import table as sql_table
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from levelog.errors import CommitsLost, IdentityMismatch, LeaseLost
-from levelog_store.connect.database import Database
+from levelog_store.connect.database import TOKEN_LENGTH, Database, session_of
 from levelog_store.dialects import built_once, change, insert_for, mappings, named, now, one_of, remove, run
 from levelog_store.rows import Scope
 from levelog_store.tables import checkpoints, leases, processors, scopes
 
 DURATION: Final = timedelta(seconds=15)
-"""How long a killed processor's partitions stand still; renewals come three times as often."""
+"""How long the partitions stand still of a processor whose machine is gone; renewals come three times as often."""
+
+LOOK_EVERY: Final = timedelta(seconds=1.5)
+"""How often to look whether other processors are gone; their partitions go to others at the second look."""
 
 HURRY: Final = timedelta(seconds=1)
 """Partitions that somebody gave up stand still for so long at most."""
@@ -132,6 +136,8 @@ class Leases:
         """When its leases end unless they are renewed, by this process's monotonic clock or a little later."""
         self.owner = owner
         """Unique among all processors that ever ran; never used again after a restart."""
+        self._were_there, self._were_absent = set[str](), set[str]()
+        """Other processors that had a session at an earlier look, and that had none at the last one."""
         self._are_mine = and_(leases.c.scope == scope.number, leases.c.owner == owner)
 
     @property
@@ -171,6 +177,27 @@ class Leases:
         async with self._database.transaction() as connection:
             await free_leases(connection, leases.c.scope == self._scope.number, leases.c.owner != self.owner)
             await remove(connection, self._scope, processors, processors.c.owner != self.owner)
+
+    async def free_gone(self) -> bool:
+        """Free what processors hold that were killed; tells whether there were any. For PostgreSQL.
+
+        A killed process has no session any more. Who is taken for gone and is not loses its leases, as if they had
+        ended. So those count that had a session at an earlier look, and none at two in a row: a failover ends all
+        sessions for a moment.
+        """
+        async with self._database.reading() as connection:
+            rows = (await connection.execute(_sessions(self._scope, self.owner))).all()
+        there = {row.owner for row in rows if row.is_there}
+        absent = {row.owner for row in rows} - there
+        gone = sorted(absent & self._were_there & self._were_absent)
+        self._were_there, self._were_absent = there | (self._were_there & absent), absent
+        if not gone:
+            return False
+        async with self._database.transaction() as connection:
+            mine = leases.c.scope == self._scope.number
+            await free_leases(connection, mine, one_of(connection.dialect, leases.c.owner, gone))
+            await remove(connection, self._scope, processors, one_of(connection.dialect, processors.c.owner, gone))
+        return True
 
     async def release(self) -> None:
         """Give up everything at once, so that others need not wait for the end of the leases."""
@@ -245,6 +272,15 @@ class Leases:
         gone = select(processors.c.owner).where(processors.c.scope == self._scope.number, is_gone)
         are_gone = processors.c.owner.in_(gone.with_for_update(skip_locked=True))
         await remove(connection, self._scope, processors, are_gone)
+
+
+def _sessions(scope: Scope, owner: str) -> Select[str, bool]:
+    """Other processors that are present, and whether they have a session."""
+    table, sessions = processors.c, sql_table("pg_stat_activity", column("application_name"))
+    name = session_of(func.right(table.owner, TOKEN_LENGTH))
+    return select(table.owner, exists().where(sessions.c.application_name == name).label("is_there")).where(
+        table.scope == scope.number, table.owner != owner, table.expires_at > func.now()
+    )
 
 
 def _replaced(scope: Scope) -> LeaseLost:

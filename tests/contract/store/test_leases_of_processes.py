@@ -5,13 +5,13 @@ import os
 import signal
 import sys
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import pytest
-from sqlalchemy import select, update
+from sqlalchemy import select, text, update
 
-from levelog.errors import LeaseLost
+from levelog.errors import LeaseLost, Unavailable
 from levelog_store.connect.database import Database
 from levelog_store.connect.engines import IDLE_SECONDS
 from levelog_store.owners.leases import guard
@@ -184,3 +184,57 @@ async def test_invariant_10_processes_killed_and_paused_never_commit_under_a_pas
     fleet.start("d")
     await until_shared("a", "c", "d")
     assert [line for owner in fleet.processes for line in fleet.lines(owner) if line.startswith("REVERTED")] == []
+
+
+async def test_what_a_killed_processor_held_is_freed_at_the_second_look(shared: Database, shared_url: str) -> None:
+    scope = await scope_of(shared)
+    other = processor(shared, scope, "other")
+    async with await Database.open(shared_url) as killed:
+        epochs = await processor(killed, scope, f"killed-{killed.token}").tend()
+        assert [await other.free_gone() for _ in range(3)] == [False] * 3, "it is there"
+        assert await other.tend() == {}
+
+    async def is_away() -> bool:
+        async with shared.reading() as connection:
+            query = text("SELECT count(*) FROM pg_stat_activity WHERE application_name = :name")
+            return await connection.scalar(query, {"name": f"levelog {killed.token}"}) == 0
+
+    await until(is_away, "the end of its sessions")
+    assert not await other.free_gone(), "a failover ends all sessions for a moment"
+    assert await other.tend() == {}
+    assert await other.free_gone()
+    assert sorted(await other.tend()) == list(range(PARTITIONS))
+    assert not await can_commit(shared, scope, epochs)
+    assert not await other.free_gone()
+
+
+async def test_a_processor_whose_sessions_cannot_be_seen_keeps_its_leases(shared: Database) -> None:
+    scope = await scope_of(shared)
+    hidden, other = processor(shared, scope, "hidden"), processor(shared, scope, "other")
+    epochs = await hidden.tend()
+    assert [await other.free_gone() for _ in range(3)] == [False] * 3
+    assert await other.tend() == {}
+    assert await can_commit(shared, scope, epochs)
+
+
+async def test_invariant_10_who_was_taken_for_gone_and_is_not_cannot_commit_and_gets_its_share_again(
+    shared: Database, shared_url: str
+) -> None:
+    scope = await scope_of(shared)
+    async with await Database.open(shared_url) as theirs:
+        cut_off, other = processor(theirs, scope, f"cut-off-{theirs.token}"), processor(shared, scope, "other")
+        epochs = await cut_off.tend()
+        assert not await other.free_gone()
+        async with shared.transaction() as connection:
+            query = text("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = :name")
+            await connection.execute(query, {"name": f"levelog {theirs.token}"})
+        assert [await other.free_gone(), await other.free_gone()] == [False, True]
+        assert sorted(await other.tend()) == list(range(PARTITIONS))
+        for _ in range(2):  # its old connections fail first
+            with suppress(Unavailable):
+                assert not await can_commit(theirs, scope, epochs)
+        with suppress(Unavailable):
+            await cut_off.tend()
+        await cut_off.tend()
+        await other.tend()
+        assert len(await cut_off.tend()) == PARTITIONS // 2

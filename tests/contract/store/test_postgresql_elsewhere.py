@@ -109,7 +109,7 @@ async def test_of_several_hosts_the_one_that_answers_is_taken(postgres_url: str,
     place = form.format(user=user, dead=free_port(), host=f"{url.host}:{url.port}", database=url.database)
     place += f"{url.database}?target_session_attrs=read-write" if place.endswith("/") else ""
     async with await Database.open(f"postgresql://{place}") as database:
-        assert await shown(database, "application_name") == [["levelog"]] * 3
+        assert await shown(database, "application_name") == [[f"levelog {database.token}"]] * 3
 
 
 async def test_idle_connections_are_kept_alive(shared: Database) -> None:
