@@ -2,6 +2,7 @@
 
 WHAT is `edges` (stories of handlers, side by side with Kopf), `changes` (what a change takes, side by side with Go and
 Kopf), `sizes` (what the number of objects takes, likewise), `several` (several operators on one resource, likewise),
+`processors` (one, two and four that share the work, and what takes over when one is killed),
 `tenants` (what a namespace that never rests costs a quiet one), `lasting` (timers and daemons), `first` (the first
 list, and a write for each object), `latency`, `noise` (calls for changes that nothing reads), `starts` (start with one
 index), `groups` (evaluations for one changed pod of many), `children` (what one parent of many children leaves in the
@@ -25,6 +26,7 @@ from bench import (
     lasting,
     latency,
     noise,
+    processors,
     replay,
     several,
     sizes,
@@ -38,7 +40,20 @@ from bench.servers import Servers
 
 SIZES = (12_000, 100_000)
 PARTS = (
-    *("edges", "changes", "sizes", "several", "tenants", "lasting", "first", "latency", "noise", "starts", "groups"),
+    *(
+        "edges",
+        "changes",
+        "sizes",
+        "several",
+        "processors",
+        "tenants",
+        "lasting",
+        "first",
+        "latency",
+        "noise",
+        "starts",
+        "groups",
+    ),
     "children",
     "replay",
     "state",
@@ -91,6 +106,9 @@ async def main() -> None:
             await servers.delete_webs()
         if "several" in what:
             await several.run(servers, console, min(arguments.objects, 1_000), arguments.peer)
+            await servers.delete_webs()
+        if "processors" in what:
+            await processors.run(servers, console, min(arguments.objects, 1_000), arguments.rounds)
             await servers.delete_webs()
         if "tenants" in what:
             await tenants.run(servers, console, arguments.objects, arguments.rounds, arguments.peer)

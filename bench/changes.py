@@ -66,11 +66,11 @@ async def run(
 
 
 async def _round(servers: Servers, peer: Peer, objects: int, first: int) -> Round:
-    await _unsettle(servers, objects, first)
+    await unsettle(servers, objects, first)
     began = time.monotonic()
     loads: dict[int, Load] = {}
     async with running(servers, peer) as programs:
-        await _until_written(servers, programs, first)
+        await until_written(servers, programs, first)
         listed_seconds = time.monotonic() - began
         await until_idle()  # what the first list asked for is no part of a change's cost
         first += 1
@@ -84,7 +84,7 @@ async def _round(servers: Servers, peer: Peer, objects: int, first: int) -> Roun
         return Round(listed_seconds, used().operator_mb, loads)
 
 
-async def _unsettle(servers: Servers, objects: int, replicas: int) -> None:
+async def unsettle(servers: Servers, objects: int, replicas: int) -> None:
     """Let each object need a write."""
 
     async def change(number: int) -> None:
@@ -93,7 +93,7 @@ async def _unsettle(servers: Servers, objects: int, replicas: int) -> None:
     await servers.for_each(range(objects), change)
 
 
-async def _until_written(servers: Servers, programs: Programs, replicas: int) -> None:
+async def until_written(servers: Servers, programs: Programs, replicas: int) -> None:
     async with asyncio.timeout(300):
         while set((await servers.statuses()).values()) != {replicas}:
             programs.check()

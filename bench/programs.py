@@ -125,23 +125,24 @@ class Programs:
         self.database_url = env.get("LEVELOG_DATABASE_URL", "")
         """Empty: a database of their own."""
         self._peer, self._folder, self._env = peer, folder, env
-        self._processes: list[Process] = []
+        self.processes: list[Process] = []
+        """In the order of the commands."""
 
     def start(self) -> None:
         """Start them all."""
         for number, command in enumerate(self._peer.commands):
             log = self._folder / f"{number}.log"
-            self._processes.append(Process(command, log, env=self._env, folder=self._folder))
+            self.processes.append(Process(command, log, env=self._env, folder=self._folder))
 
     def stop(self) -> None:
         """Stop them all, and wait until they have ended."""
-        for process in self._processes:
+        for process in self.processes:
             process.stop()
-        self._processes.clear()
+        self.processes.clear()
 
     def check(self) -> None:
         """Raise what one ended with, if one did."""
-        for process in self._processes:
+        for process in self.processes:
             process.check()
 
 
