@@ -8,7 +8,8 @@ What it does not imitate, first:
   Pods stay Pending, or with `pods_run=True` are Running at once.
 - Core kinds are checked against the types and required fields of their OpenAPI and a few rules of their own; many other
   validations of the server, and its defaults beyond the common ones, are missing. Of JSON schema, allOf, anyOf, oneOf,
-  not, format and CEL rules are not read.
+  not and format are not read. Rules in CEL are, if `pip install cel-expr-python protobuf` was done, but for what the
+  head of `schemas/celrules.py` lists; a rule that is not checked is logged as a warning, once.
 - No protobuf: kubectl reads, patches, scales, and applies and creates from files, but `kubectl create deployment`,
   `kubectl auth can-i` and the like fail. No eviction, binding, log or exec; no conversion webhooks.
 - One process, in memory; slow watchers are not cut off.

@@ -20,6 +20,7 @@ from rigs.tty import on_terminal
 from rigs.waiting import until
 
 SHOPS = "/apis/example.com/v1/namespaces/default/shops"
+MERGE = "application/merge-patch+json"
 DEFINITION = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/shops.example.com"
 
 
@@ -71,7 +72,10 @@ async def test_it_defines_creates_runs_and_shows_and_a_change_of_the_class_chang
             ruled = code.replace("class ShopSpec", rule)
             file.write_text(ruled.replace("    copies:", "    colour: str = 'red'\n    copies:"))
             await running.says("changed: shop.py")
-            await running.says("shops.example.com: this cluster does not check 1 rule in CEL", "self.copies < 9")
+            await running.says("the new code takes over")
+            many = b'{"spec": {"copies": 9}}'
+            with pytest.raises(ApiError, match=r"failed rule: self\.copies < 9"):
+                await client.request("PATCH", f"{SHOPS}/first", body=many, content_type=MERGE)
 
             async def is_defined() -> bool:
                 schema = (await read(client, DEFINITION))["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
@@ -134,14 +138,12 @@ spec:
   - name: v1
     served: true
     storage: true
-    schema: {openAPIV3Schema: {type: object, x-kubernetes-validations: [{rule: self.metadata.name != "two"}]}}
+    schema: {openAPIV3Schema: {type: object, x-kubernetes-validations: [{rule: isQuantity("2")}]}}
 """
     )
     running = levelog.start("dev", "shop.py", "--create", "box.yaml", "--create", "boxes.yaml")
     try:
-        await running.says(
-            "boxes.example.com: this cluster does not check 1 rule in CEL", 'self.metadata.name != \\"two'
-        )
+        await running.says("boxes.example.com: this cluster does not check 1 rule in CEL", 'isQuantity(\\"2')
         await running.says("created Box one")
         assert "does not serve" not in running.log.read_text()
         assert '"level":"error"' not in running.log.read_text()

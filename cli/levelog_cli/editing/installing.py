@@ -1,20 +1,17 @@
 """The definitions of the operator's classes, installed in the cluster under development."""
 
 import asyncio
-import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
 import msgspec
 from msgspec import Struct
 
-from levelog.counting import counted
 from levelog.errors import ConfigurationError
 from levelog.wire.objects import GroupResource
 from levelog_cli.crds.breaking import breaks
 from levelog_cli.crds.definitions import API_VERSION, definitions_of, is_own
-from levelog_cli.crds.schemas import RULES
 from levelog_cli.loading import load_classes
 from levelog_cli.servers.clusters import connect_cluster
 from levelog_cli.settings import Settings
@@ -22,15 +19,11 @@ from levelog_kube.client import KubeClient
 from levelog_kube.discovery import Served, definition_of, served_in
 from levelog_kube.failures import ApiError
 
-log = logging.getLogger(__name__)
-
 MANAGER: Final = "levelog-dev"
 APPLY: Final = "application/apply-patch+yaml"
 _PAUSE_SECONDS: Final = 0.02
 _SERVED_SECONDS: Final = 10.0
 _NOT_FOUND: Final = 404
-_SHOWN: Final = 3
-"""Rules that are shown of a definition."""
 
 
 class Break(Struct, frozen=True):
@@ -74,8 +67,6 @@ async def define(settings: Settings, files: Sequence[Path]) -> list[Break] | Non
             earlier = await definition_of(client, GroupResource.parse(name))
             await _apply(client, definition)
             later = await definition_of(client, GroupResource.parse(name))
-            if earlier is None or later is None or _generation(earlier) != _generation(later):
-                tell_of_rules(definition)
             if earlier is None or later is None or _generation(earlier) == _generation(later):
                 continue
             is_changed = True
@@ -117,24 +108,6 @@ async def _apply(client: KubeClient, definition: dict[str, Any]) -> None:
         body=msgspec.json.encode(definition),
         content_type=APPLY,
     )
-
-
-def tell_of_rules(definition: dict[str, Any]) -> None:
-    """Warn of rules that the cluster under development, unlike a real one, does not check."""
-    rules = list(dict.fromkeys(_rules(definition["spec"])))
-    if rules:
-        shown = ", ".join(rules[:_SHOWN]) + (", …" if len(rules) > _SHOWN else "")
-        name, these = definition["metadata"]["name"], counted(len(rules), "rule")
-        log.warning("%s: this cluster does not check %s in CEL, a real one does: %s", name, these, shown)
-
-
-def _rules(schema: Any) -> Iterator[str]:
-    """The texts of all rules in CEL below a place."""
-    if isinstance(schema, dict):
-        for rule in schema.get(RULES) or ():
-            yield str(rule.get("rule"))
-    for below in schema.values() if isinstance(schema, dict) else schema if isinstance(schema, list) else ():
-        yield from _rules(below)
 
 
 def _generation(definition: dict[str, Any]) -> Any:

@@ -16,7 +16,7 @@ from levelog.errors import ConfigurationError, LevelogError
 from levelog.wire.manifests import each_manifest
 from levelog_cli.crds.definitions import API_VERSION
 from levelog_cli.editing.children import Child, Family, until_gone
-from levelog_cli.editing.installing import APPLY, MANAGER, Break, find_served, still_there, tell_of_rules, until_defined
+from levelog_cli.editing.installing import APPLY, MANAGER, Break, find_served, still_there, until_defined
 from levelog_cli.editing.notes import BoardNotes
 from levelog_cli.editing.sources import Stamp, stamp_of
 from levelog_cli.running import execute
@@ -166,11 +166,9 @@ async def _applied(
             if not before and path in made and file not in forced:
                 applied.kept.append(f"{_named(manifest)} stays deleted; save {file} to create it again")
                 continue
-            is_changed = await _apply(client, path, manifest, before, is_forced=file in forced)
+            await _apply(client, path, manifest, before, is_forced=file in forced)
             applied.there.append(path)
             if _is_definition(manifest):
-                if is_changed:
-                    tell_of_rules(manifest)
                 await until_defined(client, manifest)
         except ApiError as error:
             if error.status == _CONFLICT and file not in forced:

@@ -190,3 +190,14 @@ def unsupported_value(field: str, shown: str, supported: Sequence[str]) -> Refus
     """A field has a value that is not among the supported ones."""
     listed = ", ".join(f'"{value}"' for value in supported)
     return RefusalCause(field, "FieldValueNotSupported", f"Unsupported value: {shown}: supported values: {listed}")
+
+
+def too_long(field: str, most: int) -> RefusalCause:
+    """A text is longer than it may be."""
+    return RefusalCause(field, "FieldValueTooLong", f"Too long: may not be more than {most} bytes")
+
+
+def too_many(field: str, number: int, most: int) -> RefusalCause:
+    """A list or map has more items than it may have."""
+    plural = "" if most == 1 else "s"
+    return RefusalCause(field, "FieldValueTooMany", f"Too many: {number}: must have at most {most} item{plural}")

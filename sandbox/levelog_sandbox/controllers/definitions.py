@@ -4,14 +4,18 @@ Limits: no conversion webhooks (versions differ in apiVersion only), no scale su
 """
 
 import asyncio
+import logging
 from collections.abc import Callable
 from typing import Any, Final
 
 from levelog_sandbox.api import refusals
 from levelog_sandbox.objects import metadata
 from levelog_sandbox.objects.revisions import Change, Collection, Store, Stored
+from levelog_sandbox.schemas import celrules
 from levelog_sandbox.schemas.registry import Column, Registry, ServedResource
 from levelog_sandbox.schemas.replicas import ScalePaths
+
+log = logging.getLogger(__name__)
 
 Json = dict[str, Any]
 
@@ -93,6 +97,7 @@ class Definitions:
         self._established_after = established_after
         self._write_status = write_status
         self._end_watches = end_watches
+        self._told: set[str] = set()
         store.listeners.append(self._follow)
 
     def _follow(self, collection: Collection, change: Change) -> None:
@@ -130,6 +135,10 @@ class Definitions:
         self._registry.remove(spec["group"], spec["names"]["plural"])
         for resource in custom_resources(stored.body, self._registry):
             self._registry.add(resource)
+            for line in celrules.unchecked(resource.schema):
+                if (told := f"{stored.name}: {line}") not in self._told:
+                    self._told.add(told)
+                    log.warning("%s", told)
 
 
 def custom_resources(body: Json, registry: Registry) -> list[ServedResource]:

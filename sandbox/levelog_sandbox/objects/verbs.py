@@ -14,6 +14,7 @@ from levelog_sandbox.objects import corekinds, metadata
 from levelog_sandbox.objects.incoming import Options, applied, incoming, misnamed, unfit_patch
 from levelog_sandbox.objects.metadata import is_gone, same, unsaved, with_claims, without_claims
 from levelog_sandbox.objects.revisions import Store, Stored
+from levelog_sandbox.schemas import celrules
 from levelog_sandbox.schemas.registry import ServedResource
 from levelog_sandbox.schemas.validation import defaulted, faults
 
@@ -119,7 +120,7 @@ class Writes:
         merged, claims = apply(before, said, claims, resource.schema, writer, force=options.is_forced)
         about = metadata.for_update(resource, before["metadata"], merged["metadata"])
         merged = self._filled(resource, defaulted({**merged, "metadata": about}, resource.schema))
-        self._refuse(resource, merged, corekinds.update_faults(resource, before, merged))
+        self._refuse(resource, merged, corekinds.update_faults(resource, before, merged), before)
         return self._updated(resource, live, merged, claims, options)
 
     def _created_by_apply(self, at: Address, said: Json, writer: FieldWriter, options: Options) -> Outcome:
@@ -153,7 +154,7 @@ class Writes:
         before = without_claims(live.body)
         entries = None if options.subresource else new["metadata"].get("managedFields")
         new = self._filled(resource, addressed_half(resource, before, new, options.subresource))
-        self._refuse(resource, new, corekinds.update_faults(resource, before, new))
+        self._refuse(resource, new, corekinds.update_faults(resource, before, new), before)
         # Asking for no owners takes one empty entry; no entries at all are taken as none sent.
         claims = {} if entries == [{}] else read_claims(entries or live.body["metadata"].get("managedFields"))
         if claims and (options.subresource != "scale" or _is_owned(resource, claims)):
@@ -203,11 +204,18 @@ class Writes:
             cause = refusals.RefusalCause("metadata.namespace", "NamespaceTerminating", ends)
             raise refusals.forbidden(resource.group, resource.plural, name, why, [cause])
 
-    def _refuse(self, resource: ServedResource, body: Json, further: list[refusals.RefusalCause]) -> None:
+    def _refuse(
+        self,
+        resource: ServedResource,
+        body: Json,
+        further: list[refusals.RefusalCause],
+        before: Json | None = None,
+    ) -> None:
         """Raise `StatusError` 422 for what is wrong with names, schema, or by further rules."""
         found = metadata.faults(resource, body["metadata"]) + faults(body, resource.schema) + further
         if resource.is_custom and resource.scale:
             found += resource.scale.faults(body)
+        found += celrules.faults(body, before, resource.schema, found)
         if found:
             raise refusals.invalid(resource.group, resource.kind, body["metadata"].get("name", ""), found)
 

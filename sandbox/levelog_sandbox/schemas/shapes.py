@@ -73,7 +73,9 @@ class Schema:
         "default",
         "element",
         "fields",
+        "format",
         "has_default",
+        "has_validations",
         "int_or_string",
         "is_any",
         "keys",
@@ -85,6 +87,7 @@ class Schema:
         "required",
         "rules",
         "type",
+        "validations",
     )
 
     def __init__(self, source: Json) -> None:
@@ -108,6 +111,10 @@ class Schema:
         # Whether nothing is declared below this node.
         self.is_any = True
         self.rules: Json = {rule: source[rule] for rule in RULES if rule in source}
+        self.format: str = source.get("format", "")
+        # Rules in CEL of this node; and whether it, or a node below, has some.
+        self.validations: tuple[Json, ...] = tuple(source.get("x-kubernetes-validations") or ())
+        self.has_validations = bool(self.validations)
 
     def child(self, key: str) -> "tuple[Schema, bool]":
         """The schema under a key of an object, and whether the key is a declared field rather than a map's entry."""
@@ -192,6 +199,8 @@ class SchemaBuilder:
         if source.get("x-kubernetes-embedded-resource"):
             node.fields = {**(node.fields or {}), **self._root_fields()}
         node.is_any = node.fields is None and node.element is None
+        below = (*(node.fields or {}).values(), *([node.element] if node.element else ()))
+        node.has_validations |= any(child.has_validations for child in below)
 
 
 def with_default(node: Schema, value: Any) -> Schema:

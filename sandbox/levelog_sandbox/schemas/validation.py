@@ -4,7 +4,7 @@ What does not fit the types is told in two ways, as by the server: a core kind i
 Go's JSON decoder does; an applied configuration is typed by its schema, and fails as structured-merge-diff does.
 
 Limits: of JSON schema only types, required, enum, pattern, minimum and maximum rules, nullable and int-or-string are
-read; allOf, anyOf, oneOf, not, format and CEL rules (x-kubernetes-validations) are not.
+read; allOf, anyOf, oneOf, not and format are not. `celrules.py` reads rules in CEL.
 """
 
 import re
@@ -154,9 +154,9 @@ def _broken_rules(value: Any, rules: Json, path: str) -> list[RefusalCause]:
     if size < rules.get("min" + unit, 0):
         why = f"{path} in body should be at least {rules['min' + unit]} {nouns[unit]}"
         found.append(refusals.invalid_value(path, _shown(value), why))
-    if unit and size > rules.get("max" + unit, size):
-        why = f"{path} in body should be at most {rules['max' + unit]} {nouns[unit]}"
-        found.append(refusals.invalid_value(path, _shown(value), why))
+    most = rules.get("max" + unit) if unit else None
+    if most is not None and size > most:
+        found.append(refusals.too_long(path, most) if unit == "Length" else refusals.too_many(path, size, most))
     return found
 
 
