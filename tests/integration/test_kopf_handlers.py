@@ -414,8 +414,10 @@ def test_one_function_may_handle_several_changes_and_resources(tmp_path: Path) -
         ('@kopf.on.create("shops")', "missing its group and its version"),
         ('@kopf.on.create("example.com", "shops")', "missing its version"),
         ('@kopf.on.create("example.com", "v1", "Shop")', "its plural, where 'Shop' stands"),
-        ('@kopf.on.create("example.com", "v1", kopf.EVERYTHING)', "write a decorator for each"),
-        ('@kopf.on.create(category="all")', "may mean several resources"),
+        ('@kopf.on.create("example.com", "v1", kopf.EVERYTHING)', "handler is for EVERYTHING, which may mean several"),
+        ('@kopf.on.event(kopf.EVERYTHING)', "of `kubectl api-resources --verbs=list,watch`, in a loop"),
+        ('@kopf.on.create(category="all")', "handler is for category='all', which may mean several resources"),
+        ('@kopf.timer(category="all", interval=9)', "of `kubectl api-resources --categories=all`, in a loop"),
         ('@kopf.on.create(lambda **_: True)', "may mean several resources"),
         ('@kopf.on.create("example.com", "v1", "shops", retry=1)', "takes no option 'retry'"),
         ('@kopf.on.create("example.com", "v1", "shops", value=1)', "say which, field="),
@@ -439,6 +441,26 @@ def test_what_cannot_be_is_refused_with_a_sentence_when_the_file_is_loaded(
         load_kopf(tmp_path, f"{source}\ndef handler(**_):\n    pass\n")
     assert said in str(refused.value)
     assert "shops.py, line 4" in str(refused.value)
+
+
+def test_a_loop_over_resources_stands_for_a_category_as_its_refusal_says(tmp_path: Path) -> None:
+    source = """
+    def seen(body, **_):
+        told.append(("event", body["kind"]))
+
+    def made(reason, body, **_):
+        told.append((reason, body["kind"]))
+
+    for each in [(plural,) for plural in ("cm", "secrets", "sa", "pvc")] + [("example.com", "v1", "shops")]:
+        kopf.on.event(*each)(seen)
+        kopf.on.create(*each)(made)
+    """
+    with kopf_run(tmp_path, source) as kopf:
+        assert sorted(kopf.apply(size=1)) == [("create", "Shop"), ("event", "Shop")]
+        for kind in ("ConfigMap", "Secret", "ServiceAccount"):
+            kopf.simulation.apply({"apiVersion": "v1", "kind": kind, "metadata": {"name": "a", "namespace": "default"}})
+            kopf.simulation.run()
+            assert sorted(kopf.told()) == [("create", kind), ("event", kind)]
 
 
 def test_two_handlers_of_one_id_and_different_options_are_refused(tmp_path: Path) -> None:

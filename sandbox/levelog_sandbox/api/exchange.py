@@ -26,7 +26,7 @@ BODY_TYPES: Final = frozenset({"application/json", "application/yaml", "*/*"})
 # As the server says it; the sandbox has no protobuf, and its answers are JSON.
 SERVED: Final = "application/json, application/yaml, application/vnd.kubernetes.protobuf"
 _NO_PROTOBUF: Final = (
-    "the sandbox reads JSON and YAML, no protobuf: kubectl create -f, or apply, with a manifest sends JSON"
+    "the sandbox reads JSON and YAML, no protobuf: add --dry-run=client -o yaml | kubectl create -f -, which sends JSON"
 )
 
 

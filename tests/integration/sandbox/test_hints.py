@@ -25,7 +25,7 @@ async def test_a_body_of_a_type_that_only_the_api_server_reads() -> None:
     ):
         refused = await answer.json()
     assert refused["code"] == 415
-    assert "(the sandbox reads JSON and YAML, no protobuf: " in refused["message"]
+    assert "(the sandbox reads JSON and YAML, no protobuf: add --dry-run=client -o yaml | kubectl" in refused["message"]
 
 
 @pytest.fixture

@@ -55,6 +55,7 @@ from levelog.compat.kopf.kinds.lasting import AsyncDaemonStopperChecker, DaemonS
 from levelog.compat.kopf.modules import operator_in
 from levelog.compat.kopf.running import operator, run
 from levelog.compat.kopf.subhandlers import execute
+from levelog.compat.kopf.targets import Selection
 from levelog.compat.kopf.tuning import OperatorSettings, UnusedStorage
 from levelog.errors import OperatorError
 from levelog.selectors import ABSENT, PRESENT
@@ -75,6 +76,8 @@ SmartProgressStorage: TypeAlias = UnusedStorage
 StatusDiffBaseStorage: TypeAlias = UnusedStorage
 StatusProgressStorage: TypeAlias = UnusedStorage
 
+EVERYTHING = Selection.EVERYTHING
+
 _RUN = "a task of your own awaits `kopf.operator()`: docs/embedding.md"
 _LOGIN = "levelog logs in by itself, with KUBECONFIG or as the service account of its pod"
 _WEBHOOKS = "levelog serves no webhooks: write rules into the definition, docs/custom-resources.md"
@@ -82,7 +85,6 @@ _LIFECYCLE = "handlers of one object run side by side, and none is chosen before
 _REGISTRY = "the handlers of a file are one operator, and there is no other registry"
 _TESTING = "KopfRunner runs a file on a cluster: levelog.testing.Simulation runs it without one, docs/from-kopf.md"
 _REFUSED = {
-    "EVERYTHING": "levelog records the resources that handlers name: write a decorator for each",
     "DaemonStoppingReason": "stopped.reason is 'unwanted', 'shutdown' or 'lost'",
     "ProgressRecord": "progress is in the log and in SQL: `levelog levels`, docs/sql.md",
     "AiohttpSession": "take a client of your own in a start-up handler, and put it into memo",
@@ -123,6 +125,7 @@ def __getattr__(name: str) -> ModuleType:
 
 __all__ = [
     "ABSENT",
+    "EVERYTHING",
     "PRESENT",
     "Annotations",
     "AnnotationsDiffBaseStorage",

@@ -48,7 +48,7 @@ def declared_as(
     """
     return Declaration(
         function=function,
-        cls=resource_of(where, selectors, options, (*COMMON, *others)),
+        cls=resource_of(where, function, selectors, options, (*COMMON, *others)),
         id=str(options.get("id") or getattr(function, "__name__", "handler")),
         limits=limits_of(where, options),
         filters=filters_of(where, options, field=pointer(where, options.get("field")) if is_of_field else ""),
@@ -58,11 +58,16 @@ def declared_as(
 
 
 def resource_of(
-    where: str, selectors: tuple[Any, ...], options: Mapping[str, Any], others: Sequence[str]
+    where: str,
+    function: Callable[..., Any],
+    selectors: tuple[Any, ...],
+    options: Mapping[str, Any],
+    others: Sequence[str],
 ) -> type[ResourceBase]:
     """Class of the resource that a decorator is for. Raises OperatorError for options that it does not have."""
     require_known(where, options, (*SELECTORS, *FILTERS, *LIMITS, *others))
-    return target(where, selectors, {name: options.get(name) for name in SELECTORS})
+    named = {name: options.get(name) for name in SELECTORS}
+    return target(where, selectors, named, getattr(function, "__name__", "the handler"))
 
 
 def require_known(where: str, options: Mapping[str, Any], known: Sequence[str]) -> None:

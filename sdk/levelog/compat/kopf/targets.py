@@ -1,6 +1,7 @@
 """The resource of a Kopf decorator: refused unless group, version and plural follow without asking a cluster."""
 
 import re
+from enum import Enum
 from types import new_class
 from typing import Any, Final
 
@@ -49,7 +50,15 @@ _PLURAL: Final = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
 _classes: Final[dict[tuple[str, str, str], type[ResourceBase]]] = {}
 
 
-def target(where: str, given: tuple[Any, ...], named: dict[str, Any]) -> type[ResourceBase]:
+class Selection(Enum):
+    """What Kopf has in place of a resource's name; refused when a decorator is given it."""
+
+    EVERYTHING = "EVERYTHING"
+
+
+def target(
+    where: str, given: tuple[Any, ...], named: dict[str, Any], handler: str = "the handler"
+) -> type[ResourceBase]:
     """Class of the resource that positional and named selectors mean; the same one for the same resource.
 
     Raises OperatorError, with what to write instead, for what may mean several resources, or needs a cluster to tell.
@@ -57,9 +66,15 @@ def target(where: str, given: tuple[Any, ...], named: dict[str, Any]) -> type[Re
     named = {key: value for key, value in named.items() if value is not None}
     odd = [each for each in (*given, *named.values()) if not isinstance(each, str)]
     if odd or "category" in named:
+        category = named.get("category")
+        listed = f"--categories={category}" if isinstance(category, str) else "--verbs=list,watch"
+        shown = (
+            f"category={category!r}" if category else "EVERYTHING" if isinstance(odd[0], Selection) else repr(odd[0])
+        )
         raise OperatorError(
-            f"{where}: {named.get('category') or odd[0]!r} may mean several resources; levelog records those that "
-            "handlers name: write one decorator for each, as in ('example.com', 'v1', 'webs')"
+            f"{where}: {handler} is for {shown}, which may mean several resources; levelog has to know them before it "
+            f"sees a cluster: name those that you mean, of `kubectl api-resources {listed}`, in a loop: for each in "
+            f"[('', 'v1', 'pods'), ('example.com', 'v1', 'webs')]: {where}(*each)({handler})"
         )
     group, version, name = _split(where, given, named)
     found = _built_in(group, version, name, named)
