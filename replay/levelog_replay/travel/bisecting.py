@@ -38,7 +38,8 @@ class Bisection:
         self._wrote: dict[str, DecisionEntry] = {}
         """The last decision to write an object."""
         self._rebuilt = Rebuilt(Program(()), history.origin)
-        self._holds = expression.on(PastState(self._rebuilt.state, self._levels, self._writes))
+        self._past = PastState(self._rebuilt.state, self._levels, self._writes)
+        self._holds = expression.on(self._past)
         self.records = 0
         """How many were folded."""
         self.held = False
@@ -51,6 +52,7 @@ class Bisection:
             before = None
             if entry is None:
                 self._rebuilt.fold([logged])
+                self._past.follow(logged)
                 self.records += 1
             else:
                 before = self._take(entry)

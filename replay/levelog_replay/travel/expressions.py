@@ -9,6 +9,8 @@ from typing import Any, Final
 import msgspec
 
 from levelog.errors import ConfigurationError
+from levelog.wire.objects import ObjectKey
+from levelog.wire.records import LoggedRecord, ObjectDeleted, ObjectSeen
 from levelog_history.selection import Selected, ends, is_named
 from levelog_processors.state.state import State
 from levelog_store.rows import StoredObject, Verdict, ViewParent
@@ -18,7 +20,10 @@ _NAMES: Final = frozenset({"object", "objects", "deleted", *_OF_DECISIONS})
 
 
 class PastState:
-    """What there was at some record; State, levels and writes may go on between two questions."""
+    """What there was at some record; State, levels and writes may go on between two questions.
+
+    `follow` takes each record that State has folded, so that a list of objects is not made anew for each question.
+    """
 
     def __init__(self, state: State, levels: Mapping[ViewParent, Verdict], writes: set[tuple[str, str]]) -> None:
         """`writes`: verb and target of each that was decided so far."""
@@ -26,6 +31,22 @@ class PastState:
         self.levels = levels
         self.writes = writes
         self._decoded: dict[str, tuple[StoredObject, Any]] = {}
+        self._listed: dict[Selected, dict[str, Any]] = {}
+        """Objects that were asked for, by name."""
+
+    def follow(self, logged: LoggedRecord | None) -> None:
+        """Bring what was listed up to a record that has just been folded; None: up to any number of them."""
+        record = logged.record if logged is not None else None
+        if not isinstance(record, ObjectSeen | ObjectDeleted):
+            self._listed.clear()  # the end of a list deletes what it had not
+            return
+        name = str(record.key)
+        row = self.state.objects.get(name)
+        for selected, found in self._listed.items():
+            if row is None:
+                found.pop(name, None)
+            elif selected.has(record.key):
+                found[name] = self._fields(row)
 
     def object(self, name: str) -> Any:
         """An object, by RESOURCE[.GROUP]/NAMESPACE/NAME."""
@@ -37,11 +58,13 @@ class PastState:
 
     def objects(self, name: str) -> list[Any]:
         """All objects of a resource, or of one of its namespaces."""
-        selected = Selected.parse(name)
-        resource, namespace = str(selected.resource), selected.namespace
-        places = ((partition, resource) for partition in range(self.state.partitions))
-        rows = [self.state.objects[each] for place in places for each in self.state.of_resources.get(place, ())]
-        return [self._fields(row) for row in rows if namespace in ("", row.namespace or "_")]
+        selected = _selected(name)
+        if (found := self._listed.get(selected)) is None:
+            places = ((partition, str(selected.resource)) for partition in range(self.state.partitions))
+            rows = (self.state.objects[each] for place in places for each in self.state.of_resources.get(place, ()))
+            kept = (row for row in rows if selected.has(ObjectKey.parse(row.object)))
+            found = self._listed[selected] = {row.object: self._fields(row) for row in kept}
+        return list(found.values())
 
     def deleted(self, name: str) -> bool:
         """Whether an object was there, and is not any more."""
@@ -70,6 +93,11 @@ class PastState:
         if known is None or known[0] is not row:
             known = self._decoded[row.object] = row, _wrapped(msgspec.json.decode(row.body))
         return known[1]
+
+
+@lru_cache
+def _selected(name: str) -> Selected:
+    return Selected.parse(name)
 
 
 @lru_cache

@@ -120,10 +120,12 @@ class Orders:
         async with open_scratch(self._program, history.origin) as scratch:
             replay = self._replay(history, scratch, claimant=written)
             try:
-                holds = self._expression.on(PastState(replay.state, replay.state.levels, replay.writes))
+                past = PastState(replay.state, replay.state.levels, replay.writes)
+                holds = self._expression.on(past)
                 held = holds(0)
                 async with aclosing(replay.run()) as run:
                     async for logged in run:
+                        past.follow(None)
                         decided |= dict.fromkeys(replay.keys - decided.keys(), logged.sequence)
                         was, held = held, holds(logged.sequence)
                         if held and not was:
