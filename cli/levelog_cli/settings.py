@@ -180,6 +180,15 @@ NATS: Final = (
 """Settings of everything that connects to NATS."""
 
 
+FromBundle = Annotated[
+    Path | None,
+    typer.Option(
+        "--bundle", help="Read a file from `levelog export` instead of the log.", metavar="FILE", show_default=False
+    ),
+]
+"""The option of commands that look back on the log, or on a bundle."""
+
+
 def flag(name: str) -> str:
     """How a setting is given on the command line."""
     return f"--{name.replace('_', '-')}"

@@ -3,6 +3,7 @@
 from typing import Any
 
 from levelog.wire.objects import Application, Cluster
+from levelog.wire.records import ObjectDeleted, ObjectSeen
 from levelog_processors.program import Program
 from levelog_replay.scratch import Origin
 from levelog_replay.tape import Rebuilt
@@ -18,7 +19,7 @@ def listed(past: PastState) -> dict[str, Any]:
 
 
 def test_a_list_that_follows_the_records_is_as_one_made_anew() -> None:
-    told = [
+    told: list[ObjectSeen | ObjectDeleted] = [
         *(pod(name, version) for version, name in enumerate("abcd", start=1)),
         web("shop", 5),
         pod("a", 6, image="b"),

@@ -88,9 +88,11 @@ async def read_story(past: Past, key: ObjectKey) -> Story:
     known = {number for number, _ in told.entries}
     unknown = {cause for each in asked for cause in each.decision.causes.sequences} - known
     others = await past.records(sorted(unknown)[-_MOST_LOOKED_UP:])
-    if more := _objects_of(others) - set(objects):
-        objects += sorted(more, key=_as_counted)[: MOST_OBJECTS - len(objects)]
-        told = await _read(past, objects, parents, decided)
+    if more := sorted(_objects_of(others) - set(objects), key=_as_counted)[: MOST_OBJECTS - len(objects)]:
+        objects += more
+        later = await _read(past, more, (), ())
+        new = [each for each in later.entries if isinstance(each[1], Revision) or each[0] not in known]
+        told.entries = sorted([*told.entries, *new], key=lambda each: each[0])
     intents = await past.intents(decided, told.receipts)
     entries: dict[int, list[Entry]] = {}
     for number, entry in told.entries:

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from levelog_cli.running import FAILED, execute
-from levelog_cli.settings import NATS, Settings, taking
+from levelog_cli.settings import NATS, FromBundle, Settings, taking
 
 
 @taking(*NATS, "database_url", "data_dir", "application", "cluster", "redaction_key_file", looks_back=True)
@@ -32,9 +32,7 @@ def bisect(
             metavar="GOOD..BAD",
         ),
     ] = "",
-    bundle: Annotated[
-        Path | None, typer.Option(help="Read a file from `levelog export` instead of the log.", metavar="FILE")
-    ] = None,
+    bundle: FromBundle = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Find the first record after which something is so, or the first commit that decides otherwise.

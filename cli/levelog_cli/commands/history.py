@@ -1,13 +1,12 @@
 """`levelog history`: all changes of an object, by whomever; `levelog writers`: who writes what, how often."""
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from levelog_cli.printing.forms import PlainForm, plain_form_of
 from levelog_cli.running import execute
-from levelog_cli.settings import NATS, Settings, taking
+from levelog_cli.settings import NATS, FromBundle, Settings, taking
 
 
 @taking(*NATS, "database_url", "data_dir", "application", "cluster", looks_back=True)
@@ -45,9 +44,7 @@ def history(
     decisions: Annotated[
         bool, typer.Option("--decisions", help="Show what was decided on the objects, and which records caused it.")
     ] = False,
-    bundle: Annotated[
-        Path | None, typer.Option(help="Read a file from `levelog export` instead of the log.", metavar="FILE")
-    ] = None,
+    bundle: FromBundle = None,
     output: Annotated[
         PlainForm | None,
         typer.Option(

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from levelog_cli.running import FAILED, execute
-from levelog_cli.settings import NATS, Settings, taking
+from levelog_cli.settings import NATS, FromBundle, Settings, taking
 
 
 @taking(
@@ -24,9 +24,7 @@ def inevitable(
     ],
     *,
     orders: Annotated[int, typer.Option(help="Try so many orders at most.", min=1)] = 200,
-    bundle: Annotated[
-        Path | None, typer.Option(help="Read a file from `levelog export` instead of the log.", metavar="FILE")
-    ] = None,
+    bundle: FromBundle = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Decide again on other orders of the records that the log did not order, going back from where it came out.

@@ -9,7 +9,7 @@ import typer
 
 from levelog_cli.printing.lines import print_line
 from levelog_cli.running import FAILED, MISUSED, execute
-from levelog_cli.settings import NATS, Settings, taking
+from levelog_cli.settings import NATS, FromBundle, Settings, taking
 
 
 class Mode(StrEnum):
@@ -46,10 +46,7 @@ def replay(
             "order, without a database.",
         ),
     ] = Mode.RECORDED,
-    bundle: Annotated[
-        Path | None,
-        typer.Option(help="Read a file from `levelog export` instead of log and database.", metavar="FILE"),
-    ] = None,
+    bundle: FromBundle = None,
     start: Annotated[
         str,
         typer.Option("--from", help="Begin at a moment: a sequence, a time, or how long ago (15m).", metavar="MOMENT"),

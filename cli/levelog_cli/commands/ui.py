@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from levelog_cli.running import execute
-from levelog_cli.settings import NATS, Settings, taking
+from levelog_cli.settings import NATS, FromBundle, Settings, taking
 
 
 @taking(
@@ -24,9 +24,7 @@ from levelog_cli.settings import NATS, Settings, taking
 def ui(
     settings: Settings,
     *,
-    bundle: Annotated[
-        Path | None, typer.Option(help="Show a file from `levelog export`.", metavar="FILE", show_default=False)
-    ] = None,
+    bundle: FromBundle = None,
     audit: Annotated[
         list[Path] | None,
         typer.Option(help="Show what an audit log says, as `levelog wakes` does.", metavar="FILE", show_default=False),

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from levelog_cli.running import FAILED, execute
-from levelog_cli.settings import NATS, Settings, taking
+from levelog_cli.settings import NATS, FromBundle, Settings, taking
 
 
 @taking(
@@ -39,9 +39,7 @@ def what_if(
         Path | None,
         typer.Option("--code", help="Operators that decide on the changed history instead of FILE.", metavar="FILE"),
     ] = None,
-    bundle: Annotated[
-        Path | None, typer.Option(help="Read a file from `levelog export` instead of the log.", metavar="FILE")
-    ] = None,
+    bundle: FromBundle = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Change recorded history, decide again, and show which decisions differ. Ends with status 1 if any does.
