@@ -19,9 +19,9 @@ from rigs.nemesis.verdicts import Verdict, judged
 
 
 def until_over(faults: Iterator[Fault], seconds: float) -> Iterator[Fault]:
-    """Faults, until the time is over."""
+    """Faults, until the time is over, which begins with the first one."""
     ends_at = time.monotonic() + seconds
-    return takewhile(lambda _: time.monotonic() < ends_at, faults)
+    yield from takewhile(lambda _: time.monotonic() < ends_at, faults)
 
 
 def table(found: list[Verdict]) -> str:
