@@ -14,7 +14,7 @@ from rigs.nemesis.faults import drawn
 from rigs.nemesis.verdicts import judged
 
 SEED: Final = 3
-SHORT: Final = ["kill", "step-down", "nats-kill", "spoiled-block", "promotion"]
+SHORT: Final = ["kill", "step-down", "spoiled-block", "promotion"]
 """Kinds that last for a few seconds each."""
 
 

@@ -19,6 +19,7 @@ Excuse = Literal["again", "older"]
 PAUSES: Final = (6, 20)
 AWAY_SECONDS: Final = 5.0
 BEHIND_SECONDS: Final = 3.0
+_CUT: Final = {1: "one NATS server and the others", 2: "two NATS servers and the others"}
 
 
 class Fault(NamedTuple):
@@ -96,11 +97,8 @@ def _cut(dice: random.Random) -> Fault:
         await asyncio.sleep(seconds)
         site.nats.heal()
 
-    shown = "all NATS servers" if count == len(SERVERS) else counted[count]
+    shown = "all NATS servers" if count == len(SERVERS) else _CUT[count]
     return Fault("cut", f"{shown} cut off from each other for {seconds} s; clients reach them", act)
-
-
-counted: Final = {1: "one NATS server and the others", 2: "two NATS servers and the others"}
 
 
 def _clients_cut(dice: random.Random) -> Fault:
@@ -125,7 +123,7 @@ def _step_down(dice: random.Random) -> Fault:
         for _ in range(times):
             await _step_down_once(site)
 
-    return Fault("step-down", f"leader of the log steps down {times} times", act)
+    return Fault("step-down", f"leader of the log steps down {'once' if times == 1 else f'{times} times'}", act)
 
 
 def _wiped(dice: random.Random) -> Fault:
