@@ -11,7 +11,7 @@ from levelog_wakes.audit import AuditCall, Place
 from levelog_wakes.fields import ABSENT, CREATED, DELETED, WRITTEN, changed_fields, is_time, names_in
 
 _MOST_OBJECTS: Final = 10_000
-_MOST_GROUPS: Final = 20_000
+_MOST_GROUPS: Final = 10_000
 _MOST_BYTES: Final = 64 << 20
 """Of the bodies that are kept; what was written longest ago is forgotten first."""
 _LARGEST_BYTES: Final = 256 << 10
@@ -49,19 +49,23 @@ class _ObjectBody(Struct, frozen=True):
     metadata: _BodyMeta = _BodyMeta()
 
 
-class _Fields(dict[tuple[str, str], list[tuple[float, str, Any]]]):
-    """Moments, clients and values before, of the last changes of fields; that which changed last is at the end."""
+_Change = tuple[float, str, Any]
+"""Its moment, its client, and the value before."""
+
+
+class _Fields(dict[tuple[str, str], list[_Change]]):
+    """The last changes of fields; that which changed last is at the end."""
 
     touched = 0.0
     """When one changed last, in seconds since 1970."""
 
-    def note(self, field: tuple[str, str], at: float, client: str, before: Any = None) -> None:
+    def note(self, field: tuple[str, str], change: _Change) -> None:
         """Add a change of a field, named by its resource and its path."""
-        self.touched = at
+        self.touched = change[0]
         changes = self[field] = self.pop(field, [])
         if len(changes) == _MOMENTS:
             del changes[0]
-        changes.append((at, client, before))
+        changes.append(change)
         if len(self) > _MOST_FIELDS:
             del self[next(iter(self))]
 
@@ -146,14 +150,18 @@ class LastVersions:
         if (own is None or own.touched <= since) and (cluster is None or cluster.touched <= since):
             return found
         owner = known.uid if known is not None and known.uid else f"{namespace}/{name}"  # no bodies: by their names
-        related: list[tuple[Relation, _Fields | None]] = [("owned", near(("owned", owner)))]
+        related: list[tuple[Relation, _Fields | None]] = []
         if known is not None:
-            related.insert(0, ("itself", known.fields))
-            related += [("owner", self._known[each].fields) for each in self.owners(place)]
+            related.append(("itself", known.fields))
+        related.append(("owned", near(("owned", owner))))
+        if known is not None:
+            related.extend(("owner", self._known[each].fields) for each in self.owners(place))
             for each in known.names:
-                related += [("named", near(("name", namespace, each))), ("named", near(("name", "", each)))]
+                related.extend(("named", near(("name", around, each))) for around in (namespace, ""))
         related.append(("namesake", near(("name", namespace, name))))
-        related += [("namespace", own), ("cluster", cluster)] if namespace else [("cluster", cluster)]
+        if namespace:
+            related.append(("namespace", own))
+        related.append(("cluster", cluster))
         met: set[tuple[str, str]] = set()
         for relation, fields in related:
             if fields is not None and fields.touched > since:
@@ -203,15 +211,15 @@ class LastVersions:
 
     def _note(self, known: _Known, place: Place, call: AuditCall, path: str, before: Any = None) -> bool:
         """Note that a field has changed; True."""
-        change, above = ((place[0], path), call.ended, call.client), list(known.owners)
+        field, change, above = (place[0], path), (call.ended, call.client, before), list(known.owners)
         for owner in self.owners(place):
             above += self._known[owner].owners
         for group in (*(("owned", each) for each in above), ("name", *place[1:]), ("namespace", place[1])):
             near = self._near[group] = self._near.pop(group, None) or _Fields()
-            near.note(*change)
+            near.note(field, change)
         while len(self._near) > _MOST_GROUPS:
             del self._near[next(iter(self._near))]
-        known.fields.note(*change, before)
+        known.fields.note(field, change)
         return True
 
     def _compare(self, known: _Known, place: Place, call: AuditCall, before: bytes) -> tuple[bool, list[str]]:
