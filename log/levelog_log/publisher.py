@@ -190,7 +190,8 @@ class BatchPublisher:
             self._is_full = True
             log.error(
                 "NATS is full (%s): nothing is recorded, and nothing is lost, until there is room for stream %s. Raise "
-                "its max_bytes, or max_file_store of the server, or let it keep less with a lower max_age",
+                "its max_bytes, or max_file_store of the server, or let it keep less with a lower max_age; if its "
+                "disk was full, restart it then",
                 description,
                 self.stream.name,
                 extra={"url": self.stream.connection.url},
