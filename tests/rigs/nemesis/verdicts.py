@@ -40,6 +40,9 @@ LOSSES: Final = (
 )
 """In which words levelog names what the log has lost: docs/recovery.md."""
 
+DOUBT: Final = "before that is believed"
+"""In a message about a loss that may be none: a server that is cut off would say the same."""
+
 
 class Verdict(NamedTuple):
     """What came of a fault: seconds until the children were right, and until nothing was left to do."""
@@ -131,7 +134,10 @@ class Judge:
             if loss and not (loss := await self._loss()):
                 noted.append("of one copy only: made good by a server with an empty disk")
         self._witness.accept()
-        named = [line for line in lines if any(words in line.message for words in LOSSES)]
+        about = [line for line in lines if any(words in line.message for words in LOSSES)]
+        named = [line for line in about if DOUBT not in line.message]
+        if len(about) > len(named):
+            noted.append("doubted for a while that the log was whole")
         if loss and not (named or said):
             wrong.append("the loss is not named")
         if named:
