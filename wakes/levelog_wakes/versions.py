@@ -215,7 +215,7 @@ class LastVersions:
         for owner in self.owners(place):
             above += self._known[owner].owners
         for group in (*(("owned", each) for each in above), ("name", *place[1:]), ("namespace", place[1])):
-            near = self._near[group] = self._near.pop(group, None) or _Fields()
+            near = self._near[group] = self._near.pop(group) if group in self._near else _Fields()
             near.note(field, change)
         while len(self._near) > _MOST_GROUPS:
             del self._near[next(iter(self._near))]
