@@ -8,6 +8,7 @@ from base64 import b64decode
 from binascii import Error as NotBase64Error
 from collections.abc import Callable, Sequence
 from functools import cache
+from importlib import import_module
 from itertools import pairwise
 from typing import Any, Final
 
@@ -49,8 +50,8 @@ class CelExpression:
 def is_available() -> bool:
     """Whether the libraries are installed."""
     try:
-        import cel_expr_python.cel  # noqa: F401, PLC0415 - optional
-        import google.protobuf.timestamp_pb2  # noqa: F401, PLC0415
+        import_module("cel_expr_python.cel")
+        import_module("google.protobuf.timestamp_pb2")
     except ImportError:
         return False
     return True
