@@ -31,7 +31,7 @@ async def test_a_body_of_a_type_that_only_the_api_server_reads() -> None:
 @pytest.fixture
 def without_libraries(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """As if the libraries that read CEL were not installed."""
-    monkeypatch.setitem(sys.modules, "cel_expr_python", None)
+    monkeypatch.setitem(sys.modules, "cel_expr_python.cel", None)
     is_available.cache_clear()
     yield
     is_available.cache_clear()

@@ -55,7 +55,7 @@ from levelog.compat.kopf.kinds.lasting import AsyncDaemonStopperChecker, DaemonS
 from levelog.compat.kopf.modules import operator_in
 from levelog.compat.kopf.running import operator, run
 from levelog.compat.kopf.subhandlers import execute
-from levelog.compat.kopf.targets import Selection
+from levelog.compat.kopf.targets import ResourceMarker
 from levelog.compat.kopf.tuning import OperatorSettings, UnusedStorage
 from levelog.errors import OperatorError
 from levelog.selectors import ABSENT, PRESENT
@@ -76,7 +76,7 @@ SmartProgressStorage: TypeAlias = UnusedStorage
 StatusDiffBaseStorage: TypeAlias = UnusedStorage
 StatusProgressStorage: TypeAlias = UnusedStorage
 
-EVERYTHING = Selection.EVERYTHING
+EVERYTHING = ResourceMarker.EVERYTHING
 
 _RUN = "a task of your own awaits `kopf.operator()`: docs/embedding.md"
 _LOGIN = "levelog logs in by itself, with KUBECONFIG or as the service account of its pod"

@@ -50,7 +50,7 @@ _PLURAL: Final = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
 _classes: Final[dict[tuple[str, str, str], type[ResourceBase]]] = {}
 
 
-class Selection(Enum):
+class ResourceMarker(Enum):
     """What Kopf has in place of a resource's name; refused when a decorator is given it."""
 
     EVERYTHING = "EVERYTHING"
@@ -69,7 +69,11 @@ def target(
         category = named.get("category")
         listed = f"--categories={category}" if isinstance(category, str) else "--verbs=list,watch"
         shown = (
-            f"category={category!r}" if category else "EVERYTHING" if isinstance(odd[0], Selection) else repr(odd[0])
+            f"category={category!r}"
+            if category
+            else "EVERYTHING"
+            if isinstance(odd[0], ResourceMarker)
+            else repr(odd[0])
         )
         raise OperatorError(
             f"{where}: {handler} is for {shown}, which may mean several resources; levelog has to know them before it "
