@@ -24,4 +24,5 @@ async def test_nothing_is_wrong_after_any_fault(tmp_path: Path) -> None:
     faults = islice(drawn(random.Random(SEED), SHORT), len(SHORT))
     found = [each async for each in judged(tmp_path, SEED, faults)]
     assert len(found) == len(SHORT)
-    assert {each.fault: each.wrong for each in found if each.wrong} == {}
+    wrong = [f"{each.fault}: {what}" for each in found for what in each.wrong]
+    assert not wrong, "\n".join(wrong)
