@@ -19,7 +19,7 @@ from rich.table import Table
 from bench.changes import load, unsettle, until_idle, until_written
 from bench.installation import usage_of
 from bench.kopfprocess import OPERATORS
-from bench.programs import Peer, Programs, running
+from bench.programs import SERVERS, Peer, Programs, running, used
 from bench.servers import Servers
 from rigs.preloaded import PROGRAM as LEVELOG
 from rigs.processes import Process
@@ -31,7 +31,7 @@ CHANGES: Final = 800
 GOES: Final = {signal.SIGKILL: "killed", signal.SIGTERM: "told"}
 
 
-class Round(Struct, frozen=True):
+class Round(Struct, frozen=True, kw_only=True):
     """What one number of processors did in one round."""
 
     cpu_ms: float
@@ -41,6 +41,8 @@ class Round(Struct, frozen=True):
     memory_mb: float
     """Of the largest processor."""
     p50_ms: float
+    servers_ms: dict[str, float]
+    """CPU of each server, a change."""
     gone: dict[str, float]
     """Seconds until the others held its partitions, after a processor was killed or told to end."""
     waited: dict[str, float]
@@ -78,6 +80,7 @@ def _shown(one: Round) -> dict[str, float]:
         "the busiest, of the mean": one.most,
         "memory of the largest, MB": one.memory_mb,
         f"{RATE} changes/s: p50, ms": one.p50_ms,
+        **{f"CPU of {name} a change, ms": spent for name, spent in one.servers_ms.items()},
         **{f"{how}: its partitions are taken after, s": seconds for how, seconds in one.gone.items()},
         **{f"{how}: the slowest change from then on, s": seconds for how, seconds in one.waited.items()},
     }
@@ -94,10 +97,13 @@ async def _round(servers: Servers, processors: int, objects: int, first: int) ->
         await _until_shared(programs, sharing)
         await until_written(servers, programs, first)
         await until_idle()
+        servers_before = used().cpu_seconds
         before = [usage_of(each.pid).cpu_seconds for each in sharing]
         timed = await load(servers, objects, CHANGES, RATE, first + 1)
         await until_idle()
         spent = [usage_of(each.pid).cpu_seconds - began for each, began in zip(sharing, before, strict=True)]
+        servers_after = used().cpu_seconds
+        servers_ms = {each: 1000 * (servers_after[each] - servers_before[each]) / CHANGES for each in sorted(SERVERS)}
         memory = max(usage_of(each.pid).memory_mb for each in sharing)
         gone, waited, following = dict[str, float](), dict[str, float](), first + 1 + CHANGES
         for how, what in GOES.items():
@@ -115,7 +121,15 @@ async def _round(servers: Servers, processors: int, objects: int, first: int) ->
             leaving.stop()
             if processors == 2:
                 break
-        return Round(1000 * sum(spent) / CHANGES, max(spent) * processors / sum(spent), memory, timed.p50, gone, waited)
+        return Round(
+            cpu_ms=1000 * sum(spent) / CHANGES,
+            most=max(spent) * processors / sum(spent),
+            memory_mb=memory,
+            p50_ms=timed.p50,
+            servers_ms=servers_ms,
+            gone=gone,
+            waited=waited,
+        )
 
 
 async def _until_shared(programs: Programs, sharing: Sequence[Process], *, seconds: float = 120) -> None:
