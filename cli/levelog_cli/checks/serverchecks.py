@@ -1,5 +1,6 @@
 """Checks of NATS and the database: whether each answers, fits levelog, and keeps its data."""
 
+import re
 from collections import Counter
 from collections.abc import AsyncIterator
 from datetime import timedelta
@@ -35,7 +36,7 @@ _SILENT: Final = timedelta(seconds=5)
 """After it a server of NATS counts as away; it misses four heartbeats then."""
 _MOST_OBJECTS: Final = 200
 """Most objects of a resource that are looked through for secrets: they have the same fields."""
-_ATOMIC_SINCE: Final = (2, 12)  # atomic batches: https://github.com/nats-io/nats-architecture-and-design, ADR-50
+_ATOMIC_SINCE: Final = (2, 12, 1)  # atomic batches with ids: ADR-50 of nats-io/nats-architecture-and-design
 
 
 async def examine_nats(
@@ -70,15 +71,15 @@ async def examine_nats(
 
 
 def _server(connection: Connection, *, is_embedded: bool) -> list[Finding]:
-    version = tuple(int(part) for part in connection.server_version.split(".")[:2])
+    version = tuple(map(int, re.findall(r"\d+", connection.server_version)[:3]))
     size = connection.max_payload_bytes
     return [
         Finding.ok(_NATS, f"{connection.url}, version {connection.server_version}, with JetStream")
         if version >= _ATOMIC_SINCE
         else Finding.wrong(
             _NATS,
-            f"{connection.url} is version {connection.server_version}, which has no atomic batches",
-            "use nats-server 2.12 or newer",
+            f"{connection.url} is version {connection.server_version}, which has no atomic batches with ids",
+            "use nats-server 2.12.1 or newer",
         ),
         Finding.ok(_NATS, f"takes messages of {size} bytes")
         if size >= SMALL_PAYLOAD_BYTES
