@@ -142,6 +142,8 @@ def content_texts(before: Conclusion, after: Conclusion) -> Iterator[str]:
             are_objects = isinstance(one, dict) and isinstance(other, dict)
             told = differences(one, other) if are_objects else [f"{shown(one)} -> {shown(other)}"]
             yield from (f"{intent.target}: {each}" for each in told)
+        elif found is not None and found.key != intent.key and before.verdict.round == after.verdict.round:
+            yield f"{intent.target}: the same {intent.verb} with other options, such as `owned=`"
 
 
 def _decoded(value: bytes | None) -> Any:

@@ -20,6 +20,7 @@ from rigs.waiting import until
 
 T = TypeVar("T")
 AXE: Final = (files("axe_core_python") / "axe.min.js").read_text()
+_RUN_AXE: Final = "axe.run({resultTypes: ['violations']}).then(found => arguments[0](found.violations))"
 
 
 class BrowserMissing(Exception):
@@ -118,12 +119,15 @@ class Browser:
         return [str(each["message"]) for each in await asyncio.to_thread(self.driver.get_log, "browser")]
 
     async def barriers(self) -> list[str]:
-        """What axe-core finds that keeps people out: contrast, headings, landmarks, labels, the keyboard."""
+        """What axe-core finds that keeps people out: contrast, headings, landmarks, labels, the keyboard.
+
+        The page has to run scripts: axe-core waits by timers.
+        """
 
         def look() -> Any:
-            self.driver.execute_cdp_cmd("Runtime.evaluate", {"expression": AXE})
-            told = {"expression": "axe.run({resultTypes: ['violations']})", "awaitPromise": True, "returnByValue": True}
-            return self.driver.execute_cdp_cmd("Runtime.evaluate", told)["result"]["value"]["violations"]
+            self.driver.set_script_timeout(60)
+            self.driver.execute_script(AXE)
+            return self.driver.execute_async_script(_RUN_AXE)
 
         found = await asyncio.to_thread(look)
         return [f"{each['id']}: {node['html'][:200]}" for each in found for node in each["nodes"]]

@@ -141,7 +141,7 @@ class PageServer:
             "name": shown.name if shown is not None else "",
             "is_live": is_live,
             "renews": is_live,
-            "has_code": self._again is not None,
+            "code": self._again.file.name if self._again is not None else "",
             "has_levels": shown is not None or self._wakes is None,
             "has_wakes": self._wakes is not None,
             "here": request.path,
