@@ -179,6 +179,9 @@ NATS: Final = (
 )
 """Settings of everything that connects to NATS."""
 
+DECIDING: Final = ("data_dir", "application", "cluster", "redaction_key_file", "redact", "redaction", "threads")
+"""Settings of commands that decide again on what was recorded."""
+
 
 FromBundle = Annotated[
     Path | None,

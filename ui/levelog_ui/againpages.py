@@ -1,7 +1,7 @@
 """The pages that decide again: on a history that is changed in the address, or on what one decision was made on."""
 
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from msgspec import Struct
@@ -52,12 +52,13 @@ async def what_if_page(past: Past, again: AgainCode | None, query: Mapping[str, 
     values |= {"first": first, "last": last, "found": None, "command": ""}
     if not any(given.values()):
         return values
-    edits = _wanted(given).edits()
+    wanted = _wanted(given)
+    edits = wanted.edits()
     if again is None:
         raise ConfigurationError(_NO_CODE)
     found = await again.changed(past, edits)
     shown = [_changed(each) for each in found[:_MOST]]
-    return values | {"found": shown, "count": len(found), "command": _command(past, again, given)}
+    return values | {"found": shown, "count": len(found), "command": _command(past, again, wanted)}
 
 
 async def again_page(past: Past, again: AgainCode | None, ordinal: int) -> dict[str, Any] | None:
@@ -102,18 +103,18 @@ def _sequences(option: str, text: str) -> list[int]:
     return [int(each) for each in found]
 
 
-def _command(past: Past, again: AgainCode, given: Mapping[str, str]) -> str:
+def _command(past: Past, again: AgainCode, wanted: WantedEdits) -> str:
     words = ["levelog", "what-if", str(again.file)]
     if isinstance(past, BundlePast):
         words += ["--bundle", str(past.bundle.path)]
-    for name, text in given.items():
-        values: Sequence[str] = [text] if name in ("set", "delay-receipt") else text.replace(",", " ").split()
-        if name == "set" and text:
-            values = text.split(" ", 1)
-        if name == "drop":
-            words += [word for each in values for word in ("--drop", each)]
-        elif text:
-            words += [f"--{name}", *values]
+    for sequence in wanted.dropped:
+        words += ["--drop", str(sequence)]
+    if wanted.swapped:
+        words += ["--swap", *map(str, wanted.swapped)]
+    if wanted.value:
+        words += ["--set", *map(str, wanted.value)]
+    if wanted.delay:
+        words += ["--delay-receipt", wanted.delay]
     return shlex.join(words)
 
 

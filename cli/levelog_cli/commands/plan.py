@@ -7,20 +7,10 @@ import typer
 from levelog_cli.commands.run import Files
 from levelog_cli.printing.forms import PlainForm, plain_form_of
 from levelog_cli.running import FAILED, execute
-from levelog_cli.settings import Settings, taking
+from levelog_cli.settings import DECIDING, Settings, taking
 
 
-@taking(
-    "database_url",
-    "data_dir",
-    "application",
-    "cluster",
-    "redaction_key_file",
-    "redact",
-    "redaction",
-    "threads",
-    looks_back=True,
-)
+@taking("database_url", *DECIDING, looks_back=True)
 def plan(
     settings: Settings,
     files: Files,

@@ -9,7 +9,7 @@ import typer
 
 from levelog_cli.printing.lines import print_line
 from levelog_cli.running import FAILED, MISUSED, execute
-from levelog_cli.settings import NATS, FromBundle, Settings, taking
+from levelog_cli.settings import DECIDING, NATS, FromBundle, Settings, taking
 
 
 class Mode(StrEnum):
@@ -19,18 +19,7 @@ class Mode(StrEnum):
     LOG = "log"
 
 
-@taking(
-    *NATS,
-    "database_url",
-    "data_dir",
-    "application",
-    "cluster",
-    "redaction_key_file",
-    "redact",
-    "redaction",
-    "threads",
-    looks_back=True,
-)
+@taking(*NATS, "database_url", *DECIDING, looks_back=True)
 def replay(
     settings: Settings,
     file: Annotated[Path, typer.Argument(help="Operators to decide with.", metavar="FILE")],

@@ -6,21 +6,10 @@ from typing import Annotated
 import typer
 
 from levelog_cli.running import execute
-from levelog_cli.settings import NATS, FromBundle, Settings, taking
+from levelog_cli.settings import DECIDING, NATS, FromBundle, Settings, taking
 
 
-@taking(
-    *NATS,
-    "database_url",
-    "data_dir",
-    "application",
-    "cluster",
-    "redaction_key_file",
-    "redact",
-    "redaction",
-    "threads",
-    looks_back=True,
-)
+@taking(*NATS, "database_url", *DECIDING, looks_back=True)
 def ui(
     settings: Settings,
     *,

@@ -6,12 +6,10 @@ from typing import Annotated
 import typer
 
 from levelog_cli.running import FAILED, execute
-from levelog_cli.settings import NATS, FromBundle, Settings, taking
+from levelog_cli.settings import DECIDING, NATS, FromBundle, Settings, taking
 
 
-@taking(
-    *NATS, "data_dir", "application", "cluster", "redaction_key_file", "redact", "redaction", "threads", looks_back=True
-)
+@taking(*NATS, *DECIDING, looks_back=True)
 def what_if(
     settings: Settings,
     file: Annotated[Path, typer.Argument(help="Operators to decide with.", metavar="FILE")],
