@@ -186,6 +186,15 @@ async def test_invariant_10_processes_killed_and_paused_never_commit_under_a_pas
     assert [line for owner in fleet.processes for line in fleet.lines(owner) if line.startswith("REVERTED")] == []
 
 
+async def until_without_sessions(shared: Database, killed: Database) -> None:
+    async def is_away() -> bool:
+        async with shared.reading() as connection:
+            query = text("SELECT count(*) FROM pg_stat_activity WHERE application_name = :name")
+            return not await connection.scalar(query, {"name": f"levelog {killed.token}"})
+
+    await until(is_away, "the end of its sessions")
+
+
 async def test_what_a_killed_processor_held_is_freed_at_the_second_look(shared: Database, shared_url: str) -> None:
     scope = await scope_of(shared)
     other = processor(shared, scope, "other")
@@ -194,12 +203,7 @@ async def test_what_a_killed_processor_held_is_freed_at_the_second_look(shared: 
         assert [await other.free_gone() for _ in range(3)] == [False] * 3, "it is there"
         assert await other.tend() == {}
 
-    async def is_away() -> bool:
-        async with shared.reading() as connection:
-            query = text("SELECT count(*) FROM pg_stat_activity WHERE application_name = :name")
-            return not await connection.scalar(query, {"name": f"levelog {killed.token}"})
-
-    await until(is_away, "the end of its sessions")
+    await until_without_sessions(shared, killed)
     assert not await other.free_gone(), "a failover ends all sessions for a moment"
     assert await other.tend() == {}
     assert await other.free_gone()
@@ -228,6 +232,7 @@ async def test_invariant_10_who_was_taken_for_gone_and_is_not_cannot_commit_and_
         async with shared.transaction() as connection:
             query = text("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = :name")
             await connection.execute(query, {"name": f"levelog {theirs.token}"})
+        await until_without_sessions(shared, theirs)
         assert [await other.free_gone(), await other.free_gone()] == [False, True]
         assert sorted(await other.tend()) == list(range(PARTITIONS))
         for _ in range(2):  # its old connections fail first
