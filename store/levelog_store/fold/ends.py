@@ -54,7 +54,6 @@ async def write_ends(connection: AsyncConnection, scope: Scope, ends: Ends) -> l
     await write_checkpoints(connection, scope, ends.checkpoints)
     if ends.gone:
         await delete_each(connection, scope, levels, ("view", "parent"), sorted(ends.gone))
-        await supersede(connection, scope, ends.gone)
     for partition, resource in ends.reverted:
         are_targets = intents.c.partition == partition, is_of_resource(intents.c.target, resource)
         await change(connection, scope, intents, intents.c.state == "written", *are_targets, state="settled")
@@ -62,6 +61,8 @@ async def write_ends(connection: AsyncConnection, scope: Scope, ends: Ends) -> l
         told = sorted(ends.receipts, key=lambda each: each[0].record.key)
         rows = [values_of(scope, each.record) | {"by": each.record.process, "new_state": state} for each, state in told]
         await write(connection, end_intents(connection.dialect), rows)
+    if ends.gone:  # after receipts that were folded while the parent was there
+        await supersede(connection, scope, ends.gone)
     if ends.sightings:
         await write_sightings(connection, scope, ends.sightings)
     made = await _made(connection, scope, ends.unmade) if ends.unmade else []

@@ -72,6 +72,16 @@ async def test_a_receipt_ends_an_intent_under_its_own_claim_only(database: Datab
     assert held[told]["result_version"] == 9
 
 
+async def test_a_receipt_that_is_told_with_the_end_of_its_parent_settles_its_intent(database: Database) -> None:
+    """The parent was there when the receipt was folded, and is gone, or another one, since."""
+    for target, uid in (("pods/default/a", ""), ("pods/default/b", "uid-next")):
+        (key,) = await decide(database, intent(target, state="claimed", owner="one", attempts=1))
+        ends = Ends(receipts=[(folded(key), "written")], gone={("webs/pods", "webs.example.com/default/shop"): uid})
+        async with database.transaction() as connection:
+            await write_ends(connection, SCOPE, ends)
+        assert (await intents_by_key(database))[key]["state"] == "settled"
+
+
 async def test_a_receipt_makes_a_level_only_where_its_intent_is_lost(database: Database) -> None:
     """Else the level is one that the view's filters exclude, or it is woken and made by its decision."""
     (known,) = await decide(database, intent("pods/default/a", state="claimed", owner="one", attempts=1))
