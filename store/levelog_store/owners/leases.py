@@ -186,7 +186,7 @@ class Leases:
         sessions for a moment.
         """
         async with self._database.reading() as connection:
-            rows = (await connection.execute(_sessions(self._scope, self.owner))).all()
+            rows = (await connection.execute(_sessions(self._scope))).all()
         there = {row.owner for row in rows if row.is_there}
         absent = {row.owner for row in rows} - there
         gone = sorted(absent & self._were_there & self._were_absent)
@@ -274,12 +274,12 @@ class Leases:
         await remove(connection, self._scope, processors, are_gone)
 
 
-def _sessions(scope: Scope, owner: str) -> Select[str, bool]:
-    """Other processors that are present, and whether they have a session."""
+def _sessions(scope: Scope) -> Select[str, bool]:
+    """Processors that are present, and whether they have a session: who asks has one."""
     table, sessions = processors.c, sql_table("pg_stat_activity", column("application_name"))
     name = session_of(func.right(table.owner, TOKEN_LENGTH))
     return select(table.owner, exists().where(sessions.c.application_name == name).label("is_there")).where(
-        table.scope == scope.number, table.owner != owner, table.expires_at > func.now()
+        table.scope == scope.number, table.expires_at > func.now()
     )
 
 
