@@ -48,14 +48,15 @@ async def test_a_log_that_grows_faster_than_it_is_folded_holds_decisions_up_for_
     assert not await decides(SEVERAL), "at the beginning there is no bound"
     log.position = 5000
     assert await horizon.is_reached(has_records=True)
-    for what in ("far behind", "begun anew"):
+    for what, folded in (("far behind", SEVERAL), ("begun anew", 1)):
         log.beginnings += what == "begun anew"
-        assert not await decides(SEVERAL), what
+        assert not await decides(folded), what
         now += MOST_SECONDS - 1
-        assert not await decides(SEVERAL), what
+        log.beginnings += 1
+        assert not await decides(1), f"{what}, and anew meanwhile"
         now += 1
         assert await horizon.is_reached(has_records=True), what
-        assert await decides(0), what
+        assert await decides(SEVERAL - 1), what
 
 
 class SilentLog(GrowingLog):
@@ -66,16 +67,19 @@ class SilentLog(GrowingLog):
         self.has_leader.set()
         self.has_answered = asyncio.Event()
         self.failures: list[LevelogError] = []
+        self.handed_out, self.questions = 5, 0
+        """How far `confirm` brings it, which is where it ends unless a test says otherwise; how often it was asked."""
 
     async def end(self) -> int:
         await self.has_leader.wait()
         return 5
 
     async def confirm(self) -> int:
+        self.questions += 1
         await self.has_leader.wait()
         if self.failures:
             raise self.failures.pop(0)
-        self.position = 5  # nothing is left to read up to there
+        self.position = self.handed_out
         return self.position
 
     def on_arrival(self) -> None:
@@ -100,14 +104,54 @@ async def test_decisions_wait_a_second_for_an_election_of_the_log_and_folding_no
         assert await horizon.is_reached(has_records=True)
 
 
-async def test_who_begins_anew_during_an_election_folds_on_and_decides_once_it_is_over() -> None:
-    log = SilentLog()
-    async with Horizon(cast("Reader", log), lambda: 0.0) as horizon:
+@pytest.mark.parametrize("is_first", [True, False])
+async def test_who_begins_or_begins_anew_during_an_election_folds_on_and_decides_once_it_is_over(
+    is_first: bool,
+) -> None:
+    log, now = SilentLog(), 0.0
+    async with Horizon(cast("Reader", log), lambda: now) as horizon:
+        if not is_first:
+            await horizon.look(0)
+            assert await horizon.is_reached(has_records=False)
+            log.beginnings += 1
         log.has_leader.clear()
         await horizon.look(0)
+        now += 10 * MOST_SECONDS
         assert not await horizon.is_reached(has_records=False)
         log.has_leader.set()
         await log.has_answered.wait()
+        assert await horizon.is_reached(has_records=False)
+
+
+class HeldLog(SilentLog):
+    """A log of which less was returned than was handed out."""
+
+    @property
+    def seen_to(self) -> int:
+        return self.handed_out
+
+
+async def test_records_that_are_in_hand_are_folded_before_a_decision_and_the_log_is_not_asked() -> None:
+    log = HeldLog()
+    async with Horizon(cast("Reader", log), lambda: 0.0) as horizon:
+        await horizon.look(0)
+        assert not await horizon.is_reached(has_records=True)
+        assert await horizon.is_reached(has_records=False), "what else there is was for others"
+        assert not log.questions
+
+
+async def test_an_answer_after_which_records_are_to_come_is_not_followed_by_another_question() -> None:
+    log = SilentLog()
+    log.handed_out = 4
+    async with Horizon(cast("Reader", log), lambda: 0.0) as horizon:
+        await horizon.look(0)
+        log.has_leader.clear()
+        assert not await horizon.is_reached(has_records=False)
+        log.has_leader.set()
+        await log.has_answered.wait()
+        assert not await horizon.is_reached(has_records=False)
+        assert log.questions == 1
+        log.handed_out = 5
         assert await horizon.is_reached(has_records=False)
 
 
@@ -121,7 +165,8 @@ async def test_what_is_left_to_read_is_asked_beside_the_loop_until_there_is_an_a
         log.has_leader.clear()
         log.failures = failures
         assert not await horizon.is_reached(has_records=False)
-        assert not await horizon.is_reached(has_records=False), "asked already"
+        assert not await horizon.is_reached(has_records=False)
+        assert log.questions == 1, "asked already"
         log.has_leader.set()
         await log.has_answered.wait()
         assert await horizon.is_reached(has_records=False)
