@@ -63,11 +63,9 @@ class Trigger:
 
 @dataclass
 class Conditions:
-    """What all connections of a proxy are subject to; delays are in seconds, limits in bytes of a connection."""
+    """What all connections of a proxy are subject to."""
 
     paused: set[Source] = field(default_factory=set)
-    delays: dict[Source, float] = field(default_factory=lambda: dict.fromkeys(SOURCES, 0.0))
-    limits: dict[Source, tuple[int, HangUp]] = field(default_factory=dict)
     triggers: list[Trigger] = field(default_factory=list)
 
 
@@ -139,8 +137,6 @@ class TcpConnection:
         try:
             while piece := await reader.read(PIECE_BYTES):
                 await self._flows[source].wait()
-                if seconds := self._conditions.delays[source]:
-                    await asyncio.sleep(seconds)
                 if source == "server" and self._loses_answer:
                     self.cut(self._loses_answer)
                 await self._pass_on(source, piece, writer)
@@ -167,10 +163,6 @@ class TcpConnection:
     def _due_within(self, source: Source, piece: bytes) -> "list[tuple[int, Callable[[TcpConnection], None]]]":
         """What happens after how many bytes of the piece, in order."""
         due: list[tuple[int, Callable[[TcpConnection], None]]] = []
-        if source in self._conditions.limits:
-            most, how = self._conditions.limits[source]
-            if most <= self.sent[source] + len(piece):
-                due.append((max(0, most - self.sent[source]), lambda connection: connection.cut(how)))
         for trigger in self._conditions.triggers:
             if trigger.source == source:
                 due += [(end, trigger.fire) for end in self._ends_of(trigger, piece)]

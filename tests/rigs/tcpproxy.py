@@ -1,4 +1,4 @@
-"""A TCP proxy before NATS or PostgreSQL that stops, delays and loses bytes as it is told."""
+"""A TCP proxy before NATS or PostgreSQL that stops and loses bytes as it is told."""
 
 import asyncio
 from collections.abc import Callable
@@ -15,7 +15,7 @@ class TcpProxy:
     """Listens on a port of 127.0.0.1 and passes bytes on to another one, transparently unless told otherwise.
 
     Limits: TLS passes through unread, so that patterns are not seen in it; a client whose server does not listen is
-    accepted and reset. Pauses, delays and limits hold for connections to come too. `port` stays the same while
+    accepted and reset. Pauses hold for connections to come too. `port` stays the same while
     connections are refused. `connections` are those that are open, `accepted` counts all.
     """
 
@@ -93,22 +93,10 @@ class TcpProxy:
         for connection in self.connections:
             connection.resume(source)
 
-    def delay(self, seconds: float, source: Source | None = None) -> None:
-        """Pass on each piece of what this sender, or both, send so much later."""
-        for one in SOURCES if source is None else (source,):
-            self._conditions.delays[one] = seconds
-
     def cut(self, how: HangUp = "fin") -> None:
         """End all connections."""
         for connection in self.connections:
             connection.cut(how)
-
-    def cut_after(self, count: int | None, source: Source, how: HangUp = "fin") -> None:
-        """End each connection once this sender has sent so many bytes over it; None lifts that."""
-        if count is None:
-            self._conditions.limits.pop(source, None)
-        else:
-            self._conditions.limits[source] = (count, how)
 
     def refuse(self) -> None:
         """Refuse new connections; those that are open go on."""
