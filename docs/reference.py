@@ -34,7 +34,8 @@ LEFT_OUT: Final = {"Operator.keep", "Operator.resources", "Operator.reads"}
 SHOWN_MAGIC: Final = ("__getitem__", "__iter__", "__len__", "__contains__", "__call__")
 HEAD: Final = """# Reference
 
-Every public name, out of the docstrings: do not edit, run `make reference`. `help(levelog.Operator)` prints the same.
+Every public name, with the beginning of its docstring: do not edit, run `make reference`. `help(levelog.Operator)`
+prints all of it.
 """
 
 
@@ -147,7 +148,8 @@ def _inline(text: str) -> str:
 
 
 def _text(text: str | None) -> str:
-    return textwrap.dedent(text or "").strip()
+    """The first paragraph of a docstring."""
+    return textwrap.dedent(text or "").strip().partition("\n\n")[0]
 
 
 def main() -> None:
