@@ -12,7 +12,6 @@ from levelog.secrets.redaction import Redactor
 from levelog.wire.objects import Sequence as LogSequence
 from levelog.wire.records import LoggedRecord, SyncFinished
 from levelog_processors.clock import DatabaseClock
-from levelog_processors.decide.cut import BATCH, CallCounts, Cut
 from levelog_processors.decide.evaluating import Evaluator
 from levelog_processors.decide.functions import MOST_BEGUN, PATIENCE, Acting, Caller
 from levelog_processors.decide.others import are_of_others, look_around
@@ -21,6 +20,7 @@ from levelog_processors.decide.rules import conclude
 from levelog_processors.decide.settling import is_settled
 from levelog_processors.decide.sights import Sights
 from levelog_processors.decide.standings import deciding_views, told, woken
+from levelog_processors.decide.tally import BATCH, CallCounts, EvaluationBatch
 from levelog_processors.decide.transaction import deciding
 from levelog_processors.fold.batches import ALONE, Folded, parts, tell_forgotten
 from levelog_processors.program import Program
@@ -64,7 +64,7 @@ class Engine:
         has_tables: bool = True,
         most_bodies: int = MOST_BYTES,
     ) -> None:
-        """`patience`: how long a cut waits for slow reconcile functions, which a later one concludes; None: for all.
+        """`patience`: how long a batch waits for slow reconcile functions, which a later one concludes; None: for all.
 
         `redactor`: that of what is recorded. `caller`: what calls reconcile functions, if it is another than usual.
         `claimant` gets what is decided without asking for it, as far as it has room. Without `has_tables` it begins
@@ -262,7 +262,7 @@ class Engine:
 
     async def decide(
         self, *, now: datetime | None = None, leaving: Collection[ViewParent] = (), most: int = BATCH
-    ) -> Cut:
+    ) -> EvaluationBatch:
         """Decide on `most` due levels at once, at `now` or else by the database's clock.
 
         `leaving` are levels to leave alone. Writes what is folded, too.
@@ -271,7 +271,7 @@ class Engine:
         views = deciding_views(self._program, self.readiness.views)
         at = self.clock.now() if now is None else now
         if not views:
-            return Cut(False, (), at)
+            return EvaluationBatch(False, (), at)
         self._wake_for_time(at)
         if self._has_lookups:
             async with self._database.reading() as connection:
@@ -293,7 +293,7 @@ class Engine:
         for wake in wakes:
             if (wake.view, wake.parent) not in known:  # its parent is gone, or not the view's
                 state.wakes.forget((wake.view, wake.parent))
-        return Cut(
+        return EvaluationBatch(
             len(wakes) - has_suspected == most,
             held,
             at,

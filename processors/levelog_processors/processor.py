@@ -1,4 +1,4 @@
-"""One processor: leases partitions, reads their records in order, folds them, and decides at each cut."""
+"""One processor: leases partitions, reads their records in order, folds them, and decides at each batch."""
 
 import asyncio
 import logging
@@ -19,9 +19,9 @@ from levelog.wire.records import LoggedRecord
 from levelog_log.hints import Hints, Topic
 from levelog_log.reader import Reader
 from levelog_log.stream import LogStream
-from levelog_processors.decide.cut import CallCounts, Cut
 from levelog_processors.decide.functions import MOST_BEGUN, Caller
 from levelog_processors.decide.portions import Portion
+from levelog_processors.decide.tally import CallCounts, EvaluationBatch
 from levelog_processors.deliver.feed import RecordFeed
 from levelog_processors.deliver.held import CallOutcome, HoldStatus
 from levelog_processors.deliver.timers import Timers
@@ -420,27 +420,27 @@ class Processor:
         """Decide on one batch of levels; tells whether there may be more right now."""
         agenda.close()
         began, most = self.pulse.clock(), self._portion.begin()
-        cut = await self._engine.decide(leaving=agenda.put_off, most=most)
-        self._portion.end(cut)
-        self.pulse.note(began, cut=cut)
+        batch = await self._engine.decide(leaving=agenda.put_off, most=most)
+        self._portion.end(batch)
+        self.pulse.note(began, batch=batch)
         if not self._engine.has_unwritten:
             await self._tell_keys()
-        await self._tell(cut, agenda)
+        await self._tell(batch, agenda)
         self._plan(agenda)
-        await self._statistics.keep(len(cut.decided))
+        await self._statistics.keep(len(batch.decided))
         return agenda.is_open
 
-    async def _tell(self, cut: Cut, agenda: Agenda) -> None:
-        agenda.note(cut)
-        if cut.has_more:
+    async def _tell(self, batch: EvaluationBatch, agenda: Agenda) -> None:
+        agenda.note(batch)
+        if batch.has_more:
             agenda.open()
-        if not cut.decided:
+        if not batch.decided:
             return
-        newest = max(decided.level.cause for decided in cut.decided)
-        log.debug("decided on %s", counted(len(cut.decided), "level"), extra={"sequence": newest})
-        if cut.is_intent_pending:
+        newest = max(decided.level.cause for decided in batch.decided)
+        log.debug("decided on %s", counted(len(batch.decided), "level"), extra={"sequence": newest})
+        if batch.is_intent_pending:
             await self._hints.publish(Topic.INTENT)
-        if cut.has_news:
+        if batch.has_news:
             await self._hints.publish(Topic.LEVELS)
-        if cut.has_told and self._engine.is_shared:  # others may own those that look the levels up
+        if batch.has_told and self._engine.is_shared:  # others may own those that look the levels up
             await self._hints.publish(Topic.WAKE, but_not=self._hint)

@@ -7,7 +7,7 @@ from typing import Final
 
 from levelog.wire.records import LoggedRecord
 from levelog_log.reader import Reader
-from levelog_processors.decide.cut import Cut
+from levelog_processors.decide.tally import EvaluationBatch
 from levelog_processors.fold.batches import Folded
 
 STALLED_SECONDS: Final = 8.0
@@ -15,7 +15,7 @@ STALLED_SECONDS: Final = 8.0
 
 
 class Pulse:
-    """The loop reports its steps here: `on_fold` and `on_cut` get the result of each and its seconds.
+    """The loop reports its steps here: `on_fold` and `on_batch` get the result of each and its seconds.
 
     `on_turn` gets the records that were read, before they are folded.
     """
@@ -23,7 +23,7 @@ class Pulse:
     def __init__(self, clock: Callable[[], float] = monotonic) -> None:
         self.on_turn: Callable[[Sequence[LoggedRecord]], None] = lambda _records: None
         self.on_fold: Callable[[Folded, float], None] = lambda _folded, _seconds: None
-        self.on_cut: Callable[[Cut, float], None] = lambda _cut, _seconds: None
+        self.on_batch: Callable[[EvaluationBatch, float], None] = lambda _batch, _seconds: None
         self.is_behind = True
         """It folds history, and decides nothing before the log's end is reached."""
         self.clock = clock
@@ -49,13 +49,13 @@ class Pulse:
         """Note that the loop waits for records, a hint or a time."""
         self._busy_since, self._at_hand = None, ()
 
-    def note(self, began: float, *, folded: Folded | None = None, cut: Cut | None = None) -> None:
+    def note(self, began: float, *, folded: Folded | None = None, batch: EvaluationBatch | None = None) -> None:
         """Note what a step that began then, by `clock`, came to; if it did both, either counts with all its time."""
         seconds = self.clock() - began
         if folded is not None:
             self.on_fold(folded, seconds)
-        if cut is not None:
-            self.on_cut(cut, seconds)
+        if batch is not None:
+            self.on_batch(batch, seconds)
 
     def trouble(self) -> str:
         """Why it decides nothing now; empty: it does, or has nothing to decide."""

@@ -1,4 +1,4 @@
-"""What a processor waits for between two cuts: records, a hint, or a due wakeup."""
+"""What a processor waits for between two batches: records, a hint, or a due wakeup."""
 
 import asyncio
 import logging
@@ -11,7 +11,7 @@ from levelog.errors import Unavailable
 from levelog.wire.records import LoggedRecord, ObjectDeleted, ObjectSeen, ReceiptNoted
 from levelog_log.hints import Hint
 from levelog_log.reader import Reader
-from levelog_processors.decide.cut import Cut
+from levelog_processors.decide.tally import EvaluationBatch
 from levelog_store.actuate.claims import Claimant
 from levelog_store.fold.changes import Wake
 from levelog_store.rows import ViewParent
@@ -105,13 +105,13 @@ class Agenda:
         """Note which records only end writes, before it is decided on what they lead to."""
         self._ended = ended_writes(records)
 
-    def note(self, cut: Cut) -> None:
+    def note(self, batch: EvaluationBatch) -> None:
         """Note what was decided; for a while the ends of writes do not wait if more than their end follows from them.
 
         That is another write, an intent that waits for a target to be free, or a level that daemons wait for.
         """
-        follows = any(decided.intents and decided.wake.cause in self._ended for decided in cut.decided)
-        if follows or cut.is_intent_pending or cut.has_news:
+        follows = any(decided.intents and decided.wake.cause in self._ended for decided in batch.decided)
+        if follows or batch.is_intent_pending or batch.has_news:
             self._hurries_until = self._now() + HURRY.total_seconds()
 
     def close(self) -> None:
@@ -158,7 +158,7 @@ def is_half(records: Sequence[LoggedRecord], claimant: Claimant) -> bool:
 
 
 class Arrivals:
-    """What a processor waits for between two cuts: records, or a hint."""
+    """What a processor waits for between two batches: records, or a hint."""
 
     def __init__(self, reader: Reader, hint: Hint) -> None:
         self._reader = reader

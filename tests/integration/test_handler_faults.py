@@ -240,7 +240,7 @@ def test_a_function_logs_with_the_object_that_it_is_called_for(caplog: pytest.Lo
 async def test_a_function_that_hangs_does_not_keep_others_from_converging(
     nats_server: NatsServer, database_url: str
 ) -> None:
-    """In a processor, where one cut goes on while the function of another still runs."""
+    """In a processor, where one batch goes on while the function of another still runs."""
     begun = asyncio.Event()
     op = Operator("webs")
 

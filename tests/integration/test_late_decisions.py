@@ -1,4 +1,4 @@
-"""A reconcile function that outlasts its cut: what it decided counts only if its level is still as the view saw it.
+"""A reconcile function that outlasts its batch: what it decided counts only if its level is still as the view saw it.
 
 And a commit that nobody hears of: what was claimed in it is handed over as such.
 """
@@ -18,7 +18,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from levelog import Intent, Level, Operator, Resource, Struct, apply
 from levelog.errors import Unavailable
 from levelog.wire.objects import Application, Cluster
-from levelog_processors.decide.cut import Cut
+from levelog_processors.decide.tally import EvaluationBatch
 from levelog_processors.engine import Engine
 from levelog_processors.program import Program
 from levelog_store.actuate import claims
@@ -72,7 +72,7 @@ class Stepped:
         self._engine.fold(placed)
         await self._engine.flush()
 
-    async def decide(self) -> Cut:
+    async def decide(self) -> EvaluationBatch:
         return await self._engine.decide()
 
     async def level(self) -> LevelRow | None:

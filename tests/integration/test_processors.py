@@ -40,7 +40,7 @@ async def test_a_batch_of_decisions_is_one_line_of_the_log_at_info(
         return caplog.messages
 
     async with Processing(nats_server.url, database_url) as stack:
-        # None of them has to be reconciled, which a loaded machine may do a cut later.
+        # None of them has to be reconciled, which a loaded machine may do a batch later.
         webs = [web(f"shop-{n}", 1 + n, replicas=0) for n in range(20)]
         last = await stack.listed(*webs, version=20)
         stack.start()

@@ -17,7 +17,7 @@ from levelog_log.hints import Hint
 from levelog_log.publisher import BatchPublisher
 from levelog_log.reader import Reader
 from levelog_processors import waiting
-from levelog_processors.decide.cut import Cut
+from levelog_processors.decide.tally import EvaluationBatch
 from levelog_processors.engine import Engine
 from levelog_processors.fold.batches import Folded
 from levelog_processors.program import Program
@@ -74,9 +74,9 @@ async def test_ends_of_writes_wait_for_nothing_while_more_may_follow_from_them()
     agenda.plan(now + REST / 2, now)
     assert agenda.rest < REST, "a level is due before that"
     agenda.plan(None, now)
-    agenda.note(Cut(False, [], at=now))
+    agenda.note(EvaluationBatch(False, [], at=now))
     assert agenda.rest == REST
-    agenda.note(Cut(False, [], at=now, has_news=True))
+    agenda.note(EvaluationBatch(False, [], at=now, has_news=True))
     assert agenda.rest == timedelta(0)
 
 

@@ -5,8 +5,8 @@ from datetime import timedelta
 from levelog import Level, Operator
 from levelog.wire.objects import ObjectKey
 from levelog.wire.records import ObjectSeen
-from levelog_processors.decide.cut import BATCH
 from levelog_processors.decide.portions import LEAST
+from levelog_processors.decide.tally import BATCH
 from levelog_store.actuate.claims import claim
 from levelog_store.tables import decisions
 from rigs.nats import NatsServer
@@ -53,6 +53,6 @@ async def test_levels_that_take_long_are_decided_few_at_a_time_so_that_a_quiet_n
         noisy = [web_of("noisy", number, number + 1) for number in range(4 * LEAST)]
         last = await stack.listed(*noisy, version=len(noisy))
         processor = stack.start()
-        processor.pulse.on_cut = lambda cut, _seconds: portions.append(len(cut.decided))
+        processor.pulse.on_batch = lambda batch, _seconds: portions.append(len(batch.decided))
         await stack.folded(last)
     assert (sum(portions), max(portions)) == (4 * LEAST, LEAST)

@@ -1,6 +1,6 @@
 """Depot: an operator that uses each kind of view, index and write there is, so that replay has all of them to repeat.
 
-What a Shop's labels and notes say makes handlers raise, effects give up, and reconcile functions outlast their cut.
+What a Shop's labels and notes say makes handlers raise, effects give up, and reconcile functions outlast their batch.
 """
 
 import asyncio
@@ -103,7 +103,7 @@ def told(shop: Shop, notify: Index[str, Call[Note, int]]) -> Level[dict[str, int
 
 @op.reconcile(told)
 async def tell(shop: Shop, level: Level[dict[str, int]]) -> list[Intent]:
-    """Outlasts the cut that called it."""
+    """Outlasts the batch that called it."""
     await asyncio.sleep(0.05)
     if "boom" in shop.spec.notes:
         raise RuntimeError("boom")

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from levelog_processors.decide.cut import BATCH, Cut
 from levelog_processors.decide.portions import LEAST, LONG_SECONDS, Portion
+from levelog_processors.decide.tally import BATCH, EvaluationBatch
 from rigs.webs import NOON
 
 LEVEL: Any = object()
@@ -16,14 +16,14 @@ class Timed:
         self._now = 0.0
         self._portion = Portion(lambda: self._now)
 
-    def decided(self, of_one: float, cuts: int, *, due: int = BATCH) -> list[int]:
-        """How many levels are decided on in each of so many cuts, if one takes so many seconds."""
+    def decided(self, of_one: float, batches: int, *, due: int = BATCH) -> list[int]:
+        """How many levels are decided on in each of so many batches, if one takes so many seconds."""
         found: list[int] = []
-        for _ in range(cuts):
+        for _ in range(batches):
             most = self._portion.begin()
             found.append(min(most, due))
             self._now += found[-1] * of_one
-            self._portion.end(Cut(due >= most, [LEVEL] * found[-1], NOON))
+            self._portion.end(EvaluationBatch(due >= most, [LEVEL] * found[-1], NOON))
         return found
 
 

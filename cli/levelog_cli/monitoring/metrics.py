@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from levelog_actuator.ledger import TakenResults
     from levelog_ingest.status import ResourceStatus
     from levelog_kube.client import KubeClient
-    from levelog_processors.decide.cut import Cut
+    from levelog_processors.decide.tally import EvaluationBatch
     from levelog_processors.fold.batches import Folded
     from levelog_processors.processor import Processor
     from levelog_store.connect.database import Database
@@ -158,7 +158,7 @@ class Metrics(Collector):
         from levelog_processors.deliver.held import CallOutcome
 
         self._processor = processor
-        processor.pulse.on_fold, processor.pulse.on_cut = self._fold, self._cut
+        processor.pulse.on_fold, processor.pulse.on_batch = self._fold, self._batch
         processor.count_by(
             lambda handler, outcome: self._unrecorded_calls.labels(handler, outcome).inc(),
             lambda handler: self._expired_records.labels(handler).inc(),
@@ -268,11 +268,11 @@ class Metrics(Collector):
             self._woken.setdefault(name, now)
             self._adds.labels(name[0], name[0]).inc()
 
-    def _cut(self, cut: "Cut", seconds: float) -> None:
+    def _batch(self, batch: "EvaluationBatch", seconds: float) -> None:
         from levelog_processors.decide.settling import is_undone
 
         of_view: defaultdict[str, list[Decided]] = defaultdict(list)
-        for decided in cut.decided:
+        for decided in batch.decided:
             of_view[decided.wake.view].append(decided)
         began = self._clock() - seconds
         for view, decisions in of_view.items():
@@ -294,7 +294,7 @@ class Metrics(Collector):
                 if woken is not None:
                     waited.observe(max(0.0, began - woken))
                 elif due_at is not None and due_at != ASKED_FOR:
-                    waited.observe(max(0.0, (cut.at - due_at).total_seconds()))
+                    waited.observe(max(0.0, (batch.at - due_at).total_seconds()))
 
     def _take(self, taken: "TakenResults") -> None:
         for receipt, _ in taken.receipts:

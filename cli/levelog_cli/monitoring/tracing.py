@@ -19,7 +19,7 @@ from levelog.wire.records import LoggedRecord, ObjectDeleted, ObjectSeen, Receip
 if TYPE_CHECKING:
     from levelog_actuator.actuator import Actuator
     from levelog_actuator.results import Result
-    from levelog_processors.decide.cut import Cut
+    from levelog_processors.decide.tally import EvaluationBatch
     from levelog_processors.processor import Processor
     from levelog_store.actuate.claims import ClaimedIntent
     from levelog_store.decide.decisions import Decided
@@ -84,13 +84,13 @@ class Tracing:
 
     def processor(self, processor: "Processor") -> None:
         """Make a span for each of its decisions, beside what hears of them already."""
-        pulse, others = processor.pulse, processor.pulse.on_cut
+        pulse, others = processor.pulse, processor.pulse.on_batch
 
-        def on_cut(cut: "Cut", seconds: float) -> None:
-            others(cut, seconds)
-            self.decided(cut.decided, seconds)
+        def on_batch(batch: "EvaluationBatch", seconds: float) -> None:
+            others(batch, seconds)
+            self.decided(batch.decided, seconds)
 
-        pulse.on_turn, pulse.on_cut = self.read, on_cut
+        pulse.on_turn, pulse.on_batch = self.read, on_batch
 
     def actuator(self, actuator: "Actuator") -> None:
         """Make a span for each of its writes and calls."""
@@ -111,7 +111,7 @@ class Tracing:
                     pass
 
     def decided(self, decided: "Sequence[Decided]", seconds: float) -> None:
-        """A cut of so many seconds has just committed."""
+        """A batch of so many seconds has just committed."""
         end = time.time_ns()
         kept = [each for each in decided if each.is_kept]
         for each in kept:

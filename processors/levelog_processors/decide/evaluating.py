@@ -9,13 +9,13 @@ from msgspec.structs import replace
 
 from levelog.errors import CommitsLost
 from levelog.secrets.redaction import Redactor
-from levelog_processors.decide.cut import CallCounts
 from levelog_processors.decide.facts import Outlook, Round
 from levelog_processors.decide.functions import Acted, Caller
 from levelog_processors.decide.intents import last_called, places_of_calls, target_names, with_rows
 from levelog_processors.decide.lookups import NeededKey
 from levelog_processors.decide.readiness import is_watched
 from levelog_processors.decide.sights import Sights
+from levelog_processors.decide.tally import CallCounts
 from levelog_processors.decide.views import MOST_HERE, Evaluation, Suspects, evaluate_aside
 from levelog_processors.program import Program
 from levelog_processors.state.state import State

@@ -1,4 +1,4 @@
-"""Calls reconcile functions, checks what they yield, and lets slow ones run beyond their cut."""
+"""Calls reconcile functions, checks what they yield, and lets slow ones run beyond their batch."""
 
 import asyncio
 from collections.abc import AsyncIterable, Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
@@ -88,7 +88,7 @@ def _kind(value: object) -> str:
 
 
 PATIENCE: Final = timedelta(milliseconds=20)
-"""How long a cut waits for its reconcile functions before it goes on without the slow ones."""
+"""How long a batch waits for its reconcile functions before it goes on without the slow ones."""
 MOST_BEGUN: Final = 1024
 """Functions on their way at one time; with as many, no others are begun."""
 
@@ -104,7 +104,7 @@ class _Begun(Struct, frozen=True):
 
 
 class Acting:
-    """Runs the reconcile functions of levels side by side, and a view aside; keeps those that outlast their cut.
+    """Runs the reconcile functions of levels side by side, and a view aside; keeps those that outlast their batch.
 
     A level that is kept is not decided on again meanwhile; its wakeup stays in the tables until the function's outcome
     is written, so that a crash loses nothing.
@@ -120,7 +120,7 @@ class Acting:
         self.patience = patience
         self._begun: dict[ViewParent, _Begun] = {}
         self.on_return: Callable[[], None] = lambda: None
-        """Called when a function that outlasted its cut has returned."""
+        """Called when a function that outlasted its batch has returned."""
 
     def __contains__(self, level: ViewParent) -> bool:
         return level in self._begun

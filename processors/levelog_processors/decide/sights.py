@@ -31,7 +31,7 @@ from levelog_store.rows import (
 
 
 class Sights(Struct, frozen=True):
-    """Reads a State, for one cut."""
+    """Reads a State, for one batch."""
 
     program: Program
     state: State

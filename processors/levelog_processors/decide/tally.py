@@ -1,4 +1,4 @@
-"""What cuts come to: how many levels, how often users' functions were called."""
+"""What batches come to: how many levels, how often users' functions were called."""
 
 from collections.abc import Collection, Sequence
 from datetime import datetime
@@ -38,8 +38,8 @@ class CallCounts(Struct):
             self.count(facts.view.reconcile_name)
 
 
-class Cut(Struct, frozen=True):
-    """What one cut came to."""
+class EvaluationBatch(Struct, frozen=True):
+    """What one batch came to."""
 
     is_full: bool
     """The batch took as many wakeups as it may, so there may be more."""

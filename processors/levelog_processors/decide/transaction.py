@@ -1,4 +1,4 @@
-"""The transaction of a cut: its claims, and what follows its commit."""
+"""The transaction of a batch: its claims, and what follows its commit."""
 
 import logging
 import math

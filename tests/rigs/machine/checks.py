@@ -59,7 +59,7 @@ def check_call(
     effects: Effects,
     now: datetime,
 ) -> None:
-    """Judge a call on what was there when the cut began.
+    """Judge a call on what was there when the batch began.
 
     `last` is the last one that the level was written from.
     """
@@ -93,7 +93,7 @@ def check_call(
 
 
 def _wake_of(call: Call, tables: Tables) -> Row:
-    """What asked for a level when the cut began; its own cause if the cut itself did, as the clock was set back."""
+    """What asked for a level when the batch began; its own cause if the batch itself did, as the clock was set back."""
     place = call.view, call.parent
     return tables.wakes.get(place) or {"due_at": None, "cause": tables.levels[place]["cause"]}
 

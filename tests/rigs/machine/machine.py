@@ -288,7 +288,7 @@ class LevelsMachine(RuleBasedStateMachine):
         is_released=st.sampled_from((True, True, False)),
     )
     def outlast(self, name: str, change: str, meanwhile: str, color: str, is_released: bool) -> None:
-        """A reconcile function outlasts its cut, and what it was called for changes before it returns."""
+        """A reconcile function outlasts its batch, and what it was called for changes before it returns."""
         if not self.world.cluster.uid(WEBS, name):
             self._create(WEBS, name)
         self._run(self.world.rest())  # what is under way keeps the function from being called

@@ -18,8 +18,8 @@ from levelog.wire.records import LoggedRecord
 from levelog_log.reader import Reader
 from levelog_log.stream import LogStream
 from levelog_log.trail import Trail
-from levelog_processors.decide.cut import Cut
 from levelog_processors.decide.functions import Caller
+from levelog_processors.decide.tally import EvaluationBatch
 from levelog_processors.engine import Engine
 from levelog_processors.program import Program
 from levelog_processors.state.state import State
@@ -191,7 +191,7 @@ class Worker:
         *,
         is_slow: bool = False,
         sender: SteppedSender | None = None,
-    ) -> Cut:
+    ) -> EvaluationBatch:
         """Decide on what is due; with `is_slow` reconcile functions that begin now return in `release`.
 
         What is decided is claimed for the `sender`. Raises LeaseLost, CommitsLost.
@@ -204,13 +204,13 @@ class Worker:
         self._database.meanwhile = meanwhile
         try:
             await self._engine.notice()
-            cut = await self._engine.decide(now=self._database_clock())
+            batch = await self._engine.decide(now=self._database_clock())
         finally:
             self._database.meanwhile = None
             begun = acting._begun.items()
             while any(level not in self._gate.held and not each.task.done() for level, each in begun):  # noqa: ASYNC110 - called in the loop's next rounds
                 await asyncio.sleep(0)
-        return cut
+        return batch
 
     @property
     def slow(self) -> Collection[ViewParent]:
@@ -218,7 +218,7 @@ class Worker:
         return self._gate.held
 
     async def release(self) -> None:
-        """Let slow functions return; the next cut takes what they gave."""
+        """Let slow functions return; the next batch takes what they gave."""
         self._gate.open_it()
         if begun := self._engine.acting._begun.values():
             await asyncio.wait([each.task for each in begun])

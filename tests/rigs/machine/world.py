@@ -151,10 +151,10 @@ class World:
         """How often processors had begun when these were taken."""
         """The last call of each view and parent whose outcome was written."""
         self._calls: dict[tuple[str, str, ObjectKey], Call] = {}
-        """The last call of each view and parent by a processor, in its last cut or for a function that is slow."""
+        """The last call of each view and parent by a processor, in its last batch or for a function that is slow."""
         self._tables: Tables | None = None
         self.before: Tables | None = None
-        """The tables when the last cut began."""
+        """The tables when the last batch began."""
         self._read_at = 0
         self.deciding = "A"
         """The processor that decides, or was the last to."""
@@ -289,7 +289,7 @@ class World:
         self.deciding = name
         self._untold.discard(name)
         try:
-            cut = await worker.decide(meanwhile, is_slow=is_slow, sender=self.sender if self.is_together else None)
+            batch = await worker.decide(meanwhile, is_slow=is_slow, sender=self.sender if self.is_together else None)
         except LeaseLost:
             self._check_lost(worker)
             return False
@@ -298,8 +298,8 @@ class World:
             return True
         finally:
             self._raise()
-        decided = cut.decided
-        if cut.has_told:
+        decided = batch.decided
+        if batch.has_told:
             self._untold |= self.workers.keys() - {name}
         self._check_held(worker, {each.level.partition for each in decided})
         self._check_due_times(decided)
@@ -408,7 +408,7 @@ class World:
     def _hear(self, function: str, parent: Any) -> None:
         """Judge one call, when it is made: levelog would take an exception here for the user's."""
         if self.before is None:
-            raise RuntimeError("a function is called outside a cut")
+            raise RuntimeError("a function is called outside a batch")
         view = "parts" if function == "converge" else function
         key = type(parent).resource_type.key(parent.metadata.namespace, parent.metadata.name)
         look: Look = self.reference.look(view, key, self.now, self.before.levels)

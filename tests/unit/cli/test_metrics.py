@@ -10,7 +10,7 @@ from typing import Any, Final, cast
 from prometheus_client.parser import text_string_to_metric_families
 
 from levelog_cli.monitoring.metrics import COUNT_EVERY_SECONDS, Metrics
-from levelog_processors.decide.cut import CallCounts
+from levelog_processors.decide.tally import CallCounts
 from levelog_processors.pulse import Pulse
 from levelog_store.look.overview import Workload
 

@@ -125,14 +125,14 @@ class EdgeWorld:
         if not await worker.may_decide():
             return False
         try:
-            cut = await worker.decide(meanwhile)
+            batch = await worker.decide(meanwhile)
         except LeaseLost:
             worker.forget_leases()
             return False
         except CommitsLost:
             await worker.begin_at_checkpoints()
             return True
-        return bool(cut.decided)
+        return bool(batch.decided)
 
     async def process(self) -> bool:
         """Let all processors fold and decide; whether they did anything."""
