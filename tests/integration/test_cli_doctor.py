@@ -10,12 +10,14 @@ import pytest_asyncio
 import yaml
 
 from levelog.wire.objects import Cluster
+from levelog_log.publisher import BatchPublisher
 from levelog_log.stream import ensure_stream, open_stream
 from levelog_log.transport.connection import connect
 from levelog_sandbox import Denial, Sandbox
 from rigs.controlplane import ControlPlane
 from rigs.kopfrivals import DEFINITION
 from rigs.levelog import WEBS, WEBS_FILE, Levelog, define, define_webs
+from rigs.logs import deletable, delete_records, web_message, writer_for
 from rigs.nats import NatsServer
 from rigs.natscluster import NAMES, NatsCluster
 from rigs.ports import free_port
@@ -250,6 +252,24 @@ async def test_a_processor_is_asked_for_no_cluster_and_its_log_is_the_one_on_nat
     found = await examine(without, *arguments, is_well=True)
     [said] = lines(found, "log")
     assert said.startswith("note   log          there are logs of several clusters, one, two, and which is meant")
+
+
+async def test_a_log_that_lacks_records_is_told_by_doctor_and_by_history(
+    levelog: Levelog, nats_server: NatsServer
+) -> None:
+    arguments = "--nats-url", nats_server.url, "--cluster", "lacking"
+    async with await connect(nats_server.url) as connection:
+        stream = await deletable(await ensure_stream(connection, Cluster("lacking"), redaction=""))
+        await BatchPublisher(stream).publish(
+            [web_message(writer_for(stream), "shop", number) for number in range(1, 5)]
+        )
+        whole = await levelog.ends("history", "webs.example.com/default/shop", *arguments)
+        assert (whole.status, whole.stderr) == (0, "")
+        await delete_records(stream, 2, 3)
+    said = "lacks 2 records from between its first and its last"
+    found = await examine(levelog, WEBS_FILE, "--role", "process", *arguments, is_well=False)
+    assert f"wrong  log          it {said} → NATS lost them" in found
+    assert (await levelog.ends("history", "webs.example.com/default/shop", *arguments)).stderr == f"the log {said}\n"
 
 
 async def test_servers_of_nats_that_keep_the_log_and_those_that_are_away_are_named(tmp_path: Path) -> None:

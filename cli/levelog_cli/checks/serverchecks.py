@@ -8,6 +8,7 @@ from typing import Final
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from levelog.counting import counted
 from levelog.errors import LevelogError
 from levelog.secrets.suspects import suspects
 from levelog.wire.objects import Cluster
@@ -117,6 +118,9 @@ async def _stream(
         f"{stream.name} holds {state.messages} records, {state.bytes} bytes, in {stream.partitions} partitions, "
         f"each for {stream.max_age.days} days",
     )
+    if state.missing:
+        text = f"it lacks {counted(state.missing, 'record')} from between its first and its last"
+        yield Finding.wrong(_LOG, text, "NATS lost them, or somebody deleted them (docs/recovery.md)")
     if (group := await stream.group()) is not None:
         yield _kept(group)
     yield _redaction(settings, stream)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
+from levelog.counting import counted
 from levelog.errors import ConfigurationError
 from levelog_cli.printing.explained import explained_lines, ignored_lines
 from levelog_cli.printing.forms import Form, PlainForm, print_plain
@@ -269,8 +270,10 @@ def has_database(settings: Settings) -> bool:
 
 
 async def _tell_beginning(source: RecordSource) -> None:
-    """Say on stderr that older history has expired, or was cut off."""
+    """Say on stderr that older history has expired, or was cut off, and that some is missing since."""
     first, record, _ = await source.ends()
     if first > 1:
         since = f", {record.record.time:%Y-%m-%d %H:%M:%S} UTC" if record else ""
         sys.stderr.write(f"{source.name} begins with record {first}{since}; older ones are not in it any more\n")
+    if isinstance(source, LogSource) and (missing := (await source.stream.state()).missing):
+        sys.stderr.write(f"{source.name} lacks {counted(missing, 'record')} from between its first and its last\n")

@@ -80,6 +80,11 @@ class StreamState(Struct, frozen=True):
     first_seq: int = 0
     last_seq: int = 0
 
+    @property
+    def missing(self) -> int:
+        """How many messages between the first and the last are not there any more."""
+        return self.last_seq - self.first_seq + 1 - self.messages if self.messages else 0
+
 
 class Peer(Struct, frozen=True):
     """A server that keeps a stream and does not lead it."""
