@@ -3,9 +3,9 @@
 from datetime import UTC, datetime
 from typing import Final
 
-from levelog.handlers.callnames import NOT_CALLED, is_daemon, only_notes, shown_patches, shown_write
+from levelog.handlers.callnames import NOT_CALLED, is_daemon, only_notes, shown_patches, shown_write, title_of
 from levelog.wire.records import ReceiptNoted
-from levelog_history.explaining import CausingRecord, ExplainedWrite
+from levelog_history.explaining import CausingRecord, Explained, ExplainedWrite
 from levelog_history.revisions import Revision
 from levelog_store.decide.decisions import Basis, Decision
 from levelog_store.look.overview import Tried, daemon_text, error_of
@@ -43,6 +43,14 @@ def _moment(text: str, recorded: datetime) -> str:
     """A moment, without the day if that is the one on which it was recorded."""
     at = datetime.fromisoformat(text).astimezone(UTC)
     return f" at {at:%H:%M:%S}" if at.date() == recorded.astimezone(UTC).date() else f" at {at:%Y-%m-%d %H:%M:%S}"
+
+
+def decider_text(explained: Explained) -> str:
+    """Who made a decision, for people: `operator webs, view pods`, or `operator shops, handler provision`."""
+    decision = explained.decision
+    operator, _, view = decision.view.partition("/")
+    titles = (title_of(decision.view, each.intent.target) for each in explained.writes if each.intent.verb == "call")
+    return f"operator {operator}, {next((each for each in titles if not each.startswith('effect ')), f'view {view}')}"
 
 
 def is_first(decision: Decision) -> bool:

@@ -11,8 +11,9 @@ from levelog.handlers.callnames import in_words
 from levelog_replay.comparing import Divergence, content_texts, part_texts
 from levelog_replay.travel.edits import WantedEdits
 from levelog_ui.again import AgainCode
+from levelog_ui.bundlepast import BundlePast
 from levelog_ui.links import decision_path, object_path, record_path
-from levelog_ui.past import BundlePast, Past
+from levelog_ui.past import Past
 
 _MOST: Final = 100
 """Decisions that are shown; of more, how many there are."""

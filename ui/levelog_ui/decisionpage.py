@@ -12,14 +12,16 @@ from levelog.handlers.callnames import in_words, kind_and_name, shown_patches, s
 from levelog.wire.objects import Application, ObjectKey
 from levelog_history.differences import Difference, differences
 from levelog_history.explaining import CausingRecord, Explained, ExplainedWrite, ReadChange
+from levelog_history.keys import wake_text
 from levelog_history.revisions import Revision
 from levelog_history.wording import other_text, woken
 from levelog_replay.bundles.golden import text_of_test
 from levelog_store.decide.decisions import Decision, Read
 from levelog_store.rows import ERRORS, WHOLE_INDEX
+from levelog_ui.bundlepast import BundlePast
 from levelog_ui.links import decision_path, object_path
 from levelog_ui.marks import Mark, marks_of
-from levelog_ui.past import BundlePast, Past
+from levelog_ui.past import Past
 from levelog_ui.stories import Story, read_story
 
 _MOST_INPUTS: Final = 100
@@ -72,6 +74,8 @@ async def decision_page(past: Past, ordinal: int, code: Path | None) -> dict[str
             if of == parent and explained.decision.ordinal == ordinal:
                 after = decisions[number + 1] if number + 1 < len(decisions) else None
                 values = _values(story, application, decisions[: number + 1], after)
+                level = application, explained.decision.view, parent
+                values["refusals"] = (await past.refusals({level: explained.decision.round})).get(level)
                 return values | _keeping(past, explained.decision, code)
     return None
 
@@ -90,6 +94,7 @@ def _values(
         "was": before.status if before else "",
         "woken": in_words(woken(decision)),
         "causes": [_cause(each, marks) for each in explained.causes],
+        "wakes": [wake_text(explained, each) for each in explained.causes],
         "parent": _parent(story, decision.parent_sequence),
         "parent_changes": _parent_changes(story, explained),
         "inputs": inputs[:_MOST_INPUTS],

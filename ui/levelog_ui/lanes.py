@@ -47,7 +47,8 @@ class TimeLabel(Struct, frozen=True, kw_only=True):
 
     x: float
     text: str
-    is_pause: bool = False
+    is_below: bool = False
+    """In the second line, for pauses and days."""
 
 
 class Picture(Struct, frozen=True, kw_only=True):
@@ -80,16 +81,19 @@ def picture_of(marks: Sequence[Mark], objects: Sequence[str], levels: Sequence[t
     places: dict[str, tuple[float, float]] = {}
     dots: list[Dot] = []
     labels: list[TimeLabel] = []
-    column, labelled, before = 0.6, -9.0, None
+    column, labelled, labelled_day, before = 0.6, -9.0, "", None
     for mark in marks:
         if before is not None and mark.time - before >= _PAUSE:
-            labels.append(TimeLabel(x=column * COLUMN + 4, text=_span(mark.time - before), is_pause=True))
+            labels.append(TimeLabel(x=column * COLUMN + 4, text=_span(mark.time - before), is_below=True))
             column += 1.6
             labelled = -9.0
         if column - labelled >= _LABEL_COLUMNS and (
             before is None or _clock(mark.time) != _clock(before) or labelled < 0
         ):
             labels.append(TimeLabel(x=column * COLUMN, text=_clock(mark.time)))
+            if (day := f"{mark.time.astimezone(UTC):%Y-%m-%d}") != labelled_day:
+                labels.append(TimeLabel(x=column * COLUMN, text=day, is_below=True))
+                labelled_day = day
             labelled = column
         before = max(mark.time, before) if before else mark.time
         lanes = list(dict.fromkeys(middle.get(each.lane, _TOP) for each in (mark.folded or [mark])))

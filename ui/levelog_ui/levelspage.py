@@ -14,7 +14,7 @@ from levelog.handlers.callnames import shown_write
 from levelog_history.differences import drift_text
 from levelog_history.reach import Moment
 from levelog_store.look.levelpages import OUT_OF_SYNC, LevelOrder, LevelQuery
-from levelog_store.look.overview import LevelLine, WriteLine
+from levelog_store.look.overview import LevelLine, WriteLine, error_of
 from levelog_store.rows import STATUSES
 from levelog_ui.links import object_path, with_query
 from levelog_ui.past import LevelPlace, Past, page_of
@@ -32,11 +32,12 @@ _ORDERS: Final[dict[LevelOrder, str]] = {
 
 
 class WaitShown(Struct, frozen=True, kw_only=True):
-    """A write that a level waits for."""
+    """A write that a level waits for, or that failed in its last round."""
 
     text: str
     href: str
     state: str
+    error: str
 
 
 async def levels_page(past: Past, query: Mapping[str, str]) -> dict[str, Any]:
@@ -69,10 +70,11 @@ async def levels_page(past: Past, query: Mapping[str, str]) -> dict[str, Any]:
     else:
         found = page_of(then, wanted, after=after, most=MOST + 1)
     shown = found[:MOST]
+    refusals = await past.refusals({each.name: _failed_before(each.line, is_now=then is None) for each in shown})
     given |= {"order": "" if order == "since" else order, "at": at}
     return {
         "given": given,
-        "rows": [_row(each) for each in shown],
+        "rows": [_row(each) | {"refusals": refusals.get(each.name)} for each in shown],
         "has_several": len({each.application for each in shown}) > 1,
         "counts": [(each, counts.get(each, 0)) for each in STATUSES],
         "total": sum(counts.values()),
@@ -98,6 +100,11 @@ async def _steps(past: Past, given: dict[str, str], moment: Moment | None) -> di
     }
 
 
+def _failed_before(line: LevelLine, *, is_now: bool) -> int:
+    """The first round whose refusals are no news; of a level that failed, the reason says what did in the last one."""
+    return line.round + (is_now and line.status != "failed")
+
+
 def _row(place: LevelPlace) -> dict[str, Any]:
     line = place.line
     drift = drift_text(msgspec.json.decode(line.drift, type=dict[str, list[str]])) if line.drift else ""
@@ -115,7 +122,8 @@ def _row(place: LevelPlace) -> dict[str, Any]:
 
 def _wait(view: str, write: WriteLine) -> WaitShown:
     href = "" if write.verb == "call" else object_path(write.target)
-    return WaitShown(text=shown_write(view, write.verb, write.target), href=href, state=write.state)
+    text, error = shown_write(view, write.verb, write.target), error_of(view, write.verb, write.target, write.error)
+    return WaitShown(text=text, href=href, state=write.state, error=error)
 
 
 def _text(place: LevelPlace) -> str:

@@ -13,8 +13,9 @@ from levelog.wire.records import ReceiptNoted, TargetSighted
 from levelog_history.differences import drift_text
 from levelog_history.explaining import Explained, is_quiet, newest_chain
 from levelog_history.happenings import Entry
+from levelog_history.keys import wake_text
 from levelog_history.revisions import Revision
-from levelog_history.wording import happened_text, receipt_text, woken, write_text
+from levelog_history.wording import decider_text, happened_text, receipt_text, woken, write_text
 from levelog_ui.links import decision_path, object_path
 from levelog_ui.stories import Story
 
@@ -24,6 +25,7 @@ _FOLDED: Final = 3
 """So many records in a row that caused nothing are shown as one."""
 _MOST_FIELDS: Final = 8
 _MOST_CAUSES: Final = 40
+_MOST_WAKES: Final = 3
 
 
 class Mark(Struct, kw_only=True):
@@ -173,7 +175,7 @@ def _entry_mark(number: int, entry: Entry, name: str) -> Mark:
             kind=kind,
             text=f"{entry.object} {happened_text(entry)}",
             href=object_path(entry.object),
-            who="" if entry.is_gone or entry.is_doomed else entry.written.manager,
+            who=_writer(entry),
             fields=_few(fields),
         )
     if isinstance(entry, ReceiptNoted):
@@ -186,6 +188,11 @@ def _entry_mark(number: int, entry: Entry, name: str) -> Mark:
         text = f"history of {entry.resource} is missing: {entry.reason}"
         return Mark(id=name, number=number, time=entry.time, lane="", kind="gap", text=text)
     return Mark(id=name, number=number, time=entry.time, lane=WRITES, kind=kind, text=in_words(text), href=_href(key))
+
+
+def _writer(revision: Revision) -> str:
+    is_said = revision.written.manager and not (revision.is_gone or revision.is_doomed)
+    return f"field manager {revision.written.manager}" if is_said else ""
 
 
 def _href(key: ObjectKey) -> str:
@@ -206,7 +213,7 @@ _KINDS: Final = {
 
 def _attribute(mark: Mark, explained: Explained) -> None:
     """Say which decision a revision comes from."""
-    mark.who = explained.decision.view
+    mark.who = decider_text(explained)
     mark.who_href = decision_path(explained.decision.ordinal)
     mark.because = [f"d{explained.decision.ordinal}"]
 
@@ -227,7 +234,8 @@ def _decision_mark(explained: Explained, names: dict[int, str]) -> Mark:
     was = before.status if before else ""
     status = decision.status if was in ("", decision.status) else f"{was} → {decision.status}"
     rounds = f", round {decision.round}" if (before.round if before else 0) != decision.round else ""
-    told = [drift_text(decision.differing)] if decision.differing else []
+    told = list(dict.fromkeys(filter(None, (wake_text(explained, each) for each in explained.causes))))[:_MOST_WAKES]
+    told += [drift_text(decision.differing)] if decision.differing else []
     told += [decision.reason] if decision.reason else []
     told += [write_text(each) for each in explained.writes]
     if explained.is_of_other_code:

@@ -5,13 +5,14 @@ from typing import Any, Final
 
 from levelog.errors import ConfigurationError
 from levelog.wire.objects import ObjectKey
+from levelog_history.differences import drift_text
 from levelog_history.revisions import Revision
 from levelog_history.wording import happened_text
 from levelog_ui.lanes import picture_of
 from levelog_ui.links import object_path, with_query
 from levelog_ui.marks import Mark, folded, marks_of, why_marks
 from levelog_ui.past import Past
-from levelog_ui.stories import read_story
+from levelog_ui.stories import Story, read_story
 
 _MOST: Final = 120
 """Marks on one page; links lead to those before and after."""
@@ -35,7 +36,7 @@ async def object_page(past: Past, name: str, query: Mapping[str, str]) -> dict[s
     return {
         "story": story,
         "now": _now(story.last, marks),
-        "levels": [decisions[-1] for decisions in story.levels.values() if decisions],
+        "levels": await _levels(past, story),
         "why": why,
         "picture": picture_of(window, story.objects, [(view, parent) for _, view, parent in story.levels]),
         "marks": window,
@@ -43,6 +44,16 @@ async def object_page(past: Past, name: str, query: Mapping[str, str]) -> dict[s
         "older": with_query(path, {"to": shown[begin - 1].number}) if begin else "",
         "newer": with_query(path, {"to": shown[min(len(shown), end + _MOST) - 1].number}) if end < len(shown) else "",
     }
+
+
+async def _levels(past: Past, story: Story) -> list[dict[str, Any]]:
+    """How each stands, and what failed before."""
+    newest = {level: decisions[-1].decision for level, decisions in story.levels.items() if decisions}
+    refusals = await past.refusals({level: each.round + (each.status != "failed") for level, each in newest.items()})
+    return [
+        {"decision": each, "drift": drift_text(each.differing), "refusals": refusals.get(level)}
+        for level, each in newest.items()
+    ]
 
 
 def _end(marks: Sequence[Mark], query: Mapping[str, str]) -> int:

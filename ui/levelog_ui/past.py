@@ -1,10 +1,9 @@
-"""What the pages show: the log and the databases of applications, or a bundle."""
+"""What the pages show: the log and the databases of applications."""
 
-import sys
 from collections import Counter
-from collections.abc import AsyncIterator, Collection, Iterable, Sequence
+from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import Final, Protocol
+from typing import Protocol, TypeAlias
 
 from msgspec import Struct
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -12,10 +11,10 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from levelog.errors import ConfigurationError
 from levelog.wire.objects import Application, ObjectKey
 from levelog.wire.objects import Sequence as LogSequence
-from levelog.wire.records import LoggedRecord, ObjectDeleted, ObjectSeen, ReceiptNoted
+from levelog.wire.records import LoggedRecord, ReceiptNoted
 from levelog.wire.subjects import partition_of, receipt_subject
 from levelog_history.levels import LevelFilter, levels_at
-from levelog_history.reach import Moment, refuse_beyond
+from levelog_history.reach import Moment
 from levelog_history.records import LogSource, RecordSource, read_about
 from levelog_history.selection import Selected, Shown, ends, is_named
 from levelog_history.timeline import DecisionEntry, decisions_on
@@ -23,12 +22,16 @@ from levelog_log.stream import LogStream
 from levelog_replay.bundles.reading import Bundle
 from levelog_replay.sources import LiveHistory, open_history
 from levelog_store.connect.database import Database
-from levelog_store.decide.decisions import Asked, Decision, PastIntent
+from levelog_store.decide.decisions import Decision, PastIntent
 from levelog_store.look.levelpages import LevelQuery, count_levels, in_order, read_level_page
-from levelog_store.look.overview import LevelLine, read_unlevelled, with_waits
+from levelog_store.look.overview import LevelLine, WriteLine, read_unlevelled, with_waits
 from levelog_store.look.recall import Woke, read_intents, read_parent, read_woke, take_woke
+from levelog_store.look.refusals import FailedBefore, read_refusals
 from levelog_store.owners.promotion import read_handlers
 from levelog_store.rows import Scope
+
+LevelName: TypeAlias = tuple[Application, str, str]
+"""Application, view and parent."""
 
 
 class LevelPlace(Struct, frozen=True):
@@ -36,6 +39,11 @@ class LevelPlace(Struct, frozen=True):
 
     application: Application
     line: LevelLine
+
+    @property
+    def name(self) -> LevelName:
+        """What tells it from others."""
+        return self.application, self.line.view, self.line.parent
 
 
 class Past(Protocol):
@@ -89,6 +97,10 @@ class Past(Protocol):
 
     async def count_levels(self) -> dict[str, int]:
         """How many levels have each status."""
+        ...
+
+    async def refusals(self, before: Mapping[LevelName, int]) -> dict[LevelName, FailedBefore]:
+        """What failed of each level in rounds before the given one, since it was last in sync."""
         ...
 
     async def woke(self, start: Moment) -> dict[int, Woke]:
@@ -197,7 +209,7 @@ class LivePast:
     async def levels_at(self, moment: Moment) -> list[LevelPlace]:
         """Reads all decisions."""
         found = await levels_at(self.stream, self.database, self.scopes, LevelFilter(), moment)
-        return [LevelPlace(scope.application, _line_of(each, since=each.decided_at)) for scope, each in found]
+        return [LevelPlace(scope.application, line_of(each, since=each.decided_at)) for scope, each in found]
 
     async def count_levels(self) -> dict[str, int]:
         """Reads an index."""
@@ -206,6 +218,18 @@ class LivePast:
             for scope in self.scopes:
                 counts.update(await count_levels(connection, scope))
         return counts
+
+    async def refusals(self, before: Mapping[LevelName, int]) -> dict[LevelName, FailedBefore]:
+        """Reads SQL."""
+        found: dict[LevelName, FailedBefore] = {}
+        async with self.database.reading() as connection:
+            for scope in self.scopes:
+                of_scope = {
+                    (view, of): number for (name, view, of), number in before.items() if name == scope.application
+                }
+                failed = await read_refusals(connection, scope, of_scope)
+                found |= {(scope.application, *level): each for level, each in failed.items()}
+        return found
 
     async def woke(self, start: Moment) -> dict[int, Woke]:
         """Reads what decisions since then were made for; since a record: what all were."""
@@ -222,114 +246,8 @@ class LivePast:
         return sorted({each.name for each in found if each.kind == "view"})
 
 
-class BundlePast:
-    """The past in a file; each question reads the file, which does not change."""
-
-    def __init__(self, bundle: Bundle) -> None:
-        self.bundle = bundle
-        self.source: RecordSource = bundle
-        self._levels: dict[Moment, list[LevelLine]] = {}
-        """At the moment that was asked about last."""
-
-    @property
-    def name(self) -> str:
-        """The application and the file."""
-        return f"{self.bundle.origin.application} in {self.bundle.path.name}"
-
-    async def decided(self, shown: Shown) -> list[DecisionEntry]:
-        """One pass."""
-        return [entry async for entry in self.bundle.entries(shown.has)]
-
-    async def history(self, application: Application) -> LiveHistory | Bundle:  # noqa: ARG002 - `refuse_other` asks
-        """The file."""
-        return self.bundle
-
-    async def parent_of(self, ordinal: int) -> str:
-        """One pass."""
-        async for decision in self.bundle.decisions():
-            if decision.ordinal == ordinal:
-                return decision.parent
-        return ""
-
-    def told(
-        self,
-        selected: Sequence[Selected],
-        parents: Collection[ObjectKey],  # noqa: ARG002
-        applications: Collection[Application],  # noqa: ARG002
-    ) -> AsyncIterator[LoggedRecord]:
-        """One pass."""
-        return self.bundle.about(selected, has_receipts=True)
-
-    async def records(self, sequences: Collection[int]) -> list[LoggedRecord]:
-        """One pass."""
-        if not sequences:
-            return []
-        start = min(sequences)
-        return [each async for batch in self.bundle.records(start) for each in batch if each.sequence in sequences]
-
-    async def intents(
-        self, entries: Sequence[DecisionEntry], receipts: dict[str, tuple[int, ReceiptNoted]]
-    ) -> dict[str, PastIntent]:
-        """What became of each, by its receipt."""
-        return {
-            asked.key: _past_intent(entry, number, asked, receipts.get(asked.key))
-            for entry in entries
-            for number, asked in enumerate(entry.writes)
-        }
-
-    async def levels(self, wanted: LevelQuery, *, after: LevelPlace | None, most: int) -> list[LevelPlace]:
-        """One pass."""
-        application = self.bundle.origin.application
-        places = (LevelPlace(application, each) for each in await self._lines(_END))
-        return page_of(places, wanted, after=after, most=most)
-
-    async def levels_at(self, moment: Moment) -> list[LevelPlace]:
-        """One pass."""
-        await refuse_beyond(self.bundle, moment)
-        return [LevelPlace(self.bundle.origin.application, each) for each in await self._lines(moment)]
-
-    async def count_levels(self) -> dict[str, int]:
-        """One pass."""
-        return Counter(each.status for each in await self._lines(_END))
-
-    async def woke(self, start: Moment) -> dict[int, Woke]:  # noqa: ARG002 - all that the file has
-        """One pass."""
-        found: dict[int, Woke] = {}
-        async for each in self.bundle.decisions():
-            take_woke(found, each.causes.sequences, each.suppressed.sequences, has_written=bool(each.intents))
-        return found
-
-    async def views(self) -> list[str]:
-        """Of which there are decisions."""
-        return sorted({each.view for each in await self._lines(_END)})
-
-    async def _lines(self, moment: Moment) -> list[LevelLine]:
-        """Levels at a moment: the newest decision by then on each parent that is there."""
-        if (known := self._levels.get(moment)) is not None:
-            return known
-        there: dict[str, str] = {}
-        async for batch in self.bundle.records():
-            for logged in batch:
-                if isinstance(record := logged.record, ObjectSeen | ObjectDeleted) and not moment.precedes(logged):
-                    there[str(record.key)] = record.uid if isinstance(record, ObjectSeen) else ""
-        found: dict[tuple[str, str], LevelLine] = {}
-        uids: dict[tuple[str, str], str] = {}
-        async for decision in self.bundle.decisions():
-            if moment.has_seen(decision):
-                level = decision.view, decision.parent
-                before = found.get(level)
-                is_same = before is not None and before.status == decision.status
-                since = before.since if before is not None and is_same else decision.decided_at
-                found[level], uids[level] = _line_of(decision, since=since), decision.parent_uid
-        gone = [level for level in found if there.get(level[1], uids[level]) != uids[level]]
-        self._levels = {moment: [line for level, line in found.items() if level not in gone]}
-        return self._levels[moment]
-
-
-_END: Final = Moment(sequence=sys.maxsize)
-
-
-def _line_of(decision: Decision, *, since: datetime | None) -> LevelLine:
+def line_of(decision: Decision, *, since: datetime | None, writes: Sequence[WriteLine] = ()) -> LevelLine:
+    """The level as a decision left it."""
     return LevelLine(
         view=decision.view,
         parent=decision.parent,
@@ -339,6 +257,7 @@ def _line_of(decision: Decision, *, since: datetime | None) -> LevelLine:
         round=decision.round,
         evaluated_at=decision.decided_at,
         since=since,
+        writes=[*writes],
     )
 
 
@@ -346,7 +265,7 @@ def page_of(
     places: Iterable[LevelPlace], wanted: LevelQuery, *, after: LevelPlace | None, most: int
 ) -> list[LevelPlace]:
     """A page of levels that are all in memory."""
-    found = {(each.application, each.line.view, each.line.parent): each for each in places}
+    found = {each.name: each for each in places}
     names = {id(each.line): name for name, each in found.items()}
     lines = [
         each.line
@@ -356,31 +275,6 @@ def page_of(
         and (not wanted.name or ends(wanted.name, each.line.parent))
     ]
     ordered = [found[names[id(line)]] for line in in_order(lines, wanted.order)]
-    last = (after.application, after.line.view, after.line.parent) if after is not None else None
+    last = after.name if after is not None else None
     begin = next((n + 1 for n, each in enumerate(ordered) if names[id(each.line)] == last), 0)
     return ordered[begin : begin + most]
-
-
-def _past_intent(entry: DecisionEntry, number: int, asked: Asked, noted: tuple[int, ReceiptNoted] | None) -> PastIntent:
-    receipt = noted[1] if noted is not None else None
-    is_satisfied = asked.key in entry.decision.basis.satisfied
-    states = {"written": "settled", "unchanged": "settled", "gone": "settled"}
-    state = states.get(receipt.outcome, "failed") if receipt else "satisfied" if is_satisfied else "pending"
-    return PastIntent(
-        key=asked.key,
-        view=entry.decision.view,
-        parent=entry.decision.parent,
-        verb=asked.verb,
-        target=asked.target,
-        is_watched=asked.verb != "call",
-        state=state,
-        error=receipt.error if receipt else "",
-        result_uid=receipt.target_uid if receipt else "",
-        result_version=receipt.target_version if receipt else 0,
-        round=entry.decision.round,
-        ordinal=number,
-        target_uid="",
-        attempts=receipt.attempts if receipt else 0,
-        decided_at=entry.decision.decided_at,
-        receipt=None,
-    )

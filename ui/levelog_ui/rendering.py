@@ -43,6 +43,10 @@ def _stamp(time: datetime) -> str:
     return f"{time.astimezone(UTC):%Y-%m-%d %H:%M:%S}"
 
 
+def _day(time: datetime) -> str:
+    return f"{time.astimezone(UTC):%Y-%m-%d}"
+
+
 def _iso(time: datetime) -> str:
     return time.astimezone(UTC).isoformat()
 
@@ -74,6 +78,7 @@ _FILTERS: Final[dict[str, Any]] = {
     "clock": _clock,
     "stamp": _stamp,
     "iso": _iso,
+    "day": _day,
     "words": in_words,
     "object_path": object_path,
     "decision_path": decision_path,

@@ -16,6 +16,7 @@ from levelog.wire.origins import is_of_a_page, strange_name
 from levelog_history.records import chosen
 from levelog_ui.again import AgainCode
 from levelog_ui.againpages import again_page, what_if_page
+from levelog_ui.bundlepast import BundlePast
 from levelog_ui.decisionpage import decision_page
 from levelog_ui.fieldspage import fields_page
 from levelog_ui.flowpage import flow_page
@@ -23,7 +24,7 @@ from levelog_ui.levelspage import levels_page
 from levelog_ui.links import object_path
 from levelog_ui.live import LogProgress, stream_changes
 from levelog_ui.objectpage import object_page
-from levelog_ui.past import BundlePast, LivePast, Past
+from levelog_ui.past import LivePast, Past
 from levelog_ui.rendering import rendered
 from levelog_ui.wakespage import wakes_page
 from levelog_wakes.answer import WakesFound

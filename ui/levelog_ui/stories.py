@@ -1,7 +1,7 @@
 """One object with all that had to do with it: related objects, their records, and the decisions in between."""
 
 from collections.abc import Collection, Iterable, Sequence
-from typing import Final, TypeAlias
+from typing import Final
 
 from msgspec import Struct
 
@@ -12,15 +12,12 @@ from levelog_history.happenings import Entry, Happened
 from levelog_history.revisions import Revision, Revisions
 from levelog_history.selection import Selected, Shown
 from levelog_history.timeline import DecisionEntry
-from levelog_ui.past import Past
+from levelog_ui.past import LevelName, Past
 
 MOST_OBJECTS: Final = 24
 """Objects of which one page tells; of more, those that changed last."""
 _MOST_LOOKED_UP: Final = 200
 """Causes that are looked up one by one, since they are records of no object known yet."""
-
-LevelName: TypeAlias = tuple[Application, str, str]
-"""Application, view and parent."""
 
 
 class Story(Struct, frozen=True, kw_only=True):

@@ -22,7 +22,8 @@ from levelog_cli.wiring.lookback import chosen_scopes
 from levelog_cli.wiring.rerun import quieten
 from levelog_replay.bundles.reading import open_bundle
 from levelog_ui.again import AgainCode
-from levelog_ui.past import BundlePast, LivePast, Past
+from levelog_ui.bundlepast import BundlePast
+from levelog_ui.past import LivePast, Past
 from levelog_ui.server import PageServer, serving
 
 ADDRESS: Final = "127.0.0.1:8765"

@@ -1,4 +1,4 @@
-"""The demo's story behind pages, with a Web that is there, and browsers."""
+"""Stories behind pages: the demo's, with a Web that is there, and that of examples/lastnight; and browsers."""
 
 import os
 import re
@@ -12,7 +12,9 @@ import yaml
 
 from rigs.api import Api
 from rigs.browser import Browser, BrowserMissing
+from rigs.lastnight import BAD, FIXED, LastNight, record_last_night
 from rigs.levelog import Levelog, Running
+from rigs.ports import free_port
 from rigs.preloaded import PROGRAM
 from rigs.waiting import until
 
@@ -76,6 +78,40 @@ async def shown(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Shown
         yield shown
     finally:
         running.stop()
+
+
+class Served(NamedTuple):
+    """Pages of the same night, from the log and from its bundle; with the bad code, with the fix, and with none."""
+
+    night: LastNight
+    live: str
+    bundle: str
+    fixed: str
+    plain: str
+
+
+@pytest_asyncio.fixture(scope="package", loop_scope="session")
+async def served(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Served]:
+    folder = tmp_path_factory.mktemp("what-if")
+    async with record_last_night(folder) as night:
+        of_bundle, of_log = (options for options, _ in night.sources)
+        asked: dict[str, list[str | Path]] = {
+            "live": [*of_log, "--code", BAD],
+            "bundle": [*of_bundle, "--code", BAD],
+            "fixed": [*of_bundle, "--code", FIXED],
+            "plain": [*of_bundle],
+        }
+        running: list[Running] = []
+        try:
+            for name, options in asked.items():
+                argv = [PROGRAM, "ui", *options, "--address", f"127.0.0.1:{free_port()}"]
+                env = {**night.levelog.env, **(night.env if name == "live" else {})}
+                running.append(Running(argv, folder / f"{name}.log", env=env, folder=folder))
+            told = [await each.says("pages of webs", seconds=120) for each in running]
+            yield Served(night, *(each.rpartition(" ")[2] for each in told))
+        finally:
+            for each in running:
+                each.stop()
 
 
 Opens = Callable[..., Browser]

@@ -34,7 +34,7 @@ async def test_who_deleted_a_pod_and_what_the_operator_did(shown: Any, browser: 
         assert "pods/default/shop-1 deleted not by levelog; the API does not record who deletes" in deleted
         assert "webs/pods: in_sync → settling, round 2" in decided
         assert "missing shop-1 apply pods/default/shop-1: done, seen in " in decided
-        assert "pods/default/shop-1 created by webs/pods" in created
+        assert "pods/default/shop-1 created by operator webs, view pods" in created
         await page.picture(pictures / "ui.png", height=625)
         assert await page.complaints() == []
         await page.click("svg a.dot.deleted:last-of-type, svg a.dot.deleted")

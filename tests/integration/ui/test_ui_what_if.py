@@ -3,57 +3,19 @@
 import json
 import re
 import sys
-from collections.abc import AsyncIterator
 from html import unescape
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any
 from urllib.parse import quote
 
 import aiohttp
 import pytest
-import pytest_asyncio
 
 from rigs.browser import ENTER
-from rigs.lastnight import BAD, FIXED, SHOP, LastNight, record_last_night
+from rigs.lastnight import BAD, FIXED, SHOP, LastNight
 from rigs.levelog import Running
-from rigs.ports import free_port
-from rigs.preloaded import PROGRAM
 
 pytestmark = pytest.mark.xdist_group("ui-what-if")
-
-
-class Served(NamedTuple):
-    """Pages of the same night, from the log and from its bundle; with the bad code, with the fix, and with none."""
-
-    night: LastNight
-    live: str
-    bundle: str
-    fixed: str
-    plain: str
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="session")
-async def served(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Served]:
-    folder = tmp_path_factory.mktemp("what-if")
-    async with record_last_night(folder) as night:
-        of_bundle, of_log = (options for options, _ in night.sources)
-        asked: dict[str, list[str | Path]] = {
-            "live": [*of_log, "--code", BAD],
-            "bundle": [*of_bundle, "--code", BAD],
-            "fixed": [*of_bundle, "--code", FIXED],
-            "plain": [*of_bundle],
-        }
-        running: list[Running] = []
-        try:
-            for name, options in asked.items():
-                argv = [PROGRAM, "ui", *options, "--address", f"127.0.0.1:{free_port()}"]
-                env = {**night.levelog.env, **(night.env if name == "live" else {})}
-                running.append(Running(argv, folder / f"{name}.log", env=env, folder=folder))
-            told = [await each.says("pages of webs", seconds=120) for each in running]
-            yield Served(night, *(each.rpartition(" ")[2] for each in told))
-        finally:
-            for each in running:
-                each.stop()
 
 
 async def read(url: str) -> tuple[int, str]:
@@ -74,7 +36,7 @@ def edits_of(night: LastNight) -> list[tuple[str, list[str]]]:
     ]
 
 
-async def test_a_page_shows_the_decisions_that_the_command_finds(served: Served) -> None:
+async def test_a_page_shows_the_decisions_that_the_command_finds(served: Any) -> None:
     for query, options in edits_of(served.night):
         ended = await served.night.levelog.ends(
             "what-if", str(BAD), *options, "--bundle", str(served.night.bundle), "--json"
@@ -91,7 +53,7 @@ async def test_a_page_shows_the_decisions_that_the_command_finds(served: Served)
             assert " ".join(options) in text.replace("'", ""), "the command is the same"
 
 
-async def test_what_cannot_be_changed_is_said(served: Served) -> None:
+async def test_what_cannot_be_changed_is_said(served: Any) -> None:
     for query, why in (
         ("drop=x", "drop=x is no sequence of a record"),
         ("drop=999", "there is no record 999"),
@@ -107,7 +69,7 @@ async def test_what_cannot_be_changed_is_said(served: Served) -> None:
         assert why in text
 
 
-async def test_without_code_nothing_is_decided_and_no_page_offers_it(served: Served) -> None:
+async def test_without_code_nothing_is_decided_and_no_page_offers_it(served: Any) -> None:
     status, text = await read(f"{served.plain}/what-if?drop={served.night.stranger}")
     assert status == 400
     assert "start them with --code FILE" in text
@@ -116,7 +78,7 @@ async def test_without_code_nothing_is_decided_and_no_page_offers_it(served: Ser
     assert "what if not?" in (await read(f"{served.bundle}/o/{SHOP}"))[1]
 
 
-async def test_a_decision_is_made_again_with_the_code_that_was_given(served: Served) -> None:
+async def test_a_decision_is_made_again_with_the_code_that_was_given(served: Any) -> None:
     async with (
         aiohttp.ClientSession() as session,
         session.get(f"{served.bundle}/o/pods/default/migrate-orders") as page,
@@ -131,7 +93,7 @@ async def test_a_decision_is_made_again_with_the_code_that_was_given(served: Ser
 
 
 async def test_the_test_that_a_decision_offers_passes_with_its_code_and_fails_with_the_fix(
-    served: Served, tmp_path: Path
+    served: Any, tmp_path: Path
 ) -> None:
     async with aiohttp.ClientSession() as session, session.get(f"{served.bundle}/d/1") as page:
         found = re.search(r'<details id="test">.*?<pre>(.*?)</pre>', await page.text(), re.DOTALL)
@@ -146,7 +108,7 @@ async def test_the_test_that_a_decision_offers_passes_with_its_code_and_fails_wi
         assert await running.ends(seconds=120) == status, log.read_text()
 
 
-async def test_a_record_is_left_out_without_scripts(served: Served, browser: object, pictures: Path) -> None:
+async def test_a_record_is_left_out_without_scripts(served: Any, browser: object, pictures: Path) -> None:
     async with browser(has_scripts=False) as page:  # type: ignore[operator]
         await page.open(f"{served.bundle}/o/{SHOP}")
         await page.script(f"document.querySelector('#r{served.night.stranger} .otherwise').click()")
@@ -162,7 +124,7 @@ async def test_a_record_is_left_out_without_scripts(served: Served, browser: obj
         assert await page.complaints() == []
 
 
-async def test_the_page_of_what_differs_keeps_nobody_out(served: Served, browser: object) -> None:
+async def test_the_page_of_what_differs_keeps_nobody_out(served: Any, browser: object) -> None:
     async with browser() as page:  # type: ignore[operator]
         await page.open(f"{served.bundle}/what-if?swap={served.night.stranger}+{served.night.scaled}")
         await page.shows("h2", "3 decisions differ")

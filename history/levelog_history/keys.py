@@ -1,0 +1,79 @@
+"""Why a record woke a view: under which key of an index its object stands, and by which of its fields.
+
+Limit: an index function may compute a key from anything; what is named is each field that reads as the key does.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final, cast
+
+import msgspec
+
+from levelog.handlers.callnames import in_words
+from levelog_history.explaining import CausingRecord, Explained
+from levelog_history.revisions import Revision
+
+_MOST: Final = 3
+_OWNER: Final = 4
+"""Parts of an `Owner`: group, kind, namespace, uid."""
+
+
+def wake_text(explained: Explained, cause: CausingRecord) -> str:
+    """`pods/default/a is in images under "shop": label app=shop`; empty: no key that the view read is known."""
+    revisions = [each for each in cause.entries if isinstance(each, Revision) and each.body]
+    for read in explained.reads:
+        for revision in revisions if read.key else []:
+            manifest, index = revision.manifest(), in_words(read.index).rpartition("/")[2]
+            if fields := key_fields(read.key, manifest):
+                verb = "was" if revision.is_gone else "is"
+                return f"{revision.object} {verb} in {index} under {key_text(read.key, manifest)}: {fields}"
+            value = msgspec.json.decode(read.key)
+            if left := [each.path for each in revision.differences if each.before == value]:
+                return f"{revision.object} was in {index} under {read.key}: {left[0]} was {value}"
+    return ""
+
+
+def key_text(key: str, manifest: Mapping[str, Any]) -> str:
+    """A key, in which an owner is called by its name: `Web shop`, `"shop"`."""
+    owner = _owner_of(msgspec.json.decode(key), manifest)
+    return f"{owner['kind']} {owner.get('name')}" if owner else key
+
+
+def key_fields(key: str, manifest: Mapping[str, Any]) -> str:
+    """The fields of an object that read as a key does: `label app=shop or name shop`; of a tuple those of each part."""
+    value = msgspec.json.decode(key)
+    if owner := _owner_of(value, manifest):
+        return f"{owner['kind']} {owner.get('name')} owns it"
+    parts = value if isinstance(value, list) else [value]
+    found = [" or ".join(list(_saying(part, manifest))[:_MOST]) for part in cast("list[Any]", parts)]
+    return ", ".join(found) if all(found) else ""
+
+
+def _owner_of(value: object, manifest: Mapping[str, Any]) -> dict[str, Any] | None:
+    if not isinstance(value, list) or len(cast("list[Any]", value)) != _OWNER:
+        return None
+    references = cast("list[dict[str, Any]]", (manifest.get("metadata") or {}).get("ownerReferences") or [])
+    return next((each for each in references if each.get("uid") == value[-1]), None)
+
+
+def _saying(part: object, manifest: Mapping[str, Any]) -> Iterator[str]:
+    """Fields that hold one part of a key: labels and names first."""
+    if isinstance(part, bool) or part in (None, ""):
+        return
+    metadata: dict[str, Any] = manifest.get("metadata") or {}
+    for kind in ("labels", "annotations"):
+        for name, each in cast("dict[str, Any]", metadata.get(kind) or {}).items():
+            if each == part:
+                yield f"{kind.removesuffix('s')} {name}={part}"
+    yield from (f"{name} {part}" for name in ("name", "namespace", "uid") if metadata.get(name) == part)
+    yield from (f"{path} is {part}" for name in ("spec", "data") for path in _paths(manifest.get(name), part, name))
+
+
+def _paths(value: object, part: object, path: str) -> Iterator[str]:
+    if isinstance(value, dict):
+        for name, each in cast("dict[str, Any]", value).items():
+            yield from _paths(each, part, f"{path}.{name}")
+    elif isinstance(value, list):
+        for number, each in enumerate(cast("list[Any]", value)):
+            yield from _paths(each, part, f"{path}[{number}]")
+    elif not isinstance(value, bool) and value == part:
+        yield path

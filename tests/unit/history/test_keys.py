@@ -1,0 +1,93 @@
+"""Which field of an object put it under the key of an index."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+import pytest
+
+from levelog_history.differences import Difference
+from levelog_history.explaining import explain
+from levelog_history.happenings import Happened
+from levelog_history.keys import key_fields, key_text, wake_text
+from levelog_history.revisions import Happened as Word
+from levelog_history.revisions import Revision
+from levelog_store.decide.decisions import Basis, Decision, Read
+from levelog_store.fold.changes import Causes
+
+POD: dict[str, Any] = {
+    "metadata": {
+        "name": "a",
+        "namespace": "default",
+        "labels": {"app": "shop", "tier": "a"},
+        "ownerReferences": [{"kind": "Web", "name": "shop", "uid": "u1"}],
+    },
+    "spec": {"nodeName": "n1", "volumes": [{"claim": "c1"}], "ready": True},
+}
+
+
+@pytest.mark.parametrize(
+    ("key", "fields"),
+    [
+        ('"shop"', "label app=shop"),
+        ('"a"', "label tier=a or name a"),
+        ('"c1"', "spec.volumes[0].claim is c1"),
+        ('["default","shop"]', "namespace default, label app=shop"),
+        ('["example.com","Web","default","u1"]', "Web shop owns it"),
+        ('["default","blog"]', ""),
+        ('["example.com","Web","default","u2"]', ""),
+        ('"blog"', ""),
+        ("true", ""),
+        ("null", ""),
+        ("1", ""),
+    ],
+)
+def test_a_key_is_told_by_the_fields_that_read_so(key: str, fields: str) -> None:
+    assert key_fields(key, POD) == fields
+
+
+def test_an_owner_is_called_by_its_name() -> None:
+    assert key_text('["example.com","Web","default","u1"]', POD) == "Web shop"
+    assert key_text('"shop"', POD) == '"shop"'
+
+
+def woken(happened: Word, body: dict[str, Any], *differences: Difference) -> str:
+    """What is said of a record that made another value of the key "shop"."""
+    revision = Revision(
+        sequence=7,
+        time=datetime(2026, 1, 1, tzinfo=UTC),
+        object="pods/default/a",
+        happened=happened,
+        uid="u",
+        version=1,
+        differences=[*differences],
+        body=msgspec.json.encode(body),
+    )
+    made = Decision(
+        ordinal=1,
+        view="webs/pods",
+        parent="webs.example.com/default/shop",
+        parent_uid="uid",
+        parent_sequence=1,
+        cause=7,
+        causes=Causes((7,), has_more=False),
+        suppressed=Causes((), has_more=False),
+        is_called=True,
+        reads=[Read(index="webs/images", key='"shop"', version=7, content=b'["a"]')],
+        intents=[],
+        fingerprint="code",
+        decided_at=datetime(2026, 1, 1, tzinfo=UTC),
+        basis=Basis(),
+        status="in_sync",
+    )
+    [explained] = explain([made], {}, Happened(entries={7: [revision]}, receipts={}, others={}))
+    return wake_text(explained, explained.causes[0])
+
+
+def test_a_record_is_told_by_where_its_object_stands_or_stood() -> None:
+    assert woken("created", POD) == 'pods/default/a is in images under "shop": label app=shop'
+    assert woken("deleted", POD) == 'pods/default/a was in images under "shop": label app=shop'
+    other = {"metadata": {"name": "a", "labels": {"app": "blog"}}}
+    left = Difference(path="metadata.labels.app", before="shop", after="blog")
+    assert woken("changed", other, left) == 'pods/default/a was in images under "shop": metadata.labels.app was shop'
+    assert woken("changed", other) == ""
