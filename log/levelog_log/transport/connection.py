@@ -182,7 +182,8 @@ class Connection:
             await asyncio.wait([closing], timeout=_CLOSE_SECONDS)
             raise
         finally:
-            closing.cancel()
+            if closing.cancel():
+                self.client.abandon()
         if not closing.cancelled():  # by nats-py, where an attempt to connect again was waiting for the same
             closing.result()
 

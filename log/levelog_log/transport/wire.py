@@ -197,6 +197,17 @@ class NatsClient(Client):
         self._is_ended = True
         await super().close()
 
+    def abandon(self) -> None:
+        """Close the socket and end the tasks of a `close` that was not through in time."""
+        for task in (self._reconnection_task, self._reading_task, self._ping_interval_task, self._flusher_task):
+            if task is not None:
+                task.cancel()
+        for subscription in self._subs.values():
+            if (task := subscription._wait_for_msgs_task) is not None:  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
+                task.cancel()
+        if self._transport is not None:
+            self._transport.close()  # type: ignore[no-untyped-call]
+
     async def _close(self, status: int, do_cbs: bool = True) -> None:
         try:
             await super()._close(status, do_cbs)
