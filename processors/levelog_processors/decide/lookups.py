@@ -17,9 +17,9 @@ from levelog.levels import Levels, Standing
 from levelog.resources import ResourceBase
 from levelog.wire.canonical import digest
 from levelog_processors.decide.standings import decoded, timeless
-from levelog_processors.fence.calls import Fence
 from levelog_processors.fold.entries import canonical_key, lookup_key
 from levelog_processors.fold.lists import CONTACT, contact_key
+from levelog_processors.guard.calls import FunctionGuard
 from levelog_processors.program import BoundView
 from levelog_store.rows import ERRORS, WHOLE_INDEX, Bucket, IndexKey, WholeIndex, is_of_levels, levels_place
 
@@ -189,8 +189,8 @@ class Reads:
         self._contents: dict[IndexKey, tuple[bytes, ...]] = {}
         self.errors: dict[str, set[bytes]] = {}
         """Errors of what was read under keys, by index."""
-        self.fence: Fence | None = None
-        """Fence of the function that reads, which stands while levelog fetches."""
+        self.guard: FunctionGuard | None = None
+        """Guard of the function that reads, which pauses while levelog fetches."""
 
     def bucket(self, index: str, key: str) -> tuple[bytes, ...]:
         """Values under a key; pauses the view if they have to be fetched. Raises HandlerFault after too many keys."""
@@ -236,11 +236,11 @@ class Reads:
         driver = getcurrent().parent
         if driver is None:
             raise RuntimeError("an index can be read only while its view runs: keep the values, not the index")
-        if self.fence is None:
+        if self.guard is None:
             return driver.switch(need)
-        self.fence.pause()
+        self.guard.pause()
         found = driver.switch(need)
-        self.fence.resume()
+        self.guard.resume()
         return found
 
     def digest(self, sight: Sight | None = None) -> str:

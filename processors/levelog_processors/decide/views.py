@@ -36,7 +36,7 @@ from levelog_processors.decide.lookups import (
     sight,
 )
 from levelog_processors.decide.omissions import Omissions, omissions
-from levelog_processors.fence.calls import Fence, TookTooLong, filtered
+from levelog_processors.guard.calls import FunctionGuard, TookTooLong, filtered
 from levelog_store.rows import ERRORS
 
 log = logging.getLogger(__name__)
@@ -151,9 +151,9 @@ class Evaluation:
             if isinstance(handler, ChildrenView):
                 arguments[REDACTOR] = self._redactor
             about(object=facts.parent.object, view=view.name)
-            self.reads.fence = Fence(f"view {view.name}", self._limit)
+            self.reads.guard = FunctionGuard(f"view {view.name}", self._limit)
             with self.around():
-                level = _level(self.reads.fence.run(lambda: handler.function(**arguments)))
+                level = _level(self.reads.guard.run(lambda: handler.function(**arguments)))
             desired, actual = _encoded("desired", level.desired), _encoded("actual", level.actual)
             if handler.reader.is_plain:  # all that is in the level was read, and is now compared as plain values
                 level.desired, level.actual = plain(level.desired), plain(level.actual)

@@ -21,7 +21,7 @@ from levelog.errors import LevelogError
 from levelog.handlers.forobjects import CalledHandler
 from levelog.handlers.views import VIEW_TIME
 from levelog_processors.decide.settling import backoff
-from levelog_processors.fence.calls import Fence
+from levelog_processors.guard.calls import FunctionGuard
 from levelog_store.connect.database import Database
 from levelog_store.deliver.positions import (
     CallHold,
@@ -316,7 +316,7 @@ def _filtered(handler: CalledHandler, arguments_of: Callable[[], dict[str, Any] 
     if not handler.reader.selector.has_functions:
         return arguments_of()
     try:
-        return Fence(f"filter of {handler.kind} {handler.name}", VIEW_TIME).run(arguments_of)
+        return FunctionGuard(f"filter of {handler.kind} {handler.name}", VIEW_TIME).run(arguments_of)
     except (Exception, Interruption):
         raise
     except BaseException as error:

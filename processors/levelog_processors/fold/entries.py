@@ -15,7 +15,7 @@ from levelog.handlers.views import VIEW_TIME
 from levelog.resources import Metadata, Owner
 from levelog.wire.canonical import canonical
 from levelog.wire.records import LoggedRecord, ReceiptNoted, TargetSighted, Unreadable
-from levelog_processors.fence.calls import Fence
+from levelog_processors.guard.calls import FunctionGuard
 from levelog_processors.program import BoundIndex
 from levelog_store.fold.changes import Changes
 from levelog_store.rows import ERRORS, Entry, whole_index_key
@@ -140,7 +140,7 @@ def _called(index: BoundIndex, body: bytes) -> list[tuple[Any, Any]]:
     """Call the index function, with its time limit and without I/O."""
     if index.handler.is_implicit:
         return index.handler.entries(body)
-    return Fence(f"index {index.name}", VIEW_TIME).run(lambda: index.handler.entries(body))
+    return FunctionGuard(f"index {index.name}", VIEW_TIME).run(lambda: index.handler.entries(body))
 
 
 def replace_entries(

@@ -9,7 +9,7 @@ from types import CodeType, FrameType, TracebackType
 from typing import Any, Final, NoReturn
 
 from levelog.calls.faults import Interruption
-from levelog_processors.fence.calls import suspended
+from levelog_processors.guard.calls import suspended
 
 _OPERATORS: Final = "levelog_operator_"
 """How the modules of operator files are named."""

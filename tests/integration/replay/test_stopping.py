@@ -231,8 +231,8 @@ from datetime import timedelta
 import pytest
 
 from levelog_cli.main import main
-from levelog_processors.fence.calls import Fence
-from levelog_processors.fence.watchdog import watchdog
+from levelog_processors.guard.calls import FunctionGuard
+from levelog_processors.guard.watchdog import watchdog
 
 def test_replay(monkeypatch):
     gate, dogs, faults = threading.Lock(), [], []
@@ -240,7 +240,7 @@ def test_replay(monkeypatch):
     def view():
         dogs.append(watchdog())
         try:
-            Fence("view", timedelta(milliseconds=20)).run(gate.acquire)
+            FunctionGuard("view", timedelta(milliseconds=20)).run(gate.acquire)
         except Exception as fault:
             faults.append(str(fault))
 

@@ -8,7 +8,7 @@ from typing import TypeVar
 from levelog.calls.audit import Guard, guard, unguard, unguarded
 from levelog.calls.faults import HandlerFault
 from levelog.handlers.views import VIEW_TIME
-from levelog_processors.fence.watchdog import SHOTS, Allowance, TimeIsOver, watchdog
+from levelog_processors.guard.watchdog import SHOTS, Allowance, TimeIsOver, watchdog
 from levelog_processors.program import BoundView
 
 T = TypeVar("T")
@@ -25,7 +25,7 @@ class TookTooLong(HandlerFault):
     """A function exceeded its time limit."""
 
 
-class Fence:
+class FunctionGuard:
     """One call of a view or an index function.
 
     `pause` and `resume` stand around what levelog does for the function while it waits, in the same thread.
@@ -88,4 +88,4 @@ def filtered(view: BoundView, ask: Callable[[], T]) -> T:
     """
     if not view.handler.reader.selector.has_functions:
         return ask()
-    return Fence(f"filter of view {view.name}", VIEW_TIME).run(ask)
+    return FunctionGuard(f"filter of view {view.name}", VIEW_TIME).run(ask)

@@ -19,9 +19,9 @@ from typing import Any
 import pytest
 
 from levelog.calls.faults import HandlerFault
-from levelog_processors.fence import watchdog as watchdogs
-from levelog_processors.fence.calls import Fence
-from levelog_processors.fence.watchdog import TimeIsOver, Watchdog, watchdog
+from levelog_processors.guard import watchdog as watchdogs
+from levelog_processors.guard.calls import FunctionGuard
+from levelog_processors.guard.watchdog import TimeIsOver, Watchdog, watchdog
 
 SHORT = timedelta(milliseconds=50)
 LONG = timedelta(seconds=60)
@@ -29,8 +29,8 @@ THREADS_ARE_AUDITED = pytest.mark.skipif(sys.version_info < (3, 12), reason="Pyt
 SLEEP_IS_AUDITED = pytest.mark.skipif(sys.version_info < (3, 13), reason="only Python 3.13 tells")
 
 
-def fence(limit: timedelta = LONG) -> Fence:
-    return Fence("view webs/pods", limit)
+def guard(limit: timedelta = LONG) -> FunctionGuard:
+    return FunctionGuard("view webs/pods", limit)
 
 
 def spin() -> None:
@@ -50,15 +50,15 @@ def spin_in_parts() -> None:
 @pytest.mark.parametrize("function", [spin, spin_in_parts])
 def test_a_function_that_computes_for_ever_is_ended(function: Callable[[], None]) -> None:
     with pytest.raises(HandlerFault, match=r"took longer than 0\.05 s and was ended") as raised:
-        fence(SHORT).run(function)
+        guard(SHORT).run(function)
     frames = traceback.extract_tb(raised.value.__cause__.__traceback__ if raised.value.__cause__ else None)
     assert function.__name__ in {frame.name for frame in frames}
 
 
 def test_what_a_function_returns_and_raises_is_passed_on() -> None:
-    assert fence().run(lambda: 3) == 3
+    assert guard().run(lambda: 3) == 3
     with pytest.raises(KeyError):
-        fence().run(lambda: dict[str, str]()["x"])
+        guard().run(lambda: dict[str, str]()["x"])
 
 
 def test_except_exception_does_not_swallow_the_end() -> None:
@@ -70,7 +70,7 @@ def test_except_exception_does_not_swallow_the_end() -> None:
                 continue
 
     with pytest.raises(HandlerFault, match="was ended"):
-        fence(SHORT).run(tolerant)
+        guard(SHORT).run(tolerant)
 
 
 def test_a_function_that_swallows_the_end_is_told_again_and_its_result_is_not_used(
@@ -89,7 +89,7 @@ def test_a_function_that_swallows_the_end_is_told_again_and_its_result_is_not_us
         return 3
 
     with pytest.raises(HandlerFault, match=r"took longer than 0\.05 s$"):
-        fence(SHORT).run(stubborn)
+        guard(SHORT).run(stubborn)
     assert ends == watchdogs.SHOTS
 
 
@@ -111,7 +111,7 @@ def test_a_finalizer_that_a_collection_runs_inside_of_a_function_is_not_hit() ->
         spin()
 
     with pytest.raises(HandlerFault, match="was ended"):
-        fence(SHORT).run(collect)
+        guard(SHORT).run(collect)
     assert finished
 
 
@@ -132,7 +132,7 @@ def test_the_end_never_hits_what_runs_after_the_function(monkeypatch: pytest.Mon
         while min(in_time, ended) < 300 and time.monotonic() < deadline:
             seconds = 0.0004 * random.random()
             try:
-                fence(timedelta(microseconds=200)).run(lambda seconds=seconds: spin_for(seconds))  # type: ignore[misc]
+                guard(timedelta(microseconds=200)).run(lambda seconds=seconds: spin_for(seconds))  # type: ignore[misc]
                 in_time += 1
             except HandlerFault:
                 ended += 1
@@ -174,12 +174,12 @@ def test_calls_one_after_the_other_do_not_wake_the_watchdog(monkeypatch: pytest.
         woken.append(1)
         notify()
 
-    fence().run(lambda: None)
+    guard().run(lambda: None)
     monkeypatch.setattr(dog._changed, "notify", wake)
     for _ in range(100):
         while not waiters:  # it is looking
             time.sleep(0)
-        fence().run(lambda: None)
+        guard().run(lambda: None)
     assert len(woken) < 5
 
 
@@ -193,7 +193,7 @@ def test_as_many_shots_as_there_are_may_hit_while_the_call_is_leaving(monkeypatc
         return 3
 
     with pytest.raises(HandlerFault, match="took longer than 60 s"):
-        fence().run(returns)
+        guard().run(returns)
     assert dog._armed is None
 
 
@@ -218,7 +218,7 @@ def test_a_shot_that_nobody_noticed_is_taken_back() -> None:
         is_leaving.set()
         return 3
 
-    standing = fence()
+    standing = guard()
     shooter.start()
     assert has_lock.wait(30)
     dog._armed = standing._allowance  # as `arm` does, which cannot have the lock now
@@ -236,15 +236,15 @@ def test_a_shot_that_nobody_noticed_is_taken_back() -> None:
 BLOCKED = """
 import sys, threading
 from datetime import timedelta
-from levelog_processors.fence.calls import Fence
-from levelog_processors.fence.watchdog import watchdog
+from levelog_processors.guard.calls import FunctionGuard
+from levelog_processors.guard.watchdog import watchdog
 
 gate, dogs, faults = threading.Lock(), [], []
 
 def blocks():
     dogs.append(watchdog())
     try:
-        Fence("view", timedelta(milliseconds=20)).run(gate.acquire)
+        FunctionGuard("view", timedelta(milliseconds=20)).run(gate.acquire)
     except Exception as fault:
         faults.append(fault)
 
@@ -275,7 +275,7 @@ def test_a_call_that_waits_in_c_holds_up_no_traced_function() -> None:
 
 def test_the_time_stands_while_levelog_fetches_for_the_function() -> None:
     waits = threading.Event()
-    standing = fence(timedelta(milliseconds=100))
+    standing = guard(timedelta(milliseconds=100))
 
     def fetching() -> int:
         standing.pause()
@@ -287,7 +287,7 @@ def test_the_time_stands_while_levelog_fetches_for_the_function() -> None:
 
 
 def test_io_is_allowed_while_levelog_fetches_for_the_function(tmp_path: Path) -> None:
-    standing = fence()
+    standing = guard()
 
     def fetching() -> None:
         standing.pause()
@@ -345,7 +345,7 @@ def starts_a_thread() -> None:
 )
 def test_io_is_refused_with_what_was_done(function: Callable[[], None], said: str) -> None:
     with pytest.raises(HandlerFault, match=re.escape(said)):
-        fence().run(function)
+        guard().run(function)
     if function is lists:
         function()  # as ever, outside
 
@@ -359,7 +359,7 @@ def test_a_refusal_that_is_swallowed_counts() -> None:
         return 4
 
     with pytest.raises(HandlerFault, match="opened '/nonexistent/levelog'"):
-        fence().run(tolerant)
+        guard().run(tolerant)
 
 
 def test_imports_time_zones_and_tracebacks_may_read_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -380,7 +380,7 @@ def test_imports_time_zones_and_tracebacks_may_read_files(tmp_path: Path, monkey
         return imported_by_a_view.NAME, ZoneInfo.no_cache("Europe/Paris").key, shown
 
     try:
-        name, zone, shown = fence().run(reads)
+        name, zone, shown = guard().run(reads)
     finally:
         sys.modules.pop("imported_by_a_view", None)
     assert (name, zone) == ("x", "Europe/Paris")
@@ -402,5 +402,5 @@ def test_other_threads_are_not_concerned(tmp_path: Path) -> None:
         begun.set()
         return done.wait(30)
 
-    assert fence().run(waits)
+    assert guard().run(waits)
     thread.join()
