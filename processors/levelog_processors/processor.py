@@ -28,8 +28,8 @@ from levelog_processors.deliver.timers import Timers
 from levelog_processors.engine import Engine
 from levelog_processors.fold.batches import Folded
 from levelog_processors.headway import CatchingUp, Headway
+from levelog_processors.health import LoopHealth
 from levelog_processors.program import Program
-from levelog_processors.pulse import Pulse
 from levelog_processors.upkeep import PARTITION, PRUNE_EVERY, Pruner, Statistics, start_over
 from levelog_processors.waiting import SAFETY_SWEEP, Agenda, Arrivals, Horizon
 from levelog_store.actuate.claims import Claimant
@@ -103,7 +103,7 @@ class Processor:
         self._hint = hints.listen(Topic.WAKE)
         self._hint_of_leases = hints.listen(Topic.LEASES)
         self._engine.acting.on_return = self._hint.set
-        self.pulse = Pulse()
+        self.health = LoopHealth()
         self._catching_up = CatchingUp(monotonic)
         self._portion = Portion()
         self.records = 0
@@ -135,7 +135,7 @@ class Processor:
             return "its leases are not renewed"
         if not self._leases.share:
             return ""
-        return self.pulse.trouble() if self._engine.epochs else f"waits for {self._leases.share} partitions of others"
+        return self.health.trouble() if self._engine.epochs else f"waits for {self._leases.share} partitions of others"
 
     @property
     def headway(self) -> list[Headway]:
@@ -269,7 +269,7 @@ class Processor:
 
     async def _work(self, epochs: Mapping[int, int]) -> None:
         engine = self._engine
-        self.pulse.take_up()
+        self.health.take_up()
         await engine.hold(epochs)
         if self._timers.is_needed:
             await self._timers.hold(epochs)
@@ -279,7 +279,7 @@ class Processor:
         reading = Reader(self._stream, start=start, newest=engine.newest, report=self._hints.report)
         async with reading as reader, Horizon(reader, clock) as horizon:
             arrivals = Arrivals(reader, self._hint)
-            self.pulse.begin(reader)
+            self.health.begin(reader)
             is_asked = False
             try:
                 while True:
@@ -289,7 +289,7 @@ class Processor:
                         if not engine.is_shared:  # others may wait for what they lead to
                             records = await arrivals.joined(records, agenda.rest)
                             agenda.see(records)
-                    self.pulse.turn(records)
+                    self.health.turn(records)
                     await horizon.look(len(records))
                     is_reached = await horizon.is_reached(has_records=bool(records))
                     if records:
@@ -304,7 +304,7 @@ class Processor:
                         continue
                     self._catching_up.reach()
                     self._timers.open()
-                    self.pulse.is_behind = False
+                    self.health.is_behind = False
                     if is_asked or agenda.is_overdue:
                         await engine.notice()
                         await self._forget()
@@ -315,7 +315,7 @@ class Processor:
                     await self._write(arrivals.seen_to)
                     if is_busy:
                         continue
-                    self.pulse.rest()
+                    self.health.rest()
                     if await arrivals.wait(min(agenda.wait, self._write_wait)):
                         is_asked = True
                         agenda.open()
@@ -350,9 +350,9 @@ class Processor:
         agenda.plan(due_at, now)
 
     async def _fold(self, records: list[LoggedRecord], agenda: Agenda) -> None:
-        began = self.pulse.clock()
+        began = self.health.clock()
         folded = self._engine.fold(records)
-        self.pulse.note(began, folded=folded)
+        self.health.note(began, folded=folded)
         agenda.take(folded.wakes)
         # a wakeup may have waited for these records
         if folded.has_finished_sync:
@@ -419,10 +419,10 @@ class Processor:
     async def _decide(self, agenda: Agenda) -> bool:
         """Decide on one batch of levels; tells whether there may be more right now."""
         agenda.close()
-        began, most = self.pulse.clock(), self._portion.begin()
+        began, most = self.health.clock(), self._portion.begin()
         batch = await self._engine.decide(leaving=agenda.put_off, most=most)
         self._portion.end(batch)
-        self.pulse.note(began, batch=batch)
+        self.health.note(began, batch=batch)
         if not self._engine.has_unwritten:
             await self._tell_keys()
         await self._tell(batch, agenda)

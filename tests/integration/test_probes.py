@@ -157,7 +157,7 @@ async def test_each_process_is_ready_once_its_role_can_be_done(
                 process.kill()
 
 
-@pytest.mark.long  # until the leases have run out; unit/test_pulse.py and unit/cli/test_probes.py have both sentences
+@pytest.mark.long  # until the leases have run out; unit/test_loop_health.py, unit/cli/test_probes.py have both
 async def test_a_loop_that_stands_at_one_turn_and_leases_that_are_lost_are_told(
     nats_server: NatsServer, postgres_url: str, tmp_path: Path
 ) -> None:

@@ -32,7 +32,7 @@ async def test_a_processor_tells_how_far_it_has_folded_what_was_there_before(
         last = await stack.listed(version=10_000)
         seen: list[Headway] = []
         processor = stack.start()
-        processor.pulse.on_turn = lambda _: seen.extend(processor.headway)
+        processor.health.on_turn = lambda _: seen.extend(processor.headway)
         await stack.folded(last)
         assert seen
         assert {(each.what, each.unit, each.total) for each in seen} == {("the log", "records", last)}

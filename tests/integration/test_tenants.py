@@ -53,6 +53,6 @@ async def test_levels_that_take_long_are_decided_few_at_a_time_so_that_a_quiet_n
         noisy = [web_of("noisy", number, number + 1) for number in range(4 * LEAST)]
         last = await stack.listed(*noisy, version=len(noisy))
         processor = stack.start()
-        processor.pulse.on_batch = lambda batch, _seconds: portions.append(len(batch.decided))
+        processor.health.on_batch = lambda batch, _seconds: portions.append(len(batch.decided))
         await stack.folded(last)
     assert (sum(portions), max(portions)) == (4 * LEAST, LEAST)

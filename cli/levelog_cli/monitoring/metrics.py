@@ -158,7 +158,7 @@ class Metrics(Collector):
         from levelog_processors.deliver.held import CallOutcome
 
         self._processor = processor
-        processor.pulse.on_fold, processor.pulse.on_batch = self._fold, self._batch
+        processor.health.on_fold, processor.health.on_batch = self._fold, self._batch
         processor.count_by(
             lambda handler, outcome: self._unrecorded_calls.labels(handler, outcome).inc(),
             lambda handler: self._expired_records.labels(handler).inc(),
@@ -203,7 +203,7 @@ class Metrics(Collector):
         lag = GaugeMetricFamily(
             "levelog_log_lag_seconds",
             "Age of the oldest record that has arrived and is not folded",
-            self._processor.pulse.lag_seconds(now),
+            self._processor.health.lag_seconds(now),
         )
         suppressed = CounterMetricFamily(
             "levelog_suppressed", "Wakeups for which no function was called", self._processor.calls.suppressed

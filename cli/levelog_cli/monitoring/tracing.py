@@ -84,13 +84,13 @@ class Tracing:
 
     def processor(self, processor: "Processor") -> None:
         """Make a span for each of its decisions, beside what hears of them already."""
-        pulse, others = processor.pulse, processor.pulse.on_batch
+        health, others = processor.health, processor.health.on_batch
 
         def on_batch(batch: "EvaluationBatch", seconds: float) -> None:
             others(batch, seconds)
             self.decided(batch.decided, seconds)
 
-        pulse.on_turn, pulse.on_batch = self.read, on_batch
+        health.on_turn, health.on_batch = self.read, on_batch
 
     def actuator(self, actuator: "Actuator") -> None:
         """Make a span for each of its writes and calls."""

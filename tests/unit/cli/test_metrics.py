@@ -11,7 +11,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from levelog_cli.monitoring.metrics import COUNT_EVERY_SECONDS, Metrics
 from levelog_processors.decide.tally import CallCounts
-from levelog_processors.pulse import Pulse
+from levelog_processors.health import LoopHealth
 from levelog_store.look.overview import Workload
 
 PAGE: Final = Path(__file__).parents[3] / "docs/monitoring.md"
@@ -28,7 +28,7 @@ class Processor:
             unrecorded={"webs/audit": None, "webs/tick": None},
         )
         self.held = dict[tuple[str, str], int]()
-        self.pulse = Pulse()
+        self.health = LoopHealth()
         self.calls = CallCounts(suppressed=7)
         self.index_failures = {"webs/images": 2}
         self.under_way = [("webs/pods", 2.0), ("webs/pods", 3.0)]

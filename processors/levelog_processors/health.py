@@ -14,7 +14,7 @@ STALLED_SECONDS: Final = 8.0
 """One turn of the loop folds 1,000 records and decides on 256 levels; one that takes longer waits for something."""
 
 
-class Pulse:
+class LoopHealth:
     """The loop reports its steps here: `on_fold` and `on_batch` get the result of each and its seconds.
 
     `on_turn` gets the records that were read, before they are folded.
