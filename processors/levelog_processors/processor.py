@@ -27,9 +27,9 @@ from levelog_processors.deliver.held import CallOutcome, HoldStatus
 from levelog_processors.deliver.timers import Timers
 from levelog_processors.engine import Engine
 from levelog_processors.fold.batches import Folded
-from levelog_processors.headway import CatchingUp, Headway
 from levelog_processors.health import LoopHealth
 from levelog_processors.program import Program
+from levelog_processors.progress import CatchingUp, WorkProgress
 from levelog_processors.upkeep import PARTITION, PRUNE_EVERY, Pruner, Statistics, start_over
 from levelog_processors.waiting import SAFETY_SWEEP, Agenda, Arrivals, Horizon
 from levelog_store.actuate.claims import Claimant
@@ -138,9 +138,9 @@ class Processor:
         return self.health.trouble() if self._engine.epochs else f"waits for {self._leases.share} partitions of others"
 
     @property
-    def headway(self) -> list[Headway]:
+    def progress(self) -> list[WorkProgress]:
         """How far it is with what holds decisions up for long; empty: with nothing of the kind."""
-        catching_up = self._catching_up.headway
+        catching_up = self._catching_up.progress
         return [catching_up] if catching_up is not None else []
 
     @property

@@ -4,8 +4,8 @@ import asyncio
 import sys
 from pathlib import Path
 
-from levelog_processors.headway import Headway
 from levelog_processors.processor import Processor
+from levelog_processors.progress import WorkProgress
 from rigs.nats import NatsServer
 from rigs.processing import Processing
 from rigs.tty import on_terminal
@@ -20,7 +20,7 @@ IDLE = 120
 
 async def is_over(processor: Processor) -> bool:
     """Whether nothing holds its decisions up."""
-    return processor.headway == []
+    return processor.progress == []
 
 
 async def test_a_processor_tells_how_far_it_has_folded_what_was_there_before(
@@ -30,9 +30,9 @@ async def test_a_processor_tells_how_far_it_has_folded_what_was_there_before(
         webs = [web(f"w{n}", n + 1, replicas=0) for n in range(2_500)]
         await asyncio.gather(*(stack.tell(*webs[start::50]) for start in range(50)))
         last = await stack.listed(version=10_000)
-        seen: list[Headway] = []
+        seen: list[WorkProgress] = []
         processor = stack.start()
-        processor.health.on_turn = lambda _: seen.extend(processor.headway)
+        processor.health.on_turn = lambda _: seen.extend(processor.progress)
         await stack.folded(last)
         assert seen
         assert {(each.what, each.unit, each.total) for each in seen} == {("the log", "records", last)}

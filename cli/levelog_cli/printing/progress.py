@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
     from levelog_ingest.status import ResourceStatus
-    from levelog_processors.headway import Headway
+    from levelog_processors.progress import WorkProgress
 
 
 _FIRST_SECONDS: Final = 0.5
@@ -129,11 +129,11 @@ class Bars:
             self.show(label, min(done(), total), total, f"{rate:,.0f} records/s")
             await asyncio.sleep(_PAUSE_SECONDS)
 
-    async def follow(self, headway: "Callable[[], Sequence[Headway]]") -> None:
+    async def follow(self, progress: "Callable[[], Sequence[WorkProgress]]") -> None:
         """Show how far a processor is with what takes long, until cancelled."""
         since: dict[str, float] = {}
         while self._is_wanted:
-            there = {each.what: each for each in headway()}
+            there = {each.what: each for each in progress()}
             for name in since.keys() - there.keys():
                 self.end(name)
             since = {name: since.get(name, time.monotonic()) for name in there}

@@ -253,7 +253,7 @@ class _Process(Struct, kw_only=True):
             gc.freeze()  # what a start leaves stays: looking through it would take a tenth of a second, now and then
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(processor.run(), name="processor")
-                tasks.create_task(self.bars.follow(lambda: processor.headway), name="progress")
+                tasks.create_task(self.bars.follow(lambda: processor.progress), name="progress")
                 if actuator is not None:
                     tasks.create_task(actuator.run(), name="actuator")
 

@@ -15,7 +15,7 @@ TELL_EVERY: Final = timedelta(seconds=10)
 """As often as somebody would look at the progress bar of a first list."""
 
 
-class Headway(Struct, frozen=True, kw_only=True):
+class WorkProgress(Struct, frozen=True, kw_only=True):
     """How far one thing is that takes long."""
 
     what: str
@@ -39,21 +39,21 @@ class CatchingUp:
         """None: it has caught up."""
 
     @property
-    def headway(self) -> Headway | None:
+    def progress(self) -> WorkProgress | None:
         """How far it is; None: there is nothing to catch up with."""
         if self._told_at is None:
             return None
         total = self._end - self._first
-        return Headway(what="the log", done=min(self._read_to - self._first, total), total=total, unit="records")
+        return WorkProgress(what="the log", done=min(self._read_to - self._first, total), total=total, unit="records")
 
     def go_on(self, first: int, read_to: int, end: int) -> None:
         """Record that everything from `first` to `read_to` is folded, and that the log ended at `end`."""
         if self._told_at is None:
             self._first, self._told_at = first, self._clock()
         self._read_to, self._end = read_to, end
-        if self._clock() - self._told_at >= TELL_EVERY.total_seconds() and (headway := self.headway) is not None:
+        if self._clock() - self._told_at >= TELL_EVERY.total_seconds() and (progress := self.progress) is not None:
             self._told_at = self._clock()
-            log.info("folds the log before it decides: %d of %s", headway.done, counted(headway.total, "record"))
+            log.info("folds the log before it decides: %d of %s", progress.done, counted(progress.total, "record"))
 
     def reach(self) -> None:
         """Note that it has caught up."""

@@ -2,7 +2,7 @@
 
 import pytest
 
-from levelog_processors.headway import CatchingUp, Headway
+from levelog_processors.progress import CatchingUp, WorkProgress
 
 
 class Clock:
@@ -17,14 +17,14 @@ class Clock:
 
 def test_it_counts_from_where_it_began_until_it_has_caught_up() -> None:
     catching_up = CatchingUp(Clock())
-    assert catching_up.headway is None
+    assert catching_up.progress is None
     catching_up.go_on(200, 500, 1200)
     catching_up.go_on(500, 700, 1200)
-    assert catching_up.headway == Headway(what="the log", done=500, total=1000, unit="records")
+    assert catching_up.progress == WorkProgress(what="the log", done=500, total=1000, unit="records")
     catching_up.reach()
-    assert catching_up.headway is None
+    assert catching_up.progress is None
     catching_up.go_on(1200, 1300, 1400)
-    assert catching_up.headway == Headway(what="the log", done=100, total=200, unit="records")
+    assert catching_up.progress == WorkProgress(what="the log", done=100, total=200, unit="records")
 
 
 def test_the_log_of_the_process_tells_of_it_once_in_ten_seconds(caplog: pytest.LogCaptureFixture) -> None:
