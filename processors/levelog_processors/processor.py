@@ -31,7 +31,7 @@ from levelog_processors.health import LoopHealth
 from levelog_processors.program import Program
 from levelog_processors.progress import CatchingUp, WorkProgress
 from levelog_processors.upkeep import PARTITION, PRUNE_EVERY, Pruner, Statistics, start_over
-from levelog_processors.waiting import SAFETY_SWEEP, Agenda, Arrivals, Horizon
+from levelog_processors.waiting import SAFETY_SWEEP, Arrivals, Horizon, Schedule
 from levelog_store.actuate.claims import Claimant
 from levelog_store.connect.database import Database
 from levelog_store.look.overview import Workload, count_work
@@ -274,7 +274,7 @@ class Processor:
         if self._timers.is_needed:
             await self._timers.hold(epochs)
         start = Sequence(min(engine.folded_to.values()) + 1)
-        agenda = Agenda()
+        schedule = Schedule()
         clock = asyncio.get_running_loop().time
         reading = Reader(self._stream, start=start, newest=engine.newest, report=self._hints.report)
         async with reading as reader, Horizon(reader, clock) as horizon:
@@ -287,13 +287,13 @@ class Processor:
                     if records and engine.claimant is not None:
                         records = await arrivals.completed(records, engine.claimant)
                         if not engine.is_shared:  # others may wait for what they lead to
-                            records = await arrivals.joined(records, agenda.rest)
-                            agenda.see(records)
+                            records = await arrivals.joined(records, schedule.rest)
+                            schedule.see(records)
                     self.health.turn(records)
                     await horizon.look(len(records))
                     is_reached = await horizon.is_reached(has_records=bool(records))
                     if records:
-                        await self._fold(records, agenda)
+                        await self._fold(records, schedule)
                     if not is_reached:
                         first = records[0].sequence if records else start
                         self._catching_up.go_on(first - 1, arrivals.seen_to, horizon.end)
@@ -305,20 +305,20 @@ class Processor:
                     self._catching_up.reach()
                     self._timers.open()
                     self.health.is_behind = False
-                    if is_asked or agenda.is_overdue:
+                    if is_asked or schedule.is_overdue:
                         await engine.notice()
                         await self._forget()
-                        agenda.swept()
-                        self._plan(agenda)
+                        schedule.swept()
+                        self._plan(schedule)
                         is_asked = False
-                    is_busy = agenda.is_open and await self._decide(agenda)
+                    is_busy = schedule.is_open and await self._decide(schedule)
                     await self._write(arrivals.seen_to)
                     if is_busy:
                         continue
                     self.health.rest()
-                    if await arrivals.wait(min(agenda.wait, self._write_wait)):
+                    if await arrivals.wait(min(schedule.wait, self._write_wait)):
                         is_asked = True
-                        agenda.open()
+                        schedule.open()
             except HistoryLost as lost:
                 await start_over(self._database, self._scope, epochs, reason=str(lost))
                 raise
@@ -343,20 +343,20 @@ class Processor:
                 log.log(level_of(error), "what is handled is kept for now: %s", error)
             await asyncio.sleep(PRUNE_EVERY.total_seconds())
 
-    def _plan(self, agenda: Agenda) -> None:
+    def _plan(self, schedule: Schedule) -> None:
         due_at, now = self._engine.next_due, self._engine.clock.now()
         if due_at is not None and due_at <= now:  # a level that is held up: look again, not at once
             due_at = now + HELD_UP_PAUSE
-        agenda.plan(due_at, now)
+        schedule.plan(due_at, now)
 
-    async def _fold(self, records: list[LoggedRecord], agenda: Agenda) -> None:
+    async def _fold(self, records: list[LoggedRecord], schedule: Schedule) -> None:
         began = self.health.clock()
         folded = self._engine.fold(records)
         self.health.note(began, folded=folded)
-        agenda.take(folded.wakes)
+        schedule.take(folded.wakes)
         # a wakeup may have waited for these records
         if folded.has_finished_sync:
-            agenda.open()
+            schedule.open()
         await self._note(folded, records)
 
     async def _write(self, read_to: Sequence) -> None:
@@ -416,24 +416,24 @@ class Processor:
         if folded.frees_targets or (folded.has_receipts and self._engine.is_shared):
             await self._hints.publish(Topic.INTENT)
 
-    async def _decide(self, agenda: Agenda) -> bool:
+    async def _decide(self, schedule: Schedule) -> bool:
         """Decide on one batch of levels; tells whether there may be more right now."""
-        agenda.close()
+        schedule.close()
         began, most = self.health.clock(), self._portion.begin()
-        batch = await self._engine.decide(leaving=agenda.put_off, most=most)
+        batch = await self._engine.decide(leaving=schedule.put_off, most=most)
         self._portion.end(batch)
         self.health.note(began, batch=batch)
         if not self._engine.has_unwritten:
             await self._tell_keys()
-        await self._tell(batch, agenda)
-        self._plan(agenda)
+        await self._tell(batch, schedule)
+        self._plan(schedule)
         await self._statistics.keep(len(batch.decided))
-        return agenda.is_open
+        return schedule.is_open
 
-    async def _tell(self, batch: EvaluationBatch, agenda: Agenda) -> None:
-        agenda.note(batch)
+    async def _tell(self, batch: EvaluationBatch, schedule: Schedule) -> None:
+        schedule.note(batch)
         if batch.has_more:
-            agenda.open()
+            schedule.open()
         if not batch.decided:
             return
         newest = max(decided.level.cause for decided in batch.decided)

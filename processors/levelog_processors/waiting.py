@@ -44,7 +44,7 @@ def ended_writes(records: Sequence[LoggedRecord]) -> set[int]:
     return {each[write] for each in (told, seen) for write in both}
 
 
-class Agenda:
+class Schedule:
     """Whether wakeups are due, and the time of the next one that is scheduled.
 
     Hints announce what other processes ask for; a sweep finds that whose hint was lost.

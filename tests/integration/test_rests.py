@@ -21,7 +21,7 @@ from levelog_processors.decide.tally import EvaluationBatch
 from levelog_processors.engine import Engine
 from levelog_processors.fold.batches import Folded
 from levelog_processors.program import Program
-from levelog_processors.waiting import REST, SAFETY_SWEEP, Agenda, Arrivals
+from levelog_processors.waiting import REST, SAFETY_SWEEP, Arrivals, Schedule
 from levelog_sandbox import Sandbox
 from levelog_store.tables import levels
 from rigs.intents import intent
@@ -65,19 +65,19 @@ async def test_the_end_of_a_write_is_joined_by_what_comes_next(nats_server: Nats
 
 
 async def test_ends_of_writes_wait_for_nothing_while_more_may_follow_from_them() -> None:
-    agenda = Agenda()
-    assert agenda.rest == timedelta(0), "there may be wakeups to decide on"
-    agenda.close()
-    agenda.swept()
-    assert agenda.rest == REST
+    schedule = Schedule()
+    assert schedule.rest == timedelta(0), "there may be wakeups to decide on"
+    schedule.close()
+    schedule.swept()
+    assert schedule.rest == REST
     now = datetime.now(UTC)
-    agenda.plan(now + REST / 2, now)
-    assert agenda.rest < REST, "a level is due before that"
-    agenda.plan(None, now)
-    agenda.note(EvaluationBatch(False, [], at=now))
-    assert agenda.rest == REST
-    agenda.note(EvaluationBatch(False, [], at=now, has_news=True))
-    assert agenda.rest == timedelta(0)
+    schedule.plan(now + REST / 2, now)
+    assert schedule.rest < REST, "a level is due before that"
+    schedule.plan(None, now)
+    schedule.note(EvaluationBatch(False, [], at=now))
+    assert schedule.rest == REST
+    schedule.note(EvaluationBatch(False, [], at=now, has_news=True))
+    assert schedule.rest == timedelta(0)
 
 
 @pytest.mark.parametrize("has_conditions", [False, True], ids=["a write for each step", "a condition"])
