@@ -31,7 +31,7 @@ from levelog_processors.health import LoopHealth
 from levelog_processors.program import Program
 from levelog_processors.progress import CatchingUp, WorkProgress
 from levelog_processors.upkeep import PARTITION, PRUNE_EVERY, Pruner, Statistics, start_over
-from levelog_processors.waiting import SAFETY_SWEEP, Arrivals, Horizon, Schedule
+from levelog_processors.waiting import SAFETY_SWEEP, Arrivals, HighWatermark, Schedule
 from levelog_store.actuate.claims import Claimant
 from levelog_store.connect.database import Database
 from levelog_store.look.overview import Workload, count_work
@@ -277,7 +277,7 @@ class Processor:
         schedule = Schedule()
         clock = asyncio.get_running_loop().time
         reading = Reader(self._stream, start=start, newest=engine.newest, report=self._hints.report)
-        async with reading as reader, Horizon(reader, clock) as horizon:
+        async with reading as reader, HighWatermark(reader, clock) as high_watermark:
             arrivals = Arrivals(reader, self._hint)
             self.health.begin(reader)
             is_asked = False
@@ -290,13 +290,13 @@ class Processor:
                             records = await arrivals.joined(records, schedule.rest)
                             schedule.see(records)
                     self.health.turn(records)
-                    await horizon.look(len(records))
-                    is_reached = await horizon.is_reached(has_records=bool(records))
+                    await high_watermark.look(len(records))
+                    is_reached = await high_watermark.is_reached(has_records=bool(records))
                     if records:
                         await self._fold(records, schedule)
                     if not is_reached:
                         first = records[0].sequence if records else start
-                        self._catching_up.go_on(first - 1, arrivals.seen_to, horizon.end)
+                        self._catching_up.go_on(first - 1, arrivals.seen_to, high_watermark.end)
                         if not records:
                             await arrivals.wait(SAFETY_SWEEP)
                         elif len(engine.state.unwritten) >= MOST_UNWRITTEN:

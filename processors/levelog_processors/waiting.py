@@ -198,12 +198,12 @@ class Arrivals:
         return not self._reader.has_arrived and await self._hint.wait(timeout)
 
 
-class Horizon:
+class HighWatermark:
     """The end of the log when reading began or began again, or when it was far behind: fold up to there first.
 
     So old history is folded but not acted on. Except at the beginning, this delays decisions by at most `MOST_HELD_UP`,
     so that a log that grows faster than it is folded does not delay them for ever. The log is asked beside the loop,
-    which goes on folding if the answer takes longer than `AT_ONCE`; `async with Horizon(...)`.
+    which goes on folding if the answer takes longer than `AT_ONCE`; `async with HighWatermark(...)`.
     """
 
     def __init__(self, reader: Reader, clock: Callable[[], float]) -> None:
@@ -274,7 +274,7 @@ class Horizon:
         """Ask the log, and nothing else any more; an answer that does not come at once ends the loop's wait."""
         if self._asked is not None:
             self._asked.cancel()
-        self._asked = asked = asyncio.create_task(_answered(question), name="horizon")
+        self._asked = asked = asyncio.create_task(_answered(question), name="high watermark")
         await asyncio.wait([asked], timeout=AT_ONCE.total_seconds())
         if not asked.done():
             asked.add_done_callback(lambda _: self._reader.on_arrival())

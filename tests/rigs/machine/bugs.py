@@ -34,7 +34,7 @@ from levelog_processors.state import state
 from levelog_processors.state.bodies import ABSENT
 from levelog_processors.state.buckets import Buckets
 from levelog_processors.state.state import State
-from levelog_processors.waiting import Horizon
+from levelog_processors.waiting import HighWatermark
 from levelog_store.decide import decisionwrites, inputreads
 from levelog_store.decide.decisions import Decided, OpenIntent
 from levelog_store.fold import ends
@@ -399,10 +399,10 @@ def settling_counts_as_rest(_: Laboratory) -> Generator[None]:
 def old_history_acted_on(_: Laboratory) -> Generator[None]:
     """Who begins to read, or begins anew, decides after each batch on the way to the end."""
 
-    async def at_once(self: Horizon, *, has_records: bool) -> bool:
+    async def at_once(self: HighWatermark, *, has_records: bool) -> bool:
         return True
 
-    with _replaced((Horizon, "is_reached"), by=at_once):
+    with _replaced((HighWatermark, "is_reached"), by=at_once):
         yield
 
 

@@ -1,4 +1,4 @@
-"""A processor that is stepped: the real one's leases, engine and horizon, without its loop, its log and time.
+"""A processor that is stepped: the real one's leases, engine and high-watermark, without its loop, its log and time.
 
 One rule of the loop is kept here: records are read in the order of the log, from the checkpoints on.
 """
@@ -24,7 +24,7 @@ from levelog_processors.engine import Engine
 from levelog_processors.program import Program
 from levelog_processors.state.state import State
 from levelog_processors.upkeep import start_over
-from levelog_processors.waiting import Horizon
+from levelog_processors.waiting import HighWatermark
 from levelog_store.owners.leases import Leases
 from levelog_store.rows import Scope, ViewParent
 from rigs.machine.log import PARTITIONS, Log
@@ -100,7 +100,7 @@ class Worker:
         """As a reader has it."""
         self.has_to_reach = 0
         """Where the log ended when it began to read, or began anew."""
-        self._horizon: Horizon
+        self._high_watermark: HighWatermark
         self._trail: Trail
 
     @property
@@ -123,7 +123,7 @@ class Worker:
         await self._engine.hold(self.epochs)
         self.position = min(self._engine.folded_to.values(), default=0)
         self._trail = Trail(cast("LogStream", self._log), ReadTo(self.position), newest=self._engine.newest)
-        self._horizon = Horizon(cast("Reader", self), lambda: 0.0)
+        self._high_watermark = HighWatermark(cast("Reader", self), lambda: 0.0)
         await self.begin_anew()
 
     async def begin_anew(self) -> None:
@@ -131,7 +131,7 @@ class Worker:
         self.beginnings += 1
         self.has_to_reach = await self._log.last_sequence()
         if self.epochs:
-            await self._horizon.look(0)
+            await self._high_watermark.look(0)
 
     @property
     def seen_to(self) -> int:
@@ -151,7 +151,7 @@ class Worker:
 
     async def may_decide(self) -> bool:
         """Tell whether history is folded."""
-        return bool(self.epochs) and await self._horizon.is_reached(has_records=False)
+        return bool(self.epochs) and await self._high_watermark.is_reached(has_records=False)
 
     def unread(self) -> list[LoggedRecord]:
         """Records that it has not read, if it holds anything."""
@@ -182,7 +182,7 @@ class Worker:
             self._database.meanwhile = None
         self.position = records[-1].sequence
         self._check(is_reading=True)
-        await self._horizon.look(len(records))
+        await self._high_watermark.look(len(records))
         return fresh
 
     async def decide(

@@ -9,7 +9,7 @@ import pytest
 from levelog.errors import HistoryLost, LevelogError, Unavailable
 from levelog_log.reader import Reader
 from levelog_processors import waiting
-from levelog_processors.waiting import LOOK_PATIENCE, MOST_HELD_UP, SEVERAL, Horizon
+from levelog_processors.waiting import LOOK_PATIENCE, MOST_HELD_UP, SEVERAL, HighWatermark
 
 MOST_SECONDS = MOST_HELD_UP.total_seconds()
 
@@ -36,18 +36,18 @@ class GrowingLog:
 
 async def test_a_log_that_grows_faster_than_it_is_folded_holds_decisions_up_for_a_minute() -> None:
     log, now = GrowingLog(), 0.0
-    horizon = Horizon(cast("Reader", log), lambda: now)
+    high_watermark = HighWatermark(cast("Reader", log), lambda: now)
 
     async def decides(folded: int) -> bool:
-        await horizon.look(folded)
+        await high_watermark.look(folded)
         log.position += folded
-        return await horizon.is_reached(has_records=True)
+        return await high_watermark.is_reached(has_records=True)
 
     assert not await decides(SEVERAL)
     now += 10 * MOST_SECONDS
     assert not await decides(SEVERAL), "at the beginning there is no bound"
     log.position = 5000
-    assert await horizon.is_reached(has_records=True)
+    assert await high_watermark.is_reached(has_records=True)
     for what, folded in (("far behind", SEVERAL), ("begun anew", 1)):
         log.beginnings += what == "begun anew"
         assert not await decides(folded), what
@@ -55,7 +55,7 @@ async def test_a_log_that_grows_faster_than_it_is_folded_holds_decisions_up_for_
         log.beginnings += 1
         assert not await decides(1), f"{what}, and anew meanwhile"
         now += 1
-        assert await horizon.is_reached(has_records=True), what
+        assert await high_watermark.is_reached(has_records=True), what
         assert await decides(SEVERAL - 1), what
 
 
@@ -94,14 +94,14 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 async def test_decisions_wait_a_second_for_an_election_of_the_log_and_folding_not_at_all() -> None:
     log, now = SilentLog(), 0.0
-    async with Horizon(cast("Reader", log), lambda: now) as horizon:
-        await horizon.look(0)
-        assert await horizon.is_reached(has_records=False)
+    async with HighWatermark(cast("Reader", log), lambda: now) as high_watermark:
+        await high_watermark.look(0)
+        assert await high_watermark.is_reached(has_records=False)
         log.has_leader.clear()
-        await horizon.look(SEVERAL)
-        assert not await horizon.is_reached(has_records=True)
+        await high_watermark.look(SEVERAL)
+        assert not await high_watermark.is_reached(has_records=True)
         now += LOOK_PATIENCE.total_seconds()
-        assert await horizon.is_reached(has_records=True)
+        assert await high_watermark.is_reached(has_records=True)
 
 
 @pytest.mark.parametrize("is_first", [True, False])
@@ -109,18 +109,18 @@ async def test_who_begins_or_begins_anew_during_an_election_folds_on_and_decides
     is_first: bool,
 ) -> None:
     log, now = SilentLog(), 0.0
-    async with Horizon(cast("Reader", log), lambda: now) as horizon:
+    async with HighWatermark(cast("Reader", log), lambda: now) as high_watermark:
         if not is_first:
-            await horizon.look(0)
-            assert await horizon.is_reached(has_records=False)
+            await high_watermark.look(0)
+            assert await high_watermark.is_reached(has_records=False)
             log.beginnings += 1
         log.has_leader.clear()
-        await horizon.look(0)
+        await high_watermark.look(0)
         now += 10 * MOST_SECONDS
-        assert not await horizon.is_reached(has_records=False)
+        assert not await high_watermark.is_reached(has_records=False)
         log.has_leader.set()
         await log.has_answered.wait()
-        assert await horizon.is_reached(has_records=False)
+        assert await high_watermark.is_reached(has_records=False)
 
 
 class HeldLog(SilentLog):
@@ -133,26 +133,26 @@ class HeldLog(SilentLog):
 
 async def test_records_that_are_in_hand_are_folded_before_a_decision_and_the_log_is_not_asked() -> None:
     log = HeldLog()
-    async with Horizon(cast("Reader", log), lambda: 0.0) as horizon:
-        await horizon.look(0)
-        assert not await horizon.is_reached(has_records=True)
-        assert await horizon.is_reached(has_records=False), "what else there is was for others"
+    async with HighWatermark(cast("Reader", log), lambda: 0.0) as high_watermark:
+        await high_watermark.look(0)
+        assert not await high_watermark.is_reached(has_records=True)
+        assert await high_watermark.is_reached(has_records=False), "what else there is was for others"
         assert not log.questions
 
 
 async def test_an_answer_after_which_records_are_to_come_is_not_followed_by_another_question() -> None:
     log = SilentLog()
     log.handed_out = 4
-    async with Horizon(cast("Reader", log), lambda: 0.0) as horizon:
-        await horizon.look(0)
+    async with HighWatermark(cast("Reader", log), lambda: 0.0) as high_watermark:
+        await high_watermark.look(0)
         log.has_leader.clear()
-        assert not await horizon.is_reached(has_records=False)
+        assert not await high_watermark.is_reached(has_records=False)
         log.has_leader.set()
         await log.has_answered.wait()
-        assert not await horizon.is_reached(has_records=False)
+        assert not await high_watermark.is_reached(has_records=False)
         assert log.questions == 1
         log.handed_out = 5
-        assert await horizon.is_reached(has_records=False)
+        assert await high_watermark.is_reached(has_records=False)
 
 
 @pytest.mark.parametrize("failures", [[], [Unavailable("no leader"), Unavailable("no leader")]])
@@ -160,23 +160,23 @@ async def test_what_is_left_to_read_is_asked_beside_the_loop_until_there_is_an_a
     failures: list[LevelogError],
 ) -> None:
     log = SilentLog()
-    async with Horizon(cast("Reader", log), lambda: 0.0) as horizon:
-        await horizon.look(0)
+    async with HighWatermark(cast("Reader", log), lambda: 0.0) as high_watermark:
+        await high_watermark.look(0)
         log.has_leader.clear()
         log.failures = failures
-        assert not await horizon.is_reached(has_records=False)
-        assert not await horizon.is_reached(has_records=False)
+        assert not await high_watermark.is_reached(has_records=False)
+        assert not await high_watermark.is_reached(has_records=False)
         assert log.questions == 1, "asked already"
         log.has_leader.set()
         await log.has_answered.wait()
-        assert await horizon.is_reached(has_records=False)
+        assert await high_watermark.is_reached(has_records=False)
         assert not log.failures
 
 
 async def test_a_log_that_lost_history_is_told_by_who_asks_it() -> None:
     log = SilentLog()
     log.failures = [HistoryLost("rolled back")]
-    async with Horizon(cast("Reader", log), lambda: 0.0) as horizon:
-        await horizon.look(0)
+    async with HighWatermark(cast("Reader", log), lambda: 0.0) as high_watermark:
+        await high_watermark.look(0)
         with pytest.raises(HistoryLost, match="rolled back"):
-            await horizon.is_reached(has_records=False)
+            await high_watermark.is_reached(has_records=False)
