@@ -1,4 +1,4 @@
-"""Levels that daemons wait for: read together after a hint that one has changed, and at each sweep."""
+"""Levels that daemons wait for: read together after a hint that one has changed, and at each resync."""
 
 import asyncio
 import logging
@@ -30,7 +30,7 @@ class AwaitedLevels:
         self._database = database
         self._scope = scope
         self._hint = hint
-        self._sweep = settings.sweep
+        self._resync = settings.resync
         self._awaited: set[Awaited] = set()
         database.absence.on_end(hint.set)
 
@@ -55,16 +55,16 @@ class AwaitedLevels:
         return found[1] if found is not None and found[0] == uid else None
 
     async def run(self) -> None:
-        """Look at each hint, and at each sweep, until cancelled; hints that come meanwhile are one."""
+        """Look at each hint, and at each resync, until cancelled; hints that come meanwhile are one."""
         clock = asyncio.get_running_loop().time
         while True:
-            await self._hint.wait(self._sweep)
+            await self._hint.wait(self._resync)
             began = clock()
             try:
                 await self.look()
             except LevelogError as error:
-                log.log(level_of(error), "levels that daemons wait for are read again at the next sweep: %s", error)
-            await asyncio.sleep(min(REST * (clock() - began), self._sweep.total_seconds()))
+                log.log(level_of(error), "levels that daemons wait for are read again at the next resync: %s", error)
+            await asyncio.sleep(min(REST * (clock() - began), self._resync.total_seconds()))
 
     async def look(self) -> bool:
         """Read the awaited levels, and wake those whose level has changed; tells whether any has."""

@@ -1,4 +1,4 @@
-"""The loop that claims intents: after a hint, when one is due, and at each sweep."""
+"""The loop that claims intents: after a hint, when one is due, and at each resync."""
 
 import asyncio
 import logging
@@ -75,12 +75,12 @@ class ClaimLoop(Struct, eq=False, kw_only=True):
             self.due_at = min(self.due_at, asyncio.get_running_loop().time() + delay.total_seconds())
 
     async def _rest(self) -> None:
-        """Wait for a hint, for the next intent that is due, or for the next sweep."""
+        """Wait for a hint, for the next intent that is due, or for the next resync."""
         clock = asyncio.get_running_loop().time
-        sweep = self.settings.sweep.total_seconds()
+        resync = self.settings.resync.total_seconds()
         if self.due_at is None:
             wait = await self._next_due()
-            self.due_at = clock() + min(sweep, wait.total_seconds() if wait is not None else sweep)
+            self.due_at = clock() + min(resync, wait.total_seconds() if wait is not None else resync)
         if not await self.hint.wait(timedelta(seconds=max(0.0, self.due_at - clock()))):
             self.due_at = None
 

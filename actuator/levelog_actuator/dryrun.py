@@ -46,7 +46,7 @@ class DryRun:
         self._database = database
         self._scope = scope
         self._hint = hints.listen(Topic.INTENT)
-        self._sweep = settings.sweep
+        self._resync = settings.resync
         self._redactor = redactor
         self._sender = Sender(client, settings, redactor, is_dry=True)
         self.told: dict[str, str] = {}
@@ -66,7 +66,7 @@ class DryRun:
                         await self._tell(intent)
             except Unavailable as error:
                 log.warning("nothing can be told now: %s", error)
-            await self._hint.wait(min(self._sweep, timedelta(seconds=10)))
+            await self._hint.wait(min(self._resync, timedelta(seconds=10)))
 
     async def _tell(self, intent: ClaimedIntent) -> None:
         if intent.verb in _UNASKED:  # there is no dry run of them

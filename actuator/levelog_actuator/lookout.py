@@ -47,7 +47,7 @@ class Lookout(Struct, eq=False):
 
     async def run(self) -> None:
         """Look until cancelled. Raises IdentityMismatch if the log is not the one that it was."""
-        every = min(self.settings.sweep, self.settings.look_after).total_seconds()
+        every = min(self.settings.resync, self.settings.look_after).total_seconds()
         while True:
             try:
                 while await self.look() == BATCH:

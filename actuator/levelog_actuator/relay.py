@@ -73,7 +73,7 @@ class Relay(Struct, eq=False):
     is_behind: bool = True
     """The database may hold receipts of ours that are neither in the log nor waiting here."""
     seen: set[str] = set()
-    """Keys of others' receipts that the last sweep found and left, and of those that the log does not take."""
+    """Keys of others' receipts that the last resync found and left, and of those that the log does not take."""
     too_large: set[str] = set()
     """Keys of receipts that the log does not take; their rows keep them."""
 
@@ -96,19 +96,19 @@ class Relay(Struct, eq=False):
     async def run(self) -> None:
         """Relay until cancelled. Raises IdentityMismatch if the log is not the one that it was."""
         clock = asyncio.get_running_loop().time
-        failures, sweep_at = 0, clock()
+        failures, resync_at = 0, clock()
         while True:
             try:
                 await self.flush()
                 if clock() >= self.mark_at:
                     await self.mark()
-                if self.is_behind or clock() >= sweep_at:
+                if self.is_behind or clock() >= resync_at:
                     await self.mark()
-                    await self._sweep()
+                    await self._resync()
                     await self._keep_calls()
-                    sweep_at = clock() + self.settings.sweep.total_seconds()
+                    resync_at = clock() + self.settings.resync.total_seconds()
                 failures = 0
-                await self.news.wait(timedelta(seconds=max(0.0, min(sweep_at, self.mark_at) - clock())))
+                await self.news.wait(timedelta(seconds=max(0.0, min(resync_at, self.mark_at) - clock())))
             except Unavailable as error:
                 failures += 1
                 delay = self.settings.outage_delay(failures).total_seconds()
@@ -157,10 +157,10 @@ class Relay(Struct, eq=False):
         except Unavailable as error:
             log.log(level_of(error), "%s in memory: %s", counted(len(self.unstored), "receipt"), error)
 
-    async def _sweep(self) -> None:
+    async def _resync(self) -> None:
         """Relay stored receipts: all of them after a start or a failure, otherwise those without an owner.
 
-        Another actuator may be about to relay what it just stored; what two sweeps find was left by one that died.
+        Another actuator may be about to relay what it just stored; what two resyncs find was left by one that died.
         """
         is_wanted = self.seen.__contains__ if not self.is_behind else lambda _key: True
         left: set[str] = set()

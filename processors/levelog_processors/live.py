@@ -17,7 +17,7 @@ from levelog_log.hints import Hints, Topic
 from levelog_processors.decide.lookups import key_from
 from levelog_processors.fold.entries import lookup_key
 from levelog_processors.program import Program
-from levelog_processors.waiting import SAFETY_SWEEP
+from levelog_processors.waiting import RESYNC
 from levelog_store.connect.database import Database
 from levelog_store.decide.inputreads import read_buckets, read_versions, read_whole_index
 from levelog_store.look.contact import read_contact
@@ -33,14 +33,14 @@ class LiveIndices(Struct, eq=False):
 
     `live.index(f"{operator}/{name}", value_type)` is the argument for a parameter `name: LiveIndex[K, value_type]`. The
     processor of the process gets `live.tell` as `on_keys`, so that its own folds wake waiting tasks at once. Folds of
-    other processors arrive by hint, or by a sweep if a hint was lost.
+    other processors arrive by hint, or by a resync if a hint was lost.
     """
 
     database: Database
     scope: Scope
     program: Program
     hints: Hints
-    sweep: timedelta = SAFETY_SWEEP
+    resync: timedelta = RESYNC
     waiting: "set[_Changes]" = set()
     """Iterations whose next step somebody waits for."""
     wholes: dict[tuple[str, Any], tuple[Mapping[str, int], Mapping[Any, Collection[Any]]]] = {}
@@ -92,11 +92,11 @@ class LiveIndices(Struct, eq=False):
     async def _look(self) -> None:
         hint = self.hints.listen(Topic.WAKE)
         while True:
-            await hint.wait(self.sweep)
+            await hint.wait(self.resync)
             try:
                 await self._compare()
             except LevelogError as error:
-                log.log(level_of(error), "live indices wake at the next sweep: %s", error)
+                log.log(level_of(error), "live indices wake at the next resync: %s", error)
 
     async def _compare(self) -> None:
         """Wake those whose key is at another version than they have seen."""

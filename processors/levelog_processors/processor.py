@@ -31,7 +31,7 @@ from levelog_processors.health import LoopHealth
 from levelog_processors.program import Program
 from levelog_processors.progress import CatchingUp, WorkProgress
 from levelog_processors.upkeep import PARTITION, PRUNE_EVERY, Pruner, Statistics, start_over
-from levelog_processors.waiting import SAFETY_SWEEP, Arrivals, HighWatermark, Schedule
+from levelog_processors.waiting import RESYNC, Arrivals, HighWatermark, Schedule
 from levelog_store.actuate.claims import Claimant
 from levelog_store.connect.database import Database
 from levelog_store.look.overview import Workload, count_work
@@ -298,7 +298,7 @@ class Processor:
                         first = records[0].sequence if records else start
                         self._catching_up.go_on(first - 1, arrivals.seen_to, high_watermark.end)
                         if not records:
-                            await arrivals.wait(SAFETY_SWEEP)
+                            await arrivals.wait(RESYNC)
                         elif len(engine.state.unwritten) >= MOST_UNWRITTEN:
                             await engine.flush()
                         continue
@@ -308,7 +308,7 @@ class Processor:
                     if is_asked or schedule.is_overdue:
                         await engine.notice()
                         await self._forget()
-                        schedule.swept()
+                        schedule.resynced()
                         self._plan(schedule)
                         is_asked = False
                     is_busy = schedule.is_open and await self._decide(schedule)
@@ -396,7 +396,7 @@ class Processor:
     def _write_wait(self) -> timedelta:
         """Time until what is folded is written."""
         if not self._writes_at:
-            return SAFETY_SWEEP
+            return RESYNC
         return timedelta(seconds=max(0.0, self._writes_at - asyncio.get_running_loop().time()))
 
     async def _note(self, folded: Folded, records: list[LoggedRecord]) -> None:

@@ -18,7 +18,7 @@ from levelog_store.rows import ViewParent
 
 log = logging.getLogger(__name__)
 
-SAFETY_SWEEP: Final = timedelta(seconds=10)
+RESYNC: Final = timedelta(seconds=10)
 """How long a wakeup can wait whose hint was lost; the tables are read then, no handler is called for it."""
 
 ECHO_WAIT: Final = timedelta(seconds=0.2)
@@ -47,13 +47,13 @@ def ended_writes(records: Sequence[LoggedRecord]) -> set[int]:
 class Schedule:
     """Whether wakeups are due, and the time of the next one that is scheduled.
 
-    Hints announce what other processes ask for; a sweep finds that whose hint was lost.
+    Hints announce what other processes ask for; a resync finds that whose hint was lost.
     """
 
     def __init__(self) -> None:
         self._now = asyncio.get_running_loop().time
         self._is_open = True
-        self._sweep_at = self._now()
+        self._resync_at = self._now()
         self._due_at: float | None = None
         self._put_off: dict[ViewParent, float] = {}
         self._ended = set[int]()
@@ -78,12 +78,12 @@ class Schedule:
     @property
     def is_overdue(self) -> bool:
         """Tell whether to look what other processes ask for, since a hint may have been lost."""
-        return self._now() >= self._sweep_at
+        return self._now() >= self._resync_at
 
     @property
     def wait(self) -> timedelta:
         """Time until wakeups may be due without a hint."""
-        first = min(self._sweep_at, next(iter(self._put_off.values()), self._sweep_at))  # they were put off in order
+        first = min(self._resync_at, next(iter(self._put_off.values()), self._resync_at))  # they were put off in order
         first = first if self._due_at is None else min(first, self._due_at)
         return timedelta(seconds=max(0.0, first - self._now()))
 
@@ -123,9 +123,9 @@ class Schedule:
         """Note when the first level is due that waits for its time; None: none does."""
         self._due_at = None if due_at is None else self._now() + (due_at - now).total_seconds()
 
-    def swept(self) -> None:
-        """Begin the wait for the next sweep."""
-        self._sweep_at = self._now() + SAFETY_SWEEP.total_seconds()
+    def resynced(self) -> None:
+        """Begin the wait for the next resync."""
+        self._resync_at = self._now() + RESYNC.total_seconds()
 
 
 FOLD_BATCH: Final = 1000

@@ -310,7 +310,7 @@ async def apart(
             Hints(connection, cluster, Application(hinted)) as hints,
         ):
             database = await Database.open(database_url) if stack.database.is_shared else stack.database
-            async with LiveIndices(database, stack.scope, stack.program, hints, sweep=settings.sweep) as live:
+            async with LiveIndices(database, stack.scope, stack.program, hints, resync=settings.resync) as live:
                 effects = stack.program.effects
                 actuator = Actuator(
                     database,
@@ -337,7 +337,7 @@ async def test_a_level_is_seen_at_once_where_processor_and_actuator_are_apart(
     nats_server: NatsServer, database_url: str, tmp_path: Path
 ) -> None:
     told = Told()
-    async with apart(nats_server.url, database_url, tmp_path, told, replace(QUICK, sweep=NEVER)) as stack:
+    async with apart(nats_server.url, database_url, tmp_path, told, replace(QUICK, resync=NEVER)) as stack:
         shop = seen_web("shop", 1)
         await stack.listed(shop, seen_web("cart", 2), version=3, of=[WEBS])
         await told.until("shop", "in_sync")
@@ -356,7 +356,7 @@ async def test_a_level_that_other_code_has_not_is_gone_at_once(
     nats_server: NatsServer, database_url: str, tmp_path: Path
 ) -> None:
     told = Told()
-    async with apart(nats_server.url, database_url, tmp_path, told, replace(QUICK, sweep=NEVER)) as stack:
+    async with apart(nats_server.url, database_url, tmp_path, told, replace(QUICK, resync=NEVER)) as stack:
         await stack.listed(seen_web("shop", 1), version=3, of=[WEBS])
         await told.until("shop", "in_sync")
         await stack.stop()
@@ -390,7 +390,7 @@ async def test_an_object_is_seen_at_once_where_processor_and_actuator_are_apart(
 
         await until(is_last, f"{wanted} after {images}")
 
-    async with apart(nats_server.url, database_url, tmp_path, told, replace(QUICK, sweep=NEVER)) as stack:
+    async with apart(nats_server.url, database_url, tmp_path, told, replace(QUICK, resync=NEVER)) as stack:
         shop = seen_web("shop", 1)
         await stack.listed(shop, version=3, of=[WEBS])
         await until_last("a")
@@ -400,11 +400,11 @@ async def test_an_object_is_seen_at_once_where_processor_and_actuator_are_apart(
         await until_last("unwanted")
 
 
-async def test_a_level_whose_hint_was_lost_is_seen_by_the_sweep(
+async def test_a_level_whose_hint_was_lost_is_seen_by_the_resync(
     nats_server: NatsServer, database_url: str, tmp_path: Path
 ) -> None:
     told = Told()
-    settings = replace(QUICK, sweep=timedelta(milliseconds=100))
+    settings = replace(QUICK, resync=timedelta(milliseconds=100))
     async with apart(nats_server.url, database_url, tmp_path, told, settings, hinted="nobody") as stack:
         await stack.listed(seen_web("shop", 1), version=3, of=[WEBS])
         await told.until("shop", "in_sync")
@@ -464,7 +464,7 @@ async def test_reading_takes_a_tenth_of_the_time_however_many_hints_come(
                 await levels.run()
         assert len(looks) > 1
         for (began, ended), (following, _) in itertools.pairwise(looks):
-            assert following - ended >= min(REST * (ended - began), QUICK.sweep.total_seconds()) - 0.001
+            assert following - ended >= min(REST * (ended - began), QUICK.resync.total_seconds()) - 0.001
 
 
 def place(number: int) -> tuple[str, str]:

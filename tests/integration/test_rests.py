@@ -21,7 +21,7 @@ from levelog_processors.decide.tally import EvaluationBatch
 from levelog_processors.engine import Engine
 from levelog_processors.fold.batches import Folded
 from levelog_processors.program import Program
-from levelog_processors.waiting import REST, SAFETY_SWEEP, Arrivals, Schedule
+from levelog_processors.waiting import REST, RESYNC, Arrivals, Schedule
 from levelog_sandbox import Sandbox
 from levelog_store.tables import levels
 from rigs.intents import intent
@@ -68,7 +68,7 @@ async def test_ends_of_writes_wait_for_nothing_while_more_may_follow_from_them()
     schedule = Schedule()
     assert schedule.rest == timedelta(0), "there may be wakeups to decide on"
     schedule.close()
-    schedule.swept()
+    schedule.resynced()
     assert schedule.rest == REST
     now = datetime.now(UTC)
     schedule.plan(now + REST / 2, now)
@@ -138,7 +138,7 @@ async def test_a_change_that_comes_soon_is_folded_with_the_end_of_the_write_befo
 
     monkeypatch.setattr(Engine, "fold", noting)
     monkeypatch.setattr(waiting, "MOMENT", MINUTE)
-    monkeypatch.setattr(waiting, "REST", SAFETY_SWEEP)
+    monkeypatch.setattr(waiting, "REST", RESYNC)
     async with Sandbox() as sandbox:
         await define_webs(sandbox)
         kubeconfig, program = sandbox.kubeconfig(tmp_path / "kubeconfig"), Program([shown_webs("soon")])

@@ -15,7 +15,7 @@ from levelog_processors.engine import Engine
 from levelog_processors.program import Program
 from levelog_sandbox import Sandbox
 from levelog_store.tables import levels
-from rigs.acting import UNSWEPT
+from rigs.acting import WITHOUT_RESYNC
 from rigs.levelog import define_webs
 from rigs.nats import NatsServer
 from rigs.shown import Web, shown_webs
@@ -49,7 +49,7 @@ async def test_a_change_with_one_write_costs_so_many_statements_and_commits(
         kubeconfig, name = sandbox.kubeconfig(tmp_path / "kubeconfig"), Application("statements")
         program = Program([shown_webs("statements")])
         servers = kubeconfig, nats_server.url, database_url
-        async with together(*servers, name, program, [Web], settings=UNSWEPT) as running:
+        async with together(*servers, name, program, [Web], settings=WITHOUT_RESYNC) as running:
 
             async def is_shown(replicas: int) -> bool:
                 running.check()

@@ -27,7 +27,7 @@ from rigs.waiting import until
 SETTINGS = ActuatorSettings(
     lease=timedelta(seconds=20),
     request=timedelta(seconds=10),
-    sweep=timedelta(seconds=0.5),
+    resync=timedelta(seconds=0.5),
     look_after=timedelta(seconds=0.2),
     most_look=timedelta(seconds=0.5),
 )

@@ -51,12 +51,12 @@ QUICK = ActuatorSettings(
     request=timedelta(seconds=10),
     first_delay=timedelta(milliseconds=20),
     most_delay=timedelta(milliseconds=200),
-    sweep=timedelta(milliseconds=200),
+    resync=timedelta(milliseconds=200),
 )
 """Short waits, and deadlines that a busy machine keeps."""
 BRIEF = replace(QUICK, lease=timedelta(seconds=4), request=timedelta(seconds=1.5))
 """For tests in which deadlines pass."""
-UNSWEPT = replace(QUICK, sweep=timedelta(hours=1))
+WITHOUT_RESYNC = replace(QUICK, resync=timedelta(hours=1))
 """What begins does not begin because somebody looked now and then."""
 PATIENT = replace(QUICK, requests=4)
 """For many requests on a machine that is busy with other tests."""

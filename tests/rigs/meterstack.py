@@ -45,7 +45,7 @@ SETTINGS: Final = ActuatorSettings(
     attempts=30,
     first_delay=timedelta(milliseconds=50),
     most_delay=timedelta(milliseconds=500),
-    sweep=timedelta(seconds=1),
+    resync=timedelta(seconds=1),
 )
 SILENCE: Final = timedelta(seconds=3)
 PATIENCE: Final = timedelta(seconds=60)

@@ -13,7 +13,7 @@ ECHO, CHANGE = Wake(0, (1,), is_echo=True), Wake(0, (2,))
 def looked_at() -> Schedule:
     schedule = Schedule()
     schedule.close()
-    schedule.swept()
+    schedule.resynced()
     return schedule
 
 

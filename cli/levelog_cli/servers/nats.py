@@ -54,7 +54,7 @@ def _access(settings: Settings) -> NatsAccess:
 log = logging.getLogger(__name__)
 
 _STREAM_MADE: Final = "$JS.EVENT.ADVISORY.STREAM.CREATED"
-_SWEEP: Final = timedelta(seconds=10)  # an advisory may be lost, or not be exported to the account
+_RESYNC: Final = timedelta(seconds=10)  # an advisory may be lost, or not be exported to the account
 
 
 async def await_log(connection: Connection, settings: Settings, cluster: Cluster | None) -> LogStream:
@@ -80,7 +80,7 @@ async def await_log(connection: Connection, settings: Settings, cluster: Cluster
                 log.info("waits for the log, which `levelog ingest` makes", extra={"nats": connection.url})
                 is_told = True
             try:
-                async with asyncio.timeout(_SWEEP.total_seconds()):
+                async with asyncio.timeout(_RESYNC.total_seconds()):
                     await has_changed.wait()
             except TimeoutError:
                 continue

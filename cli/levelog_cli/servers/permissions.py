@@ -87,7 +87,7 @@ def to_write(program: Program, namespaces: Sequence[str]) -> list[NeededPermissi
     return [
         need
         for name, handler in _reconcilers(program)
-        if not handler.is_sweeping
+        if not handler.is_removing
         for write in handler.writes or ()
         for verb in write.verbs
         for need in _for(write.resource, verb, namespaces, of=f"{name}, anywhere" if write.is_anywhere else name)

@@ -44,7 +44,7 @@ import socket
 
 log = logging.getLogger(__name__)
 
-_SWEEP: Final = timedelta(seconds=10)  # a hint may be lost
+_RESYNC: Final = timedelta(seconds=10)  # a hint may be lost
 
 
 async def run_stack(
@@ -350,4 +350,4 @@ async def _await_scope(database: "Database", stream: LogStream, application: App
         if not is_told:
             log.info("waits for `levelog process` to open application %s", application)
             is_told = True
-        await hint.wait(_SWEEP)
+        await hint.wait(_RESYNC)

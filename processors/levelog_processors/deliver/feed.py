@@ -16,7 +16,7 @@ from levelog_log.reader import Reader
 from levelog_log.stream import LogStream
 from levelog_processors.deliver.delivery import Delivery
 from levelog_processors.program import Program
-from levelog_processors.waiting import SAFETY_SWEEP
+from levelog_processors.waiting import RESYNC
 from levelog_store.connect.database import Database
 from levelog_store.rows import Scope
 
@@ -70,7 +70,7 @@ class RecordFeed:
                 records = await self._next(reader)
                 if records:
                     await delivery.deliver(records, records[-1].sequence)
-                if self._is_asked or clock() - looked_at >= SAFETY_SWEEP.total_seconds():
+                if self._is_asked or clock() - looked_at >= RESYNC.total_seconds():
                     looked_at, self._is_asked = clock(), False
                     await delivery.look()
                 await delivery.step()
@@ -91,7 +91,7 @@ class RecordFeed:
         if reader.has_arrived or self.delivery.is_busy:
             wait = timedelta(0)
         elif (due := self.delivery.due_at) is not None:
-            wait = min(wait, SAFETY_SWEEP, max(due - datetime.now(UTC), timedelta(0)))
+            wait = min(wait, RESYNC, max(due - datetime.now(UTC), timedelta(0)))
         self._is_asked |= await self._hint.wait(wait)
         return await reader.next_batch(BATCH, timedelta(0))
 

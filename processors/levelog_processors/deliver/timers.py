@@ -22,7 +22,7 @@ from levelog.wire.records import LoggedRecord, ObjectSeen
 from levelog_log.hints import Hint
 from levelog_processors.deliver.held import Chain, HeldCalls, Name
 from levelog_processors.program import Program
-from levelog_processors.waiting import SAFETY_SWEEP
+from levelog_processors.waiting import RESYNC
 from levelog_store.connect.database import Database
 from levelog_store.deliver.positions import Existing, Place, move_positions, read_existing
 from levelog_store.rows import Scope, StoredObject
@@ -136,9 +136,9 @@ class Timers(HeldCalls[TimerHandler]):
                 await self.round()
                 await self.step()
                 due, now = self.due_at, self._clock()
-                wait = SAFETY_SWEEP if due is None else min(SAFETY_SWEEP, max(due - now, timedelta(0)))
+                wait = RESYNC if due is None else min(RESYNC, max(due - now, timedelta(0)))
                 is_asked = await hint.wait(wait)
-                if (is_asked or wait == SAFETY_SWEEP) and not self.is_busy:
+                if (is_asked or wait == RESYNC) and not self.is_busy:
                     await self.look()
         finally:
             self._is_open.clear()

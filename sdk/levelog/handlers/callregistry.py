@@ -232,7 +232,7 @@ class CallRegistry:
         view = finalizer_view(self._names[resource], finalizer, holding, staying, inspect_view)
         self._views[view.name] = view
         writer = self._reconcilers[view.name] = finalizer_writer(cls, finalizer, view, self._lender)
-        writer.is_sweeping = not holding and not staying and resource not in self._released
+        writer.is_removing = not holding and not staying and resource not in self._released
 
     def _inspecting(self, handler: CalledHandler, beside: Mapping[str, IndexHandler] | None) -> InspectView:
         options, known = handler.options, self._indices if beside is None else {**self._indices, **beside}

@@ -224,7 +224,7 @@ class ReconcileHandler:
         self.given = given
         self.writes = writes
         """What it may yield intents for; None: it does not say."""
-        self.is_sweeping = False
+        self.is_removing = False
         """Whether it only takes off what earlier code has put on, so that most operators need no right for it."""
         self.needs_status = True
         """Whether a status that it writes has to be a subresource."""

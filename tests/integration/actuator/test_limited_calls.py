@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from levelog import Operator, Retry
 from levelog_log.hints import Hint, Topic
 from levelog_sandbox import Sandbox
-from rigs.acting import QUICK, UNSWEPT, Acting
+from rigs.acting import QUICK, WITHOUT_RESYNC, Acting
 from rigs.api import Api
 from rigs.crowd import Crowd
 from rigs.intents import calls
@@ -66,7 +66,7 @@ def limited(crowd: Crowd, kind: str, max_concurrency: int) -> Operator:
 @pytest.mark.parametrize("kind", ["plain", "async"])
 async def test_no_more_calls_run_than_the_limit_and_the_next_begins_when_one_ends(acting: Acting, kind: str) -> None:
     crowd = Crowd()
-    async with acting.running(UNSWEPT, limited(crowd, kind, 3)):
+    async with acting.running(WITHOUT_RESYNC, limited(crowd, kind, 3)):
         keys = await acting.decide(*calls("slow", 12))
         for ended in range(12):
             left = 12 - ended
@@ -85,7 +85,7 @@ async def test_a_handler_that_is_full_holds_up_no_other_however_many_of_its_call
 ) -> None:
     crowd = Crowd()
     await acting.decide(*calls("slow", waiting), hint=False)
-    async with acting.running(UNSWEPT, limited(crowd, "plain", 2)):
+    async with acting.running(WITHOUT_RESYNC, limited(crowd, "plain", 2)):
         await crowd.come_to(running=2, came=2)
         body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}}
         written = acting.intent("apply", target=f"configmaps/{acting.namespace}/a", body=body)
@@ -108,9 +108,9 @@ async def test_who_has_no_limit_listens_once(acting: Acting, monkeypatch: pytest
         return Hint()
 
     monkeypatch.setattr(acting.hints, "listen", listen)
-    acting.actuator(UNSWEPT)
+    acting.actuator(WITHOUT_RESYNC)
     assert listening.count(Topic.INTENT) == 1
-    acting.actuator(UNSWEPT, limited(Crowd(), "plain", 1))
+    acting.actuator(WITHOUT_RESYNC, limited(Crowd(), "plain", 1))
     assert listening.count(Topic.INTENT) == 1 + 2
 
 
@@ -122,8 +122,8 @@ async def test_a_handler_goes_on_while_those_without_a_limit_have_no_room(acting
     async def fills(request: str) -> None:
         await full.stand_in_loop()
 
-    async with acting.running(UNSWEPT, op):
-        await acting.decide(*calls("fills", 2 * UNSWEPT.few))
+    async with acting.running(WITHOUT_RESYNC, op):
+        await acting.decide(*calls("fills", 2 * WITHOUT_RESYNC.few))
         await full.come_to(running=128, came=128)
         full.let_out(28)
         await full.come_to(running=100, came=128)  # fewer than may run, and more than others of them are claimed beside
@@ -150,7 +150,7 @@ async def test_a_call_that_is_tried_again_counts_again_and_leaves_its_place_mean
         finally:
             crowd.leave()
 
-    async with acting.running(UNSWEPT, op):
+    async with acting.running(WITHOUT_RESYNC, op):
         receipts = await acting.carried_out(*calls("slow", 4))
     assert [each.attempts for each in receipts] == [2] * 4
     assert (crowd.most, crowd.came, called[-1]) == (1, 8, "0")
@@ -183,7 +183,7 @@ async def test_a_function_that_outlasts_its_time_keeps_its_place_until_it_has_re
 
     function.__name__ = "slow"
     op.effect(max_concurrency=1, timeout=timedelta(milliseconds=50))(function)
-    async with acting.running(UNSWEPT, op):
+    async with acting.running(WITHOUT_RESYNC, op):
         first, *_ = keys = await acting.decide(*calls("slow", 3))
 
         async def is_late() -> bool:
@@ -203,7 +203,9 @@ async def test_a_function_that_outlasts_its_time_keeps_its_place_until_it_has_re
 
 async def test_calls_that_a_stop_cut_short_are_made_again_no_more_at_a_time(acting: Acting) -> None:
     crowd = Crowd()
-    hasty = replace(UNSWEPT, request=timedelta(seconds=0.3), brief=timedelta(seconds=0.3), lease=timedelta(seconds=1))
+    hasty = replace(
+        WITHOUT_RESYNC, request=timedelta(seconds=0.3), brief=timedelta(seconds=0.3), lease=timedelta(seconds=1)
+    )
     async with acting.running(hasty, limited(crowd, "async", 2)):
         keys = await acting.decide(*calls("slow", 5))
         await crowd.come_to(running=2, came=2)
