@@ -23,8 +23,8 @@ from levelog_processors.decide.functions import MOST_BEGUN, Caller
 from levelog_processors.decide.portions import Portion
 from levelog_processors.decide.tally import CallCounts, EvaluationBatch
 from levelog_processors.deliver.feed import RecordFeed
-from levelog_processors.deliver.held import CallOutcome, HoldStatus
 from levelog_processors.deliver.timers import Timers
+from levelog_processors.deliver.unrecorded import CallOutcome, HoldStatus
 from levelog_processors.engine import Engine
 from levelog_processors.fold.batches import Folded
 from levelog_processors.health import LoopHealth

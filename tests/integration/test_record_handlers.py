@@ -21,7 +21,7 @@ from levelog.wire.records import LoggedRecord
 from levelog.wire.subjects import partition_of
 from levelog_log.hints import Topic
 from levelog_processors import processor
-from levelog_processors.deliver import held
+from levelog_processors.deliver import unrecorded
 from levelog_processors.deliver.delivery import Delivery
 from levelog_processors.program import Program
 from levelog_store.decide.inputreads import read_checkpoints
@@ -164,7 +164,7 @@ async def test_invariant_14_a_poisoned_object_is_shown_and_holds_up_no_other_one
         case str():
             told.cancelling.add("bad")
         case _:
-            monkeypatch.setattr(held, "VIEW_TIME", timedelta(milliseconds=100))
+            monkeypatch.setattr(unrecorded, "VIEW_TIME", timedelta(milliseconds=100))
             told.filtering = way
     async with Processing(nats_server.url, database_url, [told.op]) as stack:
         await stack.listed(web("bad", 1, replicas=1), web("good", 2, replicas=1), version=2, of=[WEBS])

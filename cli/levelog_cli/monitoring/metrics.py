@@ -155,7 +155,7 @@ class Metrics(Collector):
 
     def processor(self, processor: "Processor") -> None:
         """Count and time what it does; what may be counted is there from the beginning, as 0."""
-        from levelog_processors.deliver.held import CallOutcome
+        from levelog_processors.deliver.unrecorded import CallOutcome
 
         self._processor = processor
         processor.health.on_fold, processor.health.on_batch = self._fold, self._batch
@@ -208,7 +208,7 @@ class Metrics(Collector):
         suppressed = CounterMetricFamily(
             "levelog_suppressed", "Wakeups for which no function was called", self._processor.calls.suppressed
         )
-        from levelog_processors.deliver.held import HoldStatus
+        from levelog_processors.deliver.unrecorded import HoldStatus
 
         held = self._processor.held
         holds = GaugeMetricFamily(

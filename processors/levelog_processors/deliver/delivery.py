@@ -16,7 +16,7 @@ from levelog.handlers.injection import Given, about
 from levelog.wire.canonical import digest
 from levelog.wire.objects import ObjectKey
 from levelog.wire.records import LoggedRecord, ObjectDeleted, ObjectSeen
-from levelog_processors.deliver.held import Chain, HeldCalls, Name
+from levelog_processors.deliver.unrecorded import Chain, Name, UnrecordedCalls
 from levelog_processors.program import Program
 from levelog_store.connect.database import Database
 from levelog_store.deliver.positions import Place, write_positions
@@ -28,13 +28,13 @@ ReadObject: TypeAlias = Callable[[ObjectKey, int, int, int], Awaitable[tuple[Seq
 """Records of an object in a partition, after a sequence and up to another one; the next one, if that were too many."""
 
 
-class Delivery(HeldCalls[RecordHandler]):
+class Delivery(UnrecordedCalls[RecordHandler]):
     """Delivers records to their handlers, one step at a time; the caller reads the log. Steps raise LeaseLost."""
 
     def __init__(
         self, database: Database, scope: Scope, program: Program, read_object: ReadObject, **options: Any
     ) -> None:
-        """`options` are those of `HeldCalls`."""
+        """`options` are those of `UnrecordedCalls`."""
         super().__init__(database, scope, program.record_handlers, **options)
         self._read_object = read_object
         self._positions: dict[Place, int] = {}

@@ -20,7 +20,7 @@ from levelog.handlers.timers import EPOCH, MICROSECOND, TimerHandler, created_of
 from levelog.wire.canonical import digest
 from levelog.wire.records import LoggedRecord, ObjectSeen
 from levelog_log.hints import Hint
-from levelog_processors.deliver.held import Chain, HeldCalls, Name
+from levelog_processors.deliver.unrecorded import Chain, Name, UnrecordedCalls
 from levelog_processors.program import Program
 from levelog_processors.waiting import RESYNC
 from levelog_store.connect.database import Database
@@ -36,7 +36,7 @@ LATENESS: Final = timedelta(minutes=1) // MICROSECOND
 """How long before the calls of a partition stopped an object may have been created that nobody has seen by then."""
 
 
-class Timers(HeldCalls[TimerHandler]):
+class Timers(UnrecordedCalls[TimerHandler]):
     """Calls the functions, a round at a time. Rounds and steps raise LeaseLost."""
 
     def __init__(
@@ -47,7 +47,7 @@ class Timers(HeldCalls[TimerHandler]):
         read: Callable[[Collection[str]], Awaitable[Mapping[str, StoredObject]]],
         **options: Any,
     ) -> None:
-        """`read` gives those of some objects that there are, with their bodies; `options` are those of `HeldCalls`."""
+        """`read` gives those of some objects that are there, with bodies; `options` are those of `UnrecordedCalls`."""
         super().__init__(database, scope, program.timers, **options)
         self._read = read
         self._of: defaultdict[str, list[TimerHandler]] = defaultdict(list)

@@ -108,7 +108,7 @@ class Chain(Struct, Generic[HandlerT], eq=False):
         )
 
 
-class HeldCalls(ABC, Generic[HandlerT]):
+class UnrecordedCalls(ABC, Generic[HandlerT]):
     """Makes calls, and holds those that are left, one step at a time. Steps raise LeaseLost."""
 
     def __init__(
