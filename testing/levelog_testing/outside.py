@@ -18,7 +18,7 @@ from levelog.secrets.redaction import Redactor
 from levelog.wire.objects import ObjectKey, Version
 from levelog.wire.records import BookmarkNoted, ContactLost, ObjectDeleted, ObjectSeen, Record
 from levelog_ingest.sources.encoding import Encoder, uid_of
-from levelog_ingest.sources.held import Holding
+from levelog_ingest.sources.known import KnownRecords
 from levelog_ingest.sources.runner import SourceCalls, SourceFault
 
 
@@ -27,7 +27,7 @@ class Externals:
 
     def __init__(self, sources: Mapping[str, SourceHandler]) -> None:
         self._sources = sources
-        self._holdings = {name: Holding() for name in sources}
+        self._known = {name: KnownRecords() for name in sources}
         self._bodies: dict[ObjectKey, bytes] = {}
         self.lost: set[str] = set()
         """Resources whose sources fail."""
@@ -35,20 +35,20 @@ class Externals:
     def observe(self, cls: type[External], records: Iterable[object], now: datetime) -> list[Record]:
         """Records of what differs from a whole set. Raises LevelogError for what ingest could not record."""
         name, source = self._source(cls)
-        holding = self._holdings[name]
+        known = self._known[name]
         encoded = Encoder(source, Redactor(is_off=True)).whole(records)
         if encoded.complaint:
             raise LevelogError(encoded.complaint)
-        version = holding.next_version(now)
-        changes = holding.compare(encoded.bodies, ())
+        version = known.next_version(now)
+        changes = known.compare(encoded.bodies, ())
         made: list[Record] = []
         for key in changes.changed:
             body = self._bodies[key] = encoded.bodies[key]
-            holding.put(key, body, version)
+            known.put(key, body, version)
             made.append(ObjectSeen(key=key, uid=uid_of(key), version=version, origin="watch", time=now, body=body))
         for key in changes.gone:
             body = self._bodies.pop(key)
-            holding.drop(key)
+            known.drop(key)
             made.append(ObjectDeleted(key=key, uid=uid_of(key), version=version, origin="watch", time=now, body=body))
         self.lost.discard(name)
         return [*made, BookmarkNoted(resource=source.resource.group_resource, version=version, time=now)]
@@ -74,7 +74,7 @@ class Externals:
     def bookmark(self, name: str, now: datetime) -> BookmarkNoted:
         """The record that a source is heard of."""
         resource = self._sources[name].resource.group_resource
-        return BookmarkNoted(resource=resource, version=Version(self._holdings[name].version), time=now)
+        return BookmarkNoted(resource=resource, version=Version(self._known[name].version), time=now)
 
     def _source(self, cls: type[External]) -> tuple[str, SourceHandler]:
         name = str(cls.resource_type.group_resource)

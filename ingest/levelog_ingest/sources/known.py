@@ -25,7 +25,7 @@ _DIGEST_BYTES: Final = 16
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-class HeldRecord(NamedTuple):
+class KnownRecord(NamedTuple):
     """The newest record of one name in the log."""
 
     digest: bytes
@@ -39,14 +39,14 @@ class SetChanges(Struct, frozen=True):
     gone: list[ObjectKey]
 
 
-class Holding:
+class KnownRecords:
     """Folds the records of one resource as processors do: by name, the highest version counts.
 
     Of a record's content a digest is kept, of 16 bytes.
     """
 
     def __init__(self) -> None:
-        self.records: dict[ObjectKey, HeldRecord] = {}
+        self.records: dict[ObjectKey, KnownRecord] = {}
         self.version = Version(0)
         """The highest that was seen of anything about the resource."""
         self._deleted: dict[ObjectKey, Version] = {}
@@ -57,14 +57,14 @@ class Holding:
         if not isinstance(record, ObjectSeen | ObjectDeleted):
             return
         self.reach(record.version)
-        held = self.records.get(record.key)
-        newest = held.version if held else self._deleted.get(record.key, Version(-1))
+        known = self.records.get(record.key)
+        newest = known.version if known else self._deleted.get(record.key, Version(-1))
         if record.version < newest:
             return
         if isinstance(record, ObjectDeleted):
             self.drop(record.key)
             self._deleted[record.key] = record.version
-        elif record.version > newest or held is None:
+        elif record.version > newest or known is None:
             self._deleted.pop(record.key, None)
             self.put(record.key, record.body, record.version)
 
@@ -79,7 +79,7 @@ class Holding:
 
     def put(self, key: ObjectKey, body: bytes, version: Version) -> None:
         """Note the record that was written under a name."""
-        self.records[key] = HeldRecord(_digest(body), version)
+        self.records[key] = KnownRecord(_digest(body), version)
 
     def drop(self, key: ObjectKey) -> None:
         """Note that a name is gone."""
@@ -87,8 +87,8 @@ class Holding:
 
     def has(self, key: ObjectKey, body: bytes) -> bool:
         """Whether the log has exactly this record under a name."""
-        held = self.records.get(key)
-        return held is not None and held.digest == _digest(body)
+        known = self.records.get(key)
+        return known is not None and known.digest == _digest(body)
 
     def compare(self, wanted: Mapping[ObjectKey, bytes], kept: Iterable[ObjectKey]) -> SetChanges:
         """What differs from a whole set; names in `kept` stay as they are."""
@@ -103,7 +103,7 @@ def _digest(body: bytes) -> bytes:
 class LogState(Struct, kw_only=True):
     """What the log says of a source's records."""
 
-    holding: Holding
+    known: KnownRecords
     listed_at: datetime | None
     """When the last list ended; None if a list is needed: there is none, or the last one was not finished."""
     is_lost: bool
@@ -116,7 +116,7 @@ class LogState(Struct, kw_only=True):
 
 async def read_log_state(stream: LogStream, resource: GroupResource) -> LogState:
     """Fold what the log holds of a resource since its last complete list. Raises Unavailable, IdentityMismatch."""
-    holding = Holding()
+    known = KnownRecords()
     starts: dict[str, Sequence] = {}
     finished: tuple[Sequence, SyncFinished] | None = None
     ended = Sequence(0)
@@ -127,7 +127,7 @@ async def read_log_state(stream: LogStream, resource: GroupResource) -> LogState
                 starts.setdefault(sync_id, logged.sequence)
                 last_begun = sync_id
             case SyncFinished() as end:
-                holding.reach(end.version)
+                known.reach(end.version)
                 finished = (starts.get(end.sync_id, FIRST), end)
                 ended = logged.sequence
             case _:
@@ -135,7 +135,7 @@ async def read_log_state(stream: LogStream, resource: GroupResource) -> LogState
     start = finished[0] if finished else FIRST
     writer = ""
     async for logged in read_up_to_now(stream, resource_subjects(stream.cluster, resource), start=start):
-        holding.fold(logged)
+        known.fold(logged)
         writer = getattr(logged.record, "written").manager if hasattr(logged.record, "written") else writer  # noqa: B009
     mark = await stream.last_record(control_subjects(stream.cluster, Control.BOOKMARK, resource))
     is_lost = False
@@ -144,10 +144,10 @@ async def read_log_state(stream: LogStream, resource: GroupResource) -> LogState
         times.append(mark.record.time)
         is_lost = isinstance(mark.record, ContactLost) and mark.sequence > ended
     if mark is not None and isinstance(mark.record, BookmarkNoted):
-        holding.reach(mark.record.version)
+        known.reach(mark.record.version)
     is_complete = finished is not None and finished[1].sync_id == last_begun
     return LogState(
-        holding=holding,
+        known=known,
         listed_at=finished[1].time if finished is not None and is_complete else None,
         is_lost=is_lost,
         marked_at=max(times, default=None),

@@ -15,7 +15,7 @@ from levelog.handlers.injection import about
 from levelog.handlers.sources import SOURCE_TIME, SourceHandler
 from levelog.resources import External, Gone, Traced
 from levelog.secrets.redaction import Redactor
-from levelog_ingest.sources.held import read_log_state
+from levelog_ingest.sources.known import read_log_state
 from levelog_ingest.sources.sourcelog import SourceLog
 from levelog_ingest.status import LONGEST, Backoff, Progress, ResourceStatus, WatchedResource
 from levelog_log.appender import Appender

@@ -26,7 +26,7 @@ from levelog.wire.records import (
 )
 from levelog.wire.subjects import object_subject, partition_of
 from levelog_ingest.sources.encoding import EncodedSet, Encoder, shown, uid_of
-from levelog_ingest.sources.held import LogState
+from levelog_ingest.sources.known import LogState
 from levelog_ingest.sync import DIFFERENCE
 from levelog_log.appender import Appender
 from levelog_log.messages import MessageWriter
@@ -62,7 +62,7 @@ class SourceLog:
         self._appender = appender
         self._encoder = Encoder(source, redactor)
         self._writer = MessageWriter(stream.cluster, stream.partitions, "ingest")
-        self._holding = state.holding
+        self._known = state.known
         self._listed_at = state.listed_at
         self._is_lost = state.is_lost
         self._lost_with = ""
@@ -74,12 +74,12 @@ class SourceLog:
     @property
     def records(self) -> int:
         """How many records there are."""
-        return len(self._holding.records)
+        return len(self._known.records)
 
     @property
     def version(self) -> Version:
         """The highest that was written."""
-        return self._holding.version
+        return self._known.version
 
     def list_due(self) -> datetime:
         """When everything has to be written again, so that the log holds a complete list while it keeps records."""
@@ -94,10 +94,10 @@ class SourceLog:
         Returns one sentence on what could not be recorded. Earlier records of these names stay; if a refused record has
         no known name, all records that the set does not name stay.
         """
-        observed = self._holding.next_version(self._clock())
+        observed = self._known.next_version(self._clock())
         encoded = self._encoder.whole(records)
         self._traces = encoded.traces
-        kept = set(self._holding.records) - encoded.bodies.keys() if encoded.unnamed else set(encoded.refused)
+        kept = set(self._known.records) - encoded.bodies.keys() if encoded.unnamed else set(encoded.refused)
         too_large: dict[ObjectKey, str] = {}
         if self._clock() >= self.list_due():
             await self._list(encoded.bodies, kept, observed, too_large)
@@ -108,17 +108,17 @@ class SourceLog:
     async def change(self, given: External | Traced | Gone) -> str:
         """Record one record, or that it is gone. Returns one sentence if it could not be recorded."""
         change, trace = (given.record, given.traceparent) if isinstance(given, Traced) else (given, "")
-        observed = self._holding.next_version(self._clock())
+        observed = self._known.next_version(self._clock())
         try:
             key = self._encoder.key(change)
             if isinstance(change, External):
                 body = self._encoder.body(key, change)
-                if not self._holding.has(key, body):
+                if not self._known.has(key, body):
                     self._traces = {key: trace}
                     message = self._seen(key, body, observed, "watch")
                     await self._appender.append(message)
-                    self._holding.put(key, body, observed)
-            elif key in self._holding.records:
+                    self._known.put(key, body, observed)
+            elif key in self._known.records:
                 await self._delete([key], observed)
         except RecordError as error:
             return str(error)
@@ -132,7 +132,7 @@ class SourceLog:
         if complaint:
             await self.lost(complaint)
         elif self._is_lost or self._is_mark_due():
-            version, time = self._holding.version, self._clock()
+            version, time = self._known.version, self._clock()
             await self._to_all(BookmarkNoted(resource=self._resource, version=version, time=time))
             self._is_lost, self._lost_with, self._marked_at = False, "", time
 
@@ -154,7 +154,7 @@ class SourceLog:
         observed: Version,
         too_large: dict[ObjectKey, str],
     ) -> None:
-        changes = self._holding.compare(bodies, kept)
+        changes = self._known.compare(bodies, kept)
         versions = dict.fromkeys(changes.changed, observed)
         await self._put({key: bodies[key] for key in changes.changed}, versions, "watch", too_large)
         await self._delete(changes.gone, observed)
@@ -177,16 +177,16 @@ class SourceLog:
         """Write everything between the marks of a list; an unchanged record keeps its version and wakes nothing."""
         sync_id = secrets.token_hex(8)
         await self._to_all(SyncStarted(resource=self._resource, sync_id=sync_id, time=self._clock()))
-        gone = self._holding.compare(bodies, kept).gone
+        gone = self._known.compare(bodies, kept).gone
         versions = {
-            key: self._holding.records[key].version if self._holding.has(key, body) else observed
+            key: self._known.records[key].version if self._known.has(key, body) else observed
             for key, body in bodies.items()
         }
         await self._put(bodies, versions, "list", too_large)
-        again = [key for key in (*kept, *too_large) if key in self._holding.records]
+        again = [key for key in (*kept, *too_large) if key in self._known.records]
         stored = {key: await self._last_body(key) for key in again}
-        held = {key: self._holding.records[key].version for key in again}
-        await self._put(stored, held, "list", too_large)
+        versions = {key: self._known.records[key].version for key in again}
+        await self._put(stored, versions, "list", too_large)
         await self._delete(gone, observed)
         time = self._clock()
         await self._to_all(SyncFinished(resource=self._resource, sync_id=sync_id, version=observed, time=time))
@@ -209,7 +209,7 @@ class SourceLog:
         async def write() -> None:
             await self._write([message for _, message in group])
             for key, _ in group:
-                self._holding.put(key, bodies[key], versions[key])
+                self._known.put(key, bodies[key], versions[key])
 
         for key, body in bodies.items():
             try:
@@ -228,7 +228,7 @@ class SourceLog:
             some = keys[start : start + GROUP_MESSAGES]
             await self._write([self._deleted(key, await self._last_body(key), observed) for key in some])
             for key in some:
-                self._holding.drop(key)
+                self._known.drop(key)
 
     async def _last_body(self, key: ObjectKey) -> bytes:
         """What the log last showed of a record; who it is, where that has expired."""
