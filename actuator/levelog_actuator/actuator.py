@@ -24,13 +24,13 @@ from levelog_actuator.effects import EffectCaller, Effects
 from levelog_actuator.heldclaims import HeldClaims
 from levelog_actuator.ledger import Ledger, TakenResults
 from levelog_actuator.limits import ActuatorSettings, Limits, Outage, try_later
-from levelog_actuator.lookout import Lookout
 from levelog_actuator.patching import CallPatcher
 from levelog_actuator.presence import ActuatorPresence
 from levelog_actuator.relay import Relay
 from levelog_actuator.requests import Order
 from levelog_actuator.results import Attempting, Later, Result, about, unwatched
 from levelog_actuator.sending import Sender
+from levelog_actuator.verifier import WriteVerifier
 from levelog_kube.client import KubeClient
 from levelog_log.hints import Hints, Topic
 from levelog_log.messages import MessageWriter
@@ -89,7 +89,7 @@ class Actuator:
         self._sender = Sender(client, self._settings, self._redactor, writers=writers)
         writer = MessageWriter(scope.cluster, scope.partitions, "actuator")
         self._relay = Relay(database, scope, self.owner, publisher, writer, self._settings)
-        self._lookout = Lookout(database, scope, self.owner, self._sender, publisher, writer, self._settings)
+        self._verifier = WriteVerifier(database, scope, self.owner, self._sender, publisher, writer, self._settings)
         self._presence = ActuatorPresence(database, scope, self.owner, self._settings, on_ended=self._look, clock=clock)
         self._ledger = Ledger(
             database,
@@ -185,7 +185,7 @@ class Actuator:
         ledger = asyncio.create_task(self._ledger.run(), name="actuator ledger")
         relay = asyncio.create_task(self._relay.run(), name="actuator relay")
         claiming = [asyncio.create_task(each.run(), name="actuator claims") for each in self._loops]
-        looking = asyncio.create_task(self._lookout.run(), name="actuator lookout")
+        looking = asyncio.create_task(self._verifier.run(), name="actuator verifier")
         others = {"effects": self._effects.run(), "levels": self._awaited.run()}
         if self._database.is_shared:
             others["presence"] = self._presence.run()

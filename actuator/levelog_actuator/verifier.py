@@ -31,7 +31,7 @@ BATCH: Final = 100
 """Targets that are read one after the other before their sightings are published."""
 
 
-class Lookout(Struct, eq=False):
+class WriteVerifier(Struct, eq=False):
     """Reads the targets of unsettled writes, and publishes sightings to the partition of the parent.
 
     It settles nothing: the processor that folds the sighting does, and only if the target is gone.
