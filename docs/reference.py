@@ -21,7 +21,7 @@ ALSO: Final = {
     "Contact": "levelog.indices",
     "Daemon": "levelog.daemons",
     "LiveLevel": "levelog.daemons",
-    "Standing": "levelog.levels",
+    "LevelStatus": "levelog.levels",
     "Hooks": "levelog.handlers.hooks",
     "On": "levelog.handlers.on",
     "Gone": "levelog.resources",

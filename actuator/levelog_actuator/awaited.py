@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from levelog.absence import level_of
 from levelog.errors import LevelogError
-from levelog.levels import Standing
+from levelog.levels import LevelStatus
 from levelog_actuator.limits import ActuatorSettings
 from levelog_log.hints import Hint
 from levelog_store.actuate.daemons import read_awaited
@@ -48,7 +48,7 @@ class AwaitedLevels:
         finally:
             self._awaited.discard(awaited)
 
-    async def read(self, place: ViewParent, uid: str) -> Standing | None:
+    async def read(self, place: ViewParent, uid: str) -> LevelStatus | None:
         """How a level of an object with this uid stands; None: there is none. Raises Unavailable."""
         async with self._database.reading() as connection:
             found = (await read_awaited(connection, self._scope, [place])).get(place)
@@ -82,19 +82,19 @@ class Awaited(Struct, eq=False):
     place: ViewParent
     uid: str
     told: Callable[[], None]
-    standing: Standing | None = None
+    level_status: LevelStatus | None = None
     version: int = 0
     """Raised each time it is read that the level stands otherwise; 0: it was not read yet."""
 
-    def take(self, found: tuple[str, Standing] | None) -> bool:
+    def take(self, found: tuple[str, LevelStatus] | None) -> bool:
         """Store a reading; returns whether the level has changed."""
-        before, self.standing = self.standing, found[1] if found is not None and found[0] == self.uid else None
-        if self.version and _identity(before) == _identity(self.standing):
+        before, self.level_status = self.level_status, found[1] if found is not None and found[0] == self.uid else None
+        if self.version and _identity(before) == _identity(self.level_status):
             return False
         self.version += 1
         self.told()
         return True
 
 
-def _identity(standing: Standing | None) -> object:
-    return standing.identity if standing is not None else None
+def _identity(level_status: LevelStatus | None) -> object:
+    return level_status.identity if level_status is not None else None

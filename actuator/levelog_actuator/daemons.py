@@ -20,7 +20,7 @@ from levelog.errors import DaemonLost, OperatorError
 from levelog.handlers.injection import Given
 from levelog.handlers.runs import DaemonHandler
 from levelog.indices import GiveIndex
-from levelog.levels import Standing
+from levelog.levels import LevelStatus
 from levelog.wire.canonical import canonical
 from levelog_actuator.awaited import AwaitedLevels
 from levelog_actuator.results import Later, about
@@ -276,24 +276,24 @@ class _Level(LiveLevel):
         self._place = place
         self._uid = uid
 
-    async def get(self) -> Standing | None:
+    async def get(self) -> LevelStatus | None:
         return await self._levels.read(self._place, self._uid)
 
-    async def changes(self) -> AsyncGenerator[Standing | None]:
+    async def changes(self) -> AsyncGenerator[LevelStatus | None]:
         seen = 0
         with self._levels.awaiting(self._place, self._uid, self._daemon.wake) as awaited:
             while self._daemon.reason is None:
                 if seen != awaited.version:
                     seen = awaited.version
-                    yield awaited.standing
+                    yield awaited.level_status
                     continue
                 await self._daemon.move()
 
-    async def until(self, condition: Callable[[Standing], bool]) -> Standing | None:
+    async def until(self, condition: Callable[[LevelStatus], bool]) -> LevelStatus | None:
         async with contextlib.aclosing(self.changes()) as changes:
-            async for standing in changes:
-                if standing is not None and condition(standing):
-                    return standing
+            async for level_status in changes:
+                if level_status is not None and condition(level_status):
+                    return level_status
         return None
 
 

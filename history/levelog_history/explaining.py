@@ -8,7 +8,7 @@ from typing import Any, Final
 import msgspec
 from msgspec import Struct
 
-from levelog.levels import Standing
+from levelog.levels import LevelStatus
 from levelog.wire.records import LoggedRecord, ReceiptNoted
 from levelog_history.differences import Difference, differences
 from levelog_history.happenings import Entry, Happened
@@ -57,7 +57,7 @@ class ExplainedWrite(Struct, frozen=True, kw_only=True):
     """Queue that a call waits in while others of its effect are under way."""
 
 
-class StandingChange(Struct, frozen=True, kw_only=True):
+class LevelStatusChange(Struct, frozen=True, kw_only=True):
     """How a level stood that a view saw, at the decision before and at this one; empty: not there."""
 
     level: str
@@ -73,7 +73,7 @@ class Explained(Struct, frozen=True, kw_only=True):
     before: Decision | None
     causes: list[CausingRecord]
     reads: list[ReadChange]
-    standings: list[StandingChange]
+    level_statuses: list[LevelStatusChange]
     differences: list[Difference]
     """Differences of desired and actual from the decision before."""
     writes: list[ExplainedWrite]
@@ -111,7 +111,7 @@ def explain(
                 before=before,
                 causes=[_cause(sequence, decision, happened) for sequence in decision.causes.sequences],
                 reads=_read_changes(decision, known, held),
-                standings=_standing_changes(decision, seen),
+                level_statuses=_status_changes(decision, seen),
                 differences=_level_differences(before, decision),
                 writes=[_write(intents[key], happened, queues.get(key)) for key in decision.intents if key in intents],
             )
@@ -201,15 +201,15 @@ def _read_changes(
     return changes
 
 
-def _standing_changes(decision: Decision, seen: dict[str, str]) -> list[StandingChange]:
+def _status_changes(decision: Decision, seen: dict[str, str]) -> list[LevelStatusChange]:
     """What changed of how other levels stand; takes note of it."""
     if not decision.is_called:
         return []
     basis = decision.basis
     of_others = {f"{v} of {parent}": each for parent, told in basis.others.items() for v, each in told.items()}
-    now = {level: _stands(each) for level, each in (basis.standings | of_others).items()}
+    now = {level: _stands(each) for level, each in (basis.level_statuses | of_others).items()}
     changes = [
-        StandingChange(level=level, before=seen.get(level, ""), after=now.get(level, ""))
+        LevelStatusChange(level=level, before=seen.get(level, ""), after=now.get(level, ""))
         for level in sorted(seen.keys() | now.keys())
         if seen.get(level) != now.get(level)
     ]
@@ -218,8 +218,8 @@ def _standing_changes(decision: Decision, seen: dict[str, str]) -> list[Standing
     return changes
 
 
-def _stands(standing: Standing) -> str:
-    return f"{standing.status} ({standing.reason})" if standing.reason else standing.status
+def _stands(level_status: LevelStatus) -> str:
+    return f"{level_status.status} ({level_status.reason})" if level_status.reason else level_status.status
 
 
 def _changed_values(old: bytes | None, new: bytes | None) -> tuple[list[Any], list[Any]]:

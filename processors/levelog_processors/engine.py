@@ -14,12 +14,12 @@ from levelog.wire.records import LoggedRecord, SyncFinished
 from levelog_processors.clock import DatabaseClock
 from levelog_processors.decide.evaluating import Evaluator
 from levelog_processors.decide.functions import MOST_BEGUN, PATIENCE, Acting, Caller
+from levelog_processors.decide.levelstatuses import deciding_views, told, woken
 from levelog_processors.decide.others import are_of_others, look_around
 from levelog_processors.decide.readiness import Readiness
 from levelog_processors.decide.rules import conclude
 from levelog_processors.decide.settling import is_settled
 from levelog_processors.decide.sights import Sights
-from levelog_processors.decide.standings import deciding_views, told, woken
 from levelog_processors.decide.tally import BATCH, CallCounts, EvaluationBatch
 from levelog_processors.decide.transaction import deciding
 from levelog_processors.fold.batches import ALONE, Folded, parts, tell_forgotten

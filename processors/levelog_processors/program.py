@@ -247,7 +247,7 @@ class Program:
         mine = [each for each in views if each.operator == view.operator and each.handler.resource == resource]
         return [each for each in mine if not each.handler.reads_levels]
 
-    def standing_on(self, operator: str, resource: str) -> list[BoundView]:
+    def views_on(self, operator: str, resource: str) -> list[BoundView]:
         """Views whose levels count as an object's levels: those of the operator that take no levels."""
         mine = [each for each in self.views_of(resource) if each.operator == operator]
         return [each for each in mine if not each.handler.reads_levels]
@@ -257,12 +257,12 @@ class Program:
         handler = view.handler
         kinds = handler.kinds if isinstance(handler, ChildrenView) else ()
         found = {str(kind.resource.group_resource) for kind in kinds}
-        return frozenset(resource for resource in found if self.standing_on(view.operator, resource))
+        return frozenset(resource for resource in found if self.views_on(view.operator, resource))
 
     def levels_on(self, shelf: str, resource: str) -> list[BoundView]:
         """Views whose levels of a resource's objects are on a shelf."""
         if "/" not in shelf:
-            return self.standing_on(shelf, resource)
+            return self.views_on(shelf, resource)
         return [each for each in self.views_of(resource) if each.name == shelf]
 
     def lookups_of(self, view: BoundView) -> list[BoundView]:
@@ -288,7 +288,7 @@ class Program:
             return
         left = [str(cls.resource_type.group_resource) for cls in view.handler.levels_of]
         for cls, resource in zip(view.handler.levels_of, left, strict=True):
-            if not self.standing_on(view.operator, resource):
+            if not self.views_on(view.operator, resource):
                 raise OperatorError(
                     f"view {view.handler.name}: levels_of= names {cls.__name__}, of which operator "
                     f"{view.operator!r} has no view but such as are given levels themselves: name these, operator/view"
@@ -298,7 +298,7 @@ class Program:
             resource = left.pop()
             if resource not in view.shelves:
                 view.shelves[resource] = [view.operator]
-                shown = self.standing_on(view.operator, resource)
+                shown = self.views_on(view.operator, resource)
                 left += [child for each in shown for child in self.children_of(each)]
         for name in view.handler.levels_by_name:
             named = self.views.get(name)

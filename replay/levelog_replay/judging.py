@@ -10,9 +10,9 @@ from levelog.secrets.redaction import Redactor
 from levelog_processors.decide.facts import Facts, Outlook, Round
 from levelog_processors.decide.functions import Acting, Caller
 from levelog_processors.decide.intents import target_names, with_rows
+from levelog_processors.decide.levelstatuses import encoded
 from levelog_processors.decide.lookups import contents_of
 from levelog_processors.decide.rules import conclude
-from levelog_processors.decide.standings import encoded
 from levelog_processors.decide.views import Evaluation
 from levelog_processors.fold.rules import parent_inputs
 from levelog_processors.program import BoundView, Program
@@ -141,7 +141,7 @@ class Judge:
             intents=basis.intents,
             inputs=inputs,
             reads="",
-            standings=basis.standings,
+            level_statuses=basis.level_statuses,
             now=past.decided_at,
             folded=basis.folded,
             progressed=basis.progressed,
@@ -198,11 +198,11 @@ class Judge:
 def _looked_up(program: Program, view: BoundView, past: Decision) -> dict[IndexKey, Bucket]:
     """How levels stood that a decision looked up: no record of the log tells."""
     found: dict[IndexKey, Bucket] = {}
-    for parent, standings in past.basis.others.items():
+    for parent, level_statuses in past.basis.others.items():
         resource = parent.partition("/")[0]
         for shelf in view.shelves.get(resource, ()):
             names = {each.name for each in program.levels_on(shelf, resource)}
-            told = {name: standing for name, standing in standings.items() if name in names}
+            told = {name: level_status for name, level_status in level_statuses.items() if name in names}
             found[levels_place(shelf, parent)] = Bucket(0, encoded(told))
     return found
 

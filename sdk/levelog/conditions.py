@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from levelog.handlers.injection import Lender
 from levelog.handlers.views import ReconcileHandler, ViewHandler
 from levelog.intents import Intent, IntentOptions, Verb, event
-from levelog.levels import Level, Levels, Standing
+from levelog.levels import Level, Levels, LevelStatus
 from levelog.resources import ResourceBase, Struct
 from levelog.wire.canonical import canonical, digest
 
@@ -61,13 +61,15 @@ def inspect_conditions(
         own = {view: each for view, each in _told(levels, acting).items() if each.status != "deleting"}
         generation, stalled = parent["metadata"].get("generation", 0), held.get("Stalled", {})
         told = _failures(stalled, acting) if stalled.get("observedGeneration") == generation else {}
-        standings = {
+        level_statuses = {
             name: _as_before(each, told.get(name)) for name, each in (own | _of_children(levels, acting)).items()
         }
-        wanted = summed_up(standings, generation) if own else {}
+        wanted = summed_up(level_statuses, generation) if own else {}
         actual = {kind: {name: held[kind].get(name) for name in _FIELDS} for kind in wanted if kind in held}
-        has_failed = any(each.status == "failed" for each in standings.values())
-        settling = [each.since for each in standings.values() if each.status == "settling" and each.since is not None]
+        has_failed = any(each.status == "failed" for each in level_statuses.values())
+        settling = [
+            each.since for each in level_statuses.values() if each.status == "settling" and each.since is not None
+        ]
         if settling and not has_failed and now < min(settling) + PATIENCE:
             return Level(desired=actual, actual=actual, recheck_at=min(settling) + PATIENCE)
         return Level(desired=wanted, actual=actual)
@@ -139,35 +141,35 @@ def _failures(stalled: Mapping[str, Any], acting: Collection[str]) -> dict[str, 
     return dict(zip(parts[::2], parts[1::2], strict=True))
 
 
-def _told(levels: Mapping[str, Standing], acting: Mapping[str, bool]) -> dict[str, Standing]:
+def _told(levels: Mapping[str, LevelStatus], acting: Mapping[str, bool]) -> dict[str, LevelStatus]:
     """How the levels that count stand for who waits for the object: while a daemon runs, it is as it should be."""
-    runs = Standing(status="in_sync")
+    runs = LevelStatus(status="in_sync")
     return {
-        view: runs if acting[view] and standing.status == "settling" else standing
-        for view, standing in levels.items()
+        view: runs if acting[view] and level_status.status == "settling" else level_status
+        for view, level_status in levels.items()
         if view in acting
     }
 
 
-def _as_before(standing: Standing, error: str | None) -> Standing:
+def _as_before(level_status: LevelStatus, error: str | None) -> LevelStatus:
     """How a level stands that is told to have failed: it has, until another round is over; None: it is not told so."""
-    is_retried = error is not None and standing.status == "settling"
-    return replace(standing, status="failed", reason=error) if is_retried else standing
+    is_retried = error is not None and level_status.status == "settling"
+    return replace(level_status, status="failed", reason=error) if is_retried else level_status
 
 
-def _of_children(levels: Levels, acting: Mapping[str, bool]) -> dict[str, Standing]:
+def _of_children(levels: Levels, acting: Mapping[str, bool]) -> dict[str, LevelStatus]:
     """How the levels of children stand, and of their children, by `pods of webs.example.com/default/shop`."""
-    found: dict[str, Standing] = {}
+    found: dict[str, LevelStatus] = {}
     for name, of_child in levels.children().items():
-        found |= {f"{view} of {name}": standing for view, standing in _told(of_child, acting).items()}
+        found |= {f"{view} of {name}": level_status for view, level_status in _told(of_child, acting).items()}
         found |= _of_children(of_child, acting)
     return found
 
 
-def summed_up(standings: Mapping[str, Standing], generation: int) -> dict[str, dict[str, Any]]:
+def summed_up(level_statuses: Mapping[str, LevelStatus], generation: int) -> dict[str, dict[str, Any]]:
     """The conditions of an object whose levels stand so, by type; all without the time of their last transition."""
-    failed = {view: each for view, each in standings.items() if each.status == "failed"}
-    moving = {view: each for view, each in standings.items() if each.status in _IN_PROGRESS}
+    failed = {view: each for view, each in level_statuses.items() if each.status == "failed"}
+    moving = {view: each for view, each in level_statuses.items() if each.status in _IN_PROGRESS}
     others = failed or moving
     reason = "Failed" if failed else next((each.status.capitalize() for each in moving.values()), "InSync")
     told = _joined([f"{view}: {each.reason or each.status}" for view, each in sorted(others.items())])
@@ -181,7 +183,7 @@ def summed_up(standings: Mapping[str, Standing], generation: int) -> dict[str, d
         }
 
     return {
-        "Ready": condition(not others, reason, told or _in_sync(standings)),
+        "Ready": condition(not others, reason, told or _in_sync(level_statuses)),
         "Reconciling": condition(bool(moving) and not failed, reason, told if moving and not failed else ""),
         "Stalled": condition(bool(failed), reason, told if failed else ""),
     }

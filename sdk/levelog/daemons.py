@@ -7,7 +7,7 @@ from typing import Any, Generic, Literal, TypeAlias, TypeVar
 
 from msgspec import Struct
 
-from levelog.levels import Standing
+from levelog.levels import LevelStatus
 
 ObjectT = TypeVar("ObjectT")
 StateT = TypeVar("StateT")
@@ -26,18 +26,18 @@ class LiveLevel(ABC):
     """
 
     @abstractmethod
-    async def get(self) -> Standing | None:
+    async def get(self) -> LevelStatus | None:
         """The level now. Raises Unavailable."""
 
     @abstractmethod
-    def changes(self) -> AsyncIterator[Standing | None]:
+    def changes(self) -> AsyncIterator[LevelStatus | None]:
         """Yield the level now, then after each change except one of `since` alone, until the daemon has to end.
 
         If changes come faster than you take them, you get only the newest.
         """
 
     @abstractmethod
-    async def until(self, condition: Callable[[Standing], bool]) -> Standing | None:
+    async def until(self, condition: Callable[[LevelStatus], bool]) -> LevelStatus | None:
         """Wait until the level meets the condition, and return it; None if the daemon has to end first.
 
         While there is no level, the condition is not called.

@@ -72,7 +72,7 @@ class Level(Generic[T]):
         return f"Level(desired={self.desired!r}, actual={self.actual!r})"
 
 
-class Standing(Struct, frozen=True, kw_only=True):
+class LevelStatus(Struct, frozen=True, kw_only=True):
     """The status of another view's level."""
 
     status: str
@@ -92,7 +92,7 @@ class Standing(Struct, frozen=True, kw_only=True):
         return self.status, self.reason, self.drift, self.children
 
 
-class Levels(dict[str, Standing]):
+class Levels(dict[str, LevelStatus]):
     """How the levels of one object stand, by the names of their views; `levels: Levels` asks for those of the parent.
 
     Those of the same operator that do not read levels themselves. Who reads them is decided on after them. Levels of
@@ -102,13 +102,13 @@ class Levels(dict[str, Standing]):
 
     def __init__(
         self,
-        standings: Mapping[str, Standing] | Iterable[tuple[str, Standing]] = (),
+        level_statuses: Mapping[str, LevelStatus] | Iterable[tuple[str, LevelStatus]] = (),
         *,
         find: Callable[[str], "Levels"],
         named: Callable[[type[ResourceBase], str, str | None], str],
     ) -> None:
         """`find` gives the levels of an object by its name, `named` the name of one that is asked for."""
-        super().__init__(standings)
+        super().__init__(level_statuses)
         self._find = find
         self._named = named
 

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from levelog import Intent, Level, Manifest, Operator, OperatorError, Resource, Struct, patch_status
 from levelog.daemons import Daemon
-from levelog.levels import Levels, Standing
+from levelog.levels import Levels, LevelStatus
 from levelog.testing import Simulation
 from levelog.wire.objects import Application
 from levelog_actuator import Actuator, ActuatorSettings
@@ -78,8 +78,8 @@ def sized() -> tuple[Operator, Callable[..., Level[int]]]:
     return op, size
 
 
-def status(standing: Standing | None) -> str | None:
-    return standing.status if standing is not None else None
+def status(level_status: LevelStatus | None) -> str | None:
+    return level_status.status if level_status is not None else None
 
 
 def test_a_daemon_waits_until_a_level_is_in_sync() -> None:
@@ -98,9 +98,9 @@ def test_a_daemon_waits_until_a_level_is_in_sync() -> None:
     async def announce(web: Web, daemon: Daemon[Web, None]) -> None:
         level = daemon.level(size)
         while await daemon.until(lambda web: web.spec.replicas > 1):
-            if (standing := await level.until(lambda level: level.status == "in_sync")) is None:
+            if (level_status := await level.until(lambda level: level.status == "in_sync")) is None:
                 break
-            told.append((standing.status, standing.since, status(await level.get())))
+            told.append((level_status.status, level_status.since, status(await level.get())))
             await daemon.until(lambda web: web.spec.replicas == 1)
         told.append(daemon.reason)
 
@@ -127,8 +127,8 @@ def test_changes_of_a_level_are_how_it_stands_and_then_each_other_way() -> None:
 
     @op.daemon
     async def follow(web: Web, daemon: Daemon[Web, None]) -> None:
-        async for standing in daemon.level(size).changes():
-            told.append(standing and (standing.status, dict(standing.drift)))  # noqa: PERF401 - it is told at once
+        async for level_status in daemon.level(size).changes():
+            told.append(level_status and (level_status.status, dict(level_status.drift)))  # noqa: PERF401 - told at once
         told.append(daemon.reason)
 
     with Simulation(op) as simulation:
@@ -285,8 +285,8 @@ class Told:
     def follow(self) -> Callable[..., Any]:
         async def follow(web: Web, daemon: Daemon[Web, None]) -> None:
             told = self.statuses.setdefault(web.metadata.name, [])
-            async for standing in daemon.level(self._size).changes():
-                told.append(status(standing))
+            async for level_status in daemon.level(self._size).changes():
+                told.append(status(level_status))
 
         return follow
 
@@ -429,12 +429,12 @@ async def test_all_that_wait_share_one_statement(nats_server: NatsServer, databa
             assert await levels.look()
             assert count.statements == 1
             assert sorted(woken) == [*range(50)]
-            assert [status(each.standing) for each in waiting] == ["drifting", *["in_sync"] * 49]
+            assert [status(each.level_status) for each in waiting] == ["drifting", *["in_sync"] * 49]
             assert not await levels.look()
             assert (count.statements, len(woken)) == (2, 50)
             with levels.awaiting(place(1), "uid of another", woken.clear) as other:
                 assert await levels.look()
-            assert (other.standing, woken) == (None, [])
+            assert (other.level_status, woken) == (None, [])
         with counting() as count:
             assert not await levels.look()
             assert count.statements == 0

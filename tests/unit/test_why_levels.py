@@ -2,8 +2,8 @@
 
 from datetime import UTC, datetime
 
-from levelog.levels import Standing
-from levelog_history.explaining import StandingChange, explain
+from levelog.levels import LevelStatus
+from levelog_history.explaining import LevelStatusChange, explain
 from levelog_history.happenings import Happened
 from levelog_store.decide.decisions import Basis, Decision
 from levelog_store.fold.changes import Causes
@@ -11,7 +11,7 @@ from levelog_store.fold.changes import Causes
 WEB = "webs.example.com/default/one"
 
 
-def decision(ordinal: int, own: Standing, others: dict[str, Standing], *, is_called: bool = True) -> Decision:
+def decision(ordinal: int, own: LevelStatus, others: dict[str, LevelStatus], *, is_called: bool = True) -> Decision:
     return Decision(
         ordinal=ordinal,
         view="shops/conditions",
@@ -26,28 +26,28 @@ def decision(ordinal: int, own: Standing, others: dict[str, Standing], *, is_cal
         intents=[],
         fingerprint="code",
         decided_at=datetime(2026, 1, 1, tzinfo=UTC),
-        basis=Basis(standings={"shops/webs": own}, others={WEB: others}),
+        basis=Basis(level_statuses={"shops/webs": own}, others={WEB: others}),
         status="in_sync",
     )
 
 
 def test_a_decision_says_which_levels_stood_otherwise_than_at_the_one_before() -> None:
-    rests = Standing(status="in_sync")
-    refused = Standing(status="failed", reason="403 Forbidden", since=datetime(2026, 1, 1, tzinfo=UTC))
+    rests = LevelStatus(status="in_sync")
+    refused = LevelStatus(status="failed", reason="403 Forbidden", since=datetime(2026, 1, 1, tzinfo=UTC))
     past = [
         decision(1, rests, {"shops/pods": rests}),
         decision(2, rests, {}, is_called=False),
         decision(3, rests, {"shops/pods": refused}),
         decision(4, rests, {}),
     ]
-    found = [each.standings for each in explain(past, {}, Happened(entries={}, receipts={}, others={}))]
+    found = [each.level_statuses for each in explain(past, {}, Happened(entries={}, receipts={}, others={}))]
     name = f"shops/pods of {WEB}"
     assert found == [
         [
-            StandingChange(level=name, before="", after="in_sync"),
-            StandingChange(level="shops/webs", before="", after="in_sync"),
+            LevelStatusChange(level=name, before="", after="in_sync"),
+            LevelStatusChange(level="shops/webs", before="", after="in_sync"),
         ],
         [],
-        [StandingChange(level=name, before="in_sync", after="failed (403 Forbidden)")],
-        [StandingChange(level=name, before="failed (403 Forbidden)", after="")],
+        [LevelStatusChange(level=name, before="in_sync", after="failed (403 Forbidden)")],
+        [LevelStatusChange(level=name, before="failed (403 Forbidden)", after="")],
     ]

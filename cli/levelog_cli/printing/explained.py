@@ -160,7 +160,7 @@ def _decision(explained: Explained, timeline: Timeline, target: str) -> Iterator
     if decision.reason:
         yield from folded(decision.reason)
     yield from _reads(decision.view, explained.reads)
-    for each in explained.standings:
+    for each in explained.level_statuses:
         was = f"{each.before} -> " if each.before else ""
         yield from folded(f"saw {each.level}: {was}{each.after or 'gone'}")
     yield from _listed([str(each) for each in explained.differences], INDENT)

@@ -101,7 +101,7 @@ def explained_plain(level: KeptLevel, explained: Explained) -> dict[str, Any]:
         ],
         "has_more_causes": decision.causes.has_more,
         "reads": explained.reads,
-        "levels": explained.standings,
+        "levels": explained.level_statuses,
         "before": side(before),
         "after": side(decision),
         "writes": [

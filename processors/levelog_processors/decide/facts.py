@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from levelog.handlers.injection import Given
 from levelog.intents import Intent
-from levelog.levels import Level, Standing
+from levelog.levels import Level, LevelStatus
 from levelog.wire.canonical import canonical, digest
 from levelog_processors.decide.settling import (
     AT_ONCE,
@@ -27,9 +27,9 @@ from levelog_store.fold.levelwrites import ASKED_FOR
 from levelog_store.rows import IndexKey, LevelRow, StoredObject, ViewParent
 
 
-def digest_with(reads: str, standings: Mapping[str, Standing]) -> str:
+def digest_with(reads: str, level_statuses: Mapping[str, LevelStatus]) -> str:
     """Digest of what a view read, with how the levels stand that it is given; those may be none."""
-    return digest(reads, canonical({v: s.identity for v, s in standings.items()})) if standings else reads
+    return digest(reads, canonical({v: s.identity for v, s in level_statuses.items()})) if level_statuses else reads
 
 
 def level_before(wake: PendingWake, parent: StoredObject, row: LevelRow | None, last_round: int = 0) -> LevelRow:
@@ -66,7 +66,7 @@ class Facts(Struct, frozen=True, kw_only=True, dict=True):
     versions: str = ""
     """Digest of how new that is, by `digest_of_versions`."""
     dependencies: frozenset[IndexKey] = frozenset()
-    standings: Mapping[str, Standing] = {}
+    level_statuses: Mapping[str, LevelStatus] = {}
     """How the levels stand that the view is given, by view."""
     now: datetime
     """What the level's functions see as such."""
@@ -193,7 +193,7 @@ class Facts(Struct, frozen=True, kw_only=True, dict=True):
         self,
         rows: Sequence[IntentRow],
         called: Mapping[str, str],
-        looked_up: Mapping[str, Mapping[str, Standing]],
+        looked_up: Mapping[str, Mapping[str, LevelStatus]],
         *,
         has_progressed: bool,
     ) -> Basis:
@@ -210,7 +210,7 @@ class Facts(Struct, frozen=True, kw_only=True, dict=True):
             repeats=self.before.repeats,
             intents=tuple(intent for intent in self.intents if intent.key in counts),
             satisfied=tuple(row.key for row in rows if row.state == "satisfied"),
-            standings=dict(self.standings),
+            level_statuses=dict(self.level_statuses),
             others={parent: dict(levels) for parent, levels in looked_up.items()},
             called=dict(called),
             progressed=has_progressed,
@@ -242,7 +242,7 @@ class Seen(Struct, frozen=True, kw_only=True):
     """Version of each key read."""
     contents: Mapping[IndexKey, tuple[bytes, ...]] = {}
     """Contents of each key read."""
-    looked_up: Mapping[str, Mapping[str, Standing]] = {}
+    looked_up: Mapping[str, Mapping[str, LevelStatus]] = {}
     """How the levels of other parents stood, by parent and view."""
 
 

@@ -7,7 +7,7 @@ import msgspec
 from msgspec import Struct
 
 from levelog.handlers.children import ChildrenView
-from levelog.levels import Standing
+from levelog.levels import LevelStatus
 from levelog.wire.canonical import canonical
 from levelog_processors.fold.rules import parent_inputs
 from levelog_processors.program import BoundView, Program
@@ -25,28 +25,28 @@ class _Told(Struct, frozen=True):
     """One value under the key of a parent's levels."""
 
     view: str
-    standing: Standing
+    level_status: LevelStatus
 
 
 _told: Final = msgspec.json.Decoder(_Told)
 
 
-def standings(
+def level_statuses(
     program: Program, views: Sequence[BoundView], parent: StoredObject, levels: Mapping[ViewParent, LevelRow]
-) -> Mapping[str, Standing]:
+) -> Mapping[str, LevelStatus]:
     """How the levels of some views stand, by view; where filters leave the parent out there is none.
 
     In the order of their names, as a decision keeps them, so that a view which goes through them sees the same again.
     """
-    found: dict[str, Standing] = {}
+    found: dict[str, LevelStatus] = {}
     for sibling in sorted(views, key=lambda each: each.name):
         row = levels.get((sibling.name, parent.object))
         if parent_inputs(sibling, parent.body, row.looked_at if row else None) is None:
             continue
         if row is None or row.parent_uid != parent.uid:
-            found[sibling.name] = Standing(status="blocked", reason="not evaluated yet")
+            found[sibling.name] = LevelStatus(status="blocked", reason="not evaluated yet")
         else:
-            found[sibling.name] = Standing(
+            found[sibling.name] = LevelStatus(
                 status=row.status,
                 reason=row.reason,
                 drift={part: tuple(keys) for part, keys in row.differing.items()},
@@ -63,14 +63,14 @@ def _children(program: Program, view: BoundView, parent: StoredObject, row: Leve
     return view.handler.children_in(row.desired, parent.namespace, resources)
 
 
-def encoded(told: Mapping[str, Standing]) -> tuple[bytes, ...]:
+def encoded(told: Mapping[str, LevelStatus]) -> tuple[bytes, ...]:
     """The value under the key of a parent's levels."""
-    return tuple(canonical(_Told(view, standing)) for view, standing in sorted(told.items()))
+    return tuple(canonical(_Told(view, level_status)) for view, level_status in sorted(told.items()))
 
 
-def decoded(values: Sequence[bytes]) -> dict[str, Standing]:
+def decoded(values: Sequence[bytes]) -> dict[str, LevelStatus]:
     """The same, by view."""
-    return {each.view: each.standing for each in map(_told.decode, values)}
+    return {each.view: each.level_status for each in map(_told.decode, values)}
 
 
 def timeless(values: Sequence[bytes]) -> tuple[bytes, ...]:

@@ -13,10 +13,10 @@ from levelog.errors import OperatorError
 from levelog.handlers.children import ChildrenView
 from levelog.handlers.indexers import ObjectIndex, object_key
 from levelog.indices import Index, Objects
-from levelog.levels import Levels, Standing
+from levelog.levels import Levels, LevelStatus
 from levelog.resources import ResourceBase
 from levelog.wire.canonical import digest
-from levelog_processors.decide.standings import decoded, timeless
+from levelog_processors.decide.levelstatuses import decoded, timeless
 from levelog_processors.fold.entries import canonical_key, lookup_key
 from levelog_processors.fold.lists import CONTACT, contact_key
 from levelog_processors.guard.calls import FunctionGuard
@@ -88,18 +88,18 @@ class LevelLookups(Struct, frozen=True):
     view: BoundView
     parent: bytes
     bucket: Callable[[str, str], tuple[bytes, ...]]
-    found: dict[str, dict[str, Standing]] = {}
+    found: dict[str, dict[str, LevelStatus]] = {}
     """What was looked up, by parent and view."""
 
-    def given(self, standings: Mapping[str, Standing]) -> Levels:
+    def given(self, level_statuses: Mapping[str, LevelStatus]) -> Levels:
         """Some levels, from which others are found."""
-        return self._levels((name.partition("/")[2], standing) for name, standing in standings.items())
+        return self._levels((name.partition("/")[2], level_status) for name, level_status in level_statuses.items())
 
-    def _levels(self, named: Iterable[tuple[str, Standing]]) -> Levels:
+    def _levels(self, named: Iterable[tuple[str, LevelStatus]]) -> Levels:
         return Levels(named, find=self._find, named=self._named)
 
     def _find(self, parent: str) -> Levels:
-        found: dict[str, Standing] = {}
+        found: dict[str, LevelStatus] = {}
         for shelf in self.view.shelves.get(parent.partition("/")[0], ()):
             told = decoded(self.bucket(*levels_place(shelf, parent)))
             self.found[parent] = self.found.get(parent, {}) | told

@@ -7,11 +7,11 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from levelog_processors.decide.facts import Facts, Outlook, digest_with, level_before
+from levelog_processors.decide.levelstatuses import encoded, level_statuses
 from levelog_processors.decide.lookups import digest_of, digest_of_versions, sight
 from levelog_processors.decide.omissions import lacking
 from levelog_processors.decide.overlay import told as told_intents
 from levelog_processors.decide.readiness import as_watched
-from levelog_processors.decide.standings import encoded, standings
 from levelog_processors.fold.rules import parent_inputs
 from levelog_processors.program import BoundView, Program
 from levelog_processors.state.state import State
@@ -63,7 +63,7 @@ class Sights(Struct, frozen=True):
             reads=row.reads,
             versions=digest_of_versions({place: self.version(place) for place in places}),
             dependencies=places,
-            standings=standings(program, program.siblings_of(view), parent, state.levels),
+            level_statuses=level_statuses(program, program.siblings_of(view), parent, state.levels),
             now=now,
             lacks=lacking(view, state.buckets, places),
             folded=(max(state.folded_to.values()),) * len(state.folded_to),
@@ -94,7 +94,9 @@ class Sights(Struct, frozen=True):
         """Digest of what a level sees elsewhere now."""
         places = self._places(view, (view.name, parent.object))
         found = digest_of({place: self.bucket(place) for place in places}, sight(view, parent.uid, row.desired))
-        return digest_with(found, standings(self.program, self.program.siblings_of(view), parent, self.state.levels))
+        return digest_with(
+            found, level_statuses(self.program, self.program.siblings_of(view), parent, self.state.levels)
+        )
 
     def with_target(self, intent: OpenIntent) -> OpenIntent:
         """The intent with what is known of its target now."""
@@ -121,7 +123,7 @@ class Sights(Struct, frozen=True):
         if parent is None:
             return Bucket(self.version(place), ())
         views = self.program.levels_on(shelf_at(place), parent.resource)
-        return Bucket(self.version(place), encoded(standings(self.program, views, parent, self.state.levels)))
+        return Bucket(self.version(place), encoded(level_statuses(self.program, views, parent, self.state.levels)))
 
     def whole(self, index: str) -> WholeIndex:
         """Every bucket of an index."""

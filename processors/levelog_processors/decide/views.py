@@ -118,7 +118,7 @@ class Evaluation:
         reads = self.reads.digest(sight(facts.view, facts.parent.uid, desired))
         return replace(
             result,
-            reads=digest_with(reads, facts.standings),
+            reads=digest_with(reads, facts.level_statuses),
             versions=self.reads.versions,
             contents=self.reads.contents,
             looked_up=self._lookups.found,
@@ -143,7 +143,7 @@ class Evaluation:
                     str(parameter.index.resource.group_resource),
                 )
             lookups = ObjectLookups(view, facts.parent.body, self.reads.bucket, self._namespaces)
-            levels = self._lookups.given(facts.standings)
+            levels = self._lookups.given(facts.level_statuses)
             given: dict[Given, Any] = {Given.NOW: facts.now, Given.OBJECTS: lookups, Given.LEVELS: levels}
             if Given.CHANCE in handler.given.given.values():  # the same at each call, so that it is no drift
                 given[Given.CHANCE] = self._redactor.chance((view.name, facts.parent.uid))

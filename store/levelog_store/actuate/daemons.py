@@ -7,7 +7,7 @@ import msgspec
 from sqlalchemy import Dialect, Update, bindparam, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from levelog.levels import Standing
+from levelog.levels import LevelStatus
 from levelog_store.actuate.claims import IS_HELD, IS_KEY, IS_OF_CLAIM, ClaimedIntent
 from levelog_store.dialects import built_once, now, of_pairs, run
 from levelog_store.rows import Scope, ViewParent
@@ -34,12 +34,12 @@ def put(dialect: Dialect) -> Update:
 
 async def read_awaited(
     connection: AsyncConnection, scope: Scope, places: Sequence[ViewParent]
-) -> dict[ViewParent, tuple[str, Standing]]:
+) -> dict[ViewParent, tuple[str, LevelStatus]]:
     """Uid of the parent of each level that there is, and how it stands; without its children."""
     level = levels.c
     shown = level.view, level.parent, level.parent_uid, level.status, level.reason, level.drift, level.since
-    found: dict[ViewParent, tuple[str, Standing]] = {}
+    found: dict[ViewParent, tuple[str, LevelStatus]] = {}
     for view, parent, uid, status, reason, drift, since in await run(connection, scope, of_pairs, *shown, pairs=places):
         differing = _drift.decode(drift) if drift else {}
-        found[view, parent] = uid, Standing(status=status, reason=reason, drift=differing, since=since)
+        found[view, parent] = uid, LevelStatus(status=status, reason=reason, drift=differing, since=since)
     return found

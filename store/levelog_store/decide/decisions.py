@@ -5,7 +5,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from levelog.levels import Standing
+from levelog.levels import LevelStatus
 from levelog.wire.canonical import digest
 from levelog_store.fold.changes import Causes
 from levelog_store.rows import IndexKey, LevelRow, Verdict, ViewParent
@@ -148,9 +148,9 @@ class Basis(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """That were under way, or had failed."""
     satisfied: tuple[str, ...] = ()
     """Keys of the new intents whose targets held their fields already, when those were looked up after the round."""
-    standings: dict[str, Standing] = {}
+    level_statuses: dict[str, LevelStatus] = {}
     """How the levels stood that its view is given, by view."""
-    others: dict[str, dict[str, Standing]] = {}
+    others: dict[str, dict[str, LevelStatus]] = {}
     """How those stood that its view looked up, by object and view."""
     called: dict[str, str] = {}
     """Keys of the last calls that took place of the effects that the new intents call, by target."""

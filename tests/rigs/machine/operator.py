@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final, Protocol
 
 from levelog import ABSENT, Index, Intent, Level, Manifest, Objects, Operator, Owner, Resource, Struct, apply, delete
-from levelog.levels import Levels, Standing
+from levelog.levels import Levels, LevelStatus
 from levelog.resources import LabelledResource
 
 BEGIN: Final = datetime(2026, 1, 1, tzinfo=UTC)
@@ -128,7 +128,7 @@ def overview_level(config: Config, levels: Levels) -> Level[dict[str, str]]:
     return Level({}, shown(levels.of(Web, web)) | shown(levels.of(Part, "w0-0")))
 
 
-def shown(levels: Mapping[str, Standing]) -> dict[str, str]:
+def shown(levels: Mapping[str, LevelStatus]) -> dict[str, str]:
     """How levels stand, as far as it wakes who reads it."""
     return {name: f"{each.status}; {each.reason}; {sorted(each.drift.items())}" for name, each in levels.items()}
 

@@ -14,7 +14,7 @@ from typing import Any, Final
 import msgspec
 from msgspec import Struct
 
-from levelog.levels import Level, Levels, Standing
+from levelog.levels import Level, Levels, LevelStatus
 from levelog.resources import Owner
 from levelog.wire.objects import ObjectKey, Uid
 from levelog.wire.records import LoggedRecord, ObjectDeleted, ObjectSeen, SyncFinished, SyncStarted
@@ -351,16 +351,16 @@ class Reference:
 
         `only`: how the level of that view stands, not of those that are shown to all.
         """
-        standings: dict[str, Standing] = {}
+        level_statuses: dict[str, LevelStatus] = {}
         shown = self.objects.get(parent)
         views = [only] if only else sorted(name for name, view in VIEWS.items() if view.is_shown_of(parent))
         for name in (each for each in views if self.has_level(each, parent)):
             row = rows.get((name, parent))
             if row is None or shown is None or row["parent_uid"] != shown.uid:
-                standings[name] = Standing(status="blocked", reason="not evaluated yet")
+                level_statuses[name] = LevelStatus(status="blocked", reason="not evaluated yet")
             else:
-                standings[name] = _standing(row, parent, has_children=VIEWS[name].is_of_children)
-        told = tuple((name, *each.identity) for name, each in standings.items())
+                level_statuses[name] = _level_status(row, parent, has_children=VIEWS[name].is_of_children)
+        told = tuple((name, *each.identity) for name, each in level_statuses.items())
         reads.append((f"{LEVELS}{only}", parent, told))
 
         def named(resource: Any, name: str, _: str | None) -> str:
@@ -370,13 +370,13 @@ class Reference:
             other = ObjectKey.parse(name)
             if not names:
                 return self._levels(other, rows, reads)
-            found: dict[str, Standing] = {}
+            found: dict[str, LevelStatus] = {}
             for each in names:
                 told = self._levels(other, rows, reads, only=each)
-                found |= {f"machine/{name}": standing for name, standing in told.items()}
+                found |= {f"machine/{name}": level_status for name, level_status in told.items()}
             return Levels(found, find=find, named=named)
 
-        return Levels(standings, find=find, named=named)
+        return Levels(level_statuses, find=find, named=named)
 
     def _content(self, index: str) -> dict[Any, tuple[Any, ...]]:
         found: dict[Any, list[Any]] = {}
@@ -387,12 +387,12 @@ class Reference:
         return {key: tuple(values) for key, values in found.items()}
 
 
-def _standing(row: Row, parent: ObjectKey, *, has_children: bool) -> Standing:
+def _level_status(row: Row, parent: ObjectKey, *, has_children: bool) -> LevelStatus:
     drift = {part: tuple(keys) for part, keys in msgspec.json.decode(row["drift"] or b"{}").items()}
     desired = msgspec.json.decode(row["desired"] or b"{}") if has_children else {}
     names = [name.removeprefix("Web/") for name in desired]
     children = tuple(sorted(str(msgspec.structs.replace(parent, resource=WEBS, name=name)) for name in names))
-    return Standing(status=row["status"], reason=row["reason"], drift=drift, children=children)
+    return LevelStatus(status=row["status"], reason=row["reason"], drift=drift, children=children)
 
 
 def _entries_of(key: ObjectKey, shown: Shown, held: Entries) -> tuple[Entries, dict[str, Failure]]:
