@@ -12,7 +12,7 @@ from levelog.wire.objects import Version
 from levelog.wire.records import BookmarkNoted, LoggedRecord, ObjectDeleted, ObjectSeen
 from levelog_processors.fold.rules import Fold
 from levelog_processors.program import Program
-from levelog_store.fold.changes import Changes, ExpiredEntry, Held, HeldObject
+from levelog_store.fold.changes import Changes, ExpiredEntry, PriorObject, PriorState
 from levelog_store.rows import Entry
 from rigs.webs import NOON, PODS, deleted, logged, pod
 
@@ -45,22 +45,22 @@ class Tables:
     """What folds leave in memory, and what the next one would find of it in SQL."""
 
     def __init__(self) -> None:
-        self.objects: dict[str, HeldObject] = {}
+        self.objects: dict[str, PriorObject] = {}
         self.entries: dict[str, dict[tuple[str, str, int], Entry]] = {}
         self.times: dict[int, datetime] = {}
 
     def fold(self, records: Sequence[LoggedRecord]) -> Changes:
-        held = Held(objects=dict(self.objects), times=dict(self.times))
-        held.entries = {name: list(entries.values()) for name, entries in self.entries.items()}
-        held.expired = [
+        prior = PriorState(objects=dict(self.objects), times=dict(self.times))
+        prior.entries = {name: list(entries.values()) for name, entries in self.entries.items()}
+        prior.expired = [
             ExpiredEntry(name, 0, entry)
             for name, entries in self.entries.items()
             for entry in entries.values()
             if entry.expires_at is not None
         ]
-        changes = Fold(program, "webs", held).records(records)
+        changes = Fold(program, "webs", prior).records(records)
         for name, row in changes.objects.items():
-            self.objects[name] = HeldObject(row.uid, row.version)
+            self.objects[name] = PriorObject(row.uid, row.version)
         for name in changes.tombstones:
             self.objects.pop(name, None)
         for index, key, name, ordinal in changes.entries_removed:
@@ -139,9 +139,9 @@ def test_an_object_that_was_left_out_by_error_blocks_no_longer_once_its_entries_
 def test_entries_computed_anew_end_as_long_after_the_record_as_ever() -> None:
     index = program.indices["webs/recent"]
     seen = [at(pod("p", 1, owner="o"), 0), at(pod("q", 2, owner="o"), 30)]
-    rows = Fold(program, "webs", Held()).records(told(*seen)).objects.values()
-    held = Held(times={0: NOON + timedelta(minutes=60)})
-    changes = Fold(program, "webs", held).index_anew(index, rows, 9)
+    rows = Fold(program, "webs", PriorState()).records(told(*seen)).objects.values()
+    prior = PriorState(times={0: NOON + timedelta(minutes=60)})
+    changes = Fold(program, "webs", prior).index_anew(index, rows, 9)
     written = [(name, entry.expires_at) for name, entry in changes.entries_written]
     assert written == [(Q, NOON + timedelta(minutes=90))]
 

@@ -16,7 +16,7 @@ from levelog_cli.loading import load_operators
 from levelog_processors.fold.entries import MOST_OWNERS, canonical_key, index_entries
 from levelog_processors.fold.rules import Fold, parent_inputs
 from levelog_processors.program import Program
-from levelog_store.fold.changes import Changes, Held, HeldLevel, HeldObject
+from levelog_store.fold.changes import Changes, PriorLevel, PriorObject, PriorState
 from levelog_store.rows import ERRORS
 from rigs.webs import PODS, deleted, lists_done, logged, pod, web
 
@@ -36,30 +36,30 @@ class Tables:
     """What the folds of one batch after the other leave, in memory."""
 
     def __init__(self) -> None:
-        self.held = Held()
+        self.prior = PriorState()
 
     def take(self, changes: Changes) -> None:
         for name, row in changes.objects.items():
-            self.held.objects[name] = HeldObject(row.uid, row.version)
+            self.prior.objects[name] = PriorObject(row.uid, row.version)
         for name, tombstone in changes.tombstones.items():
-            self.held.objects.pop(name, None)
-            self.held.tombstones[name] = HeldObject(tombstone.uid, tombstone.version)
+            self.prior.objects.pop(name, None)
+            self.prior.tombstones[name] = PriorObject(tombstone.uid, tombstone.version)
         for name in changes.tombstones_lifted:
-            del self.held.tombstones[name]
+            del self.prior.tombstones[name]
         for index, key, name, ordinal in changes.entries_removed:
-            entries = self.held.entries[name]
-            self.held.entries[name] = [e for e in entries if (e.index, e.key, e.ordinal) != (index, key, ordinal)]
+            entries = self.prior.entries[name]
+            self.prior.entries[name] = [e for e in entries if (e.index, e.key, e.ordinal) != (index, key, ordinal)]
         for name, entry in changes.entries_written:
-            others = [e for e in self.held.entries.get(name, []) if (e.key, e.ordinal) != (entry.key, entry.ordinal)]
-            self.held.entries[name] = [*others, entry]
-        self.held.entries = {name: entries for name, entries in self.held.entries.items() if entries}
+            others = [e for e in self.prior.entries.get(name, []) if (e.key, e.ordinal) != (entry.key, entry.ordinal)]
+            self.prior.entries[name] = [*others, entry]
+        self.prior.entries = {name: entries for name, entries in self.prior.entries.items() if entries}
 
 
 def fold_in_batches(program: Program, records: Sequence[ObjectSeen | ObjectDeleted], size: int) -> Tables:
     tables = Tables()
     placed = logged(records)
     for start in range(0, len(placed), size):
-        tables.take(Fold(program, "webs", tables.held).records(placed[start : start + size]))
+        tables.take(Fold(program, "webs", tables.prior).records(placed[start : start + size]))
     return tables
 
 
@@ -101,37 +101,37 @@ def test_invariant_2_duplicates_late_and_missing_records_lead_to_the_newest_stat
     delivered = data.draw(st.permutations([*kept, *noise, newest]))
     tables = fold_in_batches(program, delivered, size)
     if isinstance(newest, ObjectDeleted):
-        assert tables.held.objects == {}
-        assert tables.held.tombstones["pods/default/p"].version == newest.version
-        assert not tables.held.entries.get("pods/default/p")
+        assert tables.prior.objects == {}
+        assert tables.prior.tombstones["pods/default/p"].version == newest.version
+        assert not tables.prior.entries.get("pods/default/p")
     else:
-        assert tables.held.objects == {"pods/default/p": HeldObject(newest.uid, newest.version)}
-        owners = [entry.key for entry in tables.held.entries["pods/default/p"]]
+        assert tables.prior.objects == {"pods/default/p": PriorObject(newest.uid, newest.version)}
+        owners = [entry.key for entry in tables.prior.entries["pods/default/p"]]
         assert owners == [under(f"o{newest.version % 3}")]
 
 
 @given(steps=history, size=st.integers(1, 5))
 def test_invariant_3_the_size_of_a_batch_makes_no_difference(program: Program, steps: list[str], size: int) -> None:
     records = told(steps)
-    assert fold_in_batches(program, records, size).held == fold_in_batches(program, records, len(records)).held
+    assert fold_in_batches(program, records, size).prior == fold_in_batches(program, records, len(records)).prior
 
 
 def test_what_a_list_repeats_is_seen_again_under_the_sequence_of_the_list(program: Program) -> None:
     begun, _ = lists_done(PODS, 9)
     same = pod("p", 1, owner="o")
-    changes = Fold(program, "webs", Held()).records(logged([same, begun, same]))
+    changes = Fold(program, "webs", PriorState()).records(logged([same, begun, same]))
     assert changes.objects["pods/default/p"].sequence == 3
     tables = Tables()
     tables.take(changes)
-    again = Fold(program, "webs", tables.held).records(logged([begun, same], first=4))
+    again = Fold(program, "webs", tables.prior).records(logged([begun, same], first=4))
     assert again.seen_again == {"pods/default/p": 5}
     assert again.objects == {}
 
 
 def test_an_owner_edit_changes_the_old_key_and_the_new_one(program: Program) -> None:
     tables = Tables()
-    tables.take(Fold(program, "webs", tables.held).records(logged([pod("p", 1, owner="old")])))
-    changes = Fold(program, "webs", tables.held).records(logged([pod("p", 2, owner="new")], first=7))
+    tables.take(Fold(program, "webs", tables.prior).records(logged([pod("p", 1, owner="old")])))
+    changes = Fold(program, "webs", tables.prior).records(logged([pod("p", 2, owner="new")], first=7))
     changed = {key for (_, key) in changes.keys if not key.startswith("*")}
     assert changed == {under("old"), under("new")}
     assert set(changes.keys.values()) == {7}
@@ -139,24 +139,24 @@ def test_an_owner_edit_changes_the_old_key_and_the_new_one(program: Program) -> 
 
 def test_a_pod_that_loses_the_label_leaves_the_index(program: Program) -> None:
     tables = Tables()
-    tables.take(Fold(program, "webs", tables.held).records(logged([pod("p", 1, owner="o")])))
-    changes = Fold(program, "webs", tables.held).records(logged([pod("p", 2, owner="o", labels={})]))
+    tables.take(Fold(program, "webs", tables.prior).records(logged([pod("p", 1, owner="o")])))
+    changes = Fold(program, "webs", tables.prior).records(logged([pod("p", 2, owner="o", labels={})]))
     assert [removed[1] for removed in changes.entries_removed] == [under("o")]
 
 
 def test_a_change_that_no_handler_reads_changes_no_key_and_wakes_nothing(program: Program) -> None:
     tables = Tables()
-    first = Fold(program, "webs", tables.held).records(logged([web("w", 1), pod("p", 2, owner="uid-w")]))
+    first = Fold(program, "webs", tables.prior).records(logged([web("w", 1), pod("p", 2, owner="uid-w")]))
     tables.take(first)
     assert list(first.wakes) == [("webs/pods", "webs.example.com/default/w")]
     inputs = parent_inputs(program.views["webs/pods"], web("w", 1).body, None)
     assert inputs is not None
-    tables.held.levels["webs/pods", "webs.example.com/default/w"] = HeldLevel("uid-w", inputs)
+    tables.prior.levels["webs/pods", "webs.example.com/default/w"] = PriorLevel("uid-w", inputs)
     noise = [
         web("w", 3, annotations={"note": "1"}, labels={"x": "y"}),
         pod("p", 4, owner="uid-w", annotations={"note": "2"}),
     ]
-    changes = Fold(program, "webs", tables.held).records(logged(noise, first=3))
+    changes = Fold(program, "webs", tables.prior).records(logged(noise, first=3))
     assert len(changes.objects) == 2
     assert changes.keys == {}
     assert changes.wakes == {}
@@ -166,7 +166,7 @@ def test_a_record_that_is_not_json_is_skipped_and_the_checkpoint_goes_on(
     program: Program, caplog: pytest.LogCaptureFixture
 ) -> None:
     broken = pod("p", 2)
-    changes = Fold(program, "webs", Held()).records(
+    changes = Fold(program, "webs", PriorState()).records(
         logged(
             [
                 ObjectSeen(
@@ -189,17 +189,17 @@ def test_an_index_that_raises_keeps_its_entries_and_says_so_under_their_keys_and
 ) -> None:
     tables = Tables()
     records = logged([pod("p", 1, owner="o"), without_image("p", 2)])
-    tables.take(Fold(program, "webs", tables.held).records(records[:1]))
-    changes = Fold(program, "webs", tables.held).records(records[1:])
+    tables.take(Fold(program, "webs", tables.prior).records(records[:1]))
+    changes = Fold(program, "webs", tables.prior).records(records[1:])
     tables.take(changes)
-    entries = {entry.key: entry for entry in tables.held.entries["pods/default/p"]}
+    entries = {entry.key: entry for entry in tables.prior.entries["pods/default/p"]}
     assert entries.keys() == {under("o"), *OWNERS}
     assert (entries[under("o")].value, entries[under("o")].error) == (b'["p","a"]', "")
     for key in OWNERS:
         assert "missing required field `image`" in entries[key].error
         assert msgspec.json.decode(entries[key].value) == {"object": "pods/default/p", "error": entries[key].error}
     assert {key for _, key in changes.keys if not key.startswith("*")} == {key[1:] for key in OWNERS}
-    still = Fold(program, "webs", tables.held).records(logged([without_image("p", 3)], first=3))
+    still = Fold(program, "webs", tables.prior).records(logged([without_image("p", 3)], first=3))
     assert (still.keys, still.entries_written, still.entries_removed) == ({}, [], [])
 
 
@@ -207,8 +207,8 @@ def test_an_error_keeps_no_entries_of_an_earlier_incarnation(program: Program) -
     tables = Tables()
     again = msgspec.structs.replace(without_image("p", 2), uid=Uid("another"))
     records = logged([pod("p", 1, owner="o"), again])
-    tables.take(Fold(program, "webs", tables.held).records(records[:1]))
-    changes = Fold(program, "webs", tables.held).records(records[1:])
+    tables.take(Fold(program, "webs", tables.prior).records(records[:1]))
+    changes = Fold(program, "webs", tables.prior).records(records[1:])
     assert {entry.key for _, entry in changes.entries_written} == OWNERS
     assert [key for _, key, _, _ in changes.entries_removed] == [under("o")]
 
@@ -254,14 +254,14 @@ def test_an_object_that_an_index_has_nothing_of_is_noted_under_its_owners_or_as_
     keys = {key[1:] or ERRORS for key in expected}
 
     def folded(record: ObjectSeen | ObjectDeleted) -> Changes:
-        return Fold(program, "webs", tables.held).records(logged([record], first=record.version))
+        return Fold(program, "webs", tables.prior).records(logged([record], first=record.version))
 
     def changed(changes: Changes) -> set[str]:
         return {key for _, key in changes.keys if not key.startswith("*")}
 
     changes = folded(without_image("p", 1))
     tables.take(changes)
-    assert {entry.key for entry in tables.held.entries["pods/default/p"]} == expected
+    assert {entry.key for entry in tables.prior.entries["pods/default/p"]} == expected
     assert changed(changes) == keys
     assert changed(folded(without_image("p", 2))) == set()
     mended = folded(pod("p", 3, owner="o"))
@@ -274,9 +274,9 @@ def test_an_index_that_ignores_errors_keeps_entries_and_tells_nobody_who_reads_t
     op = Operator("webs")
     op.index(errors="ignore")(by_name)
     index = Program([op]).indices["webs/by_name"]
-    held = index_entries(index, pod("p", 1).body, (), "pods/default/p")
-    *kept, failure = index_entries(index, without_image("p", 2).body, held, "pods/default/p")
-    assert (kept, failure.key) == (held, ERRORS)
+    prior = index_entries(index, pod("p", 1).body, (), "pods/default/p")
+    *kept, failure = index_entries(index, without_image("p", 2).body, prior, "pods/default/p")
+    assert (kept, failure.key) == (prior, ERRORS)
 
 
 def test_who_names_many_owners_is_told_to_the_controller_and_as_many_more() -> None:
@@ -403,13 +403,13 @@ def test_a_parent_that_is_left_out_loses_its_level_once() -> None:
     program, tables = Program([op]), Tables()
     gone: list[set[tuple[str, str]]] = []
     for version in (1, 2, 3):
-        changes = Fold(program, Application("webs"), tables.held).records(logged([web("shop", version)]))
+        changes = Fold(program, Application("webs"), tables.prior).records(logged([web("shop", version)]))
         tables.take(changes)
         gone.append(changes.gone)
     level = ("webs/named", "webs.example.com/default/shop")
     assert gone == [{level}, set(), set()]
-    tables.held.levels[level] = HeldLevel("uid-shop", "as it was")
-    changes = Fold(program, Application("webs"), tables.held).records(logged([web("shop", 4)]))
+    tables.prior.levels[level] = PriorLevel("uid-shop", "as it was")
+    changes = Fold(program, Application("webs"), tables.prior).records(logged([web("shop", 4)]))
     assert changes.gone == {level}
 
 
@@ -433,10 +433,10 @@ def ends(program: Program, records: Sequence[ObjectSeen | ObjectDeleted], size: 
     tables, found = Tables(), set[str]()
     placed = logged(records)
     for start in range(0, len(placed), size):
-        changes = Fold(program, "webs", tables.held).records(placed[start : start + size])
+        changes = Fold(program, "webs", tables.prior).records(placed[start : start + size])
         kept = {name for name in changes.objects if ":deleted/" in name}
         renamed = {str(each.deleted): each for each in changes.deletions}
-        assert all(tables.held.objects[each.object].uid == each.uid for each in renamed.values())
+        assert all(tables.prior.objects[each.object].uid == each.uid for each in renamed.values())
         assert {("webs/gone_deleted", name) for name in kept | renamed.keys()} <= changes.wakes.keys()
         found |= kept | renamed.keys()
         tables.take(changes)

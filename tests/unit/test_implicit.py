@@ -8,7 +8,7 @@ from levelog_processors.fold.entries import index_entries
 from levelog_processors.fold.rules import Fold
 from levelog_processors.program import BoundView, Program
 from levelog_processors.sqlviews import sql_views
-from levelog_store.fold.changes import Held
+from levelog_store.fold.changes import PriorState
 from levelog_store.rows import Bucket, IndexKey, WholeIndex
 from rigs.evaluating import evaluation_of
 from rigs.webs import logged, pod, web
@@ -81,14 +81,14 @@ def test_each_class_is_an_index_of_its_own_that_is_watched_and_has_no_sql_view()
 
 def test_the_fold_keeps_what_the_class_names_under_namespace_and_name() -> None:
     program = Program([op])
-    first = Fold(program, "webs", Held()).records(logged([pod("shop-0", 2, annotations={"n": "1"})]))
+    first = Fold(program, "webs", PriorState()).records(logged([pod("shop-0", 2, annotations={"n": "1"})]))
     [(name, entry)] = first.entries_written
     assert (name, entry.index, entry.key) == ("pods/default/shop-0", "webs/@Pod", '["default","shop-0"]')
     assert b'"image":"a"' in entry.value
-    held = Held(entries={name: [entry]})
-    again = Fold(program, "webs", held).records(logged([pod("shop-0", 3, annotations={"n": "2"})]))
+    prior = PriorState(entries={name: [entry]})
+    again = Fold(program, "webs", prior).records(logged([pod("shop-0", 3, annotations={"n": "2"})]))
     assert again.keys == {}
-    changed = Fold(program, "webs", held).records(logged([pod("shop-0", 4, image="b")], first=4))
+    changed = Fold(program, "webs", prior).records(logged([pod("shop-0", 4, image="b")], first=4))
     assert changed.keys["webs/@Pod", '["default","shop-0"]'] == 4
 
 

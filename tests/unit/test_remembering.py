@@ -11,7 +11,7 @@ from levelog.wire.projection import Applied
 from levelog.wire.records import LoggedRecord, ReceiptNoted
 from levelog_processors.fold.rules import Fold
 from levelog_processors.program import Program
-from levelog_store.fold.changes import Changes, Held
+from levelog_store.fold.changes import Changes, PriorState
 from rigs.stacks import ConfigMap, Shop, op
 
 PROGRAM = Program([op])
@@ -46,7 +46,7 @@ def folded(*receipts: ReceiptNoted) -> Changes:
         LoggedRecord(sequence=Sequence(n), partition=Partition(2), record_id=str(n), record=record)
         for n, record in enumerate(receipts, start=1)
     ]
-    return Fold(PROGRAM, "shop", Held()).records(records)
+    return Fold(PROGRAM, "shop", PriorState()).records(records)
 
 
 FIRST, SECOND = Applied(fields={"data": None}), Applied(fields={"data": None}, changes={"data.x": "d"})

@@ -8,7 +8,7 @@ from levelog_processors.decide.settling import is_settled
 from levelog_processors.fold.rules import Fold
 from levelog_processors.program import Program
 from levelog_store.decide.decisions import OpenIntent
-from levelog_store.fold.changes import Held
+from levelog_store.fold.changes import PriorState
 from rigs.intents import intent
 from rigs.shown import shown_webs
 from rigs.webs import deleted, logged, pod, receipt
@@ -42,7 +42,7 @@ ENDING: Final = pod("a", 7, deletionTimestamp="2026-01-01T12:00:00Z")
     ],
 )
 def test_a_write_is_settled_with_its_receipt_if_both_are_folded_at_once(told: list[Any], is_shown: bool) -> None:
-    changes = Fold(Program([shown_webs("webs")]), "webs", Held()).records(logged(told))
+    changes = Fold(Program([shown_webs("webs")]), "webs", PriorState()).records(logged(told))
     *_, folded = changes.receipts
     assert {each.is_shown for each in changes.receipts} == {is_shown}
     row, tombstone = changes.objects.get(TARGET), changes.tombstones.get(TARGET)

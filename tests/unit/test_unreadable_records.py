@@ -31,7 +31,7 @@ from levelog_log.messages import logged_record
 from levelog_log.transport.wire import parse_header_lines
 from levelog_processors.fold.rules import Fold
 from levelog_processors.program import Program
-from levelog_store.fold.changes import Changes, Held, HeldObject
+from levelog_store.fold.changes import Changes, PriorObject, PriorState
 from rigs.garbling import garbled
 from rigs.run.examples import examples
 from rigs.webs import NOON, WEBS, deleted, lists_done, web
@@ -116,7 +116,7 @@ def test_invariant_14_whatever_stands_in_the_log_other_records_are_folded_and_it
     other = in_log([web("other", 5)], first=100)
     records = [place(*message, sequence) for sequence, message in enumerate(some, 1)]
     records = [each for each in records if not isinstance(each.record, SyncFinished)]
-    changes = Fold(program, "webs", Held()).records([*records, *other])
+    changes = Fold(program, "webs", PriorState()).records([*records, *other])
     assert changes.objects["webs.example.com/default/other"].version == 5
     newest: dict[ObjectKey, int] = {}
     for each in records:
@@ -160,9 +160,9 @@ def unreadable(sequence: int, key: ObjectKey | None = KEY) -> LoggedRecord:
 def test_an_object_that_cannot_be_read_any_more_stays_as_it_was_and_no_list_takes_it_for_gone(
     program: Program, is_in_one_batch: bool
 ) -> None:
-    held = Held() if is_in_one_batch else Held(objects={str(KEY): HeldObject("uid-w", 7)})
+    prior = PriorState() if is_in_one_batch else PriorState(objects={str(KEY): PriorObject("uid-w", 7)})
     before = in_log([SEEN], first=1) if is_in_one_batch else []
-    changes = Fold(program, "webs", held).records([*before, unreadable(5)])
+    changes = Fold(program, "webs", prior).records([*before, unreadable(5)])
     told = {name: row.sequence for name, row in changes.objects.items()} | changes.seen_again
     assert told == {str(KEY): 5}
     assert [(row.place, row.sequence, row.error) for row in changes.unreadable.values()] == [(str(KEY), 5, "odd")]
@@ -170,14 +170,14 @@ def test_an_object_that_cannot_be_read_any_more_stays_as_it_was_and_no_list_take
 
 def test_what_is_gone_is_gone_whatever_its_last_body_is(program: Program) -> None:
     gone = msgspec.structs.replace(deleted(SEEN, 8), body=b"\xff")
-    changes = Fold(program, "webs", Held(objects={str(KEY): HeldObject("uid-w", 7)})).records(in_log([gone]))
+    changes = Fold(program, "webs", PriorState(objects={str(KEY): PriorObject("uid-w", 7)})).records(in_log([gone]))
     assert changes.tombstones.keys() == {str(KEY)}
     assert not changes.unreadable
 
 
 def test_a_record_that_is_late_is_not_asked_whether_it_can_be_read(program: Program) -> None:
     late = msgspec.structs.replace(SEEN, body=b"\xff")
-    buried = Held(tombstones={str(KEY): HeldObject("uid-w", 8)})
+    buried = PriorState(tombstones={str(KEY): PriorObject("uid-w", 8)})
     assert not Fold(program, "webs", buried).records(in_log([late])).unreadable
 
 

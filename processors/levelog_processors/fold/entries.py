@@ -78,7 +78,7 @@ def unexpired(entries: Iterable[Entry], now: datetime | None) -> list[Entry]:
 
 
 def index_entries(
-    index: BoundIndex, body: bytes, held: Iterable[Entry], name: str, recorded_at: datetime | None = None
+    index: BoundIndex, body: bytes, prior: Iterable[Entry], name: str, recorded_at: datetime | None = None
 ) -> list[Entry]:
     """Entries of one object in one index.
 
@@ -100,7 +100,7 @@ def index_entries(
         raise
     except BaseException as error:  # noqa: BLE001 - a user's function may raise anything; only this object's entries are concerned
         message = described(error)
-        own = (each for each in held if each.index == index.name and not each.key.startswith(ERRORS))
+        own = (each for each in prior if each.index == index.name and not each.key.startswith(ERRORS))
         kept = [replace(each, expires_at=expires_at) for each in own]
         effect = "keeps its entries" if kept else "is left out"
         tell_fault("index", index.name, index.handler.function, error, subject=name, effect=effect)
@@ -117,13 +117,13 @@ class _Owned(Struct):
 _owned: Final = msgspec.json.Decoder(_Owned)
 
 
-def _concerned(index: BoundIndex, body: bytes, held: Collection[str]) -> Collection[str]:
+def _concerned(index: BoundIndex, body: bytes, prior: Collection[str]) -> Collection[str]:
     """Keys under which an object that the index fails for is missed; one empty text: nobody knows them.
 
     Those of owners are in the object's metadata. Whether a kind has namespaces is not, so each has two.
     """
     handler = index.handler
-    keys = set(held)
+    keys = set(prior)
     if handler.types[0] is Owner and handler.errors == "hold":
         with suppress(msgspec.ValidationError):  # of an external record, whose metadata nobody checks
             metadata = _owned.decode(body).metadata
@@ -144,10 +144,10 @@ def _called(index: BoundIndex, body: bytes) -> list[tuple[Any, Any]]:
 
 
 def replace_entries(
-    changes: Changes, held: Iterable[Entry], fresh: Iterable[Entry], name: str, partition: int, sequence: int
+    changes: Changes, prior: Iterable[Entry], fresh: Iterable[Entry], name: str, partition: int, sequence: int
 ) -> None:
     """Put the entries that an object has from now on into the changes, with the keys under which something changed."""
-    old = {(e.index, e.key, e.ordinal): e for e in held}
+    old = {(e.index, e.key, e.ordinal): e for e in prior}
     new = {(e.index, e.key, e.ordinal): e for e in fresh}
     causes = changes.told.get(name, (sequence,))
     for place, entry in old.items():

@@ -25,10 +25,10 @@ Mark: TypeAlias = SyncStarted | GapNoted | HistoryReverted | BookmarkNoted | Con
 """What a record says of the watch of a resource, but for the end of a list, which sweeps."""
 
 
-def note_mark(changes: Changes, held: Mapping[Input, SyncRow], logged: LoggedRecord, record: Mark) -> SyncRow | None:
+def note_mark(changes: Changes, prior: Mapping[Input, SyncRow], logged: LoggedRecord, record: Mark) -> SyncRow | None:
     """Put what a mark says of its resource into the changes; returns what was known before it."""
     place: Input = (logged.partition, str(record.resource))
-    before = changes.syncs.get(place) or held.get(place)
+    before = changes.syncs.get(place) or prior.get(place)
     after = before or SyncRow(partition=logged.partition, resource=str(record.resource))
     match record:
         case SyncStarted() if is_newer(after.api_version, record.api_version):

@@ -16,7 +16,7 @@ from levelog.wire.objects import effect_of
 from levelog.wire.records import CallNoted, LoggedRecord, ReceiptNoted, TargetSighted
 from levelog_processors.fold.entries import change_key
 from levelog_processors.program import Program
-from levelog_store.fold.changes import Changes, FoldedReceipt, Held, Wake
+from levelog_store.fold.changes import Changes, FoldedReceipt, PriorState, Wake
 from levelog_store.rows import Entry, ViewParent
 
 
@@ -26,10 +26,10 @@ class Receipts:
     What the last receipt of a target says of it becomes an entry once the batch is through.
     """
 
-    def __init__(self, program: Program, changes: Changes, held: Held) -> None:
+    def __init__(self, program: Program, changes: Changes, prior: PriorState) -> None:
         self._program = program
         self._changes = changes
-        self._held = held
+        self._prior = prior
         self._memories: dict[tuple[str, str, str], tuple[Memory, LoggedRecord]] = {}
         self._rounds: dict[tuple[str, str, str], int] = {}
         """Of the last receipts, by view, parent and its uid."""
@@ -85,8 +85,8 @@ class Receipts:
         return row is not None and row.uid == record.target_uid and row.version >= record.target_version
 
     def _is_at_round(self, record: ReceiptNoted) -> bool:
-        held = self._held.levels.get((record.view, str(record.parent)))
-        return held is not None and held.parent_uid == record.parent_uid and held.round >= record.round
+        prior = self._prior.levels.get((record.view, str(record.parent)))
+        return prior is not None and prior.parent_uid == record.parent_uid and prior.round >= record.round
 
     def _is_behind(self, record: ReceiptNoted) -> bool:
         """Tell whether a receipt of a call arrives again after its level has gone on: its content is old.
@@ -94,9 +94,9 @@ class Receipts:
         A level decides nothing while one of its calls is running.
         """
         level = record.view, str(record.parent), record.parent_uid
-        uid, round_ = self._held.rounds.get(level[:2], ("", 0))
+        uid, round_ = self._prior.rounds.get(level[:2], ("", 0))
         known = round_ if uid == record.parent_uid else 0
-        if level[:2] in self._held.rounds and known < record.round:
+        if level[:2] in self._prior.rounds and known < record.round:
             self._changes.forgotten[f"{record.view} of {record.parent}"] = record.round
         last = self._rounds[level] = max(known, record.round, self._rounds.get(level, 0))
         return record.verb == "call" and record.round < last
@@ -105,8 +105,8 @@ class Receipts:
         """Tell whether a record that repeats a call tells of a newer one than is known."""
         place = memory.index, memory.key, memory.object
         noted = self._memories.get(place)
-        held = [e for e in self._held.entries.get(memory.object, ()) if (e.index, e.key) == place[:2]]
-        known = [noted[0].entry] if noted is not None else held
+        prior = [e for e in self._prior.entries.get(memory.object, ()) if (e.index, e.key) == place[:2]]
+        known = [noted[0].entry] if noted is not None else prior
         return all(_called_at(entry) < _called_at(memory.entry) for entry in known)
 
     def _wake(self, logged: LoggedRecord, record: ReceiptNoted | TargetSighted) -> None:

@@ -35,7 +35,7 @@ from levelog_processors.fold.objects import Latest, deleted, place_of, stored, u
 from levelog_processors.fold.receipts import Receipts, calls_key
 from levelog_processors.guard.calls import filtered
 from levelog_processors.program import BoundIndex, BoundView, Program
-from levelog_store.fold.changes import Changes, Checkpoint, EndedObject, Held, Replaced, Unlisted, Wake
+from levelog_store.fold.changes import Changes, Checkpoint, EndedObject, PriorState, Replaced, Unlisted, Wake
 from levelog_store.rows import Entry, Input, StoredObject, SyncRow, Tombstone, UnreadableRow
 
 log = logging.getLogger(__name__)
@@ -48,15 +48,15 @@ class Fold:
     (`_change_object`); the row gives entries; row and entries wake levels.
     """
 
-    def __init__(self, program: Program, application: str, held: Held) -> None:
+    def __init__(self, program: Program, application: str, prior: PriorState) -> None:
         self._program = program
         self._application = application
-        self._held = held
-        self._times = dict(held.times)
+        self._prior = prior
+        self._times = dict(prior.times)
         self._changes = Changes()
         self._latest: dict[str, Latest] = {}
         """By object."""
-        self._receipts = Receipts(program, self._changes, held)
+        self._receipts = Receipts(program, self._changes, prior)
 
     def records(self, records: Sequence[LoggedRecord]) -> Changes:
         """Fold records of any kind but `SyncFinished`; `HistoryReverted` and `SyncStarted` not after objects."""
@@ -146,7 +146,7 @@ class Fold:
     def _expire(self) -> None:
         """Remove entries whose time is over, of objects that the batch does not change."""
         touched = self._changes.touched()
-        for each in self._held.expired:
+        for each in self._prior.expired:
             if each.object not in touched and is_expired(each.entry, self._times.get(each.partition)):
                 entry = each.entry
                 self._changes.entries_removed.append((entry.index, entry.key, each.object, entry.ordinal))
@@ -159,9 +159,9 @@ class Fold:
             case ObjectSeen() | ObjectDeleted():
                 self._see(logged, str(record.key), record)
             case HistoryReverted() | SyncStarted():
-                self._begin(logged, record, note_mark(self._changes, self._held.syncs, logged, record))
+                self._begin(logged, record, note_mark(self._changes, self._prior.syncs, logged, record))
             case GapNoted() | BookmarkNoted() | ContactLost():
-                note_mark(self._changes, self._held.syncs, logged, record)
+                note_mark(self._changes, self._prior.syncs, logged, record)
             case ReceiptNoted():
                 if record.application == self._application:
                     self._receipts.note(logged, record)
@@ -207,23 +207,23 @@ class Fold:
 
     def _is_outdated(self, partition: int, record: ObjectSeen | ObjectDeleted) -> bool:
         """Tell whether a record is in an older API version than the resource is recorded in."""
-        known = self._held.api_versions.get((partition, str(record.key.group_resource)), "")
+        known = self._prior.api_versions.get((partition, str(record.key.group_resource)), "")
         return bool(known) and is_newer(known, api_version_of(record))
 
     def _is_news(self, name: str, record: ObjectSeen | ObjectDeleted) -> bool:
         """Tell whether the record is newer than the stored state, which never goes back."""
         if earlier := self._latest.get(name):
             return follows(record, earlier.record.uid, earlier.record.version, is_gone=earlier.is_deletion)
-        if held := self._held.objects.get(name):
-            return follows(record, held.uid, held.version, is_gone=False)
-        if tombstone := self._held.tombstones.get(name):
+        if prior := self._prior.objects.get(name):
+            return follows(record, prior.uid, prior.version, is_gone=False)
+        if tombstone := self._prior.tombstones.get(name):
             return follows(record, tombstone.uid, tombstone.version, is_gone=True)
         return True
 
     def _see_again(self, logged: LoggedRecord, name: str, record: ObjectSeen) -> None:
         """Note that a record repeats the very version that is known, as a list does."""
         latest = self._latest.get(name)
-        known = latest.record if latest is not None else self._held.objects.get(name)
+        known = latest.record if latest is not None else self._prior.objects.get(name)
         if known is not None and (known.uid, known.version) == (record.uid, record.version):
             self._show_again(logged, name)
 
@@ -231,7 +231,7 @@ class Fold:
         """Note that an object was there, as it was: the list that the record belongs to does not sweep it."""
         known = self._latest.get(name)
         if known is None:
-            if name in self._held.objects:
+            if name in self._prior.objects:
                 self._changes.seen_again[name] = logged.sequence
         elif not known.is_deletion:
             known.logged = logged
@@ -269,9 +269,9 @@ class Fold:
             self._bury(resource, tombstone)
             return
         self._changes.objects[name] = stored(name, record, logged)
-        if name in self._held.tombstones:
+        if name in self._prior.tombstones:
             self._changes.tombstones_lifted.add(name)
-        before = self._held.objects.get(name)
+        before = self._prior.objects.get(name)
         views = self._program.views_of(resource)
         if before is not None and before.uid != record.uid:
             self._forget(views, name, logged.sequence)
@@ -289,8 +289,8 @@ class Fold:
 
     def _keep_deleted(self, name: str, last: Latest, handling: Sequence[BoundView]) -> None:
         """Keep the incarnations of an object that ended in the batch, for the handlers of their deletion."""
-        held = self._held.objects.get(name)
-        living, shown = (held.uid if held else ""), None
+        prior = self._prior.objects.get(name)
+        living, shown = (prior.uid if prior else ""), None
         for each in last.story():
             if living and living != each.record.uid:  # nobody saw it end
                 self._end(name, living, shown, each.logged, handling)
@@ -322,10 +322,10 @@ class Fold:
         while each is not None and isinstance(each.record, ObjectSeen) and each.record.uid == last.record.uid:
             earlier.append(each)
             each = each.before
-        held = self._held.objects.get(name)
+        prior = self._prior.objects.get(name)
         entries: Iterable[Entry] = ()
-        if each is None and held is not None and held.uid == last.record.uid:
-            entries = self._held.entries.get(name, ())
+        if each is None and prior is not None and prior.uid == last.record.uid:
+            entries = self._prior.entries.get(name, ())
         for older in reversed(earlier):
             record = older.record
             entries = index_entries(index, record.body, unexpired(entries, older.now), name, record.time)
@@ -358,24 +358,24 @@ class Fold:
             change_key(self._changes, gone, parent.partition, parent.sequence, (parent.sequence,))
 
     def _replace_entries(self, name: str, partition: int, fresh: Iterable[Entry], sequence: int) -> None:
-        replace_entries(self._changes, self._held.entries.get(name, ()), fresh, name, partition, sequence)
+        replace_entries(self._changes, self._prior.entries.get(name, ()), fresh, name, partition, sequence)
 
     def _wake_parent(self, view: BoundView, name: str, uid: str, body: bytes, wake: Wake) -> None:
-        held = self._held.levels.get((view.name, name))
-        inputs = parent_inputs(view, body, held.looked_at if held else None)
+        prior = self._prior.levels.get((view.name, name))
+        inputs = parent_inputs(view, body, prior.looked_at if prior else None)
         if inputs is None:
-            if held is not None or name not in self._held.objects:  # levels outlive a reset, which objects do not
+            if prior is not None or name not in self._prior.objects:  # levels outlive a reset, which objects do not
                 self._forget([view], name, wake.cause)
                 self._wake_readers(view, name, body, wake)
             self._changes.wakes.pop((view.name, name), None)
-        elif held is None or (held.parent_uid, held.inputs) != (uid, inputs):
+        elif prior is None or (prior.parent_uid, prior.inputs) != (uid, inputs):
             self._changes.wake((view.name, name), wake)
 
     def _wake_readers(self, left_out: BoundView, name: str, body: bytes, wake: Wake) -> None:
         """Wake the views that were given the level of a parent which its view leaves out now."""
         for reader in map(self._program.views.__getitem__, self._program.readers.get(left_out.name, ())):
-            held = self._held.levels.get((reader.name, name))
-            if parent_inputs(reader, body, held.looked_at if held else None) is not None:
+            prior = self._prior.levels.get((reader.name, name))
+            if parent_inputs(reader, body, prior.looked_at if prior else None) is not None:
                 self._changes.wake((reader.name, name), wake)
 
 

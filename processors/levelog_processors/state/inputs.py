@@ -1,4 +1,4 @@
-"""What a fold asks for of what is held."""
+"""What a fold asks for of State: what was there before."""
 
 from collections.abc import Collection, Iterator, Sequence
 
@@ -9,7 +9,7 @@ from levelog_processors.fold.entries import note_time
 from levelog_processors.fold.receipts import levels_of_calls
 from levelog_processors.state.buckets import Buckets
 from levelog_processors.state.contents import Contents
-from levelog_store.fold.changes import ExpiredEntry, Held, Unlisted
+from levelog_store.fold.changes import ExpiredEntry, PriorState, Unlisted
 from levelog_store.rows import Entry, Input, ViewParent
 
 
@@ -22,9 +22,9 @@ class _Entries(Struct, frozen=True):
         return self.buckets.of(name)
 
 
-def held_for(contents: Contents, part: Sequence[LoggedRecord]) -> Held:
+def prior_to(contents: Contents, part: Sequence[LoggedRecord]) -> PriorState:
     """What the fold of a part has to know."""
-    return Held(
+    return PriorState(
         objects=contents.objects,  # type: ignore[arg-type]
         tombstones=contents.tombstones,  # type: ignore[arg-type]
         entries=_Entries(contents.buckets),  # type: ignore[arg-type]

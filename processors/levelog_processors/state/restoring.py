@@ -11,7 +11,7 @@ from levelog_processors.fold.rules import Fold
 from levelog_processors.program import Program
 from levelog_processors.state.bodies import ABSENT
 from levelog_processors.state.state import State
-from levelog_store.fold.changes import Changes, Held
+from levelog_store.fold.changes import Changes, PriorState
 from levelog_store.fold.statereads import StoredState
 from levelog_store.owners.backfills import Backfill
 from levelog_store.rows import WHOLE_INDEX, IndexKey, StoredObject, ViewParent, is_of_levels
@@ -63,8 +63,8 @@ def left_behind(state: State, unfinished: Sequence[Backfill]) -> Iterator[tuple[
 def anew(state: State, job: Backfill, rows: Sequence[StoredObject]) -> Changes:
     """What the changed code gives for a page of objects."""
     entries = {row.object: [e for e in state.buckets.of(row.object) if e.index == job.name] for row in rows}
-    held = Held(objects=state.objects, entries=entries, levels=state.levels, times=state.times)  # type: ignore[arg-type]
-    fold, sequence = Fold(state.program, state.application, held), state.folded_to[job.partition]
+    prior = PriorState(objects=state.objects, entries=entries, levels=state.levels, times=state.times)  # type: ignore[arg-type]
+    fold, sequence = Fold(state.program, state.application, prior), state.folded_to[job.partition]
     if job.kind == "index":
         return fold.index_anew(state.program.indices[job.name], rows, sequence)
     return fold.wake_anew(state.program.views[job.name], rows, sequence)

@@ -11,7 +11,7 @@ from levelog_processors.fold.receipts import calls_key
 from levelog_processors.fold.rules import Fold
 from levelog_processors.program import Program
 from levelog_processors.state.contents import Contents
-from levelog_processors.state.inputs import held_for, unlisted
+from levelog_processors.state.inputs import prior_to, unlisted
 from levelog_processors.state.wakes import Wakes
 from levelog_processors.state.writes import OpenWrites
 from levelog_store.decide.decisions import Decided
@@ -61,12 +61,12 @@ class State(Contents):
 
         All are of partitions that are held, or none is: how far levels are is not known of those.
         """
-        held = held_for(self, part)
+        prior = prior_to(self, part)
         if not is_held:
-            held.rounds = {}
+            prior.rounds = {}
         if not isinstance(part[0].record, SyncFinished):
-            return Fold(self.program, self.application, held).records(part)
-        return Fold(self.program, self.application, held).sweep(part, self.syncs, list(unlisted(self, part)))
+            return Fold(self.program, self.application, prior).records(part)
+        return Fold(self.program, self.application, prior).sweep(part, self.syncs, list(unlisted(self, part)))
 
     def recall(self, changes: Changes, anew: Collection[str] = ()) -> None:
         """Take the changes of records that levels were decided on after: only what the tables are behind with.

@@ -11,8 +11,8 @@ from levelog.wire.records import ReceiptNoted, TargetSighted
 from levelog_store.rows import Entry, IndexKey, Input, StoredObject, SyncRow, Tombstone, UnreadableRow, ViewParent
 
 
-class HeldObject(Struct, frozen=True):
-    """What the fold holds of an object before a batch; of a deleted one, up to which version records are late."""
+class PriorObject(Struct, frozen=True):
+    """What State has of an object before a batch; of a deleted one, up to which version records are late."""
 
     uid: str
     version: int
@@ -37,7 +37,7 @@ class ExpiredEntry(Struct, frozen=True):
     entry: Entry
 
 
-class HeldLevel(Struct, frozen=True):
+class PriorLevel(Struct, frozen=True):
     """What a level was evaluated on: its parent by uid, what the view saw, as a digest, and where; and its round."""
 
     parent_uid: str
@@ -46,14 +46,14 @@ class HeldLevel(Struct, frozen=True):
     round: int = 0
 
 
-class Held(Struct):
-    """What the tables hold of the objects of a batch."""
+class PriorState(Struct):
+    """What State has of the objects of a batch before it is folded."""
 
-    objects: dict[str, HeldObject] = {}
-    tombstones: dict[str, HeldObject] = {}
+    objects: dict[str, PriorObject] = {}
+    tombstones: dict[str, PriorObject] = {}
     entries: dict[str, list[Entry]] = {}
     """Entries by object."""
-    levels: dict[ViewParent, HeldLevel] = {}
+    levels: dict[ViewParent, PriorLevel] = {}
     """Levels whose parent is in the batch."""
     rounds: dict[ViewParent, tuple[str, int]] = {}
     """Uid of the parent and round of the levels whose calls the batch has receipts of."""
