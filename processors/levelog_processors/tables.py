@@ -108,8 +108,8 @@ class Tables:
         reads = state.unwritten_reads
         partition_of = {level: state.levels[level].partition for (level, _), is_read in reads.items() if is_read}
         await write_reads(connection, self._scope, reads, partition_of)
-        held = state.wakes.held
-        wakes = {each: held.get(each) for each in state.wakes.unwritten if each in held or each in self._rows}
+        pending = state.wakes.pending
+        wakes = {each: pending.get(each) for each in state.wakes.unwritten if each in pending or each in self._rows}
         await write_wakes_of(connection, self._scope, wakes, state.wakes.seen)
 
     def written(self, state: State, *, read_to: int = 0) -> None:
@@ -122,7 +122,7 @@ class Tables:
         for partition in state.ends.checkpoints or [min(self.epochs)]:
             self._commits[partition] = self._commits.get(partition, 0) + 1
         for level in state.wakes.unwritten:
-            (self._rows.add if level in state.wakes.held else self._rows.discard)(level)
+            (self._rows.add if level in state.wakes.pending else self._rows.discard)(level)
         self.is_whole = True
         if self._is_mirroring:
             self._unfinished = []

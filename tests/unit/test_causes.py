@@ -12,7 +12,7 @@ def asked(*batches: tuple[int, ...]) -> str:
     wakes = Wakes()
     for batch in batches:
         wakes.ask(LEVEL, Wake(0, batch))
-    return wakes.held[LEVEL].causes
+    return wakes.pending[LEVEL].causes
 
 
 def test_all_records_that_ask_are_noted_over_several_folds() -> None:

@@ -95,7 +95,7 @@ def shown(of: State) -> dict[str, Any]:
         "folded": of.folded_to,
         "entries": {(name, entry) for name, held in of.buckets.by_object.items() for entry in held.values()},
         "values": of.buckets.by_key,
-        "asked": set(of.wakes.held),
+        "asked": set(of.wakes.pending),
     }
 
 

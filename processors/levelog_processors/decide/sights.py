@@ -144,7 +144,7 @@ class Sights(Struct, frozen=True):
     def is_as_seen(self, look: Outlook) -> bool:
         """Tell whether no wakeup came since, and the view would see the same in the parent."""
         facts, seen = look.facts, look.seen
-        wake, parent = self.state.wakes.held.get(facts.name), self.state.objects.get(facts.name[1])
+        wake, parent = self.state.wakes.pending.get(facts.name), self.state.objects.get(facts.name[1])
         if wake is None or parent is None or seen is None:
             return False
         if wake.generation != facts.wake.generation or parent.uid != facts.parent.uid:

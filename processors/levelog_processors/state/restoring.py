@@ -87,7 +87,7 @@ def wake_missed(sights: Sights, settled: Collection[ViewParent]) -> None:
         is_changed = is_whole or (bool(places) and (is_unknown or sights.reads_of(view, parent, row) != row.reads))
         if is_changed:
             state.levels[level] = replace(row, versions="", reads="" if is_whole else row.reads)
-        if level not in state.wakes.held and (is_changed or level in settled or any(map(is_of_levels, places))):
+        if level not in state.wakes.pending and (is_changed or level in settled or any(map(is_of_levels, places))):
             state.wakes.stir(row, max(row.cause, *(state.buckets.versions.get(place, -1) for place in places), 0))
 
 

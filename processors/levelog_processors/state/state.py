@@ -297,7 +297,7 @@ class State(Contents):
     def _is_open(self, level: ViewParent) -> bool:
         row = self.levels.get(level)
         is_left = row is not None and row.status != "in_sync" and (row.status != "failed" or row.recheck_at is not None)
-        return is_left or level in self.wakes.held
+        return is_left or level in self.wakes.pending
 
     def forget_handled(self, rows: Iterable[StoredObject]) -> None:
         """Forget deleted objects, with their levels and calls."""

@@ -18,7 +18,7 @@ from levelog_store.rows import LevelRow, ViewParent, namespace_of
 class Wakes(Struct):
     """One wake for each level that is asked for, at once or at a time."""
 
-    held: dict[ViewParent, PendingWake] = {}
+    pending: dict[ViewParent, PendingWake] = {}
     _fresh: dict[str, dict[ViewParent, None]] = {}
     """Wakes that records ask for, by namespace, in the order in which they were asked for."""
     _times: list[tuple[datetime, ViewParent]] = []
@@ -31,7 +31,7 @@ class Wakes(Struct):
 
     def ask(self, level: ViewParent, wake: Wake) -> None:
         """Note that records ask for a level; one that is scheduled is due now, what a person asked for stays so."""
-        known = self.held.get(level)
+        known = self.pending.get(level)
         self._generation += 1
         is_asked_for = known is not None and known.due_at == ASKED_FOR
         self._put(
@@ -55,16 +55,16 @@ class Wakes(Struct):
                 self.seen[wake.view, wake.parent] = wake.generation
 
     def written(self) -> None:
-        """Take the rows as being what is held."""
+        """Take the rows as what is pending."""
         for level in self.unwritten:
-            if level not in self.held:
+            if level not in self.pending:
                 self.seen.pop(level, None)
         self.unwritten.clear()
 
     def request(self, wake: PendingWake) -> bool:
         """Let a level be due for which another process may have asked; tells whether it has."""
         level = wake.view, wake.parent
-        known = self.held.get(level)
+        known = self.pending.get(level)
         is_asked_for = wake.due_at == ASKED_FOR and self.seen.get(level) != wake.generation
         is_sooner = known is not None and known.due_at is not None and known.due_at > (wake.due_at or known.due_at)
         if known is not None and not is_asked_for and not is_sooner:
@@ -90,7 +90,7 @@ class Wakes(Struct):
 
     def hasten(self, level: ViewParent, at: datetime) -> bool:
         """Let a level be due at a time that waits for a later one; tells whether it does."""
-        wake = self.held.get(level)
+        wake = self.pending.get(level)
         if wake is None or wake.due_at is None or wake.due_at <= at:
             return False
         self._put(replace(wake, due_at=at))
@@ -98,7 +98,7 @@ class Wakes(Struct):
 
     def forget(self, level: ViewParent) -> None:
         """Ask for a level no more."""
-        wake = self.held.pop(level, None)
+        wake = self.pending.pop(level, None)
         if wake is None:
             return
         self.unwritten.add(level)
@@ -108,7 +108,7 @@ class Wakes(Struct):
     def conclude(self, decided: Decided) -> None:
         """Forget the wake of a decision, or put it off until its time; one that was asked for again stays due."""
         level = decided.name
-        known = self.held.get(level)
+        known = self.pending.get(level)
         if known is None or known.generation != decided.wake.generation:
             return
         if decided.due_at is None:
@@ -126,7 +126,7 @@ class Wakes(Struct):
         found: list[PendingWake] = []
         while queues and len(found) < limit:
             queue = queues.popleft()
-            wake = next((self.held[level] for level in queue if is_meant(self.held[level])), None)
+            wake = next((self.pending[level] for level in queue if is_meant(self.pending[level])), None)
             if wake is not None:
                 found.append(wake)
                 queues.append(queue)
@@ -134,8 +134,8 @@ class Wakes(Struct):
 
     def are_due(self, levels: Collection[ViewParent], at: datetime) -> dict[ViewParent, int]:
         """The levels that are due, with the newest record that asks for each."""
-        held = (self.held[level] for level in levels if level in self.held)
-        return {(each.view, each.parent): each.cause for each in held if each.due_at is None or each.due_at <= at}
+        pending = (self.pending[level] for level in levels if level in self.pending)
+        return {(each.view, each.parent): each.cause for each in pending if each.due_at is None or each.due_at <= at}
 
     @property
     def next_due(self) -> datetime | None:
@@ -150,8 +150,8 @@ class Wakes(Struct):
 
     def _put(self, wake: PendingWake) -> None:
         level = wake.view, wake.parent
-        before = self.held.get(level)
-        self.held[level] = wake
+        before = self.pending.get(level)
+        self.pending[level] = wake
         self.unwritten.add(level)
         if wake.due_at is None:
             self._fresh.setdefault(namespace_of(wake.parent), {})[level] = None
@@ -173,7 +173,7 @@ class Wakes(Struct):
         if not self._times or self._times[0][0] > at:
             return
         for due_at, level in sorted({each for each in self._times if each[0] <= at}):
-            if (wake := self.held.get(level)) is not None and wake.due_at == due_at:
+            if (wake := self.pending.get(level)) is not None and wake.due_at == due_at:
                 yield level
 
     def _skip(self) -> None:
@@ -181,5 +181,5 @@ class Wakes(Struct):
             heapq.heappop(self._times)
 
     def _is_current(self, due_at: datetime, level: ViewParent) -> bool:
-        wake = self.held.get(level)
+        wake = self.pending.get(level)
         return wake is not None and wake.due_at == due_at

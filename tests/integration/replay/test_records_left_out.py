@@ -44,7 +44,7 @@ async def folded(records: Sequence[LoggedRecord], moments: Sequence[int], size: 
     for moment in (*sorted(moments), history.last):
         await read.fold_up_to([moment] * PARTITIONS)
     assert read.records == len(records)
-    assert not other.state.wakes.held, "what was decided is known"
+    assert not other.state.wakes.pending, "what was decided is known"
     return shown(one), shown(other)
 
 

@@ -360,7 +360,7 @@ def late_decisions_by_wakeup_alone(_: Laboratory) -> Generator[None]:
     """What a slow function gave counts if nobody has asked for its level since, whatever its parent is now."""
 
     def is_asked(self: Engine, look: Outlook) -> bool:
-        wake = self.state.wakes.held.get(look.facts.name)
+        wake = self.state.wakes.pending.get(look.facts.name)
         return wake is not None and wake.generation == look.facts.wake.generation
 
     with _replaced((Sights, "is_as_seen"), by=is_asked):
