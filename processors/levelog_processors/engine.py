@@ -127,7 +127,7 @@ class Engine:
 
     @property
     def folded_to(self) -> Mapping[int, int]:
-        """Sequence up to which each partition is folded, held or not."""
+        """Sequence up to which each partition is folded, leased or not."""
         return self.state.folded_to
 
     @property
@@ -150,7 +150,7 @@ class Engine:
         state = self.state = restored(self._program, self._scope.application, found, epochs, self._most_bodies)
         for job, names in left_behind(state, found.unfinished):  # between two, leases and probes go on
             rows = await self.evaluator.whole(state, names)
-            state.apply(anew(state, job, list(rows.values())), is_held=job.partition in state.held)
+            state.apply(anew(state, job, list(rows.values())), is_leased=job.partition in state.leased)
             state.let_go()
             await asyncio.sleep(0)
         self._has_missed, self._awaited = True, found.awaited
@@ -166,14 +166,14 @@ class Engine:
         fresh = [logged for logged in records if logged.sequence > state.folded_to[logged.partition]]
         known, rest = _parted(fresh, self.decided_to)
         for part in parts(known):
-            state.recall(state.fold(part, is_held=False), self._anew)
+            state.recall(state.fold(part, is_leased=False), self._anew)
         wakes: dict[ViewParent, Wake] = {}
         folded: list[Changes] = []
         is_all = len(self.epochs) == self._scope.partitions
-        for is_held in (True,) if is_all else (True, False):
-            for part in parts(each for each in rest if is_all or (each.partition in self.epochs) == is_held):
-                changes = state.fold(part, is_held=is_held)
-                wakes |= state.apply(changes, is_held=is_held)
+        for is_leased in (True,) if is_all else (True, False):
+            for part in parts(each for each in rest if is_all or (each.partition in self.epochs) == is_leased):
+                changes = state.fold(part, is_leased=is_leased)
+                wakes |= state.apply(changes, is_leased=is_leased)
                 folded.append(changes)
         kinds = {type(logged.record) for logged in fresh}
         has_list = not kinds.isdisjoint(ALONE)

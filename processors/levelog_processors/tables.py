@@ -34,7 +34,7 @@ class Tables:
         self.is_whole = True
         """What is in memory is in the tables, or can be written; not after a step has failed, until `load`."""
         self._checkpoints: dict[int, int] = {}
-        """Checkpoints of the held partitions, as the tables have them."""
+        """Checkpoints of the leased partitions, as the tables have them."""
         self._commits: dict[int, int] = {}
         """How many each of these has seen."""
         self._mirrored: dict[int, int] = {}

@@ -155,7 +155,7 @@ class Evaluator:
             if row is None:
                 continue
             found[name] = replace(held, body=row.body)
-            is_read_whole = held.partition in state.held or (row.uid, row.version) == (held.uid, held.version)
+            is_read_whole = held.partition in state.leased or (row.uid, row.version) == (held.uid, held.version)
             if is_read_whole and state.objects.get(name) is held:  # nothing of it was folded meanwhile, beside a timer
                 state.put_back(found[name])
         return found

@@ -11,20 +11,20 @@ from levelog_store.fold.changes import Wake
 from levelog_store.rows import IndexKey, Scope, ViewParent, is_of_levels, parent_at
 
 
-def are_of_others(state: State, places: Iterable[IndexKey], held: Collection[int]) -> bool:
+def are_of_others(state: State, places: Iterable[IndexKey], leased: Collection[int]) -> bool:
     """Tell whether levels under one of the keys are decided on by a process that holds other partitions."""
-    return any(_is_of_others(state, place, held) for place in places)
+    return any(_is_of_others(state, place, leased) for place in places)
 
 
-def _is_of_others(state: State, place: IndexKey, held: Collection[int]) -> bool:
+def _is_of_others(state: State, place: IndexKey, leased: Collection[int]) -> bool:
     row = state.objects.get(parent_at(place)) if is_of_levels(place) else None
-    return row is not None and row.partition not in held
+    return row is not None and row.partition not in leased
 
 
-async def look_around(connection: AsyncConnection, scope: Scope, sights: Sights, held: Collection[int]) -> None:
+async def look_around(connection: AsyncConnection, scope: Scope, sights: Sights, leased: Collection[int]) -> None:
     """Read them anew, and ask for the levels that look up what has changed."""
     state = sights.state
-    places = {place: parent_at(place) for place in state.readers if _is_of_others(state, place, held)}
+    places = {place: parent_at(place) for place in state.readers if _is_of_others(state, place, leased)}
     if not places:
         return
     levels = await read_levels(connection, scope, sorted({*places.values()}))

@@ -21,11 +21,11 @@ PAGE: Final = 500
 
 
 def restored(
-    program: Program, application: str, stored: StoredState, held: Collection[int], most_bodies: int | None
+    program: Program, application: str, stored: StoredState, leased: Collection[int], most_bodies: int | None
 ) -> State:
     """The State that the tables hold, for the process that holds these partitions."""
     state = State(program, application, len(stored.folded_to), most_bodies=most_bodies)
-    state.held = frozenset(held)
+    state.leased = frozenset(leased)
     state.folded_to.update(stored.mirrored)
     state.times.update(stored.times)
     for row in stored.objects:
@@ -47,7 +47,7 @@ def restored(
     for each in stored.awaited:
         level = each.view, each.parent
         state.writes.begin(each.key, each.target, level, each.partition, is_told=each.is_folded)
-    state.wakes.restore(wake for wake in stored.wakes if wake.partition in state.held)
+    state.wakes.restore(wake for wake in stored.wakes if wake.partition in state.leased)
     state.written()
     return state
 
@@ -71,15 +71,16 @@ def anew(state: State, job: Backfill, rows: Sequence[StoredObject]) -> Changes:
 
 
 def wake_missed(sights: Sights, settled: Collection[ViewParent]) -> None:
-    """Ask for the held levels that see something else than when they were decided on, or whose writes are `settled`.
+    """Ask for levels of leased partitions that see something else than when they were decided on.
 
-    What was read then may be ahead of the tables, which are folded from other positions and in other batches now. So
-    versions of keys tell nothing, and a whole index, of which nothing else is known, counts as changed.
+    Also for those whose writes are `settled`. What was read then may be ahead of the tables, which are folded from
+    other positions and in other batches now. So versions of keys tell nothing, and a whole index, of which nothing else
+    is known, counts as changed.
     """
     state = sights.state
     for level, row in list(state.levels.items()):
         view, parent = state.program.views.get(level[0]), state.objects.get(level[1])
-        if row.partition not in state.held or view is None or parent is None:
+        if row.partition not in state.leased or view is None or parent is None:
             continue
         places = state.reads.get(level, frozenset())
         is_whole = any(key.startswith(WHOLE_INDEX) for _, key in places)
@@ -92,9 +93,9 @@ def wake_missed(sights: Sights, settled: Collection[ViewParent]) -> None:
 
 
 def wake_from_ahead(state: State, at: datetime) -> None:
-    """Ask for the held levels that were decided on later than `at`, unless something asks for them already."""
+    """Ask for levels of leased partitions that were decided on later than `at`, unless something asks for them."""
     for level, row in state.levels.items():
-        if row.partition not in state.held or row.decided_at is None or row.decided_at <= at:
+        if row.partition not in state.leased or row.decided_at is None or row.decided_at <= at:
             continue
         if level[0] in state.program.views and not state.wakes.are_due([level], at):
             state.wakes.stir(row, row.cause)

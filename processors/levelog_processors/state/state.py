@@ -44,7 +44,7 @@ class State(Contents):
         """Writes under way."""
         self.at_rest = set[ViewParent]()
         """Levels in sync whose last writes are settled and did not fail: SQL tells no more of these."""
-        self.held: Collection[int] = range(partitions)
+        self.leased: Collection[int] = range(partitions)
         """Partitions whose levels are decided on here; of others only objects and entries are followed."""
         self.ends = Ends()
         self.unwritten_reads: dict[tuple[ViewParent, IndexKey], bool] = {}
@@ -56,13 +56,13 @@ class State(Contents):
 
     # -- fold
 
-    def fold(self, part: Sequence[LoggedRecord], *, is_held: bool = True) -> Changes:
+    def fold(self, part: Sequence[LoggedRecord], *, is_leased: bool = True) -> Changes:
         """What one of the `parts` of a batch changes, if its records are not folded yet.
 
-        All are of partitions that are held, or none is: how far levels are is not known of those.
+        All are of partitions that are leased, or none is: how far levels are is not known of those.
         """
         prior = prior_to(self, part)
-        if not is_held:
+        if not is_leased:
             prior.rounds = {}
         if not isinstance(part[0].record, SyncFinished):
             return Fold(self.program, self.application, prior).records(part)
@@ -82,15 +82,15 @@ class State(Contents):
             self._forget_applied(level)
         self.ask({level: wake for level, wake in changes.wakes.items() if level[0] in anew})
 
-    def apply(self, changes: Changes, *, is_held: bool = True) -> dict[ViewParent, Wake]:
-        """Take the changes of a part; returns the levels that it wakes. `is_held`: it is of partitions that are."""
-        self.noted = self.unwritten if is_held else None
+    def apply(self, changes: Changes, *, is_leased: bool = True) -> dict[ViewParent, Wake]:
+        """Take the changes of a part; returns the levels that it wakes. `is_leased`: it is of partitions that are."""
+        self.noted = self.unwritten if is_leased else None
         self._hold(changes)
-        self._go(changes.gone, is_held=is_held)
+        self._go(changes.gone, is_leased=is_leased)
         orphans = self._orphans(changes.listed)
-        self._go(orphans, is_held=is_held)
+        self._go(orphans, is_leased=is_leased)
         wakes = self._woken(changes)
-        if is_held:
+        if is_leased:
             self._end(changes)
             # what no record tells when it is folded again, with the levels of later ones
             self.is_pressing |= bool(orphans) or any(each.record.verb == "call" for each in changes.receipts)
@@ -136,10 +136,10 @@ class State(Contents):
             self.noted.unreadable |= changes.unreadable
             self.noted.keys |= keys
 
-    def _go(self, levels: Iterable[ViewParent], *, is_held: bool) -> None:
+    def _go(self, levels: Iterable[ViewParent], *, is_leased: bool) -> None:
         for level in levels:
             self.forget(level)
-            if is_held:
+            if is_leased:
                 held = self.objects.get(level[1])
                 self.ends.gone[level] = held.uid if held is not None else ""
                 self.ends.levels.pop(level, None)
@@ -165,7 +165,7 @@ class State(Contents):
         for level, own in echoes.items():
             if own.issuperset(wakes.wakes[level].causes):
                 wakes.wakes[level] = replace(wakes.wakes[level], is_echo=True)
-        return {level: wake for level, wake in wakes.wakes.items() if wake.partition in self.held}
+        return {level: wake for level, wake in wakes.wakes.items() if wake.partition in self.leased}
 
     def _looked_up(self, changes: Changes) -> dict[IndexKey, tuple[int, ...]]:
         """Keys of the levels of changed objects that somebody reads, with the records."""
@@ -257,9 +257,9 @@ class State(Contents):
             self.at_rest.discard(level)
 
     def ask(self, wakes: Mapping[ViewParent, Wake]) -> None:
-        """Note that levels are to be decided on, if they are held, in an order that no hash seed changes."""
+        """Note that levels are to be decided on, if they are leased, in an order that no hash seed changes."""
         for level, wake in sorted(wakes.items(), key=lambda each: (each[1].cause, each[0])):
-            if wake.partition in self.held:
+            if wake.partition in self.leased:
                 self.wakes.ask(level, wake)
 
     def forget(self, level: ViewParent) -> None:
@@ -285,11 +285,11 @@ class State(Contents):
                     merge_wake(wakes, level, Wake(row.partition, causes))
 
     def handled(self) -> list[StoredObject]:
-        """Deleted objects of held partitions with nothing left to handle, or that was given up."""
+        """Deleted objects of leased partitions with nothing left to handle, or that was given up."""
         rows = [
             row
             for (partition, resource), names in self.of_resources.items()
-            if partition in self.held and resource.endswith(DELETED)
+            if partition in self.leased and resource.endswith(DELETED)
             for row in map(self.objects.__getitem__, sorted(names))
         ]
         return [row for row in rows if not any(self._is_open((view, row.object)) for view in self.program.views)]
@@ -303,7 +303,7 @@ class State(Contents):
         """Forget deleted objects, with their levels and calls."""
         for row in rows:
             self._go(
-                [level for view in self.program.views if (level := (view, row.object)) in self.levels], is_held=True
+                [level for view in self.program.views if (level := (view, row.object)) in self.levels], is_leased=True
             )
             for effect in self.program.effects:
                 for name, ordinal in self.buckets.under((effect, calls_key(row.uid))):

@@ -263,9 +263,9 @@ def others_are_not_followed(_: Laboratory) -> Generator[None]:
     """Of partitions that others hold nothing is known but that they are folded, and listed."""
     real = State.apply
 
-    def apply(self: State, changes: Changes, *, is_held: bool = True) -> dict[ViewParent, Wake]:
-        known = changes if is_held else Changes(checkpoints=changes.checkpoints, syncs=changes.syncs)
-        return real(self, known, is_held=is_held)
+    def apply(self: State, changes: Changes, *, is_leased: bool = True) -> dict[ViewParent, Wake]:
+        known = changes if is_leased else Changes(checkpoints=changes.checkpoints, syncs=changes.syncs)
+        return real(self, known, is_leased=is_leased)
 
     with _replaced((State, "apply"), by=apply):
         yield
@@ -275,11 +275,11 @@ def others_wake_nothing(_: Laboratory) -> Generator[None]:
     """What the partitions of others show is followed, and wakes no level."""
     real = State.apply
 
-    def apply(self: State, changes: Changes, *, is_held: bool = True) -> dict[ViewParent, Wake]:
-        if is_held:
+    def apply(self: State, changes: Changes, *, is_leased: bool = True) -> dict[ViewParent, Wake]:
+        if is_leased:
             return real(self, changes)
         with _replaced((State, "ask"), by=lambda *_: None):
-            return real(self, changes, is_held=False)
+            return real(self, changes, is_leased=False)
 
     with _replaced((State, "apply"), by=apply):
         yield
