@@ -32,7 +32,7 @@ from levelog_store.actuate.claims import Claimant
 from levelog_store.connect.database import Database
 from levelog_store.decide import inputreads as stored
 from levelog_store.decide.decisions import Decided, OpenIntent, PendingWake
-from levelog_store.decide.decisionwrites import write_held
+from levelog_store.decide.decisionwrites import write_valid
 from levelog_store.decide.inputreads import wakes_in_turn
 from levelog_store.fold.changes import Changes, Wake
 from levelog_store.fold.checkpoints import advance_checkpoints
@@ -288,21 +288,21 @@ class Engine:
             self.sights, [*back, *await acting.act(looks, self.epochs, aside=coming)]
         )
         batch = [conclude(look, round_, at) for look, round_ in acted]
-        held, claimed = await self._commit(batch)
+        valid, claimed = await self._commit(batch)
         known = {look.facts.name for look in looks} | {each.facts.name for each in (*left, aside) if each is not None}
         for wake in wakes:
             if (wake.view, wake.parent) not in known:  # its parent is gone, or not the view's
                 state.wakes.forget((wake.view, wake.parent))
         return EvaluationBatch(
             len(wakes) - has_suspected == most,
-            held,
+            valid,
             at,
             claimed,
-            retried=len(batch) - len(held),
+            retried=len(batch) - len(valid),
             has_left=bool(left) or self._has_lookups or (has_suspected and self._turn not in acting),
-            has_woken=bool(held) and state.wakes.is_any_fresh,
-            has_told=any(each.wake.view in self._program.looked_up for each in held),
-            has_news=any(each.is_news and each.wake.view in self._program.awaited for each in held),
+            has_woken=bool(valid) and state.wakes.is_any_fresh,
+            has_told=any(each.wake.view in self._program.looked_up for each in valid),
+            has_news=any(each.is_news and each.wake.view in self._program.awaited for each in valid),
         )
 
     def _wake_for_time(self, at: datetime) -> None:
@@ -367,17 +367,17 @@ class Engine:
             connection = within.connection
             await self.tables.guard(connection, state)
             claiming = within.claiming(frozenset(chosen))
-            written = await write_held(connection, self._scope, batch, self._program.fingerprint, claiming=claiming)
+            written = await write_valid(connection, self._scope, batch, self._program.fingerprint, claiming=claiming)
             within.note(written, claiming)
-            asked = woken(self._program, written.held)
-            for decided in written.held:
+            asked = woken(self._program, written.valid)
+            for decided in written.valid:
                 state.take(decided)
                 self._has_lookups |= self.is_shared and are_of_others(state, decided.dependencies_added, self.epochs)
-            state.tell(told(self._program, written.held), asked)
+            state.tell(told(self._program, written.valid), asked)
             state.ask(asked)
             await self.tables.write(connection, state)
         self.tables.written(state)
-        return written.held, written.claimed
+        return written.valid, written.claimed
 
 
 def _open(each: AwaitedWrite) -> OpenIntent:

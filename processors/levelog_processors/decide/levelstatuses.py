@@ -80,23 +80,23 @@ def timeless(values: Sequence[bytes]) -> tuple[bytes, ...]:
 
 def deciding_views(program: Program, views: Collection[str]) -> list[str]:
     """The views that may decide, as may all whose levels they see: what these wait for is not known."""
-    held = frozenset(views)
-    return [name for name in views if held.issuperset(program.behind[name])]
+    all_views = frozenset(views)
+    return [name for name in views if all_views.issuperset(program.behind[name])]
 
 
-def woken(program: Program, held: Sequence[Decided]) -> dict[ViewParent, Wake]:
+def woken(program: Program, valid: Sequence[Decided]) -> dict[ViewParent, Wake]:
     """Levels to look at again since others of their parents were decided on."""
     return {
         (reader, each.wake.parent): Wake(each.wake.partition, _causes(each))
-        for each in held
+        for each in valid
         for reader in program.readers.get(each.wake.view, ())
     }
 
 
-def told(program: Program, held: Sequence[Decided]) -> Mapping[IndexKey, tuple[int, ...]]:
+def told(program: Program, valid: Sequence[Decided]) -> Mapping[IndexKey, tuple[int, ...]]:
     """Keys of parents that others look up and whose levels stand otherwise now, with the records that led there."""
     found: dict[IndexKey, tuple[int, ...]] = {}
-    for each in held:
+    for each in valid:
         for place in program.places_of(each.wake.view, each.wake.parent) if each.is_news else ():
             found[place] = tuple(sorted({*found.get(place, ()), *_causes(each)}))
     return found

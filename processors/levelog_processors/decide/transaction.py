@@ -41,7 +41,7 @@ class Deciding(Struct, eq=False):
     connection: AsyncConnection
     claimant: Claimant | None
     """May get decided intents."""
-    held: Sequence[Decided] = ()
+    valid: Sequence[Decided] = ()
     claimed: Sequence[ClaimedIntent] = ()
     began: float = field(default_factory=elapsed)
 
@@ -53,15 +53,15 @@ class Deciding(Struct, eq=False):
 
     def note(self, written: WrittenDecisions, claiming: Claiming | None) -> None:
         """Keep what is to be told, and handed over, once it has committed."""
-        self.held = written.held
+        self.valid = written.valid
         if claiming is not None:
-            rows = [(each, row) for each in written.held for row in each.intents if row.key in written.claimed]
+            rows = [(each, row) for each in written.valid for row in each.intents if row.key in written.claimed]
             self.claimed = [_claimed(each, row, claiming.number) for each, row in rows]
 
     def hand_over(self, *, is_certain: bool) -> None:
         """Hand over the committed claims, or have them looked up if it is unknown whether they committed."""
         if is_certain:
-            _tell(self.held)
+            _tell(self.valid)
         if self.claimant is not None and self.claimed:
             self.claimant.begin(self.claimed, self.began if is_certain else -math.inf)
 
@@ -83,19 +83,19 @@ def _claimed(decided: Decided, row: IntentRow, number: int) -> ClaimedIntent:
     )
 
 
-def _tell(held: Sequence[Decided]) -> None:
+def _tell(valid: Sequence[Decided]) -> None:
     """Log one line for all that is news, and each level at debug; a single one is news by its name.
 
     A handler, timer or daemon is news only if no call can be made for it: the actuator tells how its calls end.
     """
     news = [
         each
-        for each in held
+        for each in valid
         if (each.level.status != each.basis.status or each.intents)
         and (not each.is_made or each.level.status in ("failed", "blocked"))
     ]
     single = news if len(news) == 1 else []
-    for decided in held if log.isEnabledFor(logging.DEBUG) else single:
+    for decided in valid if log.isEnabledFor(logging.DEBUG) else single:
         level = decided.level
         log.log(
             logging.INFO if decided in single else logging.DEBUG,

@@ -18,15 +18,15 @@ from levelog_store.tables import decisions, intents, levels
 
 
 class WrittenDecisions(NamedTuple):
-    """What `write_held` came to."""
+    """What `write_valid` came to."""
 
-    held: list[Decided]
+    valid: list[Decided]
     """Decisions that were written."""
     claimed: set[str]
     """Keys of intents that are claimed."""
 
 
-async def write_held(
+async def write_valid(
     connection: AsyncConnection,
     scope: Scope,
     batch: Sequence[Decided],
@@ -37,10 +37,10 @@ async def write_held(
     """Write decisions, but for those on an intent that was unclaimed and that an actuator has claimed meanwhile."""
     withdrawn = await _change_unclaimed(connection, scope, [key for d in batch for key in d.withdrawn], "superseded")
     going_on = await _change_unclaimed(connection, scope, [key for d in batch for key in d.continued], "pending")
-    held = [d for d in batch if withdrawn.issuperset(d.withdrawn) and going_on.issuperset(d.continued)]
-    await upsert(connection, levels, rows_of(scope, [d.level for d in held]))
-    await _write_history(connection, scope, held, fingerprint)
-    return WrittenDecisions(held, await _write_intents(connection, scope, held, claiming))
+    valid = [d for d in batch if withdrawn.issuperset(d.withdrawn) and going_on.issuperset(d.continued)]
+    await upsert(connection, levels, rows_of(scope, [d.level for d in valid]))
+    await _write_history(connection, scope, valid, fingerprint)
+    return WrittenDecisions(valid, await _write_intents(connection, scope, valid, claiming))
 
 
 async def _change_unclaimed(connection: AsyncConnection, scope: Scope, keys: Collection[str], to: str) -> set[str]:

@@ -4,7 +4,7 @@ from datetime import timedelta
 from levelog_store.actuate import claims
 from levelog_store.connect.database import Database
 from levelog_store.decide.decisions import Decided, PendingWake
-from levelog_store.decide.decisionwrites import write_held
+from levelog_store.decide.decisionwrites import write_valid
 from levelog_store.rows import LevelRow
 from rigs.intents import decide, intent, intents_by_key
 from rigs.leasing import SCOPE
@@ -28,9 +28,9 @@ async def test_invariant_8_a_decision_is_given_up_if_an_intent_that_it_withdraws
     assert [one.key for one in claimed] == keys
     keys += await decide(database, second)
     async with database.transaction() as connection:
-        assert (await write_held(connection, SCOPE, [outcome(*keys)], "code")).held == []
+        assert (await write_valid(connection, SCOPE, [outcome(*keys)], "code")).valid == []
     async with database.transaction() as connection:
-        assert len((await write_held(connection, SCOPE, [outcome()], "code")).held) == 1
+        assert len((await write_valid(connection, SCOPE, [outcome()], "code")).valid) == 1
     assert [(await intents_by_key(database))[key]["state"] for key in keys] == ["claimed", "superseded"]
 
 
@@ -40,9 +40,9 @@ async def test_invariant_8_a_decision_is_given_up_if_a_call_that_goes_on_in_it_i
     """Its receipt would tell of a round that has passed, and what it did would count for nothing."""
     keys = await decide(database, intent("webs.notify/default/shop", verb="call"))
     async with database.transaction() as connection:
-        assert len((await write_held(connection, SCOPE, [outcome(continued=keys)], "code")).held) == 1
+        assert len((await write_valid(connection, SCOPE, [outcome(continued=keys)], "code")).valid) == 1
     assert [(await intents_by_key(database))[key]["state"] for key in keys] == ["pending"]
     async with database.transaction() as connection:
         await claims.claim(connection, SCOPE, "actuator", limit=10, lease=timedelta(minutes=1))
     async with database.transaction() as connection:
-        assert (await write_held(connection, SCOPE, [outcome(continued=keys)], "code")).held == []
+        assert (await write_valid(connection, SCOPE, [outcome(continued=keys)], "code")).valid == []
