@@ -253,7 +253,7 @@ class Round(Struct, frozen=True, kw_only=True):
     rows: Sequence[IntentRow] = ()
     called: Mapping[str, str] = {}
     """Keys of the last calls that took place, by target, as far as it asks for such."""
-    held: Sequence[str] = ()
+    withheld: Sequence[str] = ()
     """Targets that are not deleted while an index fails for an object."""
     error: str = ""
     is_called: bool = True

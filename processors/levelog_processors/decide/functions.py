@@ -16,7 +16,7 @@ from levelog.handlers.views import ReconcileHandler
 from levelog.intents import Intent
 from levelog.secrets.redaction import Redactor
 from levelog_processors.decide.facts import Outlook, Round
-from levelog_processors.decide.rules import is_held_back, left_to_write, must_act
+from levelog_processors.decide.rules import is_withheld, left_to_write, must_act
 from levelog_processors.decide.targets import require_target, target_key
 from levelog_store.decide.decisions import PendingWake
 from levelog_store.rows import ViewParent
@@ -214,9 +214,9 @@ class Acting:
                 return str(target_key(facts.view, facts.parent, intent))
 
             wanted = left_to_write(look, wanted, target_of)
-            held = [target_of(each) for each in wanted if is_held_back(look, each)]
-            wanted = [each for each in wanted if not is_held_back(look, each)]
+            withheld = [target_of(each) for each in wanted if is_withheld(look, each)]
+            wanted = [each for each in wanted if not is_withheld(look, each)]
         except Exception as error:  # noqa: BLE001 - a user's function may raise anything; only this level is concerned
             tell_fault("reconcile function", handler.name, handler.function, error, subject=facts.wake.parent)
             return Round(error=fault_reason("reconcile function", handler.name, error), is_called=is_called)
-        return Round(intents=wanted, held=held, is_called=is_called)
+        return Round(intents=wanted, withheld=withheld, is_called=is_called)

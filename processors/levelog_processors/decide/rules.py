@@ -62,7 +62,7 @@ def left_to_write(look: Outlook, wanted: Sequence[Intent], target_of: Callable[[
     return [each for each in wanted if (each.verb, target_of(each)) in failed]
 
 
-def is_held_back(look: Outlook, wanted: Intent) -> bool:
+def is_withheld(look: Outlook, wanted: Intent) -> bool:
     """Tell whether an intent waits: nothing is deleted while an index fails for objects that may concern the level."""
     return bool(look.lacks) and wanted.verb == "delete"
 
@@ -149,9 +149,9 @@ def _verdict_after(look: Outlook, round_: Round, now: datetime) -> _Verdict:
     if round_.is_sent:
         is_calling = any(row.verb == "call" for row in round_.rows)
         return _Verdict("settling", "", _look_at_calls(look, _next_look(look), is_calling=is_calling))
-    if round_.held:
-        more = f" and {len(round_.held) - 1} more" if len(round_.held) > 1 else ""
-        return _Verdict("drifting", f"does not delete {round_.held[0]}{more}", _next_look(look))
+    if round_.withheld:
+        more = f" and {len(round_.withheld) - 1} more" if len(round_.withheld) > 1 else ""
+        return _Verdict("drifting", f"does not delete {round_.withheld[0]}{more}", _next_look(look))
     if look.facts.view.handler.writes_once:  # all of it was there, or is nothing to wait for
         return _Verdict("settling", "", now)
     waits = look.level.reason if look.level is not None else ""

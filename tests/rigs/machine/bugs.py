@@ -177,7 +177,7 @@ def every_telling_counts(_: Laboratory) -> Generator[None]:
 
 def deletions_are_not_held_back(_: Laboratory) -> Generator[None]:
     """A level deletes children while an index fails for an object which may concern it."""
-    with _replaced((functions, "is_held_back"), by=lambda *_: False):
+    with _replaced((functions, "is_withheld"), by=lambda *_: False):
         yield
 
 
