@@ -19,10 +19,12 @@ from typing import Any, Final
 from msgspec import Struct
 
 from levelog.errors import ConfigurationError, OperatorError
+from levelog.kinds import expand
 from levelog.operator import OPERATOR, Operator, loaded_into
 from levelog.resources import ResourceBase
 from levelog.wire.objects import Application
 from levelog_cli.packages import Package, package_of
+from levelog_cli.servers.data_dir import DataDir
 from levelog_cli.settings import Settings
 from levelog_processors.program import Program
 
@@ -318,9 +320,13 @@ class LoadedApplication(Struct, frozen=True):
 def load_application(settings: Settings, files: Sequence[Path]) -> LoadedApplication:
     """Load the operators; their application is named as the settings say, else as the first of them.
 
-    Raises ConfigurationError and OperatorError as `load_operators` does, and for operators that do not fit together.
+    Kinds that only a cluster can tell are those that were found last with the data directory. Raises ConfigurationError
+    and OperatorError as `load_operators` does, and for operators that do not fit together.
     """
-    return application_of(settings, load_operators(files))
+    operators = load_operators(files)
+    if any(operator.open_selectors for operator in operators) and (kinds := DataDir(settings.data_dir).known_kinds()):
+        expand(operators, kinds)
+    return application_of(settings, operators)
 
 
 def application_of(settings: Settings, operators: Sequence[Operator]) -> LoadedApplication:

@@ -1,15 +1,21 @@
 """What an API server serves, the schemas, and the identity of the cluster."""
 
+import asyncio
 import difflib
+import logging
+from http import HTTPStatus
 from typing import Any, Final
 from urllib.parse import quote
 
 from msgspec import Raw, Struct
 
+from levelog.kinds import ServedKind
 from levelog.resources import Manifest, Scope
 from levelog.wire.objects import Cluster, GroupResource
 from levelog_kube.client import Answer, KubeClient
 from levelog_kube.failures import ApiError
+
+log = logging.getLogger(__name__)
 
 IDENTITY_NAMESPACE: Final = "kube-system"  # there is one in every cluster, and nobody makes it anew
 _DEFINITIONS: Final = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
@@ -43,10 +49,13 @@ class Served(Struct, frozen=True, kw_only=True):
         return f"{path}/{subresource}" if subresource else path
 
 
-class _Resource(Struct, frozen=True):
+class _Resource(Struct, frozen=True, rename="camel"):
     name: str
     kind: str
     namespaced: bool
+    singular_name: str = ""
+    short_names: frozenset[str] = frozenset()
+    categories: frozenset[str] = frozenset()
     verbs: list[str] = []
 
 
@@ -62,6 +71,15 @@ class _Versions(Struct, frozen=True):
     """An APIGroup, or the APIVersions of the core group, which are plain texts."""
 
     versions: list[_Version | str]
+
+
+class _Group(Struct, frozen=True, rename="camel"):
+    name: str
+    preferred_version: _Version
+
+
+class _Groups(Struct, frozen=True):
+    groups: list[_Group]
 
 
 class _Metadata(Struct, frozen=True):
@@ -100,6 +118,45 @@ async def served_in(client: KubeClient, group: str, version: str) -> list[Served
         )
         for resource in found
         if "/" not in resource.name
+    ]
+
+
+async def watchable_kinds(client: KubeClient) -> list[ServedKind]:
+    """All kinds that can be listed and watched, in the preferred version of their group, sorted.
+
+    Without those of an aggregated API that does not answer, with a warning. Raises as above.
+    """
+    groups = (await client.request("GET", "/apis")).decode(_Groups).groups
+    places = [("", "v1"), *((group.name, group.preferred_version.version) for group in groups)]
+    found = await asyncio.gather(*(_watchable_in(client, *place) for place in places))
+    return sorted((kind for kinds in found for kind in kinds), key=lambda kind: (kind.group, kind.plural))
+
+
+async def _watchable_in(client: KubeClient, group: str, version: str) -> list[ServedKind]:
+    try:
+        answer = await _found(client, root_path(group, version))
+    except ApiError as error:
+        if error.status != HTTPStatus.SERVICE_UNAVAILABLE:
+            raise
+        log.warning("%s/%s does not answer, and its kinds are left out: %s", group, version, error)
+        return []
+    listed = answer.decode(_ResourceList).resources or [] if answer else []
+    parts = [each.name.partition("/") for each in listed]
+    return [
+        ServedKind(
+            group=group,
+            version=version,
+            plural=each.name,
+            kind=each.kind,
+            singular=each.singular_name or each.kind.lower(),
+            namespaced=each.namespaced,
+            shortcuts=each.short_names,
+            categories=each.categories,
+            subresources=frozenset(below for above, _, below in parts if above == each.name and below),
+            verbs=frozenset(each.verbs),
+        )
+        for each in listed
+        if "/" not in each.name and {"list", "watch"} <= {*each.verbs}
     ]
 
 

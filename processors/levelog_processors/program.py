@@ -102,6 +102,12 @@ class Program:
         self.timers: Final[dict[str, TimerHandler]] = {}
         """The same of timers whose calls leave no records."""
         for operator in self.operators:
+            for selector in operator.open_selectors:
+                raise OperatorError(
+                    f"{selector.shown}, and nobody has asked a cluster which kinds those are: `levelog run`, `levelog "
+                    "dev` and simulations ask theirs, and commands that look back take what run found for their data "
+                    "directory; elsewhere, name the kinds in a loop: docs/from-kopf.md#everything-and-categories"
+                )
             self._add(operator)
         if self.operators and not self.views and not self.indices and not self.unrecorded:
             names = ", ".join(operator.name for operator in self.operators)

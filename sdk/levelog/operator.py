@@ -30,6 +30,7 @@ from levelog.handlers.signatures import ChildrenF, EffectF, IndexF, ReconcileF, 
 from levelog.handlers.sources import SOURCE_TIME, PolledF, SourceHandler, WatchingF
 from levelog.handlers.timers import TimerHandler
 from levelog.handlers.views import RECONCILE_TIME, VIEW_TIME, ReconcileHandler, ViewHandler, Writes
+from levelog.kinds import OpenSelector
 from levelog.levels import Level
 from levelog.resources import External, Manifest, ResourceBase, ResourceType, is_external
 from levelog.selectors import Selector, Value, taken_from
@@ -96,6 +97,8 @@ class Operator:
         """Timers whose calls leave no records, by name."""
         self.on = On(self._lender, self.indices, self.calls.register, self._register_records)
         """Edge handlers, `@op.on.create` and the like, and the hooks `@op.on.startup` and `@op.on.cleanup`."""
+        self.open_selectors: list[OpenSelector] = []
+        """Handlers of kinds that only a cluster can tell."""
         self.configures_clients = False
         """Whether client libraries that its functions have imported are configured when a process begins."""
         self._views_by_function: dict[Callable[..., Any], ViewHandler] = {}

@@ -2,7 +2,7 @@
 
 import asyncio
 import tempfile
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -14,8 +14,9 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from levelog.errors import LevelogError
 from levelog.indices import Contact
+from levelog.kinds import expand
 from levelog.operator import Operator
-from levelog.resources import Manifest, ResourceType
+from levelog.resources import Manifest, ResourceType, is_external
 from levelog.secrets.redaction import Redactor
 from levelog.wire.objects import CLUSTER_SCOPE, Application, Cluster, GroupResource, ObjectKey, Partition, Version
 from levelog.wire.objects import Sequence as LogSequence
@@ -39,6 +40,7 @@ from levelog_actuator.results import Ended, Later, Result
 from levelog_actuator.sending import Sender
 from levelog_ingest.trimming import trim
 from levelog_kube.client import KubeClient, connect
+from levelog_kube.discovery import watchable_kinds
 from levelog_log.hints import Hint, Hints
 from levelog_processors.deliver.delivery import Delivery
 from levelog_processors.deliver.timers import Timers
@@ -242,7 +244,7 @@ class World:
         return min((each for each in times if each is not None and each > now), default=None)
 
     def _served(self) -> list[str]:
-        return sorted(f"{resource.api_version} {resource.kind}" for resource in _declared(self.program))
+        return sorted(f"{resource.api_version} {resource.kind}" for resource in _declared(self.program.operators))
 
     async def _take_changes(self) -> bool:
         """Fold what happened in the cluster, but for the operator's own writes while those are not echoed."""
@@ -457,14 +459,13 @@ async def open_world(
     operators: Sequence[Operator], clock: Clock, kubeconfig: Path | None = None
 ) -> AsyncGenerator[World]:
     """Start a sandbox and make the tables; both go at the end."""
-    program = Program(operators)
     refusals: list[Refusal] = []
     async with AsyncExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="levelog-simulation-")))
         sandbox = await stack.enter_async_context(
             Sandbox(established_after_seconds=0, clock=clock, refuses=partial(_refused, refusals))
         )
-        await _define(sandbox, program)
+        await _define(sandbox, _declared(operators))
         url = f"sqlite:///{folder / 'levelog.db'}"
         database = await stack.enter_async_context(await Database.open(url, is_scratch=True))
         async with database.transaction() as connection:
@@ -473,6 +474,9 @@ async def open_world(
         if kubeconfig is not None:
             sandbox.kubeconfig(kubeconfig)
         client: KubeClient = await stack.enter_async_context(await connect(sandbox.kubeconfig(folder / "kubeconfig")))
+        if any(operator.open_selectors for operator in operators):
+            expand(operators, await watchable_kinds(client))
+        program = Program(operators)
         uid = sandbox.user.get("namespaces", "kube-system", namespace="")["metadata"]["uid"]
         scope = await open_scope(
             database,
@@ -526,9 +530,9 @@ def _refused(refusals: Sequence[Refusal], verb: str, resource: str, namespace: s
     return next((refusal.status for refusal in refusals if refusal.takes(target)), 0)
 
 
-async def _define(sandbox: Sandbox, program: Program) -> None:
-    """Let the sandbox serve every resource that the operators declare, with any content."""
-    for resource in sorted(_declared(program), key=lambda each: (each.group, each.plural)):
+async def _define(sandbox: Sandbox, resources: Iterable[ResourceType]) -> None:
+    """Let the sandbox serve every resource, with any content."""
+    for resource in sorted(resources, key=lambda each: (each.group, each.plural)):
         if sandbox.serves(str(resource.group_resource)):
             continue
         if not resource.group:
@@ -539,10 +543,9 @@ async def _define(sandbox: Sandbox, program: Program) -> None:
             await asyncio.sleep(0)
 
 
-def _declared(program: Program) -> set[ResourceType]:
-    return {r for operator in program.operators for r in operator.resources().values()} | set(
-        program.resources.values()
-    )
+def _declared(operators: Iterable[Operator]) -> set[ResourceType]:
+    declared = {r for operator in operators for r in (*operator.resources().values(), *operator.reads())}
+    return {resource for resource in declared if not is_external(resource.group_resource)}
 
 
 def _definition(resource: ResourceType) -> dict[str, Any]:

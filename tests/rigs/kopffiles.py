@@ -97,9 +97,9 @@ def load_kopf(folder: Path, source: str, name: str = "shops") -> Operator:
 @contextmanager
 def kopf_run(folder: Path, source: str, *, with_daemons: bool = False) -> Generator[KopfRun]:
     operator = load_kopf(folder, source)
-    origins = [effect.origin for effect in operator.effects.values() if with_daemons or effect.daemon is None]
-    origins += [handler.origin for handler in operator.record_handlers.values()]
     with Simulation(operator) as simulation:
+        origins = [effect.origin for effect in operator.effects.values() if with_daemons or effect.daemon is None]
+        origins += [handler.origin for handler in operator.record_handlers.values()]
         simulation.call_through(*origins)
         yield KopfRun(operator, simulation, _told_of(origins))
 

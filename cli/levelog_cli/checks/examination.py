@@ -8,10 +8,11 @@ from levelog.errors import LevelogError
 from levelog_cli.checks.apichecks import examine_cluster
 from levelog_cli.checks.findings import Finding, Found, print_finding, told
 from levelog_cli.checks.serverchecks import examine_database, examine_nats
-from levelog_cli.loading import LoadedApplication, load_application
+from levelog_cli.loading import LoadedApplication
 from levelog_cli.printing.forms import PlainForm, print_plain
 from levelog_cli.settings import Settings
-from levelog_cli.wiring.roles import Role
+from levelog_cli.wiring.expanding import load_for_cluster
+from levelog_cli.wiring.roles import EVERYTHING, Role
 
 
 async def examine(
@@ -33,7 +34,7 @@ async def _findings(settings: Settings, files: Sequence[Path], role: Role | None
     application: LoadedApplication | None = None
     if files:
         try:
-            application = load_application(settings, files)
+            application = await load_for_cluster(settings, files, frozenset([role]) if role else EVERYTHING)
         except LevelogError as error:
             yield Finding.wrong("operators", error)
         else:

@@ -127,11 +127,11 @@ def _pages(settings: Settings) -> Generator[None]:
 
 
 async def _stack(settings: Settings, files: list[Path], roles: Iterable[str]) -> None:
-    from levelog_cli.loading import load_application
+    from levelog_cli.wiring.expanding import load_for_cluster
     from levelog_cli.wiring.roles import Role, refuse_missing
 
     given = frozenset(map(Role, roles))
-    application = load_application(settings, files)
+    application = await load_for_cluster(settings, files, given)
     refuse_missing(settings, given)
     if settings.events_from:
         from levelog_history.reach import Moment

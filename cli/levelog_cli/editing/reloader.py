@@ -15,9 +15,9 @@ from levelog_cli.editing.installing import Break
 from levelog_cli.editing.notes import BoardNotes
 from levelog_cli.editing.sources import Sources
 from levelog_cli.editing.trial import Prepare, TrialResult, try_code
-from levelog_cli.loading import load_application
 from levelog_cli.running import execute
 from levelog_cli.settings import Settings
+from levelog_cli.wiring.expanding import load_for_cluster
 from levelog_cli.wiring.roles import EVERYTHING, Role, refuse_missing
 from levelog_cli.wiring.stack import run_stack
 
@@ -130,11 +130,13 @@ class Reloader:
         return received if isinstance(received, TrialResult) else TrialResult([], is_broken=True)
 
     def _try_code(self, telling: Connection) -> None:
-        try_code(self._settings, self._files, telling, is_first=not self._is_compared, prepare=self._prepare)
+        try_code(
+            self._settings, self._files, self._roles, telling, is_first=not self._is_compared, prepare=self._prepare
+        )
 
     def _run(self) -> None:
         async def work() -> None:
-            application = load_application(self._settings, self._files)
+            application = await load_for_cluster(self._settings, self._files, self._roles)
             await until_gone(self._family, run_stack(self._settings, application, self._roles))
 
         execute(self._settings, work, is_part=True)

@@ -13,12 +13,14 @@ from msgspec import Struct
 from levelog.errors import ConfigurationError, LevelogError
 from levelog_cli.editing.installing import Break
 from levelog_cli.editing.sources import loaded_files
-from levelog_cli.loading import LoadedApplication, load_application
+from levelog_cli.loading import LoadedApplication
 from levelog_cli.printing.lines import print_lines
 from levelog_cli.printing.planned import change_lines
 from levelog_cli.running import execute
 from levelog_cli.settings import Settings
+from levelog_cli.wiring.expanding import load_for_cluster
 from levelog_cli.wiring.rerun import planned
+from levelog_cli.wiring.roles import Role
 from levelog_replay.planning import Course
 
 log = logging.getLogger(__name__)
@@ -46,7 +48,13 @@ class Prepare(Protocol):
 
 
 def try_code(
-    settings: Settings, files: Sequence[Path], telling: Connection, *, is_first: bool, prepare: Prepare | None
+    settings: Settings,
+    files: Sequence[Path],
+    roles: frozenset[Role],
+    telling: Connection,
+    *,
+    is_first: bool,
+    prepare: Prepare | None,
 ) -> None:
     """Load the code, tell what became of that, and print what it changes of what is stored, unless it is the first.
 
@@ -56,7 +64,7 @@ def try_code(
 
     async def work() -> None:
         try:
-            application = load_application(settings, files)
+            application = await load_for_cluster(settings, files, roles, is_told=False)
             breaks = await prepare() if prepare is not None else None
         except BaseException as error:
             telling.send(TrialResult(loaded_files(files, before, error), is_broken=True))

@@ -4,12 +4,15 @@ import fcntl
 import os
 import secrets
 import time
-from collections.abc import Generator
-from contextlib import contextmanager
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
+import msgspec
+
 from levelog.errors import ConfigurationError
+from levelog.kinds import ServedKind
 
 DEV_DIR: Final = Path(".levelog/dev")
 """Data directory of `levelog dev`."""
@@ -26,6 +29,7 @@ class DataDir:
         self.database = self.path / "levelog.db"
         self.nats = self.path / "nats"
         self.nats_url_file = self.path / "nats.url"
+        self._kinds = self.path / "kinds.json"
         self._lock = self.path / "lock"
         self._key = self.path / "redaction.key"
 
@@ -87,6 +91,21 @@ class DataDir:
     def known_redaction_key_file(self) -> Path | None:
         """The key of this directory, if it has one."""
         return self._key if self._key.exists() else None
+
+    def keep_kinds(self, kinds: Sequence[ServedKind]) -> None:
+        """Note what a cluster was found to serve, for commands that ask none; not where nothing may be written."""
+        with suppress(OSError):
+            self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._kinds.write_bytes(msgspec.json.format(msgspec.json.encode(kinds, order="sorted")))
+
+    def known_kinds(self) -> list[ServedKind]:
+        """What was found last; nothing if nobody has asked yet. Raises ConfigurationError for a damaged note."""
+        try:
+            return msgspec.json.decode(self._kinds.read_bytes(), type=list[ServedKind])
+        except FileNotFoundError:
+            return []
+        except (OSError, msgspec.DecodeError) as error:
+            raise ConfigurationError(f"{self._kinds} cannot be read: {error}") from error
 
     def running_nats_url(self) -> str:
         """URL, with credentials, of the embedded nats-server of a process that runs now; empty if there is none."""

@@ -14,10 +14,10 @@ from levelog.handlers.finalizing import PREFIX, operations_for
 from levelog.resources import ResourceType
 from levelog.wire.objects import ObjectKey
 from levelog_actuator.requests import path_of
-from levelog_cli.loading import load_application
 from levelog_cli.printing.lines import print_line
 from levelog_cli.servers.clusters import connect_cluster
 from levelog_cli.settings import Settings
+from levelog_cli.wiring.expanding import load_for_cluster
 from levelog_ingest.namespaces import has_patterns, is_matched
 from levelog_kube.client import KubeClient
 from levelog_kube.discovery import resolve
@@ -38,7 +38,7 @@ async def remove_finalizers(
     Returns whether all of them are removed. Raises ApiError for a resource that may not be listed, and as
     `load_operators`.
     """
-    program = load_application(settings, files).program
+    program = (await load_for_cluster(settings, files)).program
     finalizers = [*others] or [PREFIX + operator.name for operator in program.operators]
     found = failed = 0
     async with await connect_cluster(settings) as client:

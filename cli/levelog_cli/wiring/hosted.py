@@ -1,15 +1,16 @@
 """Operators in another program: as a coroutine of its event loop, or to their end as `levelog run` runs them."""
 
 import os
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 
 from levelog.errors import ConfigurationError
 from levelog.operator import Operator
-from levelog_cli.loading import application_of
 from levelog_cli.running import execute, first_error
 from levelog_cli.settings import LogFormat, Settings
+from levelog_cli.wiring.expanding import application_for_cluster
 from levelog_cli.wiring.roles import EVERYTHING
 from levelog_cli.wiring.stack import run_stack
 
@@ -25,7 +26,7 @@ async def run(*operators: Operator, **settings: Any) -> None:
     given = _settings({**settings, "log_format": LogFormat.JSON})
     given.check()
     try:
-        await run_stack(given, application_of(given, operators), EVERYTHING)
+        await _run(given, operators)
     except BaseExceptionGroup as group:
         raise first_error(group) from group
 
@@ -33,7 +34,11 @@ async def run(*operators: Operator, **settings: Any) -> None:
 def run_to_end(*operators: Operator, **settings: Any) -> None:
     """Run as `levelog run` does, with its logs: signals end it, errors end the process with a sentence and a status."""
     given = _settings(settings)
-    execute(given, lambda: run_stack(given, application_of(given, operators), EVERYTHING))
+    execute(given, lambda: _run(given, operators))
+
+
+async def _run(settings: Settings, operators: Sequence[Operator]) -> None:
+    await run_stack(settings, await application_for_cluster(settings, operators), EVERYTHING)
 
 
 def _settings(given: dict[str, Any]) -> Settings:

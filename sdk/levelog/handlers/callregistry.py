@@ -222,7 +222,8 @@ class CallRegistry:
         if resource not in self._names:
             name = f"{resource.resource.replace('-', '_')}{VIEW}"
             if name in self._names.values():
-                name = f"{str(resource).replace('-', '_').replace('.', '_')}{VIEW}"
+                full = f"{resource.resource}.{resource.group or 'core'}"
+                name = f"{full.replace('-', '_').replace('.', '_')}{VIEW}"
             self._claim(name, function)
             self._names[resource] = name
 

@@ -37,7 +37,6 @@ from levelog.compat.kopf.given.words import (
     DiffOperation,
     FieldPath,
     FieldSpec,
-    HandledResource,
     HandlerId,
     LocalObjectLogger,
     Logger,
@@ -58,11 +57,12 @@ from levelog.compat.kopf.subhandlers import execute
 from levelog.compat.kopf.targets import ResourceMarker
 from levelog.compat.kopf.tuning import OperatorSettings, UnusedStorage
 from levelog.errors import OperatorError
+from levelog.kinds import ServedKind
 from levelog.selectors import ABSENT, PRESENT
 
 Annotations: TypeAlias = ReadOnly
 Labels: TypeAlias = ReadOnly
-Resource: TypeAlias = HandledResource
+Resource: TypeAlias = ServedKind
 Spec: TypeAlias = ReadOnly
 Status: TypeAlias = ReadOnly
 Diff: TypeAlias = tuple[DiffItem, ...]

@@ -16,12 +16,12 @@ from levelog.compat.kopf.given.hierarchies import at_hand
 from levelog.compat.kopf.given.keywords import Patch, call_keywords, object_keywords
 from levelog.compat.kopf.given.lookups import KopfIndex, asked_for
 from levelog.compat.kopf.given.memos import Memo, memo_of
-from levelog.compat.kopf.given.words import HandledResource
 from levelog.compat.kopf.patches import merge_patches
 from levelog.compat.kopf.subhandlers import Calls, InnerPending, InnerProgress, registering
 from levelog.compat.kopf.tuning import OperatorSettings
 from levelog.effects import Call, GiveUp, Retry, looked_up
 from levelog.handlers.timers import is_ahead
+from levelog.kinds import ServedKind
 
 LEFT: Final = "left"
 """Field in the result of a call that raised: what the next one goes on from."""
@@ -77,7 +77,7 @@ class Attempts:
         memo: Memo,
         *,
         backoff: timedelta,
-        resource: HandledResource,
+        resource: ServedKind,
     ) -> None:
         """`memo` is what start-up handlers have put down; an object's begins as a copy of it."""
         self.id = handler_id

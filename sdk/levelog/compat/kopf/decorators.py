@@ -8,7 +8,7 @@ from typing import Any, Final, NoReturn, TypeVar
 
 from msgspec import UNSET
 
-from levelog.compat.kopf.files import KopfFile
+from levelog.compat.kopf.files import KopfFile, Register
 from levelog.compat.kopf.filters import holds
 from levelog.compat.kopf.modules import declare
 from levelog.compat.kopf.options import (
@@ -16,6 +16,7 @@ from levelog.compat.kopf.options import (
     FILTERS,
     LIMITS,
     SELECTORS,
+    Declaration,
     backoff_of,
     declared_as,
     delay_of,
@@ -66,7 +67,7 @@ class KopfOn:
 
         def register(function: DecoratedF) -> DecoratedF:
             declared = declared_as("kopf.on.resume", function, selectors, options, (), is_of_field=True)
-            declare(function, lambda file: file.resume(declared, deleting=bool(deleted)))
+            _put(declared, lambda file, each: file.resume(each, deleting=bool(deleted)))
             return function
 
         return register
@@ -77,7 +78,7 @@ class KopfOn:
 
         def register(function: DecoratedF) -> DecoratedF:
             declared = declared_as("kopf.on.event", function, selectors, options, (), is_of_field=True)
-            declare(function, lambda file: file.watch(declared))
+            _put(declared, KopfFile.watch)
             return function
 
         return register
@@ -131,6 +132,10 @@ class KopfOn:
 on: Final = KopfOn()
 
 
+def _put(declared: Declaration, register: Register) -> None:
+    declare(declared.function, lambda file: file.add(declared, register))
+
+
 def _changing(
     decorator: str,
     reasons: Sequence[Reason],
@@ -147,10 +152,10 @@ def _changing(
         declared, field = declared_as(where, function, selectors, options, (), is_of_field=False), pointer(where, given)
         needs_change = decorator in ("field", "update")
 
-        def change(file: KopfFile) -> None:
-            file.change(declared, reasons, suffix, field=field, needs_change=needs_change, finalizer=finalizer)
+        def change(file: KopfFile, each: Declaration) -> None:
+            file.change(each, reasons, suffix, field=field, needs_change=needs_change, finalizer=finalizer)
 
-        declare(function, change)
+        _put(declared, change)
         return function
 
     return register
@@ -176,10 +181,10 @@ def timer(*selectors: Any, **options: Any) -> Callable[[DecoratedF], DecoratedF]
             bool(options.get("sharp")),
         )
 
-        def pace(file: KopfFile) -> None:
-            file.pace(declared, interval=interval, initial_delay=initial_delay, idle=idle, sharp=sharp)
+        def pace(file: KopfFile, each: Declaration) -> None:
+            file.pace(each, interval=interval, initial_delay=initial_delay, idle=idle, sharp=sharp)
 
-        declare(function, pace)
+        _put(declared, pace)
         return function
 
     return register
@@ -200,7 +205,7 @@ def daemon(*selectors: Any, **options: Any) -> Callable[[DecoratedF], DecoratedF
             grace = backoff or timedelta(0)
         else:
             grace = (backoff or timedelta(0)) + (timeout or timedelta(0))
-        declare(function, lambda file: file.last(declared, initial_delay=initial_delay, grace=grace))
+        _put(declared, lambda file, each: file.last(each, initial_delay=initial_delay, grace=grace))
         return function
 
     return register
@@ -214,7 +219,11 @@ def index(*selectors: Any, **options: Any) -> Callable[[DecoratedF], DecoratedF]
 
     def register(function: DecoratedF) -> DecoratedF:
         declared = declared_as("kopf.index", function, selectors, options, (), is_of_field=True)
-        declare(function, lambda file: file.index(declared))
+        if declared.choice is not None:
+            raise OperatorError(
+                f"kopf.index: {declared.id} is for {declared.choice.shown}; an index is of one resource"
+            )
+        _put(declared, KopfFile.index)
         return function
 
     return register

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from datetime import timedelta
 from functools import partial
-from typing import Any
+from typing import Any, TypeAlias
 
 from levelog.compat.kopf.attempts import Attempts, stand_for
 from levelog.compat.kopf.failures import TryLimits
@@ -30,8 +30,10 @@ from levelog.errors import OperatorError
 from levelog.handlers.hooks import When
 from levelog.handlers.indexers import IndexHandler
 from levelog.handlers.injection import Lender
+from levelog.kinds import OpenSelector
 from levelog.operator import Operator
-from levelog.resources import ResourceBase
+
+Register: TypeAlias = Callable[["KopfFile", Declaration], None]
 
 
 class KopfFile:
@@ -57,6 +59,18 @@ class KopfFile:
         self._looked_up: dict[str, IndexHandler] = {}
         """Indices of the file, by the name that handlers ask for."""
 
+    def add(self, declared: Declaration, register: Register) -> None:
+        """Make the handlers that a decorator declares: of one kind now, of several once a cluster has told them."""
+        if declared.choice is None:
+            register(self, declared)
+            return
+        selector = OpenSelector(
+            shown=f"{declared.id} is for {declared.choice.shown}",
+            takes=declared.choice.takes,
+            register=lambda kind: register(self, declared.of(kind)),
+        )
+        self.operator.open_selectors.append(selector)
+
     def change(
         self,
         declared: Declaration,
@@ -72,7 +86,7 @@ class KopfFile:
         `suffix` is added to its id.
         """
         handler_id = f"{declared.id}/{suffix}" if suffix else declared.id
-        for name in self._names(handler_id, declared.cls, reasons[0]):
+        for name in self._names(handler_id, declared, reasons[0]):
             before = self._changing.get(name)
             if before is None or _is_same(before, declared, field):
                 break
@@ -254,23 +268,27 @@ class KopfFile:
             self.settings,
             self.memo,
             backoff=declared.backoff,
-            resource=served_resource(declared.cls.resource_type),
+            resource=declared.served or served_resource(declared.cls.resource_type),
         )
 
     def _free_name(self, kind: str, declared: Declaration, wanted: str) -> str:
         """A name for a handler that stands for itself. Raises OperatorError where all are taken."""
         operator = self.operator
         taken = {*operator.views, *operator.effects, *operator.record_handlers, *self._looked_up}
-        for name in self._names(wanted, declared.cls, kind):
+        for name in self._names(wanted, declared, kind):
             if name not in taken:
                 return name
         raise OperatorError(
             f"{kind} {declared.id}: {declared.cls.resource_type.plural} have one of this id: give it another id="
         )
 
-    def _names(self, handler_id: str, cls: type[ResourceBase], reason: str) -> Iterator[str]:
-        """Names that a handler of an id may have, the shortest first."""
-        name, plural = identifier(handler_id), identifier(cls.resource_type.plural)
+    def _names(self, handler_id: str, declared: Declaration, reason: str) -> Iterator[str]:
+        """Names that a handler of an id may have, the shortest first; one of several kinds is named by its kind."""
+        name, plural = identifier(handler_id), identifier(declared.cls.resource_type.plural)
+        if declared.served is not None:
+            long = f"{name}_{identifier(declared.served.name)}"
+            yield from (long, f"{long}_{reason}")
+            return
         yield from (name, f"{name}_{plural}", f"{name}_{reason}", f"{name}_{plural}_{reason}")
 
 

@@ -5,13 +5,15 @@ from datetime import timedelta
 from typing import Any, Final
 
 from msgspec import UNSET, Struct
+from msgspec.structs import replace
 
 from levelog.compat.kopf.failures import ErrorsMode, TryLimits
 from levelog.compat.kopf.filters import Filters
-from levelog.compat.kopf.targets import target
+from levelog.compat.kopf.targets import Choice, choice, chosen, target
 from levelog.edges import pointer_of
 from levelog.errors import OperatorError
-from levelog.resources import ResourceBase
+from levelog.kinds import ServedKind
+from levelog.resources import Resource, ResourceBase
 
 BACKOFF: Final = timedelta(minutes=1)
 """After an error that is not TemporaryError. Origin: Kopf's documentation."""
@@ -26,11 +28,19 @@ class Declaration(Struct, frozen=True, kw_only=True):
 
     function: Callable[..., Any]
     cls: type[ResourceBase]
+    choice: Choice | None = None
+    """The kinds that it is for, each with a class of its own in place of `cls`; None: one, which the file names."""
+    served: ServedKind | None = None
+    """The kind of `cls`, if a cluster told it."""
     id: str
     limits: TryLimits
     filters: Filters
     backoff: timedelta
     param: Any
+
+    def of(self, kind: ServedKind) -> "Declaration":
+        """The same for one of the kinds that it is for."""
+        return replace(self, cls=chosen(kind), choice=None, served=kind)
 
 
 def declared_as(
@@ -46,28 +56,19 @@ def declared_as(
 
     With `is_of_field` an object fits that has the field. Raises OperatorError for what cannot be.
     """
+    require_known(where, options, (*SELECTORS, *FILTERS, *LIMITS, *COMMON, *others))
+    named = {name: options.get(name) for name in SELECTORS}
+    several = choice(where, selectors, named)
     return Declaration(
         function=function,
-        cls=resource_of(where, function, selectors, options, (*COMMON, *others)),
+        cls=target(where, selectors, named) if several is None else Resource,
+        choice=several,
         id=str(options.get("id") or getattr(function, "__name__", "handler")),
         limits=limits_of(where, options),
         filters=filters_of(where, options, field=pointer(where, options.get("field")) if is_of_field else ""),
         backoff=backoff_of(where, options),
         param=options.get("param"),
     )
-
-
-def resource_of(
-    where: str,
-    function: Callable[..., Any],
-    selectors: tuple[Any, ...],
-    options: Mapping[str, Any],
-    others: Sequence[str],
-) -> type[ResourceBase]:
-    """Class of the resource that a decorator is for. Raises OperatorError for options that it does not have."""
-    require_known(where, options, (*SELECTORS, *FILTERS, *LIMITS, *others))
-    named = {name: options.get(name) for name in SELECTORS}
-    return target(where, selectors, named, getattr(function, "__name__", "the handler"))
 
 
 def require_known(where: str, options: Mapping[str, Any], known: Sequence[str]) -> None:

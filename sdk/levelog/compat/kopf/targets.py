@@ -1,13 +1,16 @@
-"""The resource of a Kopf decorator: refused unless group, version and plural follow without asking a cluster."""
+"""The resource of a Kopf decorator, or those of a cluster that it means; anything between the two is refused."""
 
 import re
+from collections.abc import Callable
 from enum import Enum
 from types import new_class
-from typing import Any, Final
+from typing import Any, Final, Literal
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from levelog.errors import OperatorError
+from levelog.kinds import ServedKind
 from levelog.resources import Resource, ResourceBase, Scope
 
 BUILT_IN: Final[tuple[tuple[str, str, str, str, str], ...]] = (
@@ -45,41 +48,72 @@ BUILT_IN: Final[tuple[tuple[str, str, str, str, str], ...]] = (
 CLUSTER: Final = {"namespaces", "nodes", "persistentvolumes", "clusterroles", "clusterrolebindings", "storageclasses"}
 """Built-in resources without namespaces."""
 
+UNASKED: Final = {("", "events"), ("events.k8s.io", "events"), ("coordination.k8s.io", "leases")}
+"""What EVERYTHING leaves out: Events, as in Kopf, since handlers post some, and Leases, renewed every few seconds."""
+
+_ANY: Final = "*"
 _VERSION: Final = re.compile(r"v\d+((alpha|beta)\d+)?")
 _PLURAL: Final = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
 _classes: Final[dict[tuple[str, str, str], type[ResourceBase]]] = {}
 
 
 class ResourceMarker(Enum):
-    """What Kopf has in place of a resource's name; refused when a decorator is given it."""
+    """What Kopf has in place of a resource's name."""
 
     EVERYTHING = "EVERYTHING"
 
 
-def target(
-    where: str, given: tuple[Any, ...], named: dict[str, Any], handler: str = "the handler"
-) -> type[ResourceBase]:
+class Choice(Struct, frozen=True):
+    """The kinds of a cluster that a decorator is for."""
+
+    shown: str
+    takes: Callable[[ServedKind], bool]
+
+
+def choice(where: str, given: tuple[Any, ...], named: dict[str, Any]) -> Choice | None:
+    """What positional and named selectors choose of a cluster's kinds; None: they name one.
+
+    Raises OperatorError for what Kopf has no meaning for.
+    """
+    odd = [each for each in (*given, *named.values()) if each is not None and not isinstance(each, str)]
+    category = named.get("category")
+    if not odd and category is None:
+        return None
+    function = odd[0] if odd and callable(odd[0]) else None
+    is_everything = odd == [ResourceMarker.EVERYTHING]
+    if len(odd) > 1 or (odd and not is_everything and function is None):
+        raise OperatorError(f"{where}: {odd[0]!r} names no resource: write ('example.com', 'v1', 'webs')")
+    names = {key: value for key, value in named.items() if isinstance(value, str)}
+    parts = tuple(each if isinstance(each, str) else _ANY for each in given) or (_ANY,)
+    group, version, name = _split(where, parts, names)
+
+    def takes(kind: ServedKind) -> bool:
+        return (
+            group in (None, kind.group)
+            and version in (None, kind.version)
+            and name in (_ANY, kind.plural, kind.kind, kind.singular, *kind.shortcuts)
+            and all(getattr(kind, key) == names[key] for key in ("plural", "kind", "singular") if key in names)
+            and names.get("shortcut") in (None, *kind.shortcuts)
+            and category in (None, *kind.categories)
+            and not (is_everything and (kind.group, kind.plural) in UNASKED)
+            and (function is None or bool(function(kind)))
+        )
+
+    function_name = getattr(function, "__name__", "a function")
+    return Choice("EVERYTHING" if is_everything else f"category={category!r}" if category else function_name, takes)
+
+
+def chosen(kind: ServedKind) -> type[ResourceBase]:
+    """Class of a kind of a cluster."""
+    return _class(kind.group, kind.version, kind.plural, kind.kind, "Namespaced" if kind.namespaced else "Cluster")
+
+
+def target(where: str, given: tuple[Any, ...], named: dict[str, Any]) -> type[ResourceBase]:
     """Class of the resource that positional and named selectors mean; the same one for the same resource.
 
-    Raises OperatorError, with what to write instead, for what may mean several resources, or needs a cluster to tell.
+    Raises OperatorError, with what to write instead, for what needs a cluster to tell.
     """
     named = {key: value for key, value in named.items() if value is not None}
-    odd = [each for each in (*given, *named.values()) if not isinstance(each, str)]
-    if odd or "category" in named:
-        category = named.get("category")
-        listed = f"--categories={category}" if isinstance(category, str) else "--verbs=list,watch"
-        shown = (
-            f"category={category!r}"
-            if category
-            else "EVERYTHING"
-            if isinstance(odd[0], ResourceMarker)
-            else repr(odd[0])
-        )
-        raise OperatorError(
-            f"{where}: {handler} is for {shown}, which may mean several resources; levelog has to know them before it "
-            f"sees a cluster: name those that you mean, of `kubectl api-resources {listed}`, in a loop: for each in "
-            f"[('', 'v1', 'pods'), ('example.com', 'v1', 'webs')]: {where}(*each)({handler})"
-        )
     group, version, name = _split(where, given, named)
     found = _built_in(group, version, name, named)
     if found is None:
@@ -152,14 +186,14 @@ def _kind(plural: str) -> str:
     return "".join(part.capitalize() for part in singular.split("-"))
 
 
-def _class(group: str, version: str, plural: str, kind: str) -> type[ResourceBase]:
+def _class(group: str, version: str, plural: str, kind: str, served: Scope | Literal[""] = "") -> type[ResourceBase]:
     key = group, version, plural
     if key not in _classes:
         is_built_in = any(each[:3] == key for each in BUILT_IN)
-        scope: Scope = "Cluster" if is_built_in and plural in CLUSTER else "Namespaced"
+        scope: Scope = served or ("Cluster" if is_built_in and plural in CLUSTER else "Namespaced")
         options = {"group": group, "version": version, "plural": plural, "kind": kind, "scope": scope, "crd": False}
         made: Any = new_class(kind, (Resource,), options)
-        if not is_built_in:
+        if not is_built_in and not served:
             made.resource_type = replace(made.resource_type, scope="")
         _classes[key] = made
     return _classes[key]

@@ -5,8 +5,7 @@ from collections.abc import Callable, Mapping
 from enum import StrEnum
 from typing import Any, TypeAlias
 
-from msgspec import Struct
-
+from levelog.kinds import ServedKind
 from levelog.resources import ResourceType
 
 
@@ -53,36 +52,9 @@ class LoginError(Exception):
     """What a login handler raises, which is never called."""
 
 
-class HandledResource(Struct, frozen=True, kw_only=True):
-    """The resource that a handler is for, as `resource`: what the file and the API's conventions say of it."""
-
-    group: str
-    version: str
-    plural: str
-    kind: str
-    singular: str
-    namespaced: bool | None
-    """None: nobody has said it."""
-    shortcuts: frozenset[str] = frozenset()
-    categories: frozenset[str] = frozenset()
-    subresources: frozenset[str] = frozenset({"status"})
-    verbs: frozenset[str] = frozenset()
-    preferred: bool = True
-
-    @property
-    def name(self) -> str:
-        """`webs.example.com`."""
-        return f"{self.plural}.{self.group}".rstrip(".")
-
-    @property
-    def api_version(self) -> str:
-        """`example.com/v1`."""
-        return f"{self.group}/{self.version}".lstrip("/")
-
-
-def served_resource(found: ResourceType) -> HandledResource:
+def served_resource(found: ResourceType) -> ServedKind:
     """A resource as handlers are given it."""
-    return HandledResource(
+    return ServedKind(
         group=found.group,
         version=found.version,
         plural=found.plural,
