@@ -6,7 +6,11 @@ from typing import Any
 import pytest
 
 from levelog.kinds import ServedKind, expand
+from levelog_sandbox import Denial, Sandbox
 from rigs.kopffiles import KopfRun, kopf_run, load_kopf
+from rigs.kopfrivals import DEFINITION
+from rigs.levelog import Levelog, define
+from rigs.waiting import until
 
 POD = {
     "apiVersion": "v1",
@@ -120,3 +124,83 @@ def test_a_kind_is_taken_in_the_version_that_the_file_names(tmp_path: Path) -> N
     """
     with kopf_run(tmp_path, source) as kopf:
         assert {r.version for r in kopf.operator.reads() if r.group == "autoscaling"} == {"v1"}
+
+
+AUDIT = """
+from pathlib import Path
+
+from levelog.compat import kopf
+
+
+@kopf.on.event(kopf.EVERYTHING)
+def log_it(resource, name, **_):
+    with Path(__file__).with_name("told").open("a") as file:
+        file.write(f"{resource.name} {name}\\n")
+
+
+@kopf.on.create(category="all")
+def made(**_):
+    pass
+
+
+@kopf.timer("acme.io", kopf.EVERYTHING, interval=60)
+def none(**_):
+    pass
+"""
+
+
+async def test_run_asks_its_cluster_once_and_commands_that_look_back_take_what_it_found(tmp_path: Path) -> None:
+    (tmp_path / "audit.py").write_text(AUDIT)
+    told = tmp_path / "told"
+
+    async def is_told(line: str) -> None:
+        async def is_there() -> bool:
+            return told.exists() and line in told.read_text().splitlines()
+
+        await until(is_there, f"a record of {line}")
+
+    async def is_made() -> bool:
+        found = await levelog.levels("--view", "made_pods")
+        return [each["status"] for each in found] == ["in_sync"]
+
+    async with Sandbox() as sandbox:
+        levelog = Levelog(tmp_path, sandbox.kubeconfig(tmp_path / "kubeconfig"))
+        refused = "log_it is for EVERYTHING, and nobody has asked a cluster which kinds those are"
+        assert refused in await levelog.refused("plan", "audit.py", status=2)
+        sandbox.access.denials += [Denial("list", "secrets", namespace="", subresource="")]
+        running = levelog.start("run", "audit.py")
+        try:
+            await is_told("namespaces default")
+            sandbox.user.apply({**MAP, "metadata": {"name": "m", "namespace": "default"}})
+            await is_told("configmaps m")
+            sandbox.user.apply(POD)
+            await until(is_made, "the handled pod")
+            assert await running.stops() == 0
+        finally:
+            running.kill()
+        log = running.log.read_text()
+        assert "1 kinds are left out, which may not be listed and watched: secrets" in log
+        assert log.count("log_it is for EVERYTHING: ") == 1
+        assert "none is for EVERYTHING: 0 kinds that are served now" in log
+        assert "secrets" not in log.replace("watched: secrets", "")
+
+        rights = (await levelog.ends("rbac", "audit.py")).stdout
+        assert 'resources: ["configmaps"]' in rights
+        assert 'resources: ["secrets"]' not in rights
+        assert "writes that would follow: none" in (await levelog.ends("plan", "audit.py")).stdout
+        assert (await levelog.ends("replay", "audit.py")).status == 0
+        nats = {"LEVELOG_NATS_URL": "nats://127.0.0.1:1", "LEVELOG_DATABASE_URL": "postgresql://u:p@127.0.0.1:1/d"}
+        assert refused in await levelog.refused("ingest", "audit.py", status=2, env=nats)
+
+        await define(sandbox, DEFINITION)
+        sandbox.access.denials.clear()
+        running = levelog.start("run", "audit.py")
+        try:
+            sandbox.user.create(
+                {"apiVersion": "example.com/v1", "kind": "Shop", "metadata": {"name": "a", "namespace": "default"}}
+            )
+            await is_told("shops.example.com a")
+            assert "left out" not in running.log.read_text()
+            assert told.read_text().splitlines().count("configmaps m") == 1, "it was told of it before"
+        finally:
+            running.kill()

@@ -1,10 +1,16 @@
 """What clients ask before their first request, and the forms in which they may have objects."""
 
+from contextlib import AsyncExitStack
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from levelog_kube.client import connect
+from levelog_kube.discovery import watchable_kinds
+from levelog_sandbox import Sandbox
 from rigs.clusterclient import TABLE, ClusterClient
+from rigs.controlplane import ControlPlane
 from rigs.customresources import Webs
 
 PARTIAL = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
@@ -165,3 +171,23 @@ async def test_answers_come_in_no_form_that_the_client_does_not_accept(api: Clus
 async def test_bodies_of_unknown_types_are_refused(api: ClusterClient, config_maps: str) -> None:
     refused = await api.ask("POST", config_maps, {"metadata": {"name": "a"}}, content_type="text/plain")
     assert (refused.code, refused.reason) == (415, "UnsupportedMediaType")
+
+
+async def test_kinds_that_can_be_watched_are_found_with_their_names(
+    control_plane_or_none: ControlPlane | None, tmp_path: Path
+) -> None:
+    async with AsyncExitStack() as stack:
+        if control_plane_or_none is not None:
+            kubeconfig = control_plane_or_none.kubeconfig
+        else:
+            kubeconfig = (await stack.enter_async_context(Sandbox())).kubeconfig(tmp_path / "kubeconfig")
+        client = await stack.enter_async_context(await connect(kubeconfig))
+        found = {kind.name: kind for kind in await watchable_kinds(client)}
+    assert {"events", "events.events.k8s.io", "nodes", "secrets", "leases.coordination.k8s.io"} <= found.keys()
+    assert not {"bindings", "pods/log", "subjectaccessreviews.authorization.k8s.io"} & found.keys()
+    pods, nodes = found["pods"], found["nodes"]
+    assert (pods.api_version, pods.kind, pods.singular, pods.namespaced) == ("v1", "Pod", "pod", True)
+    assert (pods.shortcuts, pods.categories, nodes.namespaced) == ({"po"}, {"all"}, False)
+    assert "status" in pods.subresources
+    assert {"get", "list", "watch", "patch"} <= pods.verbs
+    assert found["horizontalpodautoscalers.autoscaling"].version == "v2"  # preferred of those that are served
