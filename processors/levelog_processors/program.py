@@ -106,7 +106,7 @@ class Program:
                 raise OperatorError(
                     f"{selector.shown}, and nobody has asked a cluster which kinds those are: `levelog run`, `levelog "
                     "dev` and simulations ask theirs, and commands that look back take what run found for their data "
-                    "directory; elsewhere, name the kinds in a loop: docs/from-kopf.md#everything-and-categories"
+                    "directory; elsewhere, name the resources in a loop: docs/from-kopf.md#everything-and-categories"
                 )
             self._add(operator)
         if self.operators and not self.views and not self.indices and not self.unrecorded:

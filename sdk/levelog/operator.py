@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextvars import ContextVar
 from datetime import timedelta
-from typing import Any, ClassVar, Final, Unpack, overload
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Unpack, overload
 
 from levelog.calls.limits import CALL_TIME, CallKeywords, CallLimits
 from levelog.conditions import conditions_writer, inspect_conditions
@@ -30,10 +30,12 @@ from levelog.handlers.signatures import ChildrenF, EffectF, IndexF, ReconcileF, 
 from levelog.handlers.sources import SOURCE_TIME, PolledF, SourceHandler, WatchingF
 from levelog.handlers.timers import TimerHandler
 from levelog.handlers.views import RECONCILE_TIME, VIEW_TIME, ReconcileHandler, ViewHandler, Writes
-from levelog.kinds import OpenSelector
 from levelog.levels import Level
 from levelog.resources import External, Manifest, ResourceBase, ResourceType, is_external
 from levelog.selectors import Selector, Value, taken_from
+
+if TYPE_CHECKING:
+    from levelog.kinds import OpenSelector
 
 loaded_into: Final[ContextVar[dict[str, Any] | None]] = ContextVar("loaded_into", default=None)
 """The names of the operator file that is being loaded, for what makes the operator of a file by itself."""

@@ -1,4 +1,4 @@
-"""Daemons and starts of a Kopf file on a real API server, where they run as they do for users."""
+"""Daemons, starts and all kinds of a Kopf file on a real API server, where they run as they do for users."""
 
 import json
 from collections.abc import AsyncGenerator
@@ -171,3 +171,37 @@ async def test_daemons_of_a_kopf_file_follow_their_objects_and_a_start_resumes_w
     assert len(followed.told("async begins", "second")) == begun  # it has returned
     assert len(followed.told("resume")) == 3
     assert followed.told("create") == created  # what was handled stays handled
+
+
+EVERY = """
+import json
+from pathlib import Path
+
+from levelog.compat import kopf
+
+
+@kopf.on.event(kopf.EVERYTHING)
+def seen(resource, name, **_):
+    with Path(__file__).with_name("told.jsonl").open("a") as file:
+        file.write(json.dumps((resource.name, name)) + "\\n")
+"""
+
+
+async def test_everything_is_what_the_server_serves_and_the_account_may_watch(
+    private_control_plane: ControlPlane, tmp_path: Path
+) -> None:
+    (tmp_path / "followers.py").write_text(EVERY)
+    api = private_control_plane.admin
+    await api.create(DEFINITIONS, yaml.safe_load((WEBS / "crd.yaml").read_text()))
+    watched = {"configmaps": "", "namespaces": "", "webs": "example.com", "roles": "rbac.authorization.k8s.io"}
+    rules = [{"apiGroups": [g], "resources": [r], "verbs": ["list", "watch", "get"]} for r, g in watched.items()]
+    levelog = Levelog(tmp_path, await private_control_plane.kubeconfig_for(rules))
+    followed = Followed(tmp_path, api)
+    async with running(levelog) as process:
+        await followed.tells("namespaces", "kube-system")
+        await followed.make("first")
+        await followed.tells("webs.example.com", "first")
+        log = process.log.read_text()
+    assert "seen is for EVERYTHING: 4 kinds that are served now" in log
+    [left] = [line for line in log.splitlines() if "left out, which may not be listed and watched" in line]
+    assert {"secrets,", "pods,", "deployments.apps,", "events,"} <= {*left.split()}

@@ -441,7 +441,7 @@ def test_what_cannot_be_is_refused_with_a_sentence_when_the_file_is_loaded(
     assert "shops.py, line 4" in str(refused.value)
 
 
-def test_a_loop_over_resources_stands_for_a_category_as_its_refusal_says(tmp_path: Path) -> None:
+def test_a_loop_over_resources_stands_for_a_category(tmp_path: Path) -> None:
     source = """
     def seen(body, **_):
         told.append(("event", body["kind"]))

@@ -87,7 +87,8 @@ def test_all_kinds_of_handlers_are_made_of_each(tmp_path: Path) -> None:
     def told_of(resource, reason=None, **_):
         told.append((resource.kind, str(reason)))
     """
-    labelled = [{**each, "metadata": {**each["metadata"], "labels": {"a": "b"}}} for each in (MAP, NODE)]
+    plain: list[dict[str, Any]] = [MAP, NODE]
+    labelled = [{**each, "metadata": {**each["metadata"], "labels": {"a": "b"}}} for each in plain]
     with kopf_run(tmp_path, source) as kopf:
         assert seen(kopf, *labelled) == sorted(
             (kind, reason) for kind in ("ConfigMap", "Node") for reason in ("None", "create")

@@ -187,7 +187,7 @@ async def test_kinds_that_can_be_watched_are_found_with_their_names(
     assert not {"bindings", "pods/log", "subjectaccessreviews.authorization.k8s.io"} & found.keys()
     pods, nodes = found["pods"], found["nodes"]
     assert (pods.api_version, pods.kind, pods.singular, pods.namespaced) == ("v1", "Pod", "pod", True)
-    assert (pods.shortcuts, pods.categories, nodes.namespaced) == ({"po"}, {"all"}, False)
+    assert (set(pods.shortcuts), set(pods.categories), nodes.namespaced) == ({"po"}, {"all"}, False)
     assert "status" in pods.subresources
     assert {"get", "list", "watch", "patch"} <= pods.verbs
     assert found["horizontalpodautoscalers.autoscaling"].version == "v2"  # preferred of those that are served

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from levelog.compat.kopf.failures import ErrorsMode, TryLimits
 from levelog.compat.kopf.filters import Filters
-from levelog.compat.kopf.targets import Choice, choice, chosen, target
+from levelog.compat.kopf.targets import KindChoice, choice, chosen, target
 from levelog.edges import pointer_of
 from levelog.errors import OperatorError
 from levelog.kinds import ServedKind
@@ -28,7 +28,7 @@ class Declaration(Struct, frozen=True, kw_only=True):
 
     function: Callable[..., Any]
     cls: type[ResourceBase]
-    choice: Choice | None = None
+    choice: KindChoice | None = None
     """The kinds that it is for, each with a class of its own in place of `cls`; None: one, which the file names."""
     served: ServedKind | None = None
     """The kind of `cls`, if a cluster told it."""

@@ -63,14 +63,14 @@ class ResourceMarker(Enum):
     EVERYTHING = "EVERYTHING"
 
 
-class Choice(Struct, frozen=True):
+class KindChoice(Struct, frozen=True):
     """The kinds of a cluster that a decorator is for."""
 
     shown: str
     takes: Callable[[ServedKind], bool]
 
 
-def choice(where: str, given: tuple[Any, ...], named: dict[str, Any]) -> Choice | None:
+def choice(where: str, given: tuple[Any, ...], named: dict[str, Any]) -> KindChoice | None:
     """What positional and named selectors choose of a cluster's kinds; None: they name one.
 
     Raises OperatorError for what Kopf has no meaning for.
@@ -100,7 +100,7 @@ def choice(where: str, given: tuple[Any, ...], named: dict[str, Any]) -> Choice 
         )
 
     function_name = getattr(function, "__name__", "a function")
-    return Choice("EVERYTHING" if is_everything else f"category={category!r}" if category else function_name, takes)
+    return KindChoice("EVERYTHING" if is_everything else f"category={category!r}" if category else function_name, takes)
 
 
 def chosen(kind: ServedKind) -> type[ResourceBase]:
