@@ -104,9 +104,9 @@ class Program:
         for operator in self.operators:
             for selector in operator.open_selectors:
                 raise OperatorError(
-                    f"{selector.shown}, and nobody has asked a cluster which kinds those are: `levelog run`, `levelog "
-                    "dev` and simulations ask theirs, and commands that look back take what run found for their data "
-                    "directory; elsewhere, name the resources in a loop: docs/from-kopf.md#everything-and-categories"
+                    f"{selector.shown}, and nobody has asked a cluster which kinds those are: `levelog run` does at "
+                    "its start, and keeps them in its data directory for commands that have none; ingest, process and "
+                    "actuate cannot: name the resources in a loop: docs/from-kopf.md#everything-and-categories"
                 )
             self._add(operator)
         if self.operators and not self.views and not self.indices and not self.unrecorded:
