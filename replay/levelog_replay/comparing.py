@@ -1,6 +1,6 @@
 """Compares two runs of the same decisions: counts per view, and the first difference."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -153,7 +153,9 @@ def _decoded(value: bytes | None) -> Any:
 class Comparison:
     """Takes decisions one by one, in the order of the log."""
 
-    def __init__(self) -> None:
+    def __init__(self, take: Callable[[Divergence], None] | None = None) -> None:
+        """`take` is given each difference."""
+        self._given = take
         self.views: dict[str, Tally] = {}
         self.first: Divergence | None = None
         self.obstacles: dict[str, int] = {}
@@ -220,6 +222,8 @@ class Comparison:
             past=past, parts=parts, before=before, after=after.conclusion, parent=shown.parent, reads=shown.reads
         )
         self.first = self.first or found
+        if self._given is not None:
+            self._given(found)
         return found
 
     def _skip(self, judged: Judged) -> None:

@@ -66,11 +66,20 @@ class Versions(Struct, frozen=True, kw_only=True):
     """Functions that are called again, `operator/function`, by their effects."""
 
     async def compare(
-        self, history: Recording, selection: Selection, *, is_in_order: bool, show: Callable[[Divergence], None] | None
+        self,
+        history: Recording,
+        selection: Selection,
+        *,
+        is_in_order: bool,
+        show: Callable[[Divergence], None] | None,
+        take: Callable[[Divergence], None] | None = None,
     ) -> Report:
-        """Decide again; `show` is given the first difference before somebody is asked about it, None: nobody is."""
+        """Decide again; `show` is given the first difference before somebody is asked about it, None: nobody is.
+
+        `take` is given each difference, where the decision of then has the keys of its intents alone.
+        """
         begun = time.monotonic()
-        comparison = Comparison()
+        comparison = Comparison(take)
         is_told = False
         calls: CallReplay | None = None
         async with AsyncExitStack() as stack:

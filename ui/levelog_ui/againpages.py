@@ -1,4 +1,4 @@
-"""The pages that decide again: on a history that is changed in the address, or on what one decision was made on."""
+"""The pages that decide again: on a history that is changed in the address, or on what decisions were made on."""
 
 import shlex
 from collections.abc import Iterator, Mapping
@@ -10,13 +10,14 @@ from levelog.errors import ConfigurationError
 from levelog.handlers.callnames import in_words
 from levelog_replay.comparing import Divergence, content_texts, part_texts
 from levelog_replay.travel.edits import WantedEdits
-from levelog_ui.again import AgainCode
+from levelog_ui.again import AgainCode, MadeAgain, Question
 from levelog_ui.bundlepast import BundlePast
-from levelog_ui.links import decision_path, object_path, record_path
+from levelog_ui.links import decision_path, object_path, record_path, with_query
 from levelog_ui.past import Past
 
-_MOST: Final = 100
-"""Decisions that are shown; of more, how many there are."""
+_WRITES: Final = ("writes", "content of writes")
+_BESIDE: Final = ("status", "round")
+"""The one is told beside the parts, the other follows from the writes."""
 _NO_CODE: Final = "these pages have no code to decide with: start them with --code FILE"
 
 
@@ -39,44 +40,60 @@ class DecisionChanged(Struct, frozen=True, kw_only=True):
     """Status, or that it was not made."""
     now: str
     parts: list[PartChanged]
+    """Writes first."""
+    count: int
+    """How many decisions on the level differ from here on."""
 
 
 async def what_if_page(past: Past, again: AgainCode | None, query: Mapping[str, str]) -> dict[str, Any]:
     """What the template shows. Raises ConfigurationError for what cannot be changed.
 
     `?drop=20`, `?swap=20 23`, `?set=23 spec.replicas=2`, `?delay-receipt=3s`: the options of `levelog what-if`; without
-    any, the form alone.
+    any, the form alone. `&run=1` comes back for an answer.
     """
     given = {name: query.get(name, "").strip() for name in _OPTIONS}
-    values: dict[str, Any] = {"given": given, "renews": False, "file": "" if again is None else again.file.name}
     first, _, last = await past.source.ends()
-    values |= {"first": first, "last": last, "found": None, "command": ""}
+    values: dict[str, Any] = {"given": given, "renews": False, "first": first, "last": last, "answer": None}
     if not any(given.values()):
         return values
     wanted = _wanted(given)
     edits = wanted.edits()
     if again is None:
         raise ConfigurationError(_NO_CODE)
-    found = await again.changed(past, edits)
-    shown = [_changed(each) for each in found[:_MOST]]
-    return values | {"found": shown, "count": len(found), "command": _command(past, again, wanted)}
+    asked = await _asked(again, edits, query, with_query("/what-if", given))
+    return values | asked | {"command": _command(past, again, "what-if", _words(wanted))}
 
 
-async def again_page(past: Past, again: AgainCode | None, ordinal: int) -> dict[str, Any] | None:
-    """What the template shows; None: there is no such decision. Raises ConfigurationError without code."""
+async def again_page(
+    past: Past, again: AgainCode | None, ordinal: int, query: Mapping[str, str]
+) -> dict[str, Any] | None:
+    """What the template shows, of one decision or with 0 of all; None: there is no such decision.
+
+    Raises ConfigurationError without code. `?run=1` comes back for an answer.
+    """
     if again is None:
         raise ConfigurationError(_NO_CODE)
-    parent = await past.parent_of(ordinal)
-    if not parent:
+    parent = await past.parent_of(ordinal) if ordinal else ""
+    if ordinal and not parent:
         return None
-    found = await again.repeated(past, ordinal)
+    here = f"{decision_path(ordinal)}/again" if ordinal else "/again"
+    values = {"parent": parent, "made": decision_path(ordinal), "renews": False}
+    values["command"] = _command(past, again, "replay", ["--object", parent] if parent else [])
+    return values | await _asked(again, MadeAgain(ordinal=ordinal), query, here)
+
+
+async def _asked(again: AgainCode, question: Question, query: Mapping[str, str], here: str) -> dict[str, Any]:
+    """The answer to a question, or how far it is, and where the page comes back for it."""
+    number = query.get("run", "")
+    run = await again.ask(question, int(number) if number.isascii() and number.isdigit() and len(number) < 9 else 0)
+    answer = run.answer
     return {
-        "parent": parent,
-        "file": again.file.name,
-        "made": decision_path(ordinal),
-        "obstacle": found if isinstance(found, str) else "",
-        "found": _changed(found) if isinstance(found, Divergence) else None,
-        "renews": False,
+        "run": run,
+        "answer": answer,
+        "done": min(run.done(), run.total),
+        "comes_back": "" if answer else f"{here}{'&' if '?' in here else '?'}run={run.number}",
+        "rows": [_changed(each, count) for each, count in answer.found] if answer else [],
+        "more": answer.differing - sum(count for _, count in answer.found) if answer else 0,
     }
 
 
@@ -104,22 +121,20 @@ def _sequences(option: str, text: str) -> list[int]:
     return [int(each) for each in found]
 
 
-def _command(past: Past, again: AgainCode, wanted: WantedEdits) -> str:
-    words = ["levelog", "what-if", str(again.file)]
-    if isinstance(past, BundlePast):
-        words += ["--bundle", str(past.bundle.path)]
-    for sequence in wanted.dropped:
-        words += ["--drop", str(sequence)]
-    if wanted.swapped:
-        words += ["--swap", *map(str, wanted.swapped)]
-    if wanted.value:
-        words += ["--set", *map(str, wanted.value)]
-    if wanted.delay:
-        words += ["--delay-receipt", wanted.delay]
-    return shlex.join(words)
+def _words(wanted: WantedEdits) -> list[str]:
+    words = [word for sequence in wanted.dropped for word in ("--drop", str(sequence))]
+    words += ["--swap", *map(str, wanted.swapped)] if wanted.swapped else []
+    words += ["--set", *map(str, wanted.value)] if wanted.value else []
+    return words + (["--delay-receipt", wanted.delay] if wanted.delay else [])
 
 
-def _changed(found: Divergence) -> DecisionChanged:
+def _command(past: Past, again: AgainCode, command: str, options: list[str]) -> str:
+    """The same in a terminal."""
+    bundle = ["--bundle", str(past.bundle.path)] if isinstance(past, BundlePast) else []
+    return shlex.join(["levelog", command, str(again.file), *bundle, *options])
+
+
+def _changed(found: Divergence, count: int) -> DecisionChanged:
     past = found.past
     return DecisionChanged(
         record=past.cause,
@@ -129,7 +144,8 @@ def _changed(found: Divergence) -> DecisionChanged:
         parent_href=object_path(past.parent),
         then=found.before.verdict.status if found.before is not None else "",
         now=found.after.verdict.status if found.after is not None else "",
-        parts=list(_parts(found)),
+        count=count,
+        parts=sorted(_parts(found), key=lambda each: each.name not in _WRITES),
     )
 
 
@@ -137,12 +153,14 @@ def _parts(found: Divergence) -> Iterator[PartChanged]:
     before, after = found.before, found.after
     if before is None or after is None:
         if (made := before or after) is not None and made.keys:
-            yield PartChanged("writes", [in_words(made.writes_text)])
+            yield PartChanged(_WRITES[0], [in_words(made.writes_text)])
         return
     for part in found.parts:
+        if part in _BESIDE:
+            continue
         if part != "keys":
             yield PartChanged(part, [in_words(each) for each in part_texts(part, before.verdict, after.verdict)])
         elif before.writes_text != after.writes_text:
-            yield PartChanged("writes", [in_words(f"{before.writes_text} -> {after.writes_text}")])
+            yield PartChanged(_WRITES[0], [in_words(f"{before.writes_text} -> {after.writes_text}")])
         elif contents := list(content_texts(before, after)):
-            yield PartChanged("content of writes", contents)
+            yield PartChanged(_WRITES[1], contents)

@@ -116,8 +116,14 @@ def why_marks(story: Story, marks: Sequence[Mark]) -> list[Mark]:
         ids |= {f"r{write.shown.sequence}" for each in chains for write in each.writes if write.shown is not None}
     else:
         own = [mark for mark in marks if mark.lane == story.object and not mark.is_quiet]
-        ids = _causes_of(own[-1], marks) if own else set()
+        told = [mark for mark in own if mark.because or mark.kind != "changed" or not _is_report(mark)] or own
+        ids = _causes_of(told[-1], marks) if told else set()
     return [mark for mark in marks if mark.id in ids and mark.lane != WRITES][-_MOST_CAUSES:]
+
+
+def _is_report(mark: Mark) -> bool:
+    """Tell whether a record changed the status alone, as a kubelet does all the time."""
+    return all(field.lstrip("+- ").startswith("status") for field in mark.fields)
 
 
 def _causes_of(last: Mark, marks: Sequence[Mark]) -> set[str]:
@@ -234,7 +240,8 @@ def _decision_mark(explained: Explained, names: dict[int, str]) -> Mark:
     was = before.status if before else ""
     status = decision.status if was in ("", decision.status) else f"{was} → {decision.status}"
     rounds = f", round {decision.round}" if (before.round if before else 0) != decision.round else ""
-    told = list(dict.fromkeys(filter(None, (wake_text(explained, each) for each in explained.causes))))[:_MOST_WAKES]
+    woke = filter(None, (wake_text(explained, each) for each in explained.causes))
+    told = list({text.partition(" ")[0]: text for text in woke}.values())[:_MOST_WAKES]  # of each object the last
     told += [drift_text(decision.differing)] if decision.differing else []
     told += [decision.reason] if decision.reason else []
     told += [write_text(each) for each in explained.writes]

@@ -12,6 +12,7 @@ from markupsafe import Markup, escape
 from levelog.counting import counted
 from levelog.escapes import escaped
 from levelog.handlers.callnames import in_words
+from levelog.wire.objects import field_manager
 from levelog_history.differences import shown
 from levelog_ui.links import decision_path, object_path, record_path, with_query
 
@@ -63,6 +64,12 @@ def _lines(text: str) -> Markup:
     return Markup("\n").join(escape(escaped(line)) for line in text.split("\n"))
 
 
+def _manager(name: str) -> str:
+    """A field manager, of an operator with whose it is."""
+    operator = name.removeprefix(field_manager(""))
+    return f"operator {operator} ({name})" if operator != name else name or "(not said)"
+
+
 def _linked(text: str) -> Markup:
     """A sentence in which the names of objects lead to their pages."""
     parts = _OBJECT.split(in_words(text))
@@ -85,6 +92,7 @@ _FILTERS: Final[dict[str, Any]] = {
     "pretty": _pretty,
     "lines": _lines,
     "linked": _linked,
+    "manager": _manager,
     "shown": shown,
 }
 _FUNCTIONS: Final[dict[str, Any]] = {"counted": counted, "with_query": with_query, "record_path": record_path}

@@ -94,6 +94,7 @@ class PageServer:
         application.router.add_get("/o/{name:.+}", self._object)
         application.router.add_get(r"/d/{ordinal:\d{1,18}}", self._decision)
         application.router.add_get(r"/d/{ordinal:\d{1,18}}/again", self._repeated)
+        application.router.add_get("/again", self._repeated)
         application.router.add_get("/what-if", self._what_if)
         application.router.add_get("/fields", self._fields)
         application.router.add_get("/flow", self._flow)
@@ -146,6 +147,7 @@ class PageServer:
             "has_levels": shown is not None or self._wakes is None,
             "has_wakes": self._wakes is not None,
             "here": request.path,
+            "comes_back": "",
         }
         body = rendered(template, frame | values)
         tag = f'"{sha256(body).hexdigest()[:20]}"'
@@ -176,8 +178,8 @@ class PageServer:
         return self._page(request, "decision.html", values)
 
     async def _repeated(self, request: web.Request) -> web.StreamResponse:
-        ordinal = int(request.match_info["ordinal"])
-        values = await again_page(self._past, self._again, ordinal)
+        ordinal = int(request.match_info.get("ordinal", 0))
+        values = await again_page(self._past, self._again, ordinal, request.query)
         if values is None:
             raise _no_decision(ordinal)
         return self._page(request, "again.html", values)

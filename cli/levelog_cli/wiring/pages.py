@@ -21,7 +21,7 @@ from levelog_cli.wiring.audits import found_wakes
 from levelog_cli.wiring.lookback import chosen_scopes
 from levelog_cli.wiring.rerun import quieten
 from levelog_replay.bundles.reading import open_bundle
-from levelog_ui.again import AgainCode
+from levelog_ui.again import AgainCode, Opened
 from levelog_ui.bundlepast import BundlePast
 from levelog_ui.past import LivePast, Past
 from levelog_ui.server import PageServer, serving
@@ -51,10 +51,12 @@ async def serve_pages(
     """
     place = ListenAddress.parse(address or ADDRESS, "address")
     wakes = await found_wakes(audit, source=open_bundle(bundle) if bundle else None) if audit else None
-    again = _loaded(settings, code) if code is not None else None
+    again = _loaded(settings, code, lambda: _opened(settings, bundle)) if code is not None else None
     server = PageServer(names=(place.host, *names), wakes=wakes, again=again)
     is_told = False
     async with AsyncExitStack() as stack:
+        if again is not None:
+            stack.callback(again.close)
         if audit and bundle is None:
             serve = serving(server, place.host, place.port, is_any_port=not address)
             _tell(", ".join(map(str, audit)), await stack.enter_async_context(serve), place)
@@ -82,11 +84,12 @@ def fork_pages(family: Family, settings: Settings) -> None:
     fork_part(family, settings, "pages", lambda: serve_pages(settings, is_early=True))
 
 
-def _loaded(settings: Settings, code: Path) -> AgainCode:
+def _loaded(settings: Settings, code: Path, opened: Opened) -> AgainCode:
     """The code, which decides for nobody but people who look. Raises as `load_application` does."""
     quieten(settings)
     loaded = load_application(settings, [code])
-    return AgainCode(code, loaded.name, loaded.program, redactor=known_redactor(settings), threads=settings.threads)
+    redactor = known_redactor(settings)
+    return AgainCode(code, loaded.name, loaded.program, opened, redactor=redactor, threads=settings.threads)
 
 
 def _tell(name: str, url: str, place: ListenAddress) -> None:

@@ -3,6 +3,9 @@
 import json
 import re
 import sys
+import threading
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 from html import unescape
 from pathlib import Path
 from typing import Any
@@ -11,6 +14,14 @@ from urllib.parse import quote
 import aiohttp
 import pytest
 
+from levelog.wire.objects import Application
+from levelog_cli.loading import load_application
+from levelog_cli.servers.backing import known_redactor
+from levelog_cli.settings import Settings
+from levelog_replay.bundles.reading import open_bundle
+from levelog_ui.again import AgainCode
+from levelog_ui.bundlepast import BundlePast
+from levelog_ui.server import PageServer, serving
 from rigs.browser import ENTER
 from rigs.lastnight import BAD, FIXED, SHOP, LastNight
 from rigs.levelog import Running
@@ -19,9 +30,14 @@ pytestmark = pytest.mark.xdist_group("ui-what-if")
 
 
 async def read(url: str) -> tuple[int, str]:
-    async with aiohttp.ClientSession() as session, session.get(url) as response:
-        text = re.sub(r"<[^>]*>", " ", (await response.text()).partition("<main")[2])
-        return response.status, " ".join(unescape(text).split())
+    """Status and text of a page, once it comes back no more."""
+    while True:
+        async with aiohttp.ClientSession() as session, session.get(url) as response:
+            text = await response.text()
+        if (later := re.search(r'http-equiv="refresh" content="1; url=([^"]*)"', text)) is None:
+            break
+        url = f"{response.url.origin()}{unescape(later[1])}"
+    return response.status, " ".join(unescape(re.sub(r"<[^>]*>", " ", text.partition("<main")[2])).split())
 
 
 def edits_of(night: LastNight) -> list[tuple[str, list[str]]]:
@@ -88,8 +104,55 @@ async def test_a_decision_is_made_again_with_the_code_that_was_given(served: Any
         assert "It comes out the same" in (await read(f"{url}/d/{ordinal}/again"))[1]
     _, text = await read(f"{served.fixed}/d/{ordinal}/again")
     assert "It comes out otherwise: settling → in_sync" in text
-    assert "delete pods/default/migrate-orders -> none" in text
+    assert "delete pods/default/migrate-orders → none" in text
     assert (await read(f"{served.fixed}/d/999999/again"))[0] == 404
+
+
+async def test_all_decisions_are_made_again_as_the_command_does(served: Any) -> None:
+    """Would the fix have helped?"""
+    options = ["--bundle", str(served.night.bundle), "--json"]
+    told = json.loads((await served.night.levelog.ends("replay", str(FIXED), *options)).stdout)["views"]["webs/pods"]
+    _, text = await read(f"{served.fixed}/again")
+    made = told["changed"] + told["same"]
+    assert f"Yes , {told['changed']} of {made} decisions, on 1 level" in text
+    assert f"{served.night.stranger} webs/pods of {SHOP} settling in_sync writes" in text
+    assert "delete pods/default/migrate-orders → none" in text
+    for url in (served.live, served.bundle):
+        assert "No : 5 decisions come out the same" in (await read(f"{url}/again"))[1]
+    assert (await read(f"{served.plain}/again"))[0] == 400
+
+
+async def test_other_pages_are_answered_while_decisions_are_made_again(served: Any) -> None:
+    past = BundlePast(open_bundle(served.night.bundle))
+    gate, began = threading.Event(), threading.Event()
+
+    @asynccontextmanager
+    async def opened() -> AsyncGenerator[BundlePast]:
+        began.set()
+        gate.wait()  # the thread stands still, as in a function that computes for long
+        yield past
+
+    settings = Settings(application="webs")
+    program = load_application(settings, [FIXED]).program
+    again = AgainCode(
+        FIXED, Application("webs"), program, opened, redactor=known_redactor(settings), threads=settings.threads
+    )
+    server = PageServer(again=again)
+    async with serving(server, "127.0.0.1", 0) as url, server.showing(past), aiohttp.ClientSession() as session:
+        try:
+            async with session.get(f"{url}/again") as response:
+                text = await response.text()
+            assert began.is_set()
+            assert 'content="1; url=/again?run=1"' in text
+            assert (await read(f"{url}/levels"))[0] == 200
+            async with session.get(f"{url}/again") as response:
+                assert "run=1" in await response.text(), "the same question is asked once"
+            async with session.get(f"{url}/what-if?drop={served.night.stranger}") as response:
+                assert "other questions come first" in await response.text()
+        finally:
+            gate.set()
+        assert "Yes , 3 of 5 decisions" in (await read(f"{url}/again?run=1"))[1]
+        again.close()
 
 
 async def test_the_test_that_a_decision_offers_passes_with_its_code_and_fails_with_the_fix(
