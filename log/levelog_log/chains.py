@@ -24,8 +24,8 @@ log = logging.getLogger(__name__)
 LINK: Final = "levelog-chain"
 _MOST_CHAINS: Final = 4096
 """That a reader follows; 256 starts of a writer with 16 partitions."""
-_MOST_HOLES: Final = 8
-"""Most holes of one chain whose records may still come late."""
+_MOST_LATE: Final = 8
+"""Most ranges of numbers of one chain that may still come late, of those that are missed and of those that are not."""
 _MOST_BREAKS: Final = 64
 """That a reader keeps; one list makes up for all."""
 
@@ -105,6 +105,9 @@ class _Read(Struct):
     checksum: int
     sequence: Sequence
     holes: list[range]
+    unsure: list[range]
+    """Numbers from before what was read, and of batches that nobody acknowledged: a server that stood still may store
+    one of these later, after what was published instead of it."""
 
 
 class Chains:
@@ -147,21 +150,25 @@ class Chains:
             return None
         own = crc32(payload, crc32(f"{LINK}: {link}\r\n".encode()))
         if chain is None:
-            self._begin((partition, writer), _Read(number, own, sequence, []))
+            self._begin((partition, writer), _Read(number, own, sequence, [], [range(number)]))
             if last == 0 or term + 1 < self._begins_at:
                 return None
             kind: BreakKind = "second history" if newest > term else "missing"
             return ChainBreak(kind=kind, partition=partition, after=term, before=sequence, count=last)
         after = chain.sequence
         if number <= chain.number:
+            if any(number in each for each in chain.unsure):
+                return None
             is_late = any(number in hole for hole in chain.holes)
             kind = "out of order" if is_late else "repeated"
             if number == chain.number and own != chain.checksum:
                 kind = "second history"
             return ChainBreak(kind=kind, partition=partition, after=after, before=sequence)
         found = None
+        if last + 1 < number:
+            chain.unsure = [*chain.unsure[1 - _MOST_LATE :], range(last + 1, number)]
         if last > chain.number:
-            chain.holes = [*chain.holes[1 - _MOST_HOLES :], range(chain.number + 1, last + 1)]
+            chain.holes = [*chain.holes[1 - _MOST_LATE :], range(chain.number + 1, last + 1)]
             count = last - chain.number
             found = ChainBreak(kind="missing", partition=partition, after=after, before=sequence, count=count)
         elif last == chain.number and checksum != chain.checksum:

@@ -114,6 +114,22 @@ def test_a_repeat_is_named_and_what_is_published_again_is_none() -> None:
     assert places(read(log.numbered())) == [("repeated", 3, 4)]
 
 
+def test_a_batch_that_nobody_acknowledged_may_come_late_and_one_that_is_missed_may_not() -> None:
+    """A server that stood still for a while stores it after what its writer has published instead of it."""
+    log, writer = Log(), ChainWriter(Sequence(0))
+    log.write(writer, b"a")
+    late = linked(writer, batch(b"b", b"c"))
+    for payload in (b"b", b"c", b"d"):
+        log.write(writer, payload)
+    whole = log.numbered()
+    for start in range(4):  # with and without what was before it, and what shows it
+        assert places(read([*whole[start:], *enumerate(late, 5)])) == []
+    assert places(read([*(each for each in whole if each[0] != 3), *enumerate([whole[2][1], *late], 5)])) == [
+        ("missing", 2, 4),
+        ("out of order", 4, 5),
+    ]
+
+
 def test_a_second_history_is_named() -> None:
     """Three positions were read before they were written again by another writer, or by a copy of the same one."""
     first, other = ChainWriter(Sequence(0)), ChainWriter(Sequence(2))
