@@ -16,13 +16,9 @@ from levelog_sandbox import Sandbox
 from levelog_store.connect.database import Database
 from rigs.levelog import define_webs
 from rigs.nats import NatsServer
+from rigs.postgres import SHIFTED
 from rigs.together import together
 from rigs.waiting import until
-
-SHIFTED = """
-CREATE OR REPLACE FUNCTION public.statement_timestamp() RETURNS timestamptz LANGUAGE sql
-AS $$ SELECT pg_catalog.statement_timestamp() + interval '{hours} hours' $$
-"""
 
 
 class WebSpec(Struct):

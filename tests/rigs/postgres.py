@@ -34,6 +34,11 @@ GRACE_SECONDS = 2.0
 _DEADLOCKS = "SELECT deadlocks FROM pg_stat_database WHERE datname = $1"
 _END_SESSIONS = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = $1"
 _SESSIONS = "SELECT count(*) FROM pg_stat_activity WHERE datname = $1"
+SHIFTED = """
+CREATE OR REPLACE FUNCTION public.statement_timestamp() RETURNS timestamptz LANGUAGE sql
+AS $$ SELECT pg_catalog.statement_timestamp() + interval '{hours} hours' $$
+"""
+"""Sets the clock of sessions that look into `public` first."""
 ACCOUNT_FOR_ROOT = "nobody"  # PostgreSQL refuses to run as the superuser
 
 

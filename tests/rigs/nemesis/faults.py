@@ -214,6 +214,30 @@ def _promotion(dice: random.Random) -> Fault:
     return Fault("promotion", f"the primary dies, its standby is promoted ({what})", act, excuses)
 
 
+def _clock(dice: random.Random) -> Fault:
+    hours = dice.choice((-1, 1))
+
+    async def act(site: Site) -> None:
+        await site.pair.set_clock(hours)
+        await asyncio.sleep(AWAY_SECONDS)
+        await site.pair.set_clock(0)
+
+    there, back = ("ahead", "back") if hours > 0 else ("back", "ahead")
+    excuses: frozenset[Excuse] = frozenset({"again"})  # claims end, as those of an actuator that was killed
+    return Fault(
+        "clock", f"clock of PostgreSQL set {there} by an hour, and {back} after {AWAY_SECONDS:g} s", act, excuses
+    )
+
+
+def _at_once(dice: random.Random) -> Fault:
+    one, other = (KINDS[dice.choice(kinds)](dice) for kinds in (_OF_NATS, _OF_OTHERS))
+
+    async def act(site: Site) -> None:
+        await asyncio.gather(one.act(site), other.act(site))
+
+    return Fault("at-once", f"at once: {one.kind} and {other.kind}", act, one.excuses | other.excuses)
+
+
 async def _step_down_once(site: Site) -> None:
     await site.nats.leader(site.stream)
     async with await connect(site.nats.servers["a"].url) as connection:
@@ -243,4 +267,8 @@ KINDS: Final[dict[str, Callable[[random.Random], Fault]]] = {
     "primary-kill": _primary_kill,
     "primary-hangs": _primary_hangs,
     "promotion": _promotion,
+    "clock": _clock,
+    "at-once": _at_once,
 }
+_OF_NATS: Final = ("nats-kill", "nats-pause", "cut", "clients-cut", "step-down", "wiped-disk", "spoiled-block")
+_OF_OTHERS: Final = ("kill", "pause", "primary-kill", "primary-hangs", "promotion", "clock")

@@ -7,7 +7,7 @@ from typing import Any, Self
 
 import asyncpg
 
-from rigs.postgres import PostgresServer
+from rigs.postgres import SHIFTED, PostgresServer
 from rigs.tcpproxy import TcpProxy
 from rigs.waiting import until
 
@@ -60,7 +60,7 @@ class PostgresPair:
     def url(self) -> str:
         """For levelog, past both proxies."""
         hosts = ",".join(f"127.0.0.1:{front.port}" for front in self.fronts)
-        return f"postgresql://postgres@{hosts}/postgres"
+        return f"postgresql://postgres@{hosts}/postgres?search_path=public,pg_catalog"
 
     async def ask(self, statement: str) -> Any:
         """One value from the primary, past the proxies."""
@@ -69,6 +69,10 @@ class PostgresPair:
             return await connection.fetchval(statement)
         finally:
             await connection.close()
+
+    async def set_clock(self, hours: int) -> None:
+        """Set the clock that levelog goes by so many hours ahead of the machine's."""
+        await self.primary.execute(SHIFTED.format(hours=hours))
 
     async def promote(self) -> None:
         """Make the standby the primary; the old one is as it was."""
