@@ -19,6 +19,7 @@ Excuse = Literal["again", "older"]
 PAUSES: Final = (6, 20)
 AWAY_SECONDS: Final = 5.0
 BEHIND_SECONDS: Final = 3.0
+_WHO: Final = ("the leader", "no leader")
 _CUT: Final = {1: "one NATS server and the others", 2: "two NATS servers and the others"}
 
 
@@ -63,7 +64,7 @@ def _of_an_actuator(process: str, *excuses: Excuse) -> frozenset[Excuse]:
 
 
 def _nats_kill(dice: random.Random) -> Fault:
-    who = dice.choice(("leader", "another"))
+    who = dice.choice(_WHO)
 
     async def act(site: Site) -> None:
         server = site.nats.servers[await _server(site, who)]
@@ -71,11 +72,11 @@ def _nats_kill(dice: random.Random) -> Fault:
         await asyncio.sleep(AWAY_SECONDS)
         await server.start()
 
-    return Fault("nats-kill", f"SIGKILL of the NATS server that is {_called(who)}", act)
+    return Fault("nats-kill", f"SIGKILL of the NATS server that is {who}", act)
 
 
 def _nats_pause(dice: random.Random) -> Fault:
-    who, seconds = dice.choice(("leader", "another")), dice.choice(PAUSES)
+    who, seconds = dice.choice(_WHO), dice.choice(PAUSES)
 
     async def act(site: Site) -> None:
         process = site.nats.servers[await _server(site, who)].process
@@ -84,7 +85,7 @@ def _nats_pause(dice: random.Random) -> Fault:
         await asyncio.sleep(seconds)
         os.kill(process.pid, signal.SIGCONT)
 
-    return Fault("nats-pause", f"the NATS server that is {_called(who)} paused for {seconds} s", act)
+    return Fault("nats-pause", f"the NATS server that is {who} paused for {seconds} s", act)
 
 
 def _cut(dice: random.Random) -> Fault:
@@ -127,18 +128,18 @@ def _step_down(dice: random.Random) -> Fault:
 
 
 def _wiped(dice: random.Random) -> Fault:
-    who = dice.choice(("leader", "another"))
+    who = dice.choice(_WHO)
 
     async def act(site: Site) -> None:
         server = site.nats.servers[await _server(site, who)]
         await server.start_empty()
 
-    return Fault("wiped-disk", f"disk of the NATS server that is {_called(who)} wiped", act)
+    return Fault("wiped-disk", f"disk of the NATS server that is {who} wiped", act)
 
 
 def _spoiled(dice: random.Random) -> Fault:
     how, place = dice.choice(("truncated", "flipped")), dice.random()
-    who = dice.choice(("leader", "another"))
+    who = dice.choice(_WHO)
 
     async def act(site: Site) -> None:
         name = await _server(site, who)
@@ -152,7 +153,7 @@ def _spoiled(dice: random.Random) -> Fault:
         await asyncio.sleep(AWAY_SECONDS)
 
     what = "block truncated" if how == "truncated" else "bit flipped in a block"
-    return Fault("spoiled-block", f"{what} of the stopped NATS server that is {_called(who)}", act)
+    return Fault("spoiled-block", f"{what} of the stopped NATS server that is {who}", act)
 
 
 def _spoil(block: Path, how: str, place: float) -> None:
@@ -247,11 +248,7 @@ async def _step_down_once(site: Site) -> None:
 
 async def _server(site: Site, who: str) -> str:
     leader = await site.nats.leader(site.stream)
-    return leader if who == "leader" else next(name for name in SERVERS if name != leader)
-
-
-def _called(who: str) -> str:
-    return "the leader" if who == "leader" else "no leader"
+    return leader if who == _WHO[0] else next(name for name in SERVERS if name != leader)
 
 
 KINDS: Final[dict[str, Callable[[random.Random], Fault]]] = {
