@@ -204,7 +204,7 @@ class Judge:
         return f"; each server has {copies}" if len({copy.messages for copy in copies.values()}) > 1 else ""
 
     async def _named_by_reader(self) -> str:
-        """How levelog names the loss to who reads the log from its beginning, from whichever server."""
+        """How levelog names the loss to who reads the log from its beginning, from whichever server, or asks doctor."""
         async with await connect(self._site.nats.servers["a"].url) as connection:
             stream = await open_stream(connection, self._site.cluster)
             for _ in range(_READINGS):
@@ -215,7 +215,8 @@ class Judge:
                             return "; ".join(map(str, reader.chains.breaks[:3]))
                 except HistoryLost as lost:
                     return str(lost)
-        return ""
+            missing = (await stream.state()).missing
+        return f"the log lacks {missing} records" if missing else ""
 
 
 async def _is_read(reader: Reader) -> bool:
