@@ -7,11 +7,10 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from rigs.api import MERGE_PATCH
 from rigs.controlplane import ControlPlane
 from rigs.levelog import Levelog
+from rigs.run.examples import short_or_whole
 from rigs.waiting import until
 
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
@@ -74,10 +73,10 @@ class Tables:
         )
 
 
-@pytest.mark.parametrize("shops", [20, pytest.param(1000, marks=pytest.mark.long)])
 async def test_a_newer_version_takes_over_with_nothing_removed_and_nothing_written_that_is_not_due(
-    private_control_plane: ControlPlane, tmp_path: Path, shops: int
+    private_control_plane: ControlPlane, tmp_path: Path
 ) -> None:
+    shops = short_or_whole(20, 1000)
     cluster = private_control_plane
     api, levelog = cluster.admin, Levelog(tmp_path, cluster.kubeconfig)
     tables = Tables(levelog)

@@ -29,6 +29,7 @@ from rigs.meters import METERS, VERBS
 from rigs.meterstack import MeterStack, of_meter
 from rigs.migrated import migrate
 from rigs.nats import NatsServer
+from rigs.run.examples import short_or_whole
 
 IS_FULL: Final = float(os.environ.get("LEVELOG_TEST_EXAMPLES", "1")) > 1
 FEW: Final = ("status", "append")
@@ -115,15 +116,14 @@ def first_write(name: str) -> Callable[[ApiRequest], bool]:
 
 
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("verbs", [FEW, pytest.param(VERBS, marks=pytest.mark.long)], ids=["few", "all"])
 async def test_invariant_7_each_request_about_an_object_may_fail_in_each_way(
     control_plane_with_meters: ControlPlane,
     nats_server: NatsServer,
     tables: Path,
     tmp_path: Path,
     record_testsuite_property: Report,
-    verbs: tuple[str, ...],
 ) -> None:
+    verbs = short_or_whole(FEW, VERBS)
     admin = control_plane_with_meters.admin
     namespace, url = await admin.create_namespace(), f"sqlite:///{tables}"
     async with MeterStack(admin, nats_server.url, url, tmp_path, namespace) as stack:

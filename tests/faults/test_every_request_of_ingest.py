@@ -39,6 +39,7 @@ from rigs.meters import METERS
 from rigs.meterstack import Effects, MeterStack, lists
 from rigs.migrated import migrate
 from rigs.nats import NatsServer
+from rigs.run.examples import short_or_whole
 
 OF_ALL: Final[tuple[Action, ...]] = (FailBefore(), Refuse(code=503), FailAfter(), Hold(stage="answer"))
 OF_READS: Final[tuple[Action, ...]] = (ForwardTwice(),)
@@ -235,10 +236,10 @@ async def stage(control_plane: ControlPlane, tmp_path: Path, monkeypatch: pytest
 
 
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("ways", [FEW_WAYS, pytest.param(WAYS, marks=pytest.mark.long)], ids=["few", "all"])
 async def test_invariant_8_each_request_of_ingest_and_of_a_start_may_fail_in_each_way(
-    stage: Stage, record_testsuite_property: Report, ways: list[tuple[bool, Action]]
+    stage: Stage, record_testsuite_property: Report
 ) -> None:
+    ways = short_or_whole(FEW_WAYS, WAYS)
     undisturbed = [await stage.tell(number, is_paged=bool(number)) for number in range(2)]
     async with asyncio.TaskGroup() as tasks:
         telling = [

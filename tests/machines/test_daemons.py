@@ -5,22 +5,21 @@ import pytest
 from rigs.machine.daemons.daemonmachine import DaemonsMachine
 from rigs.machine.daemons.daemonworld import HOLDERS, DaemonLaboratory
 from rigs.machine.running import run_machine
+from rigs.run.examples import short_or_whole
 
 pytestmark = pytest.mark.timeout(900)  # seconds of work, however busy the machine is
 
 
-@pytest.mark.parametrize("examples", [4, pytest.param(60, marks=pytest.mark.long)])
 def test_invariant_18_one_daemon_counts_for_each_object_and_its_state_is_handed_over_on_sqlite(
-    sqlite_daemons: DaemonLaboratory, examples: int
+    sqlite_daemons: DaemonLaboratory,
 ) -> None:
-    run_machine(sqlite_daemons, examples)
+    run_machine(sqlite_daemons, short_or_whole(4, 60))
 
 
-@pytest.mark.parametrize("examples", [1, pytest.param(15, marks=pytest.mark.long)])
 def test_invariant_18_one_daemon_counts_for_each_object_and_its_state_is_handed_over_on_postgresql(
-    postgresql_daemons: DaemonLaboratory, examples: int
+    postgresql_daemons: DaemonLaboratory,
 ) -> None:
-    run_machine(postgresql_daemons, examples)
+    run_machine(postgresql_daemons, short_or_whole(1, 15))
 
 
 @pytest.mark.parametrize("back", ["killed", "shut down", "lapsed"])

@@ -8,7 +8,6 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 
 import msgspec
-import pytest
 import pytest_asyncio
 from sqlalchemy import and_, exists, or_, select
 
@@ -47,6 +46,7 @@ from rigs.inorder import decided_in_order
 from rigs.levelog import define
 from rigs.nats import NatsServer
 from rigs.postgres import PostgresDatabases
+from rigs.run.examples import short_or_whole
 from rigs.waiting import until
 
 APPLICATION = Application("depot")
@@ -215,9 +215,8 @@ async def with_seeds(file: Path, seeds: Sequence[str]) -> list[bytes]:
     return [await once(seed) for seed in seeds]
 
 
-@pytest.mark.parametrize("is_thorough", [False, pytest.param(True, marks=pytest.mark.long)])
 async def test_invariant_12_each_kind_of_handler_decides_again_as_it_did(
-    recorded: Depot, postgres: PostgresDatabases, tmp_path: Path, is_thorough: bool
+    recorded: Depot, postgres: PostgresDatabases, tmp_path: Path
 ) -> None:
     history = await open_history(recorded.stream, recorded.database, recorded.scope)
     comparison = await compared(history)
@@ -264,7 +263,7 @@ async def test_invariant_12_each_kind_of_handler_decides_again_as_it_did(
     )
     expected = await decided(file)
     assert {each["view"] for each in msgspec.json.decode(expected)} == set(comparison.views)
-    if not is_thorough:
+    if not short_or_whole(False, True):
         return
     assert (await compared(open_bundle(file))).views == comparison.views
     async with postgres.database() as url:

@@ -1,7 +1,11 @@
 """How many examples a search by Hypothesis tries, a fifth where the long tests are left out, and never by the clock."""
 
+from typing import TypeVar
+
 import pytest
 from hypothesis import HealthCheck, settings
+
+T = TypeVar("T")
 
 _ALL = 100  # Hypothesis' default
 
@@ -20,3 +24,8 @@ def choose_examples(config: pytest.Config) -> None:
 def examples(number: int) -> int:
     """So many where all tests run."""
     return max(number * settings().max_examples // _ALL, 3)
+
+
+def short_or_whole(short: T, whole: T) -> T:
+    """The one where the long tests are left out, the other where all run: no test runs in both forms."""
+    return whole if settings().max_examples == _ALL else short
