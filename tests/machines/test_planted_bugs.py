@@ -13,10 +13,10 @@ from typing import Final
 import pytest
 
 from rigs.machine.bugs import planted
-from rigs.machine.machine import Step
 from rigs.machine.planted import PLANTED
 from rigs.machine.planting import Planted
 from rigs.machine.running import find, repeat
+from rigs.machine.steps import Step
 from rigs.machine.world import Laboratory
 
 KEPT: Final = Path(__file__).with_name("planted")

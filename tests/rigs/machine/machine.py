@@ -1,15 +1,14 @@
 """The rules: what users, watches, processors, actuators and time may do, in any order."""
 
-from collections.abc import Callable, Iterable
-from functools import wraps
-from typing import Any, Final, NamedTuple
+from collections.abc import Callable
+from typing import Any, Final
 
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+from hypothesis.stateful import initialize, invariant, rule
 
-from rigs.machine.checks import Broken
 from rigs.machine.cluster import CONFIGS, KINDS, PARTS, RACKS, WEBS, Body, Cluster, key_of
 from rigs.machine.operator import UNKNOWN
+from rigs.machine.steps import SteppedMachine, step
 from rigs.machine.world import Laboratory, Meanwhile, World
 
 WEB_NAMES: Final = ("w0", "w1")
@@ -98,45 +97,14 @@ def _own(cluster: Cluster, web: str, kind: str = "Web") -> Edit:
     return lambda body: body["metadata"].update(ownerReferences=[owner] if owner["uid"] else [])
 
 
-class Step(NamedTuple):
-    """A rule, and what it was given."""
-
-    rule: str
-    given: dict[str, Any]
-
-
-def _step(kind: Callable[..., Any], **strategies: Any) -> Callable[[Callable[..., None]], Any]:
-    """A rule of Hypothesis that the machine notes when it is called."""
-
-    def decorate(function: Callable[..., None]) -> Any:
-        @wraps(function)
-        def noting(machine: "LevelsMachine", **given: Any) -> None:
-            machine.steps.append(Step(function.__name__, given))
-            function(machine, **given)
-
-        return kind(**strategies)(noting)
-
-    return decorate
-
-
-class LevelsMachine(RuleBasedStateMachine):
+class LevelsMachine(SteppedMachine):
     """All that may happen to one application; the invariants are checked after each step."""
 
     def __init__(self, laboratory: Laboratory) -> None:
-        super().__init__()
-        self._laboratory = laboratory
+        super().__init__(laboratory)
         self.world: World = laboratory.run(laboratory.world())
-        self.steps: list[Step] = []
-        self.broken: Broken | None = None
 
-    def _run(self, step: Any) -> Any:
-        try:
-            return self._laboratory.run(step)
-        except Broken as broken:
-            self.broken = broken
-            raise
-
-    @_step(
+    @step(
         initialize,
         listed=st.sampled_from((tuple(KINDS), tuple(KINDS), tuple(KINDS), (WEBS, PARTS), ())),
         is_shared=st.booleans(),
@@ -171,7 +139,7 @@ class LevelsMachine(RuleBasedStateMachine):
             await self.world.tend(name)
         await self.world.process()
 
-    @_step(rule, name=_webs, change=st.sampled_from(("delete", "delete and collect", *WEB_CHANGES)), then=_then)
+    @step(rule, name=_webs, change=st.sampled_from(("delete", "delete and collect", *WEB_CHANGES)), then=_then)
     def change_web(self, name: str, change: str, then: str) -> None:
         """A user changes a Web; one that is not there is made."""
         if change.startswith("delete"):
@@ -182,7 +150,7 @@ class LevelsMachine(RuleBasedStateMachine):
             self._edit(WEBS, name, WEB_CHANGES[change])
         self._follow(WEBS, then)
 
-    @_step(
+    @step(
         rule,
         name=_parts,
         change=st.sampled_from(("delete", *(f"owner={web}" for web in WEB_NAMES), *PART_CHANGES)),
@@ -198,7 +166,7 @@ class LevelsMachine(RuleBasedStateMachine):
             self._edit(PARTS, name, PART_CHANGES[change])
         self._follow(PARTS, then)
 
-    @_step(
+    @step(
         rule,
         name=_webs,
         changes=st.lists(st.sampled_from(("size=0", "size=1", "size=2", "config=c1")), max_size=2),
@@ -215,7 +183,7 @@ class LevelsMachine(RuleBasedStateMachine):
             self._edit(WEBS, name, _label("paused", ""))
         self._follow(WEBS, then)
 
-    @_step(
+    @step(
         rule,
         name=st.sampled_from(("other/w0-0", "other/w0-1", "w0-1", "w1-0")),
         web=_webs,
@@ -227,7 +195,7 @@ class LevelsMachine(RuleBasedStateMachine):
         self._edit(PARTS, name, _own(self.world.cluster, web, owner))
         self._follow(PARTS, then)
 
-    @_step(rule, name=_configs, change=st.sampled_from(("delete", *COLORS)), then=_then)
+    @step(rule, name=_configs, change=st.sampled_from(("delete", *COLORS)), then=_then)
     def change_config(self, name: str, change: str, then: str) -> None:
         """A user changes a config; one that is not there is made."""
         if change == "delete":
@@ -236,7 +204,7 @@ class LevelsMachine(RuleBasedStateMachine):
             self._edit(CONFIGS, name, _spec(color=change))
         self._follow(CONFIGS, then)
 
-    @_step(rule, change=st.sampled_from(("delete", *RACK_CHANGES)), then=_then)
+    @step(rule, change=st.sampled_from(("delete", *RACK_CHANGES)), then=_then)
     def change_rack(self, change: str, then: str) -> None:
         """A user changes the Rack, of which Webs are children; if it is not there, it is made, and listed."""
         if not self.world.ingest.is_watching(RACKS):
@@ -247,7 +215,7 @@ class LevelsMachine(RuleBasedStateMachine):
             self._edit(RACKS, "rack", RACK_CHANGES[change])
         self._follow(RACKS, then)
 
-    @_step(
+    @step(
         rule,
         web=_webs,
         web_change=st.sampled_from(sorted(WEB_CHANGES)),
@@ -279,7 +247,7 @@ class LevelsMachine(RuleBasedStateMachine):
             self.world.ingest.watch(WEBS)
             self._run(self._followed(who))
 
-    @_step(
+    @step(
         rule,
         name=_webs,
         change=st.sampled_from([each for each in WEB_CHANGES if each.startswith(("size", "config"))]),
@@ -321,7 +289,7 @@ class LevelsMachine(RuleBasedStateMachine):
             await self.world.release(worker)
             await self.world.decide(worker)
 
-    @_step(
+    @step(
         rule,
         worker=_workers,
         name=_webs,
@@ -340,7 +308,7 @@ class LevelsMachine(RuleBasedStateMachine):
         await self.world.fold(worker, most)
         await self.world.decide(worker)
 
-    @_step(
+    @step(
         rule,
         name=_webs,
         changes=st.lists(st.sampled_from(("delete", *sorted(WEB_CHANGES))), max_size=3),
@@ -365,7 +333,7 @@ class LevelsMachine(RuleBasedStateMachine):
         if then != "watch":
             self._run(self._followed(then))
 
-    @_step(
+    @step(
         rule,
         name=_webs,
         lost=st.sampled_from(sorted(WEB_CHANGES)),
@@ -389,17 +357,17 @@ class LevelsMachine(RuleBasedStateMachine):
             self._edit(WEBS, name, _touch)
             self._follow(WEBS, then)
 
-    @_step(rule, worker=_workers)
+    @step(rule, worker=_workers)
     def release(self, worker: str) -> None:
         """Functions that were slow return."""
         self._run(self.world.release(worker))
 
-    @_step(rule, resource=_resources, most=_few)
+    @step(rule, resource=_resources, most=_few)
     def watch(self, resource: str, most: int) -> None:
         """The watch of a resource tells what happened next."""
         self.world.ingest.watch(resource, most)
 
-    @_step(
+    @step(
         rule,
         resource=_resources,
         missed=st.sampled_from(("deletion", "recreation", "nothing")),
@@ -416,7 +384,7 @@ class LevelsMachine(RuleBasedStateMachine):
         if end == "process":
             self._run(self.world.process())
 
-    @_step(rule, changes=st.lists(st.sampled_from(sorted(WEB_CHANGES)), max_size=2), name=_webs, then=_then)
+    @step(rule, changes=st.lists(st.sampled_from(sorted(WEB_CHANGES)), max_size=2), name=_webs, then=_then)
     def rewatch(self, changes: list[str], name: str, then: str) -> None:
         """The namespace is not watched for a while, in which a Web may change."""
         for namespaces in (("other",), ()):
@@ -429,17 +397,17 @@ class LevelsMachine(RuleBasedStateMachine):
             for change in changes if namespaces else ():
                 self._edit(WEBS, name, WEB_CHANGES[change])
 
-    @_step(rule, number=st.integers(0, 5))
+    @step(rule, number=st.integers(0, 5))
     def repeat(self, number: int) -> None:
         """A record arrives a second time."""
         self.world.ingest.repeat(number)
 
-    @_step(rule, worker=_workers, most=_few, is_overtaken=st.sampled_from((False, False, False, True)))
+    @step(rule, worker=_workers, most=_few, is_overtaken=st.sampled_from((False, False, False, True)))
     def fold(self, worker: str, most: int, is_overtaken: bool) -> None:
         """A processor folds; it may lose its partitions to the other one before it commits."""
         self._run(self.world.fold(worker, most, self._takeover(worker) if is_overtaken else None))
 
-    @_step(
+    @step(
         rule,
         worker=_workers,
         meanwhile=st.sampled_from(("", "", "fold", "fold one", "takeover")),
@@ -455,7 +423,7 @@ class LevelsMachine(RuleBasedStateMachine):
         )
         self._run(self.world.decide(worker, between, is_slow=is_slow))
 
-    @_step(
+    @step(
         rule,
         disturbance=st.sampled_from(("", "", "", "", "lost", "lost", "dropped", "unreachable", "busy", "refused")),
         end=st.sampled_from(("relay", "process", "ahead", "", "crash")),
@@ -479,23 +447,23 @@ class LevelsMachine(RuleBasedStateMachine):
         if end in ("process", "ahead"):
             await self.world.process()
 
-    @_step(rule, step=st.sampled_from(("claim", "relay")))
+    @step(rule, step=st.sampled_from(("claim", "relay")))
     def act(self, step: str) -> None:
         """An actuator claims intents and holds them, or hands over receipts."""
         self._run(self.world.sender.claim(2) if step == "claim" else self.world.sender.relay())
 
-    @_step(rule, worker=_workers, what=st.sampled_from(("tend", "expire", "restart")))
+    @step(rule, worker=_workers, what=st.sampled_from(("tend", "expire", "restart")))
     def lease(self, worker: str, what: str) -> None:
         """A processor renews its leases and takes or gives up some; or stands still too long; or is killed."""
         self._run({"tend": self.world.tend, "expire": self.world.expire, "restart": self.world.restart}[what](worker))
 
-    @_step(rule, minutes=st.sampled_from((1, 5, 0.02)))
+    @step(rule, minutes=st.sampled_from((1, 5, 0.02)))
     def advance(self, minutes: float) -> None:
         """Time passes, and what is due then is decided on."""
         self.world.advance(minutes)
         self._run(self.world.process())
 
-    @_step(
+    @step(
         rule,
         first=st.sampled_from(JUMPS),
         then=st.sampled_from((*JUMPS, 0)),
@@ -515,7 +483,7 @@ class LevelsMachine(RuleBasedStateMachine):
         self.world.advance(then)
         self._run(self.world.rest())
 
-    @_step(rule, worker=_workers, minutes=st.sampled_from((-6, 6, -0.5, 0)), name=_webs, is_stuck=st.booleans())
+    @step(rule, worker=_workers, minutes=st.sampled_from((-6, 6, -0.5, 0)), name=_webs, is_stuck=st.booleans())
     def skew(self, worker: str, minutes: float, name: str, is_stuck: bool) -> None:
         """The clock of a processor's machine steps, and differs from the database's and the other one's.
 
@@ -525,7 +493,7 @@ class LevelsMachine(RuleBasedStateMachine):
         if is_stuck:
             self._get_stuck(name)
 
-    @_step(rule)
+    @step(rule)
     def rest(self) -> None:
         """Everything comes to rest."""
         self._run(self.world.rest())
@@ -534,12 +502,6 @@ class LevelsMachine(RuleBasedStateMachine):
     def holds(self) -> None:
         """What the tables say is what it should be."""
         self._run(self.world.check())
-
-    def take(self, steps: Iterable[Step]) -> None:
-        """Do what a run did. Raises Broken."""
-        for name, given in steps:
-            getattr(self, name)(**given)
-            self.holds()
 
     def _create(self, resource: str, name: str) -> None:
         contents: dict[str, Body] = {

@@ -14,16 +14,14 @@ from rigs.machine.daemons.daemonmachine import DaemonsMachine
 from rigs.machine.daemons.daemonworld import DaemonLaboratory
 from rigs.machine.edges.edgemachine import EdgesMachine
 from rigs.machine.edges.edgeworld import EdgeLaboratory
-from rigs.machine.machine import LevelsMachine, Step
+from rigs.machine.machine import LevelsMachine
+from rigs.machine.steps import Step, SteppedMachine
 from rigs.machine.world import Laboratory
 
 EXAMPLES_VARIABLE = "LEVELOG_TEST_EXAMPLES"
 """How many times as many examples as usual, for nightly runs; what fails is made smaller then, which takes time."""
 
 STEPS = 40
-
-
-Machine = LevelsMachine | EdgesMachine | DaemonsMachine
 
 
 def run_machine(laboratory: Laboratory, examples: int) -> None:
@@ -33,7 +31,7 @@ def run_machine(laboratory: Laboratory, examples: int) -> None:
     _run(laboratory, examples * times, phases, lambda: machine_in(laboratory))
 
 
-def machine_in(laboratory: Laboratory) -> Machine:
+def machine_in(laboratory: Laboratory) -> SteppedMachine:
     """A new machine, of the kind that the laboratory is for."""
     if isinstance(laboratory, DaemonLaboratory):
         return DaemonsMachine(laboratory)
@@ -42,9 +40,9 @@ def machine_in(laboratory: Laboratory) -> Machine:
 
 def find(laboratory: Laboratory, most_examples: int) -> tuple[Broken, list[Step]]:
     """The invariant that is found broken, and the steps that lead there. Raises LookupError if none is."""
-    machines: list[Machine] = []
+    machines: list[SteppedMachine] = []
 
-    def new_machine() -> Machine:
+    def new_machine() -> SteppedMachine:
         machines.append(machine_in(laboratory))
         return machines[-1]
 
@@ -70,7 +68,7 @@ def _run(
     laboratory: Laboratory,
     examples: int,
     phases: list[Phase],
-    machine: Callable[[], Machine] | None = None,
+    machine: Callable[[], SteppedMachine] | None = None,
 ) -> None:
     # Hypothesis seeds the examples with the text of this function: changed, it tries others.
     def new_machine() -> RuleBasedStateMachine:

@@ -20,6 +20,7 @@ from levelog_processors.state.state import State
 from levelog_store.connect.database import Database
 from levelog_store.decide.decisions import Decided
 from levelog_store.owners.scopes import open_scope
+from levelog_store.rows import Scope
 from levelog_store.tables import leases, processors
 from rigs.lostcommits import keep, lose
 from rigs.machine.checks import (
@@ -96,8 +97,13 @@ class Laboratory:
 
     async def world(self) -> "World":
         """A new world; the one before ends."""
+        self._world = World(self, await self._new_scope())
+        return self._world
+
+    async def _new_scope(self) -> Scope:
+        """The tables of the next world; the one before ends."""
         await self._end()
-        scope = await open_scope(
+        return await open_scope(
             self.database,
             cluster=CLUSTER,
             application=Application(f"machine-{next(self._serial)}"),
@@ -105,8 +111,6 @@ class Laboratory:
             stream_created="stream",
             fingerprint=self.program.fingerprint,
         )
-        self._world = World(self, scope)
-        return self._world
 
     async def _end(self) -> None:
         if self._world is not None:

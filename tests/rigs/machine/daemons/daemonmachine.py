@@ -3,18 +3,16 @@
 What it leaves out: daemons that give up; daemons of Kopf files.
 """
 
-from collections.abc import Callable, Iterable, Sequence
-from functools import wraps
-from typing import Any
+from collections.abc import Sequence
 
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
+from hypothesis.stateful import initialize, rule
 
-from rigs.machine.checks import Broken
 from rigs.machine.cluster import WEBS
 from rigs.machine.daemons.daemonworld import HOLDERS, DaemonLaboratory, DaemonWorld
-from rigs.machine.edges.edgemachine import CHANGES, CREATED
-from rigs.machine.machine import WEB_NAMES, Step
+from rigs.machine.edges.edgemachine import WebsMachine
+from rigs.machine.machine import WEB_NAMES
+from rigs.machine.steps import step
 
 _names = st.sampled_from(WEB_NAMES)
 _holders = st.sampled_from(HOLDERS)
@@ -24,38 +22,16 @@ _then = st.sampled_from(("claim", "claim", "process", "fold", "watch"))
 _commands = st.sampled_from(("keeps", "keeps", "keeps late", "returns", "fails", "retries", "stubborn"))
 
 
-def _step(kind: Callable[..., Any], **strategies: Any) -> Callable[[Callable[..., None]], Any]:
-    """A rule of Hypothesis that the machine notes when it is called."""
-
-    def decorate(function: Callable[..., None]) -> Any:
-        @wraps(function)
-        def noting(machine: "DaemonsMachine", **given: Any) -> None:
-            machine.steps.append(Step(function.__name__, given))
-            function(machine, **given)
-
-        return kind(**strategies)(noting)
-
-    return decorate
-
-
-class DaemonsMachine(RuleBasedStateMachine):
+class DaemonsMachine(WebsMachine):
     """All that may happen to the daemons of one application; what runs at rest is compared with what has to."""
 
+    world: DaemonWorld
+
     def __init__(self, laboratory: DaemonLaboratory) -> None:
-        super().__init__()
-        self._laboratory = laboratory
-        self.world: DaemonWorld = laboratory.run(laboratory.daemon_world())
-        self.steps: list[Step] = []
-        self.broken: Broken | None = None
+        super().__init__(laboratory)
+        self.world = laboratory.run(laboratory.daemon_world())
 
-    def _run(self, step: Any) -> Any:
-        try:
-            return self._laboratory.run(step)
-        except Broken as broken:
-            self.broken = broken
-            raise
-
-    @_step(initialize, webs=st.sampled_from((WEB_NAMES, WEB_NAMES[:1])), is_shared=st.booleans(), then=_then)
+    @step(initialize, webs=st.sampled_from((WEB_NAMES, WEB_NAMES[:1])), is_shared=st.booleans(), then=_then)
     def begin(self, webs: tuple[str, ...], is_shared: bool, then: str) -> None:
         """Some objects are there, and one or two processors begin."""
         for name in webs:
@@ -65,24 +41,24 @@ class DaemonsMachine(RuleBasedStateMachine):
             self._run(self.world.tend(name))
         self._run(self._followed(then))
 
-    @_step(rule, name=_names, change=_changes, then=_then)
+    @step(rule, name=_names, change=_changes, then=_then)
     def change(self, name: str, change: str, then: str) -> None:
         """A user changes a Web; one that is not there is made."""
         self._change(name, change)
         self.world.ingest.watch(WEBS)
         self._run(self._followed(then))
 
-    @_step(rule, holder=_holders, most=st.sampled_from((1000, 1)), is_late=st.booleans())
+    @step(rule, holder=_holders, most=st.sampled_from((1000, 1)), is_late=st.booleans())
     def claim(self, holder: str, most: int, is_late: bool) -> None:
         """An actuator claims runs, and begins them; what is late of earlier claims may be stored before."""
         self._run(self.world.holders[holder].claim(most, is_late=is_late))
 
-    @_step(rule, holder=_holders, number=st.integers(0, 3), what=_commands)
+    @step(rule, holder=_holders, number=st.integers(0, 3), what=_commands)
     def command(self, holder: str, number: int, what: str) -> None:
         """A daemon keeps its state, or ends."""
         self._run(self.world.holders[holder].command(number, what))
 
-    @_step(
+    @step(
         rule, holder=_holders, what=st.sampled_from(("keep claims", "hear", "store", "store", "wake", "arrive", "stay"))
     )
     def act(self, holder: str, what: str) -> None:
@@ -98,7 +74,7 @@ class DaemonsMachine(RuleBasedStateMachine):
         }
         self._run(steps[what]())
 
-    @_step(rule, holder=_holders, finder=_holders, what=st.sampled_from(("lapse", "vanish", "kill", "shut down")))
+    @step(rule, holder=_holders, finder=_holders, what=st.sampled_from(("lapse", "vanish", "kill", "shut down")))
     def disturb(self, holder: str, finder: str, what: str) -> None:
         """An actuator stands still beyond its claims, or its presence; is killed, or ends in order."""
         self._run(self._disturb(holder, finder, what))
@@ -114,12 +90,12 @@ class DaemonsMachine(RuleBasedStateMachine):
             case _:
                 await self.world.shut_down(holder)
 
-    @_step(rule, holder=_holders, heir=_holders, back=st.sampled_from(("alone", "", "killed", "shut down", "lapsed")))
+    @step(rule, holder=_holders, heir=_holders, back=st.sampled_from(("alone", "", "killed", "shut down", "lapsed")))
     def hand_over(self, holder: str, heir: str, back: str) -> None:
         """An actuator that has kept something stands still, and another one may go on, and lose it again."""
         self._run(self._hand_over(holder, heir, back))
 
-    @_step(
+    @step(
         rule,
         holder=_holders,
         heirs=st.permutations(HOLDERS),
@@ -155,7 +131,7 @@ class DaemonsMachine(RuleBasedStateMachine):
         await world.holders[holder].claim(is_late=bool(late))
         await world.holders[holder].command(0, "keeps")
 
-    @_step(rule, name=_names, holder=_holders, number=st.integers(0, 3), has_failed=st.booleans())
+    @step(rule, name=_names, holder=_holders, number=st.integers(0, 3), has_failed=st.booleans())
     def fit_again(self, name: str, holder: str, number: int, has_failed: bool) -> None:
         """A Web does not fit for a while, in which its daemon ends, or waits to be called again."""
         self._change(name, "app=web")
@@ -174,47 +150,21 @@ class DaemonsMachine(RuleBasedStateMachine):
         self.world.ingest.watch(WEBS)
         self._run(self._followed("claim"))
 
-    @_step(rule)
+    @step(rule)
     def bury(self) -> None:
         """Actuators that were killed are found to be gone."""
         self._run(self.world.bury())
 
-    @_step(rule, then=_then)
+    @step(rule, then=_then)
     def process(self, then: str) -> None:
         """Receipts are recorded, and folded."""
         self._run(self.world.relay())
         self._run(self._followed(then))
 
-    @_step(rule)
+    @step(rule)
     def rest(self) -> None:
         """Everything comes to rest."""
         self._run(self.world.rest())
-
-    def teardown(self) -> None:
-        """Everything comes to rest at the end, too."""
-        if self.broken is None:
-            self.rest()
-
-    def take(self, steps: Iterable[Step]) -> None:
-        """Do what a run did. Raises Broken."""
-        for name, given in steps:
-            getattr(self, name)(**given)
-
-    def _create(self, name: str) -> None:
-        metadata = {"labels": {"app": "web"}, "creationTimestamp": CREATED}
-        self.world.cluster.create(WEBS, name, {"spec": {"config": "c0", "size": 1}, "metadata": metadata})
-
-    def _change(self, name: str, change: str) -> None:
-        cluster = self.world.cluster
-        if change in ("delete", "anew"):
-            if cluster.uid(WEBS, name):
-                cluster.delete(WEBS, name)
-            if change == "anew":
-                self._create(name)
-            return
-        if not cluster.uid(WEBS, name):
-            self._create(name)
-        cluster.change(WEBS, name, CHANGES[change])
 
     async def _followed(self, then: str) -> None:
         if then == "watch":

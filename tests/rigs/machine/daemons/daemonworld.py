@@ -5,9 +5,7 @@ from typing import Final
 from sqlalchemy import update
 
 from levelog.daemons import Daemon
-from levelog.wire.objects import Application
 from levelog_processors.program import Program
-from levelog_store.owners.scopes import open_scope
 from levelog_store.rows import Scope
 from levelog_store.tables import actuators, intents
 from rigs.machine.checks import Broken
@@ -17,7 +15,6 @@ from rigs.machine.daemons.holders import Holder, relay
 from rigs.machine.daemons.tenure import INVARIANT, Tenures
 from rigs.machine.edges.attempts import LONG_AGO
 from rigs.machine.edges.edgeworld import EdgeWorld
-from rigs.machine.log import CLUSTER, PARTITIONS
 from rigs.machine.operator import Web
 from rigs.machine.world import MOST_ROUNDS, Laboratory
 
@@ -38,16 +35,7 @@ class DaemonLaboratory(Laboratory):
 
     async def daemon_world(self) -> "DaemonWorld":
         """A new world; the one before ends."""
-        await self._end()
-        scope = await open_scope(
-            self.database,
-            cluster=CLUSTER,
-            application=Application(f"daemons-{next(self._serial)}"),
-            partitions=PARTITIONS,
-            stream_created="stream",
-            fingerprint=self.program.fingerprint,
-        )
-        self._daemons = DaemonWorld(self, scope)
+        self._daemons = DaemonWorld(self, await self._new_scope())
         return self._daemons
 
     async def _end(self) -> None:

@@ -1,18 +1,16 @@
 """The rules of the edges' machine: what users, watches, processors, actuators and handlers may do, in any order."""
 
-from collections.abc import Callable, Iterable
-from functools import wraps
 from typing import Any, Final
 
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+from hypothesis.stateful import initialize, invariant, rule
 
 from levelog.wire.records import ReceiptNoted
-from rigs.machine.checks import Broken
 from rigs.machine.cluster import WEBS, Body
 from rigs.machine.edges.attempts import OUTCOMES
 from rigs.machine.edges.edgeworld import EdgeLaboratory, EdgeWorld
-from rigs.machine.machine import JUMPS, WEB_NAMES, Edit, Step
+from rigs.machine.machine import JUMPS, WEB_NAMES, Edit
+from rigs.machine.steps import SteppedMachine, step
 
 CREATED: Final = "2025-12-31T00:00:00Z"
 
@@ -44,193 +42,19 @@ _then = st.sampled_from(("call", "call", "process", "fold", "watch"))
 """What follows a change at once, so that short examples reach far: watched, folded, decided on, begun to be called."""
 
 
-def _step(kind: Callable[..., Any], **strategies: Any) -> Callable[[Callable[..., None]], Any]:
-    """A rule of Hypothesis that the machine notes when it is called."""
+class WebsMachine(SteppedMachine):
+    """Changes Webs, and comes to rest at the end."""
 
-    def decorate(function: Callable[..., None]) -> Any:
-        @wraps(function)
-        def noting(machine: "EdgesMachine", **given: Any) -> None:
-            machine.steps.append(Step(function.__name__, given))
-            function(machine, **given)
+    world: EdgeWorld
 
-        return kind(**strategies)(noting)
-
-    return decorate
-
-
-class EdgesMachine(RuleBasedStateMachine):
-    """All that may happen to handlers of one application; what is at rest is compared with what should be."""
-
-    def __init__(self, laboratory: EdgeLaboratory) -> None:
-        super().__init__()
-        self._laboratory = laboratory
-        self.world: EdgeWorld = laboratory.run(laboratory.edge_world())
-        self.steps: list[Step] = []
-        self.broken: Broken | None = None
-
-    def _run(self, step: Any) -> Any:
-        try:
-            return self._laboratory.run(step)
-        except Broken as broken:
-            self.broken = broken
-            raise
-
-    @_step(initialize, webs=st.sampled_from((WEB_NAMES, WEB_NAMES[:1], ())), is_shared=st.booleans(), then=_then)
-    def begin(self, webs: tuple[str, ...], is_shared: bool, then: str) -> None:
-        """Some objects are there, and one or two processors begin."""
-        for name in webs:
-            self._create(name)
-        self.world.ingest.list(WEBS)
-        for name in "ABAB" if is_shared else "A":
-            self._run(self.world.tend(name))
-        self._run(self._followed(then))
-
-    @_step(rule, name=_names, change=st.sampled_from(("delete", "anew", *CHANGES)), then=_then)
-    def change(self, name: str, change: str, then: str) -> None:
-        """A user changes a Web; one that is not there is made."""
-        self._change(name, change)
-        self.world.ingest.watch(WEBS)
-        self._run(self._followed(then))
-
-    @_step(rule, name=_names, changes=st.lists(st.sampled_from(("delete", *CHANGES)), max_size=3), outcome=_outcomes)
-    def change_meanwhile(self, name: str, changes: list[str], outcome: str) -> None:
-        """A Web changes, and changes while its handlers are called for that; what is called next begins beside them."""
-        self._change(name, "size=2")
-        self._change(name, "size=1" if self.world.now.minute % 2 else "config=c1")
-        self.world.ingest.watch(WEBS)
-        self._run(self._followed("call"))
-        for change in changes:
-            self._change(name, change)
-        self.world.ingest.watch(WEBS)
-        self._run(self._followed("call"))
-        self._run(self.world.caller.finish(0, outcome))
-        self._run(self._followed("call"))
-
-    @_step(rule, number=st.integers(0, 3), outcome=_outcomes, end=st.sampled_from(("process", "relay", "", "killed")))
-    def finish(self, number: int, outcome: str, end: str) -> None:
-        """A handler returns or raises; its receipt is in the log at once, later, or the actuator is killed before."""
-        self._run(self._finish(number, outcome, end))
-
-    async def _finish(self, number: int, outcome: str, end: str) -> None:
-        await self.world.caller.finish(number, outcome, is_killed=end == "killed")
-        if end in ("relay", "process"):
-            await self.world.caller.relay()
-        if end == "process":
-            await self._followed("call")
-
-    @_step(rule, most=_few)
-    def claim(self, most: int) -> None:
-        """An actuator claims what is due, and calls it."""
-        self._run(self.world.caller.claim(most))
-
-    @_step(rule, what=st.sampled_from(("relay", "crash", "stand still")))
-    def act(self, what: str) -> None:
-        """An actuator hands over receipts; or is killed in the middle of calls; or stands still until others go on."""
-        caller = self.world.caller
-        self._run({"relay": caller.relay, "crash": caller.crash, "stand still": caller.stand_still}[what]())
-
-    @_step(rule, worker=_workers, most=_few)
-    def fold(self, worker: str, most: int) -> None:
-        """A processor folds."""
-        self._run(self.world.fold(worker, most))
-
-    @_step(rule, worker=_workers, is_overtaken=st.booleans())
-    def decide(self, worker: str, is_overtaken: bool) -> None:
-        """A processor decides; between what it reads and what it writes, the other one may fold."""
-
-        async def fold() -> None:
-            await self.world.fold("B" if worker == "A" else "A")
-
-        self._run(self.world.decide(worker, fold if is_overtaken else None))
-
-    @_step(rule, worker=_workers, what=st.sampled_from(("tend", "restart")))
-    def lease(self, worker: str, what: str) -> None:
-        """A processor renews its leases and takes or gives up some; or is killed."""
-        self._run({"tend": self.world.tend, "restart": self.world.restart}[what](worker))
-
-    @_step(rule, missed=st.sampled_from(("deletion", "recreation", "nothing")), is_finished=st.booleans())
-    def relist(self, missed: str, is_finished: bool) -> None:
-        """Webs are listed again: what happened in between is skipped."""
-        names = sorted(key.name for key in self.world.cluster.objects)
-        if names and missed != "nothing":
-            self._change(names[0], "delete" if missed == "deletion" else "anew")
-        self.world.ingest.list(WEBS, is_finished=is_finished)
-
-    @_step(rule, number=st.integers(0, 5))
-    def repeat(self, number: int) -> None:
-        """A record arrives a second time."""
-        self.world.ingest.repeat(number)
-
-    @_step(rule, name=_names, number=st.integers(0, 11))
-    def repeat_receipt(self, name: str, number: int) -> None:
-        """A receipt arrives a second time, after an object was handled in other states."""
-        for change in ("size=2", "config=c1", "size=1"):
-            self._change(name, change)
-            self._run(self.world.rest())
-        told = [logged for logged in self.world.log.records if isinstance(logged.record, ReceiptNoted)]
-        logged = told[-1 - number % len(told)]
-        self.world.log.append(logged.record, logged.partition)
-        self._run(self._followed("call"))
-
-    @_step(rule, name=_names, most=_few, number=st.integers(0, 5), outcome=_outcomes)
-    def live_shortly(self, name: str, most: int, number: int, outcome: str) -> None:
-        """A Web is made, made anew, and gone, before all that is asked for it was called."""
-        self._change(name, "anew")
-        self.world.ingest.watch(WEBS)
-        self._run(self._followed("call"))
-        self._run(self.world.caller.finish(number, "returns"))
-        self._change(name, "anew")
-        self.world.ingest.watch(WEBS)
-        self._run(self._followed("process"))
-        self._run(self.world.caller.claim(most))
-        self._change(name, "delete")
-        self.world.ingest.watch(WEBS)
-        self._run(self._followed("fold"))
-        self._run(self.world.caller.finish(-1, outcome))
-
-    @_step(rule, minutes=st.sampled_from((1, 5)))
-    def advance(self, minutes: float) -> None:
-        """Time passes, and what is due then is decided on."""
-        self.world.advance(minutes)
-        self._run(self.world.process())
-
-    @_step(rule, first=st.sampled_from(JUMPS), then=st.sampled_from((*JUMPS, 0)), name=_names, outcome=_outcomes)
-    def jump(self, first: float, then: float, name: str, outcome: str) -> None:
-        """The database's clock is set, an object changes and is called for, and the clock is set again."""
-        self.world.advance(first)
-        self._change(name, "size=2" if self.world.now.minute % 2 else "config=c1")
-        self.world.ingest.watch(WEBS)
-        self._run(self._followed("call"))
-        self._change(name, "size=1")
-        self.world.ingest.watch(WEBS)
-        self._run(self._followed("process"))
-        self._run(self.world.caller.finish(0, outcome))
-        self.world.advance(then)
-        self._run(self.world.rest())
-
-    @_step(rule)
     def rest(self) -> None:
         """Everything comes to rest."""
         self._run(self.world.rest())
-
-    @invariant()
-    def holds(self) -> None:
-        """No call was wrong."""
-        self._run(self._check())
-
-    async def _check(self) -> None:
-        self.world.check()
 
     def teardown(self) -> None:
         """Everything comes to rest at the end, too."""
         if self.broken is None:
             self.rest()
-
-    def take(self, steps: Iterable[Step]) -> None:
-        """Do what a run did. Raises Broken."""
-        for name, given in steps:
-            getattr(self, name)(**given)
-            self.holds()
 
     def _create(self, name: str) -> None:
         metadata = {"labels": {"app": "web"}, "creationTimestamp": CREATED}
@@ -247,6 +71,160 @@ class EdgesMachine(RuleBasedStateMachine):
         if not cluster.uid(WEBS, name):
             self._create(name)
         cluster.change(WEBS, name, CHANGES[change])
+
+
+class EdgesMachine(WebsMachine):
+    """All that may happen to handlers of one application; what is at rest is compared with what should be."""
+
+    def __init__(self, laboratory: EdgeLaboratory) -> None:
+        super().__init__(laboratory)
+        self.world = laboratory.run(laboratory.edge_world())
+
+    @step(initialize, webs=st.sampled_from((WEB_NAMES, WEB_NAMES[:1], ())), is_shared=st.booleans(), then=_then)
+    def begin(self, webs: tuple[str, ...], is_shared: bool, then: str) -> None:
+        """Some objects are there, and one or two processors begin."""
+        for name in webs:
+            self._create(name)
+        self.world.ingest.list(WEBS)
+        for name in "ABAB" if is_shared else "A":
+            self._run(self.world.tend(name))
+        self._run(self._followed(then))
+
+    @step(rule, name=_names, change=st.sampled_from(("delete", "anew", *CHANGES)), then=_then)
+    def change(self, name: str, change: str, then: str) -> None:
+        """A user changes a Web; one that is not there is made."""
+        self._change(name, change)
+        self.world.ingest.watch(WEBS)
+        self._run(self._followed(then))
+
+    @step(rule, name=_names, changes=st.lists(st.sampled_from(("delete", *CHANGES)), max_size=3), outcome=_outcomes)
+    def change_meanwhile(self, name: str, changes: list[str], outcome: str) -> None:
+        """A Web changes, and changes while its handlers are called for that; what is called next begins beside them."""
+        self._change(name, "size=2")
+        self._change(name, "size=1" if self.world.now.minute % 2 else "config=c1")
+        self.world.ingest.watch(WEBS)
+        self._run(self._followed("call"))
+        for change in changes:
+            self._change(name, change)
+        self.world.ingest.watch(WEBS)
+        self._run(self._followed("call"))
+        self._run(self.world.caller.finish(0, outcome))
+        self._run(self._followed("call"))
+
+    @step(rule, number=st.integers(0, 3), outcome=_outcomes, end=st.sampled_from(("process", "relay", "", "killed")))
+    def finish(self, number: int, outcome: str, end: str) -> None:
+        """A handler returns or raises; its receipt is in the log at once, later, or the actuator is killed before."""
+        self._run(self._finish(number, outcome, end))
+
+    async def _finish(self, number: int, outcome: str, end: str) -> None:
+        await self.world.caller.finish(number, outcome, is_killed=end == "killed")
+        if end in ("relay", "process"):
+            await self.world.caller.relay()
+        if end == "process":
+            await self._followed("call")
+
+    @step(rule, most=_few)
+    def claim(self, most: int) -> None:
+        """An actuator claims what is due, and calls it."""
+        self._run(self.world.caller.claim(most))
+
+    @step(rule, what=st.sampled_from(("relay", "crash", "stand still")))
+    def act(self, what: str) -> None:
+        """An actuator hands over receipts; or is killed in the middle of calls; or stands still until others go on."""
+        caller = self.world.caller
+        self._run({"relay": caller.relay, "crash": caller.crash, "stand still": caller.stand_still}[what]())
+
+    @step(rule, worker=_workers, most=_few)
+    def fold(self, worker: str, most: int) -> None:
+        """A processor folds."""
+        self._run(self.world.fold(worker, most))
+
+    @step(rule, worker=_workers, is_overtaken=st.booleans())
+    def decide(self, worker: str, is_overtaken: bool) -> None:
+        """A processor decides; between what it reads and what it writes, the other one may fold."""
+
+        async def fold() -> None:
+            await self.world.fold("B" if worker == "A" else "A")
+
+        self._run(self.world.decide(worker, fold if is_overtaken else None))
+
+    @step(rule, worker=_workers, what=st.sampled_from(("tend", "restart")))
+    def lease(self, worker: str, what: str) -> None:
+        """A processor renews its leases and takes or gives up some; or is killed."""
+        self._run({"tend": self.world.tend, "restart": self.world.restart}[what](worker))
+
+    @step(rule, missed=st.sampled_from(("deletion", "recreation", "nothing")), is_finished=st.booleans())
+    def relist(self, missed: str, is_finished: bool) -> None:
+        """Webs are listed again: what happened in between is skipped."""
+        names = sorted(key.name for key in self.world.cluster.objects)
+        if names and missed != "nothing":
+            self._change(names[0], "delete" if missed == "deletion" else "anew")
+        self.world.ingest.list(WEBS, is_finished=is_finished)
+
+    @step(rule, number=st.integers(0, 5))
+    def repeat(self, number: int) -> None:
+        """A record arrives a second time."""
+        self.world.ingest.repeat(number)
+
+    @step(rule, name=_names, number=st.integers(0, 11))
+    def repeat_receipt(self, name: str, number: int) -> None:
+        """A receipt arrives a second time, after an object was handled in other states."""
+        for change in ("size=2", "config=c1", "size=1"):
+            self._change(name, change)
+            self._run(self.world.rest())
+        told = [logged for logged in self.world.log.records if isinstance(logged.record, ReceiptNoted)]
+        logged = told[-1 - number % len(told)]
+        self.world.log.append(logged.record, logged.partition)
+        self._run(self._followed("call"))
+
+    @step(rule, name=_names, most=_few, number=st.integers(0, 5), outcome=_outcomes)
+    def live_shortly(self, name: str, most: int, number: int, outcome: str) -> None:
+        """A Web is made, made anew, and gone, before all that is asked for it was called."""
+        self._change(name, "anew")
+        self.world.ingest.watch(WEBS)
+        self._run(self._followed("call"))
+        self._run(self.world.caller.finish(number, "returns"))
+        self._change(name, "anew")
+        self.world.ingest.watch(WEBS)
+        self._run(self._followed("process"))
+        self._run(self.world.caller.claim(most))
+        self._change(name, "delete")
+        self.world.ingest.watch(WEBS)
+        self._run(self._followed("fold"))
+        self._run(self.world.caller.finish(-1, outcome))
+
+    @step(rule, minutes=st.sampled_from((1, 5)))
+    def advance(self, minutes: float) -> None:
+        """Time passes, and what is due then is decided on."""
+        self.world.advance(minutes)
+        self._run(self.world.process())
+
+    @step(rule, first=st.sampled_from(JUMPS), then=st.sampled_from((*JUMPS, 0)), name=_names, outcome=_outcomes)
+    def jump(self, first: float, then: float, name: str, outcome: str) -> None:
+        """The database's clock is set, an object changes and is called for, and the clock is set again."""
+        self.world.advance(first)
+        self._change(name, "size=2" if self.world.now.minute % 2 else "config=c1")
+        self.world.ingest.watch(WEBS)
+        self._run(self._followed("call"))
+        self._change(name, "size=1")
+        self.world.ingest.watch(WEBS)
+        self._run(self._followed("process"))
+        self._run(self.world.caller.finish(0, outcome))
+        self.world.advance(then)
+        self._run(self.world.rest())
+
+    @step(rule)
+    def rest(self) -> None:
+        """Everything comes to rest."""
+        self._run(self.world.rest())
+
+    @invariant()
+    def holds(self) -> None:
+        """No call was wrong."""
+        self._run(self._check())
+
+    async def _check(self) -> None:
+        self.world.check()
 
     async def _followed(self, then: str) -> None:
         if then == "watch":

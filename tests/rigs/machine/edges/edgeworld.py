@@ -7,16 +7,14 @@ import msgspec
 from sqlalchemy import update
 
 from levelog.errors import CommitsLost, LeaseLost
-from levelog.wire.objects import Application
 from levelog_processors.program import Program
-from levelog_store.owners.scopes import open_scope
 from levelog_store.rows import Scope
 from levelog_store.tables import leases, processors
 from rigs.machine.checks import Broken, check_waits
 from rigs.machine.cluster import WEBS, Cluster
 from rigs.machine.edges.attempts import LONG_AGO, SteppedCaller
 from rigs.machine.edges.handlers import make_handlers, spec_of
-from rigs.machine.log import CLUSTER, PARTITIONS, Ingest, Log
+from rigs.machine.log import Ingest, Log
 from rigs.machine.operator import BEGIN, Web
 from rigs.machine.tables import read_tables
 from rigs.machine.worker import Worker
@@ -37,16 +35,7 @@ class EdgeLaboratory(Laboratory):
 
     async def edge_world(self) -> "EdgeWorld":
         """A new world; the one before ends."""
-        await self._end()
-        scope = await open_scope(
-            self.database,
-            cluster=CLUSTER,
-            application=Application(f"edges-{next(self._serial)}"),
-            partitions=PARTITIONS,
-            stream_created="stream",
-            fingerprint=self.program.fingerprint,
-        )
-        self._edges = EdgeWorld(self, scope)
+        self._edges = EdgeWorld(self, await self._new_scope())
         return self._edges
 
     async def _end(self) -> None:
