@@ -6,12 +6,23 @@ from typing import Any
 
 import msgspec
 from msgspec import Struct
-from sqlalchemy import Table, select
+from sqlalchemy import Dialect, Select, Table, select
 
 from levelog.wire.objects import ObjectKey
 from levelog_store.connect.database import Database
+from levelog_store.dialects import OF_SCOPE, built_once, run
 from levelog_store.rows import Scope
-from levelog_store.tables import checkpoints, decisions, index_entries, intents, leases, levels, objects, wakeups
+from levelog_store.tables import (
+    checkpoints,
+    decisions,
+    index_entries,
+    intents,
+    leases,
+    levels,
+    metadata,
+    objects,
+    wakeups,
+)
 
 Row = Mapping[str, Any]
 
@@ -40,12 +51,12 @@ class Tables(Struct, frozen=True, kw_only=True):
             for row in self.wakes.values()
         )
 
-    def intents_of(self, view: str, parent: ObjectKey, uid: str) -> Sequence[Row]:
-        """Intents of one incarnation's level."""
+    def intents_of(self, view: str, parent: ObjectKey, uid: str | None = None) -> Sequence[Row]:
+        """Intents of one incarnation's level, or of each one's."""
         return [
             row
             for row in self.intents.values()
-            if row["parent"] == str(parent) and row["parent_uid"] == uid and row["view"].endswith(f"/{view}")
+            if row["parent"] == str(parent) and uid in (None, row["parent_uid"]) and row["view"].endswith(f"/{view}")
         ]
 
 
@@ -54,9 +65,9 @@ async def read_tables(database: Database, scope: Scope) -> Tables:
     async with database.reading() as connection:
 
         async def rows(table: Table, *names: str) -> Sequence[Row]:
-            columns = [table.c[name] for name in names] if names else [table]
-            found = await connection.execute(select(*columns).where(table.c.scope == scope.number))
-            return [dict(row) for row in found.mappings()]
+            found = await run(connection, scope, _rows_of, table.name, *names)
+            keys = tuple(found.keys())
+            return [dict(zip(keys, row, strict=True)) for row in found]
 
         points = await rows(checkpoints, "partition", "sequence", "mirrored")
         return Tables(
@@ -77,13 +88,16 @@ async def read_tables(database: Database, scope: Scope) -> Tables:
         )
 
 
+@built_once
+def _rows_of(_: Dialect, name: str, *columns: str) -> Select[*tuple[Any, ...]]:
+    table = metadata.tables[name]
+    return select(*(table.c[each] for each in columns or table.c.keys())).where(table.c.scope == OF_SCOPE)
+
+
 async def read_epochs(database: Database, scope: Scope) -> dict[int, int]:
     """Epoch of each partition's lease."""
     async with database.reading() as connection:
-        found = await connection.execute(
-            select(leases.c.partition, leases.c.epoch).where(leases.c.scope == scope.number)
-        )
-        return {row.partition: row.epoch for row in found}
+        return dict(iter(await run(connection, scope, _rows_of, leases.name, "partition", "epoch")))
 
 
 def _named(row: Row) -> tuple[str, ObjectKey]:
