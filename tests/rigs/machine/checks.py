@@ -280,8 +280,10 @@ def _flaw(
     if not (outcome.lacks or outcome.blocked) and "index machine/" in reason:
         return f"its reason ({reason}) tells of a failure that is over"
     if status == "settling" and not unsettled:
+        # A parent that another one of its name took the place of, unseen, may still be written for: that is awaited.
+        is_awaited = any(is_unsettled(each, reference, effects) for each in tables.intents_of(view, parent))
         is_unseen = any(_is_unseen(each, reference) for each in intents)
-        return "" if is_unseen else "it is settling, while all its intents are settled"
+        return "" if is_awaited or is_unseen else "it is settling, while all its intents are settled"
     if outcome.blocked:
         is_told = status == "blocked" and f"machine/{outcome.blocked} " in reason
         return "" if is_told else f"it is {status} ({reason}), not blocked by {outcome.blocked}"
