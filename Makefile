@@ -33,7 +33,7 @@ check: $(VENV)/dev.done ## what to run all day: quick linters, unit tests, the s
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/lint-imports
-	$(BIN)/python -m pytest -n $(JOBS) -m "not long" -k "not postgresql" tests/unit tests/machines
+	$(BIN)/python -m pytest -n $(JOBS) -m "not long" -k "not postgresql" tests/machines tests/unit
 
 # Where the environment forbids to keep bytecode, each of the thousand processes of the tests compiles levelog anew.
 check test test-all: export PYTHONDONTWRITEBYTECODE :=

@@ -1,16 +1,14 @@
 """Definitions of the shape and size that clusters have: imported, printed again, and of use for their objects."""
 
-import time
 from pathlib import Path
 
 import msgspec
 import pytest
 
-from levelog_cli.crds.definitions import definitions_of
 from levelog_cli.crds.importing import source_of
 from levelog_cli.crds.losses import losses
 from levelog_cli.loading import load_classes
-from rigs.largecrds import SHAPES, definition, nested, objects, thing
+from rigs.largecrds import SHAPES, definition, objects
 
 
 @pytest.mark.parametrize("name", SHAPES)
@@ -24,23 +22,6 @@ def test_a_large_definition_is_made_again_and_its_objects_are_decoded(name: str,
     schema = given["spec"]["versions"][1]["schema"]["openAPIV3Schema"]
     for value in objects(schema):
         msgspec.convert(value | {"metadata": {"name": "a"}}, stored)
-
-
-def seconds(width: int, tmp_path: Path) -> float:
-    given = definition("compositions.cross.example.com")
-    schema = given["spec"]["versions"][1]["schema"]["openAPIV3Schema"]
-    schema["properties"]["spec"] = thing({f"part{number}": nested(2, 3) for number in range(width)})
-    file = tmp_path / f"imported{width}.py"
-    started = time.process_time()
-    file.write_text(source_of({"": given}))
-    definitions_of(load_classes([file]))
-    return time.process_time() - started
-
-
-def test_ten_times_the_classes_take_ten_times_as_long(tmp_path: Path) -> None:
-    seconds(1, tmp_path)
-    few, many = (min(seconds(width, tmp_path) for _ in range(3)) for width in (10, 100))
-    assert many < 40 * few  # a hundred times, if each class costs as much as there are
 
 
 def test_what_classes_cannot_say_is_listed() -> None:
