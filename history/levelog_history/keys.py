@@ -44,12 +44,12 @@ def key_fields(key: str, manifest: Mapping[str, Any]) -> str:
     if owner := _owner_of(value, manifest):
         return f"{owner['kind']} {owner.get('name')} owns it"
     parts = value if isinstance(value, list) else [value]
-    found = [" or ".join(list(_saying(part, manifest))[:_MOST]) for part in cast("list[Any]", parts)]
+    found = [" or ".join(list(_saying(part, manifest))[:_MOST]) for part in parts]
     return ", ".join(found) if all(found) else ""
 
 
-def _owner_of(value: object, manifest: Mapping[str, Any]) -> dict[str, Any] | None:
-    if not isinstance(value, list) or len(cast("list[Any]", value)) != _OWNER:
+def _owner_of(value: Any, manifest: Mapping[str, Any]) -> dict[str, Any] | None:
+    if not isinstance(value, list) or len(value) != _OWNER:
         return None
     references = cast("list[dict[str, Any]]", (manifest.get("metadata") or {}).get("ownerReferences") or [])
     return next((each for each in references if each.get("uid") == value[-1]), None)
@@ -68,12 +68,12 @@ def _saying(part: object, manifest: Mapping[str, Any]) -> Iterator[str]:
     yield from (f"{path} is {part}" for name in ("spec", "data") for path in _paths(manifest.get(name), part, name))
 
 
-def _paths(value: object, part: object, path: str) -> Iterator[str]:
+def _paths(value: Any, part: object, path: str) -> Iterator[str]:
     if isinstance(value, dict):
-        for name, each in cast("dict[str, Any]", value).items():
+        for name, each in value.items():
             yield from _paths(each, part, f"{path}.{name}")
     elif isinstance(value, list):
-        for number, each in enumerate(cast("list[Any]", value)):
+        for number, each in enumerate(value):
             yield from _paths(each, part, f"{path}[{number}]")
     elif not isinstance(value, bool) and value == part:
         yield path

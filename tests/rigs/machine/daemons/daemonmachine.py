@@ -22,10 +22,8 @@ _then = st.sampled_from(("claim", "claim", "process", "fold", "watch"))
 _commands = st.sampled_from(("keeps", "keeps", "keeps late", "returns", "fails", "retries", "stubborn"))
 
 
-class DaemonsMachine(WebsMachine):
+class DaemonsMachine(WebsMachine[DaemonWorld]):
     """All that may happen to the daemons of one application; what runs at rest is compared with what has to."""
-
-    world: DaemonWorld
 
     def __init__(self, laboratory: DaemonLaboratory) -> None:
         super().__init__(laboratory)

@@ -1,6 +1,6 @@
 """The rules of the edges' machine: what users, watches, processors, actuators and handlers may do, in any order."""
 
-from typing import Any, Final
+from typing import Any, Final, Generic, TypeVar
 
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, invariant, rule
@@ -38,14 +38,15 @@ _names = st.sampled_from(WEB_NAMES)
 _workers = st.sampled_from("AB")
 _few = st.sampled_from((1000, 1, 2, 3))
 _outcomes = st.sampled_from(("returns", "returns", "returns", *OUTCOMES))
+W = TypeVar("W", bound=EdgeWorld)
 _then = st.sampled_from(("call", "call", "process", "fold", "watch"))
 """What follows a change at once, so that short examples reach far: watched, folded, decided on, begun to be called."""
 
 
-class WebsMachine(SteppedMachine):
+class WebsMachine(SteppedMachine, Generic[W]):
     """Changes Webs, and comes to rest at the end."""
 
-    world: EdgeWorld
+    world: W
 
     def rest(self) -> None:
         """Everything comes to rest."""
@@ -73,7 +74,7 @@ class WebsMachine(SteppedMachine):
         cluster.change(WEBS, name, CHANGES[change])
 
 
-class EdgesMachine(WebsMachine):
+class EdgesMachine(WebsMachine[EdgeWorld]):
     """All that may happen to handlers of one application; what is at rest is compared with what should be."""
 
     def __init__(self, laboratory: EdgeLaboratory) -> None:
