@@ -93,3 +93,4 @@ async def test_the_incident_is_told_from_the_symptom_to_the_test() -> None:
         "all decisions come out as the bundle says",
     ):
         assert text in told
+    assert "now alone" not in told, "a pod of which one record is left comes into being with the next one"

@@ -51,6 +51,8 @@ class Mark(Struct, kw_only=True):
     because: list[str] = []
     """Ids of what caused it."""
     is_quiet: bool = False
+    of: list[int] = []
+    """Of a record that shows a new object: all records of it."""
     folded: "list[Mark]" = []
     """Records of which none caused anything, in place of which this one stands."""
 
@@ -80,6 +82,7 @@ def marks_of(story: Story) -> list[Mark]:
     }
     gone: dict[str, str] = {}
     seen: dict[int, int] = {}
+    of: dict[str, list[int]] = {}
     for number, entry in story.entries:
         seen[number] = seen.get(number, 0) + 1
         mark = _entry_mark(number, entry, f"r{number}" if seen[number] == 1 else f"r{number}.{seen[number]}")
@@ -93,6 +96,10 @@ def marks_of(story: Story) -> list[Mark]:
                 gone.setdefault(entry.uid, mark.id)
             elif (found := writers.get((entry.object, number))) is not None:
                 _attribute(mark, found[0])
+            records = of.setdefault(entry.uid, [])
+            records.append(number)
+            if len(records) == 1:
+                mark.of = records
             mark.is_quiet = number not in causes and (entry.object, number) not in writers and mark.kind == "changed"
             if mark.kind == "changed" and number not in causes:
                 mark.kind = "noted"

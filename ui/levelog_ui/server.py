@@ -120,7 +120,15 @@ class PageServer:
         except web.HTTPRedirection:
             raise
         except web.HTTPException as refused:
-            response = self._refusal(request, refused.status, refused.text or refused.reason)
+            is_told = refused.text and refused.text != f"{refused.status}: {refused.reason}"
+            why = (
+                refused.text
+                if is_told
+                else f"there is no page {request.path}"
+                if refused.status == 404
+                else refused.reason
+            )
+            response = self._refusal(request, refused.status, why)
         except ConfigurationError as error:
             response = self._refusal(request, 400, str(error))
         except LevelogError as error:

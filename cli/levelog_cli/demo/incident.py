@@ -35,6 +35,7 @@ _MIGRATION: Final[dict[str, Any]] = {
 }
 _BUNDLE: Final = "night.jsonl"
 _CREATED: Final = re.compile(r"^ *(\d+) .* created", re.MULTILINE)
+_RECORDS: Final = re.compile(r"^ *(\d+) ", re.MULTILINE)
 _START: Final = "from levelog_cli.start import main; main()"
 
 
@@ -70,8 +71,10 @@ class Incident:
         record = found[1]
         self._title("What did the cluster look like just then?")
         await self._open(record)
-        self._title("Was it that pod? What if it had not been there?")
-        await self._run("what-if", "webs.py", "--bundle", _BUNDLE, "--drop", record)
+        self._title("Was it that pod? What if it had never been there?")
+        told = await self._run("history", "pods/default/migrate-orders", "--bundle", _BUNDLE)
+        drops = [word for each in _RECORDS.findall(told) for word in ("--drop", each)]
+        await self._run("what-if", "webs.py", "--bundle", _BUNDLE, *drops)
         self._title("Would the fix have helped? It goes by owners, not by labels")
         await self._run("replay", "webs.py", "--against", "fixed.py", "--bundle", _BUNDLE)
         self._title("What would the fix change now?")

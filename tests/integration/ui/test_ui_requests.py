@@ -1,13 +1,17 @@
 """Who is answered, with which headers, and pages of a bundle: without a browser."""
 
+import re
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import aiohttp
 import pytest
 
-from rigs.levelog import Running
+from rigs.api import MERGE_PATCH
+from rigs.levelog import WEBS_FILE, Running
 from rigs.preloaded import PROGRAM
+from rigs.waiting import until
 
 pytestmark = pytest.mark.xdist_group("ui")
 POD = "/o/pods/default/shop-1"
@@ -83,6 +87,50 @@ async def test_a_page_that_is_the_same_is_not_sent_again(shown: Any) -> None:
     _, _, headers = await get(shown.url + WEB)
     status, text, _ = await get(shown.url + WEB, **{"If-None-Match": headers["ETag"]})
     assert (status, text) == (304, "")
+
+
+async def test_a_page_with_all_that_it_loads_is_small(shown: Any) -> None:
+    """So it is there at once over a port that is forwarded from far away."""
+    sizes: dict[str, int] = {}
+    for path in ("/levels", "/levels?status=any", WEB, POD, "/d/1", "/fields", "/flow", "/what-if"):
+        _, text, _ = await get(shown.url + path)
+        loaded = [(await get(shown.url + each))[1] for each in set(re.findall(r'(?:src|href)="(/assets/[^"]*)"', text))]
+        assert len(loaded) >= 2, path
+        sizes[path] = sum(len(each.encode()) for each in (text, *loaded))
+    assert max(sizes.values()) <= 150_000, sizes
+
+
+async def test_hostile_values_stay_text_where_they_are_decided_again(shown: Any, tmp_path: Path) -> None:
+    """Values of objects in what differs, names of writers among writers, and what an address asks."""
+    manager = quote("<b>'\"&")
+    spec = {"spec": {"replicas": 2}}
+    path = f"/apis/example.com/v1/namespaces/default/webs/hostile?fieldManager={manager}"
+    answer = await shown.api.request("PATCH", path, spec, content_type=MERGE_PATCH)
+    assert answer[0] == 200, answer
+    code = tmp_path / "webs.py"  # named as the application is
+    code.write_text(WEBS_FILE.read_text().replace("range(web.spec.replicas)", "range(web.spec.replicas + 1)"))
+    argv: list[str | Path] = [PROGRAM, "ui", "--data-dir", shown.data, "--code", code, "--address", "127.0.0.1:0"]
+    env = {name: value for name, value in shown.levelog.env.items() if name != "LEVELOG_REDACTION_KEY_FILE"}
+    running = Running(argv, tmp_path / "ui.log", env=env, folder=tmp_path)
+    try:
+        url = (await running.says("pages of webs: ")).rpartition(" ")[2]
+        asked = quote("23 <script>alert(1)</script>=1")
+
+        async def pages() -> list[str]:
+            return [(await get(url + each))[1] for each in ("/again", "/fields", f"/what-if?set={asked}")]
+
+        async def have_answers() -> bool:
+            again, fields, _ = await pages()
+            return "hostile-1" in again and "&lt;b&gt;" in fields
+
+        await until(have_answers, "what differs, and who wrote", seconds=60)
+        for text in await pages():
+            main = text.partition("<main")[2]
+            assert not re.search(r"<(script|img|b)\b", main)
+            assert "\u202e" not in text
+            assert "\u001b" not in text
+    finally:
+        running.stop()
 
 
 async def test_events_begin_where_a_page_was_and_bear_the_number_of_a_record(shown: Any) -> None:

@@ -23,7 +23,7 @@ from levelog_ui.again import AgainCode
 from levelog_ui.bundlepast import BundlePast
 from levelog_ui.server import PageServer, serving
 from rigs.browser import ENTER
-from rigs.lastnight import BAD, FIXED, SHOP, LastNight
+from rigs.lastnight import BAD, FIXED, ORDERS, SHOP, LastNight
 from rigs.levelog import Running
 
 pytestmark = pytest.mark.xdist_group("ui-what-if")
@@ -187,8 +187,34 @@ async def test_a_record_is_left_out_without_scripts(served: Any, browser: object
         assert await page.complaints() == []
 
 
+async def test_whether_the_fix_would_have_helped_is_one_click_away_without_scripts(
+    served: Any, browser: object, pictures: Path
+) -> None:
+    async with browser(has_scripts=False, width=390) as page:  # type: ignore[operator]
+        for path in ("/levels", f"/o/{SHOP}", f"/what-if?drop={served.night.stranger}", "/fields"):
+            await page.open(served.fixed + path)
+            assert await page.script("document.documentElement.scrollWidth") <= 390, path
+            await page.click('nav a[href="/again"]')
+            await page.shows(".lead", "Yes, 3 of 5 decisions, on 1 level")
+            assert await page.script("document.documentElement.scrollWidth") <= 390
+        await page.picture(pictures / "again-390.png")
+
+
+async def test_leaving_an_object_out_leaves_out_all_its_records(served: Any, browser: object) -> None:
+    """Of one whose first record is missing, the next one is the first: the operator would delete it all the same."""
+    night = served.night
+    async with browser() as page:  # type: ignore[operator]
+        await page.open(f"{served.bundle}/o/{ORDERS}")
+        await page.click(f"#r{night.stranger} .otherwise")
+        await page.shows("h2", "2 decisions differ")
+        assert await page.script("location.search") == f"?drop={night.stranger},{night.gone}"
+
+
 async def test_the_page_of_what_differs_keeps_nobody_out(served: Any, browser: object) -> None:
     async with browser() as page:  # type: ignore[operator]
         await page.open(f"{served.bundle}/what-if?swap={served.night.stranger}+{served.night.scaled}")
         await page.shows("h2", "3 decisions differ")
+        assert await page.barriers() == []
+        await page.open(f"{served.fixed}/again")
+        await page.shows(".lead", "Yes, 3 of 5 decisions")
         assert await page.barriers() == []
