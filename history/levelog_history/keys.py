@@ -18,34 +18,31 @@ _OWNER: Final = 4
 
 
 def wake_text(explained: Explained, cause: CausingRecord) -> str:
-    """`pods/default/a is in images under "shop": label app=shop`; empty: no key that the view read is known."""
+    """`pods/default/a is in images under "shop", its label app`; empty: no key that the view read is known."""
     revisions = [each for each in cause.entries if isinstance(each, Revision) and each.body]
     for read in explained.reads:
         for revision in revisions if read.key else []:
             manifest, index = revision.manifest(), in_words(read.index).rpartition("/")[2]
             if fields := key_fields(read.key, manifest):
                 verb = "was" if revision.is_gone else "is"
-                return f"{revision.object} {verb} in {index} under {key_text(read.key, manifest)}: {fields}"
+                return f"{revision.object} {verb} in {index} under {fields}"
             value = msgspec.json.decode(read.key)
             if left := [each.path for each in revision.differences if each.before == value]:
-                return f"{revision.object} was in {index} under {read.key}: {left[0]} was {value}"
+                return f"{revision.object} was in {index} under {read.key}, its {left[0]} until then"
     return ""
 
 
-def key_text(key: str, manifest: Mapping[str, Any]) -> str:
-    """A key, in which an owner is called by its name: `Web shop`, `"shop"`."""
-    owner = _owner_of(msgspec.json.decode(key), manifest)
-    return f"{owner['kind']} {owner.get('name')}" if owner else key
-
-
 def key_fields(key: str, manifest: Mapping[str, Any]) -> str:
-    """The fields of an object that read as a key does: `label app=shop or name shop`; of a tuple those of each part."""
+    """A key, with the fields of an object that read so: `"shop", its label app or name`, `its owner, Web shop`.
+
+    Empty: none does. Of a tuple, these are the fields of each part.
+    """
     value = msgspec.json.decode(key)
     if owner := _owner_of(value, manifest):
-        return f"{owner['kind']} {owner.get('name')} owns it"
+        return f"its owner, {owner['kind']} {owner.get('name')}"
     parts = value if isinstance(value, list) else [value]
     found = [" or ".join(list(_saying(part, manifest))[:_MOST]) for part in parts]
-    return ", ".join(found) if all(found) else ""
+    return f"{key}, its {' and '.join(found)}" if found and all(found) else ""
 
 
 def _owner_of(value: Any, manifest: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -63,9 +60,9 @@ def _saying(part: object, manifest: Mapping[str, Any]) -> Iterator[str]:
     for kind in ("labels", "annotations"):
         for name, each in cast("dict[str, Any]", metadata.get(kind) or {}).items():
             if each == part:
-                yield f"{kind.removesuffix('s')} {name}={part}"
-    yield from (f"{name} {part}" for name in ("name", "namespace", "uid") if metadata.get(name) == part)
-    yield from (f"{path} is {part}" for name in ("spec", "data") for path in _paths(manifest.get(name), part, name))
+                yield f"{kind.removesuffix('s')} {name}"
+    yield from (name for name in ("name", "namespace", "uid") if metadata.get(name) == part)
+    yield from (path for name in ("spec", "data") for path in _paths(manifest.get(name), part, name))
 
 
 def _paths(value: Any, part: object, path: str) -> Iterator[str]:

@@ -147,14 +147,17 @@ def _fold(progress: Sequence[PartitionProgress], behind: dict[int, list[LoggedRe
 
 
 def _decide(progress: Sequence[PartitionProgress], decided: int, levels: dict[str, int]) -> FlowStage:
-    due = sum(each.due for each in progress)
+    due, failed = sum(each.due for each in progress), levels.get("failed", 0)
     out = sum(levels.get(each, 0) for each in OUT_OF_SYNC)
+    lag = f"{counted(due, 'level')} to look at" if due else "none waits"
+    if failed:
+        lag = f"{counted(failed, 'level')} failed"
     return FlowStage(
         name="decide",
         rate=_rate(decided, _MINUTE.total_seconds()),
-        lag=f"{counted(due, 'level')} to look at" if due else "none waits",
+        lag=lag,
         detail=f"{out} of {sum(levels.values())} not in sync",
-        state="broken" if levels.get("failed") else "well",
+        state="broken" if failed else "well",
     )
 
 

@@ -120,14 +120,9 @@ class PageServer:
         except web.HTTPRedirection:
             raise
         except web.HTTPException as refused:
-            is_told = refused.text and refused.text != f"{refused.status}: {refused.reason}"
-            why = (
-                refused.text
-                if is_told
-                else f"there is no page {request.path}"
-                if refused.status == 404
-                else refused.reason
-            )
+            why = refused.text or refused.reason
+            if why == f"404: {refused.reason}":
+                why = f"there is no page {request.path}"
             response = self._refusal(request, refused.status, why)
         except ConfigurationError as error:
             response = self._refusal(request, 400, str(error))

@@ -47,7 +47,7 @@ async def test_a_bundle_says_what_a_level_waits_for(served: Any) -> None:
 
 
 async def test_who_deleted_is_an_operator_and_why_is_a_label(served: Any) -> None:
-    why = f'{ORDERS} is in images under "shop": label app=shop'
+    why = f'{ORDERS} is in images under "shop", its label app'
     for url in (served.live, served.bundle):
         text = await read(f"{url}/o/{ORDERS}")
         assert "deleted by operator webs, view pods" in text

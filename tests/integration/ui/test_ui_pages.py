@@ -35,7 +35,7 @@ async def test_who_deleted_a_pod_and_what_the_operator_did(shown: Any, browser: 
         assert "webs/pods: in_sync → settling, round 2" in decided
         assert "missing shop-1 apply pods/default/shop-1: done, seen in " in decided
         assert "pods/default/shop-1 created by operator webs, view pods" in created
-        await page.picture(pictures / "ui.png", height=625)
+        await page.picture(pictures / "ui.png", height=700)
         assert await page.complaints() == []
         await page.click("svg a.dot.deleted:last-of-type, svg a.dot.deleted")
         assert await page.texts(".mark:target .what") != []
@@ -119,6 +119,7 @@ async def test_the_flow_has_six_stages_and_sixteen_partitions(shown: Any, browse
         await page.open(f"{shown.url}/flow")
         assert await page.texts(".stage .name") == STAGES
         assert len(await page.texts("table tbody tr")) >= 16
+        assert "1 level failed" in await page.texts(".stage.broken .lag")
         await page.picture(pictures / "flow.png")
         assert await page.complaints() == []
 

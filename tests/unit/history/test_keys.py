@@ -9,7 +9,7 @@ import pytest
 from levelog_history.differences import Difference
 from levelog_history.explaining import explain
 from levelog_history.happenings import Happened
-from levelog_history.keys import key_fields, key_text, wake_text
+from levelog_history.keys import key_fields, wake_text
 from levelog_history.revisions import Happened as Word
 from levelog_history.revisions import Revision
 from levelog_store.decide.decisions import Basis, Decision, Read
@@ -29,11 +29,12 @@ POD: dict[str, Any] = {
 @pytest.mark.parametrize(
     ("key", "fields"),
     [
-        ('"shop"', "label app=shop"),
-        ('"a"', "label tier=a or name a"),
-        ('"c1"', "spec.volumes[0].claim is c1"),
-        ('["default","shop"]', "namespace default, label app=shop"),
-        ('["example.com","Web","default","u1"]', "Web shop owns it"),
+        ('"shop"', '"shop", its label app'),
+        ('"a"', '"a", its label tier or name'),
+        ('"c1"', '"c1", its spec.volumes[0].claim'),
+        ('["default","shop"]', '["default","shop"], its namespace and label app'),
+        ('["example.com","Web","default","u1"]', "its owner, Web shop"),
+        ("[]", ""),
         ('["default","blog"]', ""),
         ('["example.com","Web","default","u2"]', ""),
         ('"blog"', ""),
@@ -44,11 +45,6 @@ POD: dict[str, Any] = {
 )
 def test_a_key_is_told_by_the_fields_that_read_so(key: str, fields: str) -> None:
     assert key_fields(key, POD) == fields
-
-
-def test_an_owner_is_called_by_its_name() -> None:
-    assert key_text('["example.com","Web","default","u1"]', POD) == "Web shop"
-    assert key_text('"shop"', POD) == '"shop"'
 
 
 def woken(happened: Word, body: dict[str, Any], *differences: Difference) -> str:
@@ -85,9 +81,11 @@ def woken(happened: Word, body: dict[str, Any], *differences: Difference) -> str
 
 
 def test_a_record_is_told_by_where_its_object_stands_or_stood() -> None:
-    assert woken("created", POD) == 'pods/default/a is in images under "shop": label app=shop'
-    assert woken("deleted", POD) == 'pods/default/a was in images under "shop": label app=shop'
+    assert woken("created", POD) == 'pods/default/a is in images under "shop", its label app'
+    assert woken("deleted", POD) == 'pods/default/a was in images under "shop", its label app'
     other = {"metadata": {"name": "a", "labels": {"app": "blog"}}}
     left = Difference(path="metadata.labels.app", before="shop", after="blog")
-    assert woken("changed", other, left) == 'pods/default/a was in images under "shop": metadata.labels.app was shop'
+    assert (
+        woken("changed", other, left) == 'pods/default/a was in images under "shop", its metadata.labels.app until then'
+    )
     assert woken("changed", other) == ""
