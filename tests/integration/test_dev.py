@@ -253,6 +253,24 @@ async def test_what_is_refused_at_the_start_does_not_keep_the_operator_from_runn
         running.kill()
 
 
+async def test_objects_of_a_kind_that_is_not_served_are_one_line(levelog: Levelog) -> None:
+    thing = "apiVersion: example.com/v9\nkind: Thing\nmetadata: {name: %s}\n"
+    (levelog.folder / "a.yaml").write_text(thing % "one")
+    (levelog.folder / "b.yaml").write_text("---\n".join(thing % name for name in ("two", "three")))
+    running = levelog.start("dev", "shop.py", "--create", "a.yaml", "--create", "b.yaml")
+    try:
+        said = (
+            "the cluster does not serve Thing in version example.com/v9, of which there are 3 objects in a.yaml, b.yaml"
+        )
+        await running.says(said)
+        await running.says("levelog run: application shops")
+        assert await running.stops() == 0
+        errors = [line for line in running.log.read_text().splitlines() if " error " in line]
+        assert len(errors) == 1, errors
+    finally:
+        running.kill()
+
+
 async def test_what_somebody_else_has_set_stays_until_the_file_is_saved(levelog: Levelog) -> None:
     async def has_copies(client: KubeClient, number: int) -> None:
         async def found() -> bool:

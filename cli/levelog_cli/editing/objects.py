@@ -153,6 +153,8 @@ async def _applied(
     """
     applied = AppliedFiles()
     found: list[tuple[Path, dict[str, Any]]] = []
+    unserved: dict[str, list[Path]] = {}
+    """Files with objects of a kind that is not served, one for each object."""
     for file in files:
         for each in _read(file):
             if isinstance(each, ConfigurationError):
@@ -162,6 +164,9 @@ async def _applied(
     for file, manifest in sorted(found, key=lambda each: not _is_definition(each[1])):
         try:
             path = await _path(client, manifest)
+            if path is None:
+                unserved.setdefault(f"{manifest['kind']} in version {manifest['apiVersion']}", []).append(file)
+                continue
             before = await _version(client, path)
             if not before and path in made and file not in forced:
                 applied.kept.append(f"{_named(manifest)} stays deleted; save {file} to create it again")
@@ -178,6 +183,10 @@ async def _applied(
                 applied.refused.extend(f"{_named(manifest)}: {line}; {_mend(file)}" for line in _reasons(error))
         except LevelogError as error:
             applied.refused.append(f"{_named(manifest)}: {error}; {_mend(file)}")
+    for kind, places in unserved.items():
+        count = f"are {len(places)} objects" if len(places) > 1 else "is an object"
+        inside = ", ".join(map(str, dict.fromkeys(places)))
+        applied.refused.append(f"the cluster does not serve {kind}, of which there {count} in {inside}")
     return applied
 
 
@@ -189,8 +198,8 @@ def _mend(file: Path) -> str:
     return f"mend {file}: it is applied when you save it"
 
 
-async def _path(client: KubeClient, manifest: dict[str, Any]) -> str:
-    """The URL of the object of a manifest. Raises ConfigurationError if it has none."""
+async def _path(client: KubeClient, manifest: dict[str, Any]) -> str | None:
+    """The URL of the object of a manifest; None if its kind is not served. Raises ConfigurationError if it has none."""
     metadata = manifest.get("metadata")
     metadata = metadata if isinstance(metadata, dict) else {}
     name, namespace = (str(metadata.get(each) or "") for each in ("name", "namespace"))
@@ -201,9 +210,7 @@ async def _path(client: KubeClient, manifest: dict[str, Any]) -> str:
             + (", as generateName would make another one each time" if metadata.get("generateName") else "")
         )
     served = await find_served(client, api_version, kind)
-    if served is None:
-        raise ConfigurationError(f"the cluster does not serve {kind} in version {api_version}")
-    return served.object(namespace or "default", name)
+    return served.object(namespace or "default", name) if served is not None else None
 
 
 async def _apply(client: KubeClient, path: str, manifest: dict[str, Any], before: str, *, is_forced: bool) -> bool:
