@@ -180,12 +180,6 @@ async def test_an_operator_file_with_a_syntax_error(levelog: Levelog) -> None:
     assert not levelog.data.exists()
 
 
-async def test_an_operator_file_without_an_operator(levelog: Levelog) -> None:
-    (levelog.folder / "empty.py").write_text("")
-    sentence = await levelog.refused("run", "empty.py", status=2)
-    assert sentence == 'operator file empty.py defines no Operator: write op = Operator("…") at module level'
-
-
 async def test_an_operator_that_does_nothing(levelog: Levelog) -> None:
     (levelog.folder / "idle.py").write_text("from levelog import Operator\nop = Operator('idle')\n")
     sentence = await levelog.refused("run", "idle.py", status=2)
@@ -201,13 +195,6 @@ async def test_a_startup_hook_that_fails_ends_the_process_before_it_decided_anyt
     with sqlite3.connect(levelog.data / "levelog.db") as database:
         assert database.execute("SELECT count(*) FROM objects").fetchall() == [(0,)]
     database.close()
-
-
-async def test_two_operators_of_one_name(levelog: Levelog) -> None:
-    shutil.copy(WEBS_FILE, levelog.folder / "copy.py")
-    sentence = await levelog.refused("run", WEBS_FILE, "copy.py", status=2)
-    assert sentence.startswith("two operators are named 'webs', in ")
-    assert sentence.endswith(" and in copy.py; names are unique in an application")
 
 
 async def test_processes_of_their_own_need_what_they_share(levelog: Levelog) -> None:
@@ -406,12 +393,6 @@ async def test_a_second_process_on_the_embedded_servers(levelog: Levelog) -> Non
         assert first.is_running
     finally:
         first.kill()
-
-
-async def test_an_option_that_does_not_exist(tmp_path: Path) -> None:
-    ended = await Levelog(tmp_path).ends("run", WEBS_FILE, "--nats", "x")
-    assert ended.status == 2
-    assert "No such option: --nats" in ended.stderr
 
 
 async def test_debug_shows_the_traceback(levelog: Levelog) -> None:
