@@ -107,6 +107,7 @@ def _members(node: ast.ClassDef) -> Iterator[str]:
         yield "\n" + "".join(fields)
     if (init := functions.get("__init__")) and not fields:
         yield f"\n`{node.name}{_signature(init, is_method=True)}`\n"
+    listed: list[str] = []
     for name, nodes in functions.items():
         first, last = nodes[0], nodes[-1]
         described = ast.get_docstring(first) or ast.get_docstring(last)
@@ -114,7 +115,9 @@ def _members(node: ast.ClassDef) -> Iterator[str]:
             continue
         is_property = "property" in map(ast.unparse, first.decorator_list)
         shown = f"{name}: {_returned(first)}" if is_property else name + _signature(nodes, is_method=True)
-        yield f"\n#### {node.name}.{name}\n\n`{shown}`\n\n{_text(described)}\n"
+        listed.append(f"- `{shown}`: {_inline(_text(described))}\n")
+    if listed:
+        yield "\n" + "".join(listed)
 
 
 def _signature(nodes: Sequence[Function], *, is_method: bool = False) -> str:
