@@ -19,7 +19,7 @@ from levelog_processors.decide.others import are_of_others, look_around
 from levelog_processors.decide.readiness import Readiness
 from levelog_processors.decide.rules import conclude
 from levelog_processors.decide.settling import is_settled
-from levelog_processors.decide.sights import Sights
+from levelog_processors.decide.statereader import StateReader
 from levelog_processors.decide.tally import BATCH, CallCounts, EvaluationBatch
 from levelog_processors.decide.transaction import deciding
 from levelog_processors.fold.batches import ALONE, Folded, parts, tell_forgotten
@@ -258,7 +258,7 @@ class Engine:
     async def _look_around(self, connection: AsyncConnection) -> None:
         self._has_lookups = False
         if self.is_shared and self._program.looked_up:
-            await look_around(connection, self._scope, self.sights, self.epochs)
+            await look_around(connection, self._scope, self.state_reader, self.epochs)
 
     async def decide(
         self, *, now: datetime | None = None, leaving: Collection[ViewParent] = (), most: int = BATCH
@@ -280,12 +280,12 @@ class Engine:
             await self.flush()
         returned = acting.returned(self.epochs)
         await self.evaluator.refill(state, {look.facts.name[1] for look, _ in returned})
-        back = [each for each in returned if self.sights.is_as_seen(each[0])]
+        back = [each for each in returned if self.state_reader.is_as_seen(each[0])]
         wakes, has_suspected = self._due(frozenset(views), at, {look.facts.name for look, _ in back}, leaving, most)
-        looks, aside, left = await self.evaluator.look(self.sights, wakes, at) if wakes else ([], None, [])
-        coming = None if aside is None else (aside.facts.wake, self.evaluator.look_aside(self.sights, aside))
+        looks, aside, left = await self.evaluator.look(self.state_reader, wakes, at) if wakes else ([], None, [])
+        coming = None if aside is None else (aside.facts.wake, self.evaluator.look_aside(self.state_reader, aside))
         acted = await self.evaluator.with_rows(
-            self.sights, [*back, *await acting.act(looks, self.epochs, aside=coming)]
+            self.state_reader, [*back, *await acting.act(looks, self.epochs, aside=coming)]
         )
         batch = [conclude(look, round_, at) for look, round_ in acted]
         valid, claimed = await self._commit(batch)
@@ -312,9 +312,9 @@ class Engine:
         if self._is_set_back:
             wake_from_ahead(self.state, at)
         if self._has_missed:
-            sights = self.sights
-            shown = (each for each in self._awaited if is_settled(sights.with_target(_open(each))))
-            wake_missed(sights, {(each.view, each.parent) for each in shown})
+            state_reader = self.state_reader
+            shown = (each for each in self._awaited if is_settled(state_reader.with_target(_open(each))))
+            wake_missed(state_reader, {(each.view, each.parent) for each in shown})
             self._awaited = ()
         self._is_set_back = self._has_missed = False
 
@@ -327,7 +327,7 @@ class Engine:
         most: int,
     ) -> tuple[list[PendingWake], bool]:
         """What is due, and whether the last of it is of a suspected view: one of these at a time."""
-        wakes, acting, sights = self.state.wakes, self.acting, self.sights
+        wakes, acting, state_reader = self.state.wakes, self.acting, self.state_reader
         self.evaluator.suspects.forget(at)
 
         def is_meant(wake: PendingWake, *, is_suspected: bool = False) -> bool:
@@ -336,7 +336,7 @@ class Engine:
                 return False
             if level in acting or level in concluded or level in leaving:
                 return False
-            return not sights.is_early(wake, at)
+            return not state_reader.is_early(wake, at)
 
         found = wakes.due(at, is_meant, max(0, min(most, MOST_BEGUN - len(acting))))
         suspected: list[PendingWake] = []
@@ -350,14 +350,16 @@ class Engine:
         return await self.evaluator.whole(self.state, names)
 
     @property
-    def sights(self) -> Sights:
+    def state_reader(self) -> StateReader:
         """What is seen of the State now."""
-        return Sights(self._program, self.state, self.readiness.namespaces)
+        return StateReader(self._program, self.state, self.readiness.namespaces)
 
     async def _commit(self, batch: Sequence[Decided]) -> tuple[Sequence[Decided], Collection[str]]:
         """Write the decisions that still hold, with what is folded; returns them, and the intents that are claimed."""
-        state, sights = self.state, self.sights
-        batch = [each for each in batch if all(sights.version(place) == at for place, at in each.versions.items())]
+        state, state_reader = self.state, self.state_reader
+        batch = [
+            each for each in batch if all(state_reader.version(place) == at for place, at in each.versions.items())
+        ]
         if not batch and not state.ends:
             return (), ()
         self.tables.begin()

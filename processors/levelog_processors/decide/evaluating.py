@@ -14,7 +14,7 @@ from levelog_processors.decide.functions import Acted, Caller
 from levelog_processors.decide.intents import last_called, places_of_calls, target_names, with_rows
 from levelog_processors.decide.lookups import NeededKey
 from levelog_processors.decide.readiness import is_watched
-from levelog_processors.decide.sights import Sights
+from levelog_processors.decide.statereader import StateReader
 from levelog_processors.decide.tally import CallCounts
 from levelog_processors.decide.views import MOST_HERE, Evaluation, Suspects, evaluate_aside
 from levelog_processors.program import Program
@@ -50,13 +50,13 @@ class Evaluator:
         """Views that took too long."""
 
     async def look(
-        self, sights: Sights, wakes: Sequence[PendingWake], now: datetime
+        self, state_reader: StateReader, wakes: Sequence[PendingWake], now: datetime
     ) -> tuple[list[Outlook], Evaluation | None, list[Evaluation]]:
         """Look at the levels, and call the views that may see something else.
 
         Returns the looks, the view that is to be called aside, and those that were not called to their end.
         """
-        state, named = sights.state, [(wake.view, wake.parent) for wake in wakes]
+        state, named = state_reader.state, [(wake.view, wake.parent) for wake in wakes]
         await self.refill(state, {wake.parent for wake in wakes})
         asked = [level for level in named if level not in state.at_rest or level[0] in self.suspects]
         intents, rounds = await self._intents_of(state, asked)
@@ -65,7 +65,7 @@ class Evaluator:
         aside: Evaluation | None = None
         slow = set[str]()
         for wake in wakes:
-            facts = sights.facts(wake, intents.get((wake.view, wake.parent), ()), rounds, now)
+            facts = state_reader.facts(wake, intents.get((wake.view, wake.parent), ()), rounds, now)
             if facts is None:
                 continue
             if not facts.needs_evaluation:
@@ -75,10 +75,10 @@ class Evaluator:
             is_suspected = wake.view in self.suspects
             evaluation = Evaluation(
                 facts,
-                namespaces=sights.namespaces,
+                namespaces=state_reader.namespaces,
                 redactor=self._redactor,
                 most=None if is_suspected or not self._has_tables else MOST_HERE,
-                memory=None if is_suspected else sights,
+                memory=None if is_suspected else state_reader,
             )
             if is_suspected and aside is None and wake.view not in slow:
                 aside = evaluation
@@ -97,7 +97,7 @@ class Evaluator:
             self.calls.take(looks[-1])
         undone = [look.facts.name for look in looks if look.facts.name in state.at_rest and look.is_undone]
         again, _ = await self._intents_of(state, undone)  # whose targets tell who has written them since
-        return [sights.with_intents(each, again.get(each.facts.name, ())) for each in looks], aside, left
+        return [state_reader.with_intents(each, again.get(each.facts.name, ())) for each in looks], aside, left
 
     async def _intents_of(
         self, state: State, levels: Sequence[ViewParent]
@@ -110,11 +110,11 @@ class Evaluator:
             unknown = [level for level in levels if level not in state.levels]
             return intents, await stored.read_last_rounds(connection, self._scope, unknown)
 
-    async def look_aside(self, sights: Sights, evaluation: Evaluation) -> Outlook:
+    async def look_aside(self, state_reader: StateReader, evaluation: Evaluation) -> Outlook:
         """Call a suspected view in a thread; its commit compares what it read with what is there then."""
 
         async def found(need: NeededKey) -> Any:
-            return sights.whole(need.index) if need.key is None else sights.bucket((need.index, need.key))
+            return state_reader.whole(need.index) if need.key is None else state_reader.bucket((need.index, need.key))
 
         await evaluate_aside(evaluation, found, self._caller)
         self.suspects.note(evaluation)
@@ -122,16 +122,16 @@ class Evaluator:
         self.calls.take(look)
         return look
 
-    async def with_rows(self, sights: Sights, acted: Sequence[Acted]) -> list[Acted]:
+    async def with_rows(self, state_reader: StateReader, acted: Sequence[Acted]) -> list[Acted]:
         """The rounds with the rows of their intents, compared with what is held of the targets."""
-        targets = await self.whole(sights.state, target_names(acted))
+        targets = await self.whole(state_reader.state, target_names(acted))
         applied: Mapping[str, bytes] = {}
         if with_applied := [name for name in target_names(acted, verb="apply") if name in targets]:
             async with self._database.reading() as connection:
                 applied = await stored.read_last_applied(connection, self._scope, with_applied)
-        calls = {place: sights.bucket(place) for place in places_of_calls(acted)}
+        calls = {place: state_reader.bucket(place) for place in places_of_calls(acted)}
         identity = (self._scope.cluster, self._scope.application)
-        is_shown = partial(is_watched, self._program, sights.namespaces)
+        is_shown = partial(is_watched, self._program, state_reader.namespaces)
 
         def completed(look: Outlook, round_: Round) -> Round:
             called = last_called(look, round_, calls)

@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterable
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from levelog_processors.decide.sights import Sights
+from levelog_processors.decide.statereader import StateReader
 from levelog_processors.state.state import State
 from levelog_store.decide.inputreads import read_levels
 from levelog_store.fold.changes import Wake
@@ -21,22 +21,24 @@ def _is_of_others(state: State, place: IndexKey, leased: Collection[int]) -> boo
     return row is not None and row.partition not in leased
 
 
-async def look_around(connection: AsyncConnection, scope: Scope, sights: Sights, leased: Collection[int]) -> None:
+async def look_around(
+    connection: AsyncConnection, scope: Scope, state_reader: StateReader, leased: Collection[int]
+) -> None:
     """Read them anew, and ask for the levels that look up what has changed."""
-    state = sights.state
+    state = state_reader.state
     places = {place: parent_at(place) for place in state.readers if _is_of_others(state, place, leased)}
     if not places:
         return
     levels = await read_levels(connection, scope, sorted({*places.values()}))
-    before = {place: sights.bucket(place).values for place in places}
+    before = {place: state_reader.bucket(place).values for place in places}
     causes: dict[str, int] = {}
     for parent in {*places.values()}:  # which may be looked up under several keys
-        for view in sights.program.views:
+        for view in state_reader.program.views:
             state.levels.pop((view, parent), None)
-        fresh = {(view, parent): row for view in sights.program.views if (row := levels.get((view, parent)))}
+        fresh = {(view, parent): row for view in state_reader.program.views if (row := levels.get((view, parent)))}
         state.levels |= fresh
         causes[parent] = max((row.cause for row in fresh.values()), default=0)
-    shown = ((place, parent) for place, parent in places.items() if sights.bucket(place).values != before[place])
+    shown = ((place, parent) for place, parent in places.items() if state_reader.bucket(place).values != before[place])
     changed: dict[IndexKey, tuple[int, ...]] = {place: (causes[parent],) for place, parent in shown}
     asked: dict[ViewParent, Wake] = {}
     state.tell(changed, asked)

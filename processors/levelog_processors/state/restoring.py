@@ -6,7 +6,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from levelog_processors.decide.sights import Sights
+from levelog_processors.decide.statereader import StateReader
 from levelog_processors.fold.rules import Fold
 from levelog_processors.program import Program
 from levelog_processors.state.bodies import ABSENT
@@ -70,14 +70,14 @@ def anew(state: State, job: Backfill, rows: Sequence[StoredObject]) -> Changes:
     return fold.wake_anew(state.program.views[job.name], rows, sequence)
 
 
-def wake_missed(sights: Sights, settled: Collection[ViewParent]) -> None:
+def wake_missed(state_reader: StateReader, settled: Collection[ViewParent]) -> None:
     """Ask for levels of leased partitions that see something else than when they were decided on.
 
     Also for those whose writes are `settled`. What was read then may be ahead of the tables, which are folded from
     other positions and in other batches now. So versions of keys tell nothing, and a whole index, of which nothing else
     is known, counts as changed.
     """
-    state = sights.state
+    state = state_reader.state
     for level, row in list(state.levels.items()):
         view, parent = state.program.views.get(level[0]), state.objects.get(level[1])
         if row.partition not in state.leased or view is None or parent is None:
@@ -85,7 +85,9 @@ def wake_missed(sights: Sights, settled: Collection[ViewParent]) -> None:
         places = state.reads.get(level, frozenset())
         is_whole = any(key.startswith(WHOLE_INDEX) for _, key in places)
         is_unknown = parent.body == ABSENT and bool(state.program.siblings_of(view))
-        is_changed = is_whole or (bool(places) and (is_unknown or sights.reads_of(view, parent, row) != row.reads))
+        is_changed = is_whole or (
+            bool(places) and (is_unknown or state_reader.reads_of(view, parent, row) != row.reads)
+        )
         if is_changed:
             state.levels[level] = replace(row, versions="", reads="" if is_whole else row.reads)
         if level not in state.wakes.pending and (is_changed or level in settled or any(map(is_of_levels, places))):

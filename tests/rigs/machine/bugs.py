@@ -18,11 +18,11 @@ from levelog_ingest.feed import Feed
 from levelog_kube.failures import NoAnswer
 from levelog_log.trail import Trail
 from levelog_processors import engine, tables
-from levelog_processors.decide import facts, functions, intents, lookups, settling, sights
+from levelog_processors.decide import facts, functions, intents, lookups, settling, statereader
 from levelog_processors.decide.facts import Outlook, Round
 from levelog_processors.decide.readiness import Readiness
 from levelog_processors.decide.rules import conclude
-from levelog_processors.decide.sights import Sights
+from levelog_processors.decide.statereader import StateReader
 from levelog_processors.decide.transaction import Deciding
 from levelog_processors.engine import Engine
 from levelog_processors.fold import entries
@@ -148,7 +148,7 @@ def left_out_untold(_: Laboratory) -> Generator[None]:
 
 def readers_do_not_wait(_: Laboratory) -> Generator[None]:
     """A view that reads levels is decided on although these are to be decided on first."""
-    with _replaced((Sights, "is_early"), by=lambda *_: False):
+    with _replaced((StateReader, "is_early"), by=lambda *_: False):
         yield
 
 
@@ -208,7 +208,7 @@ def wake_by_version(_: Laboratory) -> Generator[None]:
         inputs = real(view, body, looked_at)
         return inputs and digest(inputs, str(msgspec.json.decode(body)["metadata"]["resourceVersion"]))
 
-    with _replaced((folding, "parent_inputs"), (sights, "parent_inputs"), by=with_version):
+    with _replaced((folding, "parent_inputs"), (statereader, "parent_inputs"), by=with_version):
         yield
 
 
@@ -327,7 +327,7 @@ def reads_not_checked_again(_: Laboratory) -> Generator[None]:
     real = getattr(Engine, "_commit")  # noqa: B009
 
     async def as_read(self: Engine, batch: Sequence[Decided]) -> Any:
-        held = [{place: self.sights.version(place) for place in each.versions} for each in batch]
+        held = [{place: self.state_reader.version(place) for place in each.versions} for each in batch]
         return await real(self, [replace(each, versions=now) for each, now in zip(batch, held, strict=True)])
 
     with _replaced((Engine, "_commit"), by=as_read):
@@ -363,7 +363,7 @@ def late_decisions_by_wakeup_alone(_: Laboratory) -> Generator[None]:
         wake = self.state.wakes.pending.get(look.facts.name)
         return wake is not None and wake.generation == look.facts.wake.generation
 
-    with _replaced((Sights, "is_as_seen"), by=is_asked):
+    with _replaced((StateReader, "is_as_seen"), by=is_asked):
         yield
 
 

@@ -30,7 +30,7 @@ from levelog_store.rows import (
 )
 
 
-class Sights(Struct, frozen=True):
+class StateReader(Struct, frozen=True):
     """Reads a State, for one batch."""
 
     program: Program
