@@ -313,7 +313,7 @@ class World:
         timers, due = self._timers, self._timers.due_at
         if not timers.is_busy and (due is None or due > self.clock()):
             return False
-        await timers.round()
+        await timers.call_due()
         await timers.step()
         return True
 

@@ -150,7 +150,7 @@ class Ticking:
 
     async def step(self) -> None:
         """Do what is due now."""
-        await self.timers.round()
+        await self.timers.call_due()
         await self.timers.step()
         while self.timers.is_busy:
             await self.timers.step()
@@ -269,7 +269,7 @@ async def test_a_held_call_that_is_tried_again_just_as_the_next_one_is_due_is_no
         await rig.step()
         called.failing.clear()
         rig.now = NOON + 59 * SECOND
-        await rig.timers.round()
+        await rig.timers.call_due()
         rig.now = NOON + MINUTE  # as it may be by the time of the next line
         await rig.timers.step()
         await rig.pass_to(120)

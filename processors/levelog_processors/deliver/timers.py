@@ -1,6 +1,6 @@
 """Timers without records: calls the functions for the objects of some partitions when they are due.
 
-The schedule is in memory, loaded from the tables and kept up by what is folded. After each round one time is stored for
+The schedule is in memory, loaded from the tables and kept up by what is folded. After each pass one time is stored for
 all partitions: the calls up to it are made or held.
 """
 
@@ -37,7 +37,7 @@ LATENESS: Final = timedelta(minutes=1) // MICROSECOND
 
 
 class Timers(UnrecordedCalls[TimerHandler]):
-    """Calls the functions, a round at a time. Rounds and steps raise LeaseLost."""
+    """Calls the functions, a pass at a time. Passes and steps raise LeaseLost."""
 
     def __init__(
         self,
@@ -133,7 +133,7 @@ class Timers(UnrecordedCalls[TimerHandler]):
         try:
             await self._is_open.wait()
             while True:
-                await self.round()
+                await self.call_due()
                 await self.step()
                 due, now = self.due_at, self._clock()
                 wait = RESYNC if due is None else min(RESYNC, max(due - now, timedelta(0)))
@@ -143,7 +143,7 @@ class Timers(UnrecordedCalls[TimerHandler]):
         finally:
             self._is_open.clear()
 
-    async def round(self) -> None:
+    async def call_due(self) -> None:
         """Make all calls that are due now, and store that they are made; those that are left are held."""
         now = microseconds(self._clock())
         if now < self._called_to - LATENESS:
@@ -201,7 +201,7 @@ class Timers(UnrecordedCalls[TimerHandler]):
     async def _go_on(self, chain: Chain[TimerHandler]) -> None:
         row = (await self._read({chain.object})).get(chain.object)
         handler, now = chain.handler, microseconds(self._clock())
-        to = max(self._called_to, min(chain.position, now))  # what is due later, a round takes
+        to = max(self._called_to, min(chain.position, now))  # what is due later, a pass takes
         if row is None or row.is_deleting or (first := handler.first(created_of(row.body), now)) > to:
             return
         if (due := handler.newest(first, to)) != chain.position:
