@@ -29,18 +29,18 @@ def page() -> str:
 def _command(name: str, params: Sequence[object], text: str) -> Iterator[str]:
     arguments = [param for param in params if isinstance(param, TyperArgument)]
     options = [param for param in params if isinstance(param, TyperOption) and "--help" not in param.opts]
-    shown = "".join(f" {param.metavar}{'...' if param.nargs == -1 else ''}" for param in arguments)
+    shown = "".join(f" {_named(param)}{'...' if param.nargs == -1 else ''}" for param in arguments)
     yield f"\n## levelog {name}\n\n`levelog {name}{shown}`\n\n{text}\n"
-    rows = [(f"`{param.metavar}`", param.help) for param in arguments]
+    rows = [(f"`{_named(param)}`", param.help) for param in arguments]
     rows += [(", ".join(f"`{opt}`" for opt in param.opts), param.help) for param in options if not param.envvar]
     if rows:
-        yield "\n| | |\n|---|---|\n" + "".join(f"| {what} | {_cell(text)} |\n" for what, text in rows)
+        yield "\n" + "".join(f"- {what}: {' '.join((text or '').split())}\n" for what, text in rows)
     if settings := [f"`{param.opts[0]}`" for param in options if param.envvar]:
         yield f"\nSettings: {', '.join(settings)}.\n"
 
 
-def _cell(text: str | None) -> str:
-    return " ".join((text or "").split()).replace("|", "\\|")
+def _named(argument: TyperArgument) -> str:
+    return argument.metavar or str(argument.name).upper()
 
 
 def main() -> None:
