@@ -1,11 +1,15 @@
 """Reads the log as it is on the servers, with a client of its own, and tells what is no more as it was."""
 
 from collections import Counter
+from contextlib import suppress
 from typing import Final, NamedTuple
 from zlib import crc32
 
 import nats
 from nats.js.api import ConsumerConfig, DeliverPolicy
+from nats.js.errors import ServiceUnavailableError
+
+from rigs.waiting import until
 
 _LINK: Final = "levelog-chain"
 _READ_SECONDS: Final = 20.0
@@ -45,7 +49,18 @@ class Witness:
         self._found = self._known, self._holes
 
     async def look(self, url: str, stream: str, subjects: str) -> Loss:
-        """Read the whole log again, and compare."""
+        """Read the whole log again, and compare; once more if an election comes between."""
+        found: list[Loss] = []
+
+        async def is_read() -> bool:
+            with suppress(ServiceUnavailableError, nats.errors.TimeoutError):
+                found.append(await self._look(url, stream, subjects))
+            return bool(found)
+
+        await until(is_read, "a witness that has read the log", seconds=120, pause=0.5)
+        return found[0]
+
+    async def _look(self, url: str, stream: str, subjects: str) -> Loss:
         found: dict[int, int] = {}
         holes: Counter[tuple[str, str]] = Counter()
         numbers: dict[tuple[str, str], int] = {}
