@@ -20,7 +20,6 @@ PAUSES: Final = (6, 20)
 AWAY_SECONDS: Final = 5.0
 BEHIND_SECONDS: Final = 3.0
 _WHO: Final = ("the leader", "no leader")
-_CUT: Final = {1: "one NATS server and the others", 2: "two NATS servers and the others"}
 
 
 class Fault(NamedTuple):
@@ -56,7 +55,7 @@ def _pause(dice: random.Random) -> Fault:
         await asyncio.sleep(seconds)
         site.processes.resume(process, pid)
 
-    return Fault("pause", f"{process} paused for {seconds} s", act, _of_an_actuator(process, "again", "older"))
+    return Fault("pause", f"{process} paused", act, _of_an_actuator(process, "again", "older"))
 
 
 def _of_an_actuator(process: str, *excuses: Excuse) -> frozenset[Excuse]:
@@ -85,7 +84,7 @@ def _nats_pause(dice: random.Random) -> Fault:
         await asyncio.sleep(seconds)
         os.kill(process.pid, signal.SIGCONT)
 
-    return Fault("nats-pause", f"the NATS server that is {who} paused for {seconds} s", act)
+    return Fault("nats-pause", f"the NATS server that is {who} paused", act)
 
 
 def _cut(dice: random.Random) -> Fault:
@@ -98,8 +97,7 @@ def _cut(dice: random.Random) -> Fault:
         await asyncio.sleep(seconds)
         site.nats.heal()
 
-    shown = "all NATS servers" if count == len(SERVERS) else _CUT[count]
-    return Fault("cut", f"{shown} cut off from each other for {seconds} s; clients reach them", act)
+    return Fault("cut", f"{count} of 3 NATS servers cut off from the others; clients reach them", act)
 
 
 def _clients_cut(dice: random.Random) -> Fault:
@@ -114,7 +112,7 @@ def _clients_cut(dice: random.Random) -> Fault:
             site.fronts[name].cut("reset")
             site.fronts[name].resume()
 
-    return Fault("clients-cut", f"{count} of 3 NATS servers hang for clients for {seconds} s", act)
+    return Fault("clients-cut", f"{count} of 3 NATS servers hang for clients", act)
 
 
 def _step_down(dice: random.Random) -> Fault:
@@ -124,7 +122,7 @@ def _step_down(dice: random.Random) -> Fault:
         for _ in range(times):
             await _step_down_once(site)
 
-    return Fault("step-down", f"leader of the log steps down {'once' if times == 1 else f'{times} times'}", act)
+    return Fault("step-down", "leader of the log steps down, once or up to three times", act)
 
 
 def _wiped(dice: random.Random) -> Fault:
@@ -174,7 +172,7 @@ def _primary_kill(dice: random.Random) -> Fault:
         await asyncio.sleep(seconds)
         await site.pair.primary.start()
 
-    return Fault("primary-kill", f"SIGKILL of the primary, back after {seconds} s", act)
+    return Fault("primary-kill", "SIGKILL of the primary", act)
 
 
 def _primary_hangs(dice: random.Random) -> Fault:
@@ -193,7 +191,7 @@ def _primary_hangs(dice: random.Random) -> Fault:
             old.resume()
 
     what = ", then the standby is promoted while it lives" if is_promoted else ""
-    return Fault("primary-hangs", f"the primary hangs for {seconds} s{what}", act)
+    return Fault("primary-hangs", f"the primary hangs{what}", act)
 
 
 def _promotion(dice: random.Random) -> Fault:
@@ -225,9 +223,7 @@ def _clock(dice: random.Random) -> Fault:
 
     there, back = ("ahead", "back") if hours > 0 else ("back", "ahead")
     excuses: frozenset[Excuse] = frozenset({"again"})  # claims end, as those of an actuator that was killed
-    return Fault(
-        "clock", f"clock of PostgreSQL set {there} by an hour, and {back} after {AWAY_SECONDS:g} s", act, excuses
-    )
+    return Fault("clock", f"clock of PostgreSQL set {there} by an hour, and {back}", act, excuses)
 
 
 def _at_once(dice: random.Random) -> Fault:
