@@ -6,6 +6,7 @@ from typing import Final, NamedTuple
 from zlib import crc32
 
 import nats
+from nats.errors import TimeoutError as NatsTimeout
 from nats.js.api import ConsumerConfig, DeliverPolicy
 from nats.js.errors import ServiceUnavailableError
 
@@ -53,7 +54,7 @@ class Witness:
         found: list[Loss] = []
 
         async def is_read() -> bool:
-            with suppress(ServiceUnavailableError, nats.errors.TimeoutError):
+            with suppress(ServiceUnavailableError, NatsTimeout):
                 found.append(await self._look(url, stream, subjects))
             return bool(found)
 
