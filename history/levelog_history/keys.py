@@ -3,7 +3,7 @@
 Limit: an index function may compute a key from anything; what is named is each field that reads as the key does.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, cast
 
 import msgspec
@@ -37,19 +37,18 @@ def key_fields(key: str, manifest: Mapping[str, Any]) -> str:
 
     Empty: none does. Of a tuple, these are the fields of each part.
     """
-    value = msgspec.json.decode(key)
-    if owner := _owner_of(value, manifest):
+    parts: list[Any] = msgspec.json.decode(key if key.startswith("[") else f"[{key}]")
+    if owner := _owner_of(parts, manifest):
         return f"its owner, {owner['kind']} {owner.get('name')}"
-    parts = value if isinstance(value, list) else [value]
     found = [" or ".join(list(_saying(part, manifest))[:_MOST]) for part in parts]
     return f"{key}, its {' and '.join(found)}" if found and all(found) else ""
 
 
-def _owner_of(value: Any, manifest: Mapping[str, Any]) -> dict[str, Any] | None:
-    if not isinstance(value, list) or len(value) != _OWNER:
+def _owner_of(parts: list[Any], manifest: Mapping[str, Any]) -> dict[str, Any] | None:
+    if len(parts) != _OWNER:
         return None
     references = cast("list[dict[str, Any]]", (manifest.get("metadata") or {}).get("ownerReferences") or [])
-    return next((each for each in references if each.get("uid") == value[-1]), None)
+    return next((each for each in references if each.get("uid") == parts[-1]), None)
 
 
 def _saying(part: object, manifest: Mapping[str, Any]) -> Iterator[str]:
@@ -65,12 +64,12 @@ def _saying(part: object, manifest: Mapping[str, Any]) -> Iterator[str]:
     yield from (path for name in ("spec", "data") for path in _paths(manifest.get(name), part, name))
 
 
-def _paths(value: Any, part: object, path: str) -> Iterator[str]:
+def _paths(value: object, part: object, path: str) -> Iterator[str]:
     if isinstance(value, dict):
-        for name, each in value.items():
+        for name, each in cast("dict[str, Any]", value).items():
             yield from _paths(each, part, f"{path}.{name}")
     elif isinstance(value, list):
-        for number, each in enumerate(value):
+        for number, each in enumerate(cast("Sequence[Any]", value)):
             yield from _paths(each, part, f"{path}[{number}]")
     elif not isinstance(value, bool) and value == part:
         yield path
