@@ -38,10 +38,10 @@ class ServedKind(Struct, frozen=True, kw_only=True):
 
 
 class OpenSelector(Struct, frozen=True, kw_only=True):
-    """Handlers of all kinds that a function takes."""
+    """A handler that is to be made of each kind that `takes` says yes to."""
 
     shown: str
-    """Who is for what: `log_it is for EVERYTHING`."""
+    """For messages: `log_it is for EVERYTHING`."""
     takes: Callable[[ServedKind], bool]
     register: Callable[[ServedKind], None]
     """Make the handler of one kind."""

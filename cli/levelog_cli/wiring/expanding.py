@@ -1,4 +1,4 @@
-"""Operators for kinds that only the cluster can tell: asked when a command begins that has one."""
+"""Applications with handlers of kinds that only a cluster can tell: it is asked once, before the program is made."""
 
 import logging
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""The resource of a Kopf decorator, or those of a cluster that it means; anything between the two is refused."""
+"""What a Kopf decorator is for: one resource, which the file names, or several, which a cluster tells."""
 
 import re
 from collections.abc import Callable
@@ -49,7 +49,7 @@ CLUSTER: Final = {"namespaces", "nodes", "persistentvolumes", "clusterroles", "c
 """Built-in resources without namespaces."""
 
 UNASKED: Final = {("", "events"), ("events.k8s.io", "events"), ("coordination.k8s.io", "leases")}
-"""What EVERYTHING leaves out: Events, as in Kopf, since handlers post some, and Leases, renewed every few seconds."""
+"""What EVERYTHING leaves out: Events, as in Kopf, since handlers post some, and Leases, of which levelog renews one."""
 
 _ANY: Final = "*"
 _VERSION: Final = re.compile(r"v\d+((alpha|beta)\d+)?")
