@@ -7,7 +7,6 @@ from levelog.errors import ConfigurationError
 from levelog.wire.objects import ObjectKey
 from levelog_history.differences import drift_text
 from levelog_history.revisions import Revision
-from levelog_history.wording import happened_text
 from levelog_ui.lanes import picture_of
 from levelog_ui.links import object_path, with_query
 from levelog_ui.marks import Mark, folded, marks_of, why_marks
@@ -35,7 +34,7 @@ async def object_page(past: Past, name: str, query: Mapping[str, str]) -> dict[s
     path = object_path(story.object)
     return {
         "story": story,
-        "now": _now(story.last, marks),
+        "now": _now(story.last, why if not story.is_parent else (), marks),
         "levels": await _levels(past, story),
         "why": why,
         "picture": picture_of(window, story.objects, [(view, parent) for _, view, parent in story.levels]),
@@ -67,12 +66,13 @@ def _end(marks: Sequence[Mark], query: Mapping[str, str]) -> int:
     return len(marks)
 
 
-def _now(last: Revision | None, marks: Sequence[Mark]) -> dict[str, Any]:
-    """One line: what the last record made of the object, and who did it."""
+def _now(last: Revision | None, why: Sequence[Mark], marks: Sequence[Mark]) -> dict[str, Any]:
+    """One line: who made of the object what it is; the last of `why` about it, else the last record."""
     if last is None:
         return {}
-    mark = next(mark for mark in reversed(marks) if mark.number == last.sequence and mark.lane == last.object)
-    return {"revision": last, "text": happened_text(last), "mark": mark}
+    own = [mark for mark in marks if mark.number == last.sequence and mark.lane == last.object]
+    mark = [*own, *(mark for mark in why if mark.lane == last.object)][-1]
+    return {"revision": last, "mark": mark}
 
 
 def _names(marks: Sequence[Mark]) -> dict[str, str]:

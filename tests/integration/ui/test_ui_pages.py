@@ -30,6 +30,7 @@ async def test_who_deleted_a_pod_and_what_the_operator_did(shown: Any, browser: 
     async with browser() as page:
         await page.open(shown.url + POD)
         assert await page.texts("h1 .badge") == ["exists"]
+        assert "pods/default/shop-1 created by operator webs, view pods." in (await page.texts(".lead"))[0]
         deleted, decided, created = (await page.texts(".why > li"))[-3:]
         assert "pods/default/shop-1 deleted not by levelog; the API does not record who deletes" in deleted
         assert "webs/pods: in_sync → settling, round 2" in decided
