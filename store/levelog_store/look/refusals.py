@@ -1,15 +1,16 @@
 """Writes of levels that failed in earlier rounds, since they were last in sync. Reads only."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Final
 
 import msgspec
 from msgspec import Struct
-from sqlalchemy import ColumnElement, Table, and_, func, or_, select
+from sqlalchemy import ColumnElement, Dialect, Select, Table, func, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from levelog.handlers.callnames import shown_write
 from levelog.wire.records import ReceiptNoted
+from levelog_store.dialects import one_of
 from levelog_store.look.overview import error_of
 from levelog_store.rows import Scope, ViewParent
 from levelog_store.tables import decisions, intents
@@ -38,48 +39,49 @@ async def read_refusals(
     """What failed of levels in rounds before the given ones; levels without any are missing."""
     if not before:
         return {}
-    rested = select(decisions.c.view, decisions.c.parent, func.max(decisions.c.round).label("round")).where(
-        decisions.c.scope == scope.number, decisions.c.status == "in_sync", _within(decisions, before, {})
+    rests: dict[ViewParent, int] = {}
+    for row in await connection.execute(_rounds(connection.dialect, scope, decisions, before, "in_sync")):
+        if row.round < before.get(level := (row.view, row.parent), 0):
+            rests[level] = max(rests.get(level, 0), row.round)
+    counts: dict[ViewParent, int] = {}
+    newest: dict[ViewParent, int] = {}
+    for row in await connection.execute(_rounds(connection.dialect, scope, intents, before, "failed")):
+        if rests.get(level := (row.view, row.parent), -1) < row.round < before.get(level, 0):
+            counts[level] = counts.get(level, 0) + row.rows
+            newest[level] = max(newest.get(level, 0), row.round)
+    if not newest:
+        return {}
+    column = intents.c
+    query = (
+        select(column.view, column.parent, column.round, column.receipt)
+        .where(*_are_of(connection.dialect, scope, intents, newest, "failed"), column.receipt.is_not(None))
+        .where(one_of(connection.dialect, column.round, {*newest.values()}))
+        .order_by(column.ordinal)
     )
-    rests = {
-        (row.view, row.parent): row.round
-        for row in await connection.execute(rested.group_by(decisions.c.view, decisions.c.parent))
-    }
-    column, level = intents.c, (intents.c.view, intents.c.parent)
-    newest = func.row_number().over(partition_by=level, order_by=(column.round.desc(), column.ordinal.desc()))
-    failed = (
-        select(
-            *level,
-            column.receipt,
-            func.count().over(partition_by=level).label("refusals"),
-            newest.label("newest"),
-        )
-        .where(
-            column.scope == scope.number,
-            column.receipt.is_not(None),
-            column.state == "failed",
-            _within(intents, before, rests),
-        )
-        .subquery()
-    )
-    rows = (await connection.execute(select(failed).where(failed.c.newest == 1))).all()
-    return {(row.view, row.parent): FailedBefore(count=row.refusals, last=_decode(row.receipt)) for row in rows}
+    rows = (await connection.execute(query)).all()
+    last = {(row.view, row.parent): row.receipt for row in rows if newest.get((row.view, row.parent)) == row.round}
+    return {level: FailedBefore(count=counts[level], last=_decode(receipt)) for level, receipt in last.items()}
 
 
 _decode: Final = msgspec.json.Decoder(ReceiptNoted).decode
 
 
-def _within(table: Table, before: Mapping[ViewParent, int], rests: Mapping[ViewParent, int]) -> ColumnElement[bool]:
-    """Condition that a row is of a round before the given one, and after that in which the level rested."""
+def _rounds(
+    dialect: Dialect, scope: Scope, table: Table, levels: Collection[ViewParent], state: str
+) -> Select[str, str, int, int]:
+    """Rounds of which there are such rows, with how many; also of levels that mix these views and parents."""
     column = table.c
-    return or_(
-        *(
-            and_(
-                column.view == view,
-                column.parent == parent,
-                column.round < number,
-                column.round > rests.get((view, parent), -1),
-            )
-            for (view, parent), number in before.items()
-        )
+    query = select(column.view, column.parent, column.round, func.count().label("rows"))
+    return query.where(*_are_of(dialect, scope, table, levels, state)).group_by(
+        column.view, column.parent, column.round
     )
+
+
+def _are_of(
+    dialect: Dialect, scope: Scope, table: Table, levels: Collection[ViewParent], state: str
+) -> Iterator[ColumnElement[bool]]:
+    column = table.c
+    yield column.scope == scope.number
+    yield one_of(dialect, column.view, {view for view, _ in levels})
+    yield one_of(dialect, column.parent, {parent for _, parent in levels})
+    yield (column.state if table is intents else column.status) == state
