@@ -23,6 +23,7 @@ from rigs.machine.cluster import WEBS, key_of
 from rigs.machine.ingesters import Ingester, Server
 from rigs.machine.log import PARTITIONS, Log
 from rigs.machine.world import Laboratory
+from rigs.run.examples import short_or_whole
 
 NAMES = ("a", "b", "c")
 Step = tuple[str, str]
@@ -207,11 +208,8 @@ class Failed(AssertionError):
 each_bug = pytest.mark.parametrize("bug", PLANTED, ids=lambda bug: bug.__name__)
 
 
-@pytest.mark.parametrize("examples", [8, pytest.param(60, marks=pytest.mark.long)])
-def test_invariant_2_records_and_lists_of_two_ingesters_interleave_without_harm(
-    sqlite_laboratory: Laboratory, examples: int
-) -> None:
-    search(sqlite_laboratory, examples)
+def test_invariant_2_records_and_lists_of_two_ingesters_interleave_without_harm(sqlite_laboratory: Laboratory) -> None:
+    search(sqlite_laboratory, short_or_whole(8, 60))
 
 
 @each_bug

@@ -14,6 +14,8 @@ class Planted(Struct, frozen=True):
     invariants: tuple[int, ...]
     """The one that the bug is about, and others that may be found broken first."""
     examples: int
-    """It is found by one of so many; 0: by the steps that are kept alone, which somebody wrote."""
+    """It is found by one of so many; 0: by the steps that are kept alone."""
+    seed: int = 0
+    """Of the first examples, one of which finds it; from another one on, it may take them all."""
     machine: Literal["laboratory", "edges", "daemons"] = "laboratory"
     """The one that it is for: of levels, of edge handlers, of daemons."""

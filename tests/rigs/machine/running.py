@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import cast
 
-from hypothesis import HealthCheck, Phase, settings
+from hypothesis import HealthCheck, Phase, seed, settings
 from hypothesis.errors import Flaky
 from hypothesis.stateful import RuleBasedStateMachine, run_state_machine_as_test
 
@@ -22,13 +22,14 @@ EXAMPLES_VARIABLE = "LEVELOG_TEST_EXAMPLES"
 """How many times as many examples as usual, for nightly runs; what fails is made smaller then, which takes time."""
 
 STEPS = 40
+EXAMPLES_OF_A_SEED = 5
 
 
 def run_machine(laboratory: Laboratory, examples: int) -> None:
     """Run examples. Raises Broken, and prints the steps that lead there."""
     times = int(os.environ.get(EXAMPLES_VARIABLE, "1"))
     phases = [Phase.generate] if times == 1 else [Phase.generate, Phase.shrink]
-    _run(laboratory, examples * times, phases, lambda: machine_in(laboratory))
+    _run(lambda: machine_in(laboratory), examples * times, phases, first=0)
 
 
 def machine_in(laboratory: Laboratory) -> SteppedMachine:
@@ -38,20 +39,25 @@ def machine_in(laboratory: Laboratory) -> SteppedMachine:
     return EdgesMachine(laboratory) if isinstance(laboratory, EdgeLaboratory) else LevelsMachine(laboratory)
 
 
-def find(laboratory: Laboratory, most_examples: int) -> tuple[Broken, list[Step]]:
-    """The invariant that is found broken, and the steps that lead there. Raises LookupError if none is."""
+def find(laboratory: Laboratory, most_examples: int, first: int) -> tuple[Broken, list[Step]]:
+    """The invariant that is found broken, and the steps that lead there. Raises LookupError if none is.
+
+    A few examples are chosen by the seed `first`, as many by the next one, and so on.
+    """
     machines: list[SteppedMachine] = []
 
     def new_machine() -> SteppedMachine:
         machines.append(machine_in(laboratory))
         return machines[-1]
 
-    # Hypothesis repeats what failed, and calls it flaky where the repetition, in other milliseconds, does not fail.
-    with suppress(Broken, Flaky):
-        _run(laboratory, most_examples, [Phase.generate], new_machine)
-    for each in machines:
-        if each.broken is not None:
-            return each.broken, each.steps
+    for each in range(first, first + most_examples // EXAMPLES_OF_A_SEED):
+        # Hypothesis repeats what failed, and calls it flaky where the repetition, in other milliseconds, does not fail.
+        with suppress(Broken, Flaky):
+            _run(new_machine, EXAMPLES_OF_A_SEED, [Phase.generate], each)
+        for machine in machines:
+            if machine.broken is not None:
+                return machine.broken, machine.steps
+        machines.clear()
     raise LookupError(f"no invariant is found broken within {most_examples} examples")
 
 
@@ -64,22 +70,17 @@ def repeat(laboratory: Laboratory, steps: Iterable[Step]) -> Broken:
     raise LookupError("no invariant is broken by the steps that are kept")
 
 
-def _run(
-    laboratory: Laboratory,
-    examples: int,
-    phases: list[Phase],
-    machine: Callable[[], SteppedMachine] | None = None,
-) -> None:
-    # Hypothesis seeds the examples with the text of this function: changed, it tries others.
+def _run(machine: Callable[[], SteppedMachine], examples: int, phases: list[Phase], first: int) -> None:
+    """Run examples, chosen by the seed `first`."""
+
     def new_machine() -> RuleBasedStateMachine:
-        return machine() if machine is not None else LevelsMachine(laboratory)
+        return machine()
 
     run_state_machine_as_test(
-        cast("type[RuleBasedStateMachine]", new_machine),  # any callable that makes one will do
+        cast("type[RuleBasedStateMachine]", seed(first)(new_machine)),  # any callable that makes one will do
         settings=settings(
             max_examples=examples,
             stateful_step_count=STEPS,
-            derandomize=True,
             database=None,
             deadline=None,
             phases=phases,

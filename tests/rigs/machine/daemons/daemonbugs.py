@@ -134,8 +134,8 @@ def withdrawn_with_its_state(_: Laboratory) -> Generator[None]:
         yield
 
 
-def _planted(bug: Bug, *, examples: int) -> Planted:
-    return Planted(bug, (18,), examples, machine="daemons")
+def _planted(bug: Bug, *, examples: int, seed: int = 0) -> Planted:
+    return Planted(bug, (18,), examples, seed, machine="daemons")
 
 
 DAEMON_BUGS: Final[Sequence[Planted]] = (
@@ -146,9 +146,9 @@ DAEMON_BUGS: Final[Sequence[Planted]] = (
     _planted(goes_on_when_it_is_claimed_again, examples=20),
     _planted(state_is_not_handed_over, examples=20),
     _planted(ends_leave_no_state, examples=20),
-    _planted(runs_again_after_it_returned, examples=60),
+    _planted(runs_again_after_it_returned, examples=60, seed=2),
     _planted(ends_are_not_told, examples=20),
     _planted(losses_are_not_told, examples=20),
-    _planted(withdrawn_with_its_state, examples=60),
+    _planted(withdrawn_with_its_state, examples=60, seed=1),
     _planted(given_back_by_anybody, examples=60),
 )
