@@ -10,6 +10,8 @@ from levelog.errors import ConfigurationError
 from levelog.handlers.callnames import in_words
 from levelog_replay.comparing import Divergence, content_texts, part_texts
 from levelog_replay.travel.edits import WantedEdits
+from levelog_store.look.levelpages import LevelQuery
+from levelog_store.look.overview import LevelLine
 from levelog_ui.again import AgainCode, MadeAgain, Question
 from levelog_ui.bundlepast import BundlePast
 from levelog_ui.links import decision_path, object_path, record_path, with_query
@@ -18,6 +20,7 @@ from levelog_ui.past import Past
 _WRITES: Final = ("writes", "content of writes")
 _BESIDE: Final = ("status", "round")
 """The one is told beside the parts, the other follows from the writes."""
+_MOST_UNHELPED: Final = 20
 _NO_CODE: Final = "these pages have no code to decide with: start them with --code FILE"
 
 
@@ -79,7 +82,16 @@ async def again_page(
     here = f"{decision_path(ordinal)}/again" if ordinal else "/again"
     values = {"parent": parent, "made": decision_path(ordinal), "renews": False}
     values["command"] = _command(past, again, "replay", ["--object", parent] if parent else [])
-    return values | await _asked(again, MadeAgain(ordinal=ordinal), query, here)
+    asked = await _asked(again, MadeAgain(ordinal=ordinal), query, here)
+    unhelped = await _unhelped(past, asked["rows"]) if asked["answer"] and not ordinal else []
+    return values | asked | {"unhelped": unhelped}
+
+
+async def _unhelped(past: Past, rows: list[DecisionChanged]) -> list[LevelLine]:
+    """Levels that are not in sync now, and of which no decision that is shown differs."""
+    helped = {(each.view, each.parent) for each in rows}
+    found = await past.levels(LevelQuery(), after=None, most=_MOST_UNHELPED)
+    return [each.line for each in found if (each.line.view, each.line.parent) not in helped]
 
 
 async def _asked(again: AgainCode, question: Question, query: Mapping[str, str], here: str) -> dict[str, Any]:

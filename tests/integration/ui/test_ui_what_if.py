@@ -117,8 +117,11 @@ async def test_all_decisions_are_made_again_as_the_command_does(served: Any) -> 
     assert f"Yes , {told['changed']} of {made} decisions, on 1 level" in text
     assert f"{served.night.stranger} webs/pods of {SHOP} settling in_sync writes" in text
     assert "delete pods/default/migrate-orders → none" in text
+    assert "Not in sync now" not in text
     for url in (served.live, served.bundle):
-        assert "No : 5 decisions come out the same" in (await read(f"{url}/again"))[1]
+        _, text = await read(f"{url}/again")
+        assert "No : 5 decisions come out the same" in text
+        assert f"Not in sync now, and nothing differs for: webs/pods of {SHOP}" in text
     assert (await read(f"{served.plain}/again"))[0] == 400
 
 
