@@ -314,7 +314,7 @@ class Engine:
         if self._has_missed:
             state_reader = self.state_reader
             shown = (each for each in self._awaited if is_settled(state_reader.with_target(_open(each))))
-            wake_missed(state_reader, {(each.view, each.parent) for each in shown})
+            wake_missed(state_reader, {(each.view, each.parent) for each in shown}, at)
             self._awaited = ()
         self._is_set_back = self._has_missed = False
 

@@ -1,11 +1,19 @@
 """A processor takes up what the tables hold, which may be behind what levels were decided on."""
 
-from levelog.wire.records import LoggedRecord
+from datetime import timedelta
+
+from sqlalchemy import select, update
+
+from levelog.wire.objects import Application, Uid
+from levelog.wire.records import LoggedRecord, ReceiptNoted
 from levelog.wire.subjects import partition_of
 from levelog_cli.loading import load_operators
 from levelog_processors.engine import Engine
 from levelog_processors.program import Program
 from levelog_store.connect.database import Database
+from levelog_store.dialects import now
+from levelog_store.tables import intents, wakeups
+from rigs.intents import NOON
 from rigs.leasing import processor, scope_of
 from rigs.levelog import WEBS_FILE
 from rigs.webs import PODS, WEBS, deleted, lists_done, logged, pod, web
@@ -47,4 +55,53 @@ async def test_invariant_5_a_level_is_woken_that_has_seen_more_of_others_than_th
         await engine.decide()
         [level] = engine.state.levels.values()
         assert (level.status, level.actual) == ("settling", b"{}")
+        await engine.close()
+
+
+async def test_invariant_5_a_level_that_waits_for_a_time_is_woken_if_its_write_was_shown_meanwhile(
+    database_url: str,
+) -> None:
+    """Its processor has told what the receipt ended, and was killed before it decided."""
+    program = Program(load_operators([WEBS_FILE]))
+    log: list[LoggedRecord] = []
+    for partition in range(PARTITIONS):
+        lists = [each for resource in (WEBS, PODS) for each in lists_done(resource, 0)]
+        log += logged(lists, first=len(log) + 1, partition=partition)
+    log += logged([SHOP], first=len(log) + 1, partitions=PARTITIONS)
+    async with await Database.open(database_url) as database:
+        scope = await scope_of(database, partitions=PARTITIONS, fingerprint=program.fingerprint)
+        epochs = await processor(database, scope, "test").tend()
+        engine = Engine(database, scope, program)
+        await engine.hold(epochs)
+        engine.fold(log)
+        await engine.decide()
+        async with database.reading() as connection:
+            key = (await connection.execute(select(intents.c.key))).scalar_one()
+        made = pod("shop-0", 7, owner="uid-shop")
+        receipt = ReceiptNoted(
+            application=Application("webs"),
+            key=key,
+            view="webs/pods",
+            parent=SHOP.key,
+            parent_uid=SHOP.uid,
+            round=1,
+            verb="apply",
+            target=made.key,
+            outcome="written",
+            target_uid=Uid(made.uid),
+            target_version=made.version,
+            process="test",
+            time=NOON,
+        )
+        log += logged([made], first=len(log) + 1, partitions=PARTITIONS)
+        log += logged([receipt], first=len(log) + 1, partition=OWN)
+        engine.fold(log)
+        await engine.flush()
+        async with database.transaction() as connection:
+            later = now(connection.dialect, timedelta(hours=1))
+            await connection.execute(update(wakeups).values(due_at=later))
+        await engine.hold(epochs)
+        engine.fold(log)
+        await engine.decide()
+        assert [level.status for level in engine.state.levels.values()] == ["in_sync"]
         await engine.close()

@@ -70,12 +70,12 @@ def anew(state: State, job: Backfill, rows: Sequence[StoredObject]) -> Changes:
     return fold.wake_anew(state.program.views[job.name], rows, sequence)
 
 
-def wake_missed(state_reader: StateReader, settled: Collection[ViewParent]) -> None:
+def wake_missed(state_reader: StateReader, settled: Collection[ViewParent], at: datetime) -> None:
     """Ask for levels of leased partitions that see something else than when they were decided on.
 
-    Also for those whose writes are `settled`. What was read then may be ahead of the tables, which are folded from
-    other positions and in other batches now. So versions of keys tell nothing, and a whole index, of which nothing else
-    is known, counts as changed.
+    Also for those whose writes are `settled`. None of them may wait for a time after `at`. What was read then may be
+    ahead of the tables, which are folded from other positions and in other batches now. So versions of keys tell
+    nothing, and a whole index, of which nothing else is known, counts as changed.
     """
     state = state_reader.state
     for level, row in list(state.levels.items()):
@@ -90,7 +90,7 @@ def wake_missed(state_reader: StateReader, settled: Collection[ViewParent]) -> N
         )
         if is_changed:
             state.levels[level] = replace(row, versions="", reads="" if is_whole else row.reads)
-        if level not in state.wakes.pending and (is_changed or level in settled or any(map(is_of_levels, places))):
+        if not state.wakes.are_due([level], at) and (is_changed or level in settled or any(map(is_of_levels, places))):
             state.wakes.stir(row, max(row.cause, *(state.buckets.versions.get(place, -1) for place in places), 0))
 
 
