@@ -141,8 +141,8 @@ class Facts(Struct, frozen=True, kw_only=True, dict=True):
 
     @property
     def has_stored_drift(self) -> bool:
-        """Tell whether the level differed when it was evaluated last."""
-        return self.before.drift is not None and self.before.status != "in_sync"
+        """Tell whether the level differed when it was evaluated last; what blocks it since lets nobody know."""
+        return self.before.drift is not None and self.before.status not in ("in_sync", "blocked")
 
     @cached_property
     def seen_before(self) -> str:

@@ -231,7 +231,8 @@ def _answer(status: int, body: Mapping[str, Any]) -> Answer:
 def _merge(body: Body, applied: Mapping[str, Any], managed: Mapping[str, Any]) -> None:
     body["spec"] = {**body.get("spec", {}), **applied["spec"]}
     metadata, wanted = body["metadata"], applied["metadata"]
-    metadata["labels"] = {**metadata.get("labels", {}), **wanted.get("labels", {})}
+    if labels := {**metadata.get("labels", {}), **wanted.get("labels", {})}:
+        metadata["labels"] = labels
     if wanted.get("ownerReferences"):
         metadata["ownerReferences"] = wanted["ownerReferences"]
     metadata.update(managed)

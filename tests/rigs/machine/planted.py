@@ -46,6 +46,7 @@ PLANTED: Final = (
     _planted(bugs.due_by_own_clock, 6, 4, examples=40, seed=1),
     _planted(bugs.clock_set_back_unnoticed, 21, 4, 5, examples=40, seed=2),
     _planted(bugs.waits_not_begun_anew, 6, 21, examples=40, seed=2),
+    _planted(bugs.blocked_levels_owe_a_round, 6, examples=40, seed=4),
     _planted(bugs.holes_are_jumped_over, 13, examples=40),
     _planted(bugs.bodies_leave_too_soon, 3, 4, 5, 6, examples=80),
     _planted(bugs.settling_counts_as_rest, 8, 4, 5, 7, 6, examples=40),
