@@ -265,7 +265,7 @@ async def test_objects_of_a_kind_that_is_not_served_are_one_line(levelog: Levelo
         await running.says(said)
         await running.says("levelog run: application shops")
         assert await running.stops() == 0
-        errors = [line for line in running.log.read_text().splitlines() if " error " in line]
+        errors = [line for line in running.log.read_text().splitlines() if '"level":"error"' in line]
         assert len(errors) == 1, errors
     finally:
         running.kill()
