@@ -74,7 +74,7 @@ async def ran(folder: Path, name: str, versions: Sequence[tuple[int, Sequence[Lo
                 fingerprint=program.fingerprint,
                 code=program.handlers,
             )
-            engine = Engine(database, scope, program)
+            engine = Engine(database, scope, program, patience=None)
             await engine.hold(await Leases(database, scope, owner=f"{name}{version}").tend())
             if is_killed:
                 continue

@@ -42,7 +42,7 @@ async def test_invariant_5_a_level_is_woken_that_has_seen_more_of_others_than_th
     async with await Database.open(database_url) as database:
         scope = await scope_of(database, partitions=PARTITIONS, fingerprint=program.fingerprint)
         epochs = await processor(database, scope, "test").tend()
-        engine = Engine(database, scope, program)
+        engine = Engine(database, scope, program, patience=None)
         await engine.hold({OWN: epochs[OWN]})  # nobody folds the other partition into the tables
         for record in log:
             engine.fold([record])
@@ -71,7 +71,7 @@ async def test_invariant_5_a_level_that_waits_for_a_time_is_woken_if_its_write_w
     async with await Database.open(database_url) as database:
         scope = await scope_of(database, partitions=PARTITIONS, fingerprint=program.fingerprint)
         epochs = await processor(database, scope, "test").tend()
-        engine = Engine(database, scope, program)
+        engine = Engine(database, scope, program, patience=None)
         await engine.hold(epochs)
         engine.fold(log)
         await engine.decide()
