@@ -13,6 +13,7 @@ from levelog.errors import ConfigurationError
 from levelog.handlers.callnames import shown_write
 from levelog_history.differences import drift_text
 from levelog_history.reach import Moment
+from levelog_store.decide.decisions import UNDONE
 from levelog_store.look.levelpages import OUT_OF_SYNC, LevelOrder, LevelQuery
 from levelog_store.look.overview import LevelLine, WriteLine, error_of
 from levelog_store.rows import STATUSES
@@ -114,6 +115,7 @@ def _row(place: LevelPlace) -> dict[str, Any]:
         "application": place.application,
         "line": line,
         "drift": drift,
+        "is_contested": line.status == "failed" and not drift and line.reason.startswith(UNDONE),
         "waits": waits,
         "more": len(others) - len(waits),
         "tries": line.tried.count if line.tried else max((each.attempts for each in line.writes), default=0),

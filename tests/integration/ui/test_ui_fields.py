@@ -12,9 +12,12 @@ import msgspec
 import pytest
 import pytest_asyncio
 from msgspec.structs import replace
+from sqlalchemy import update
 
 from levelog.wire.records import ObjectSeen, Written
 from levelog_cli.loading import load_operators
+from levelog_store.connect.database import Database
+from levelog_store.tables import levels
 from rigs.levelog import WEBS_FILE, Levelog, Running
 from rigs.nats import NatsServer
 from rigs.ports import free_port
@@ -130,3 +133,13 @@ async def test_since_counts_what_came_after(fight: Fight) -> None:
         async with aiohttp.ClientSession() as session, session.get(f"{url}/fields?since=soon") as response:
             assert response.status == 400
             assert "is no moment" in await response.text()
+
+
+async def test_a_level_that_is_undone_and_looks_right_says_what_it_waits_for(fight: Fight) -> None:
+    row = {"status": "failed", "reason": "undone 3 times by hpa", "drift": None}
+    async with await Database.open(fight.env["LEVELOG_DATABASE_URL"]) as database, database.transaction() as connection:
+        await connection.execute(update(levels).values(row))
+    async with aiohttp.ClientSession() as session, session.get(f"{fight.live}/levels") as response:
+        text = await response.text()
+    told = text.partition("undone 3 times by hpa")[2]
+    assert 'in sync once nobody has undone it for a while: <a href="/fields">' in told
