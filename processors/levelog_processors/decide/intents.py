@@ -233,7 +233,7 @@ def _refuse_stranger(parent: StoredObject, intent: Intent, target: StoredObject,
     match intent.verb:
         case "apply" if not options.remembered and (wanted := _controller(_references(content))) is not None:
             is_its = owner.uid == wanted.uid if owner is not None else options.adopt
-            mend = "adopt=True takes it over" if owner is None else "choose another name"
+            mend = "delete it, or, if it is yours, write adopt=True" if owner is None else "choose another name"
         case "delete" if options.owned and target.object != parent.object:
             is_in_reach = parent.namespace in ("", target.namespace)
             is_its = owner is not None and owner.uid == parent.uid and is_in_reach
