@@ -334,8 +334,12 @@ async def test_commands_that_look_back_find_it_where_nothing_else_is_or_runs(lev
     own = levelog.folder / ".levelog/levelog.db"
     try:
         async with await begun(running, levelog):
+
+            async def are_in_sync() -> bool:  # the object's conditions follow its copies
+                return (await levelog.ends("levels")).stdout.count("in_sync") == 2
+
+            await until(are_in_sync, "both levels in sync")
             said = await levelog.ends("levels")
-            assert said.stdout.count("in_sync") == 2
             assert said.stderr == "of `levelog dev`, in .levelog/dev; --data-dir names others\n"
             own.touch()
             assert (await levelog.ends("levels")).stdout == said.stdout
