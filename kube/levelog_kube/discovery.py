@@ -103,13 +103,11 @@ async def resolve(client: KubeClient, group: str, version: str, plural: str) -> 
 
 async def served_in(client: KubeClient, group: str, version: str) -> list[Served]:
     """The resources of a group and version, without subresources; none if there is no such version. Raises as above."""
-    root = root_path(group, version)
-    answer = await _found(client, root)
-    found = answer.decode(_ResourceList).resources or [] if answer else []
+    found = await _listed(client, group, version)
     names = {resource.name for resource in found}
     return [
         Served(
-            root=root,
+            root=root_path(group, version),
             plural=resource.name,
             kind=resource.kind,
             namespaced=resource.namespaced,
@@ -119,6 +117,11 @@ async def served_in(client: KubeClient, group: str, version: str) -> list[Served
         for resource in found
         if "/" not in resource.name
     ]
+
+
+async def _listed(client: KubeClient, group: str, version: str) -> list[_Resource]:
+    answer = await _found(client, root_path(group, version))
+    return answer.decode(_ResourceList).resources or [] if answer else []
 
 
 async def watchable_kinds(client: KubeClient) -> list[ServedKind]:
@@ -134,13 +137,12 @@ async def watchable_kinds(client: KubeClient) -> list[ServedKind]:
 
 async def _watchable_in(client: KubeClient, group: str, version: str) -> list[ServedKind]:
     try:
-        answer = await _found(client, root_path(group, version))
+        listed = await _listed(client, group, version)
     except ApiError as error:
         if error.status != HTTPStatus.SERVICE_UNAVAILABLE:
             raise
         log.warning("%s/%s does not answer, and its kinds are left out: %s", group, version, error)
         return []
-    listed = answer.decode(_ResourceList).resources or [] if answer else []
     parts = [each.name.partition("/") for each in listed]
     return [
         ServedKind(
