@@ -92,22 +92,28 @@ class BundlePast:
         return Counter(each.status for each in await self._lines(_END))
 
     async def refusals(self, before: Mapping[LevelName, int]) -> dict[LevelName, FailedBefore]:
-        """Two passes."""
+        """One pass, and another one if writes of these levels have failed."""
+        if not before:
+            return {}
         application = self.bundle.origin.application
+        failed: list[tuple[LevelName, ReceiptNoted]] = []
+        async for batch in self.bundle.records():
+            for record in (each.record for each in batch):
+                if isinstance(record, ReceiptNoted) and record.state == "failed" and not record.is_repeated:
+                    level = application, record.view, str(record.parent)
+                    if record.round < before.get(level, 0):
+                        failed.append((level, record))
+        if not failed:
+            return {}
         rests: dict[LevelName, int] = {}
         async for decision in self.bundle.decisions():
             level = application, decision.view, decision.parent
             if decision.status == "in_sync" and decision.round < before.get(level, 0):
                 rests[level] = max(rests.get(level, 0), decision.round)
         found: dict[LevelName, FailedBefore] = {}
-        async for batch in self.bundle.records():
-            for record in (each.record for each in batch):
-                if not isinstance(record, ReceiptNoted) or record.state != "failed" or record.is_repeated:
-                    continue
-                level = application, record.view, str(record.parent)
-                if rests.get(level, -1) < record.round < before.get(level, 0):
-                    count = found[level].count + 1 if level in found else 1
-                    found[level] = FailedBefore(count=count, last=record)
+        for level, record in failed:
+            if record.round > rests.get(level, -1):
+                found[level] = FailedBefore(count=found[level].count + 1 if level in found else 1, last=record)
         return found
 
     async def woke(self, start: Moment) -> dict[int, Woke]:  # noqa: ARG002 - all that the file has

@@ -18,7 +18,7 @@ from levelog_store.look.levelpages import OUT_OF_SYNC, LevelOrder, LevelQuery
 from levelog_store.look.overview import LevelLine, WriteLine, error_of
 from levelog_store.rows import STATUSES
 from levelog_ui.links import object_path, with_query
-from levelog_ui.past import LevelPlace, Past, page_of
+from levelog_ui.past import LevelPlace, Past, page_of, round_of_news
 
 MOST: Final = 100
 """Levels on one page."""
@@ -71,7 +71,9 @@ async def levels_page(past: Past, query: Mapping[str, str]) -> dict[str, Any]:
     else:
         found = page_of(then, wanted, after=after, most=MOST + 1)
     shown = found[:MOST]
-    refusals = await past.refusals({each.name: _failed_before(each.line, is_now=then is None) for each in shown})
+    refusals = await past.refusals(
+        {each.name: each.line.round if then is not None else round_of_news(each.line) for each in shown}
+    )
     given |= {"order": "" if order == "since" else order, "at": at}
     return {
         "given": given,
@@ -99,11 +101,6 @@ async def _steps(past: Past, given: dict[str, str], moment: Moment | None) -> di
         "record_after": with_query("/levels", {**given, "at": sequence + 1}) if sequence < last else "",
         "now": with_query("/levels", {**given, "at": ""}) if moment is not None else "",
     }
-
-
-def _failed_before(line: LevelLine, *, is_now: bool) -> int:
-    """The first round whose refusals are no news; of a level that failed, the reason says what did in the last one."""
-    return line.round + (is_now and line.status != "failed")
 
 
 def _row(place: LevelPlace) -> dict[str, Any]:

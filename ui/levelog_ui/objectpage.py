@@ -10,7 +10,7 @@ from levelog_history.revisions import Revision
 from levelog_ui.lanes import picture_of
 from levelog_ui.links import object_path, with_query
 from levelog_ui.marks import Mark, folded, marks_of, why_marks
-from levelog_ui.past import Past
+from levelog_ui.past import Past, round_of_news
 from levelog_ui.stories import Story, read_story
 
 _MOST: Final = 120
@@ -48,7 +48,7 @@ async def object_page(past: Past, name: str, query: Mapping[str, str]) -> dict[s
 async def _levels(past: Past, story: Story) -> list[dict[str, Any]]:
     """How each stands, and what failed before."""
     newest = {level: decisions[-1].decision for level, decisions in story.levels.items() if decisions}
-    refusals = await past.refusals({level: each.round + (each.status != "failed") for level, each in newest.items()})
+    refusals = await past.refusals({level: round_of_news(each) for level, each in newest.items()})
     return [
         {"decision": each, "drift": drift_text(each.differing), "refusals": refusals.get(level)}
         for level, each in newest.items()

@@ -261,6 +261,11 @@ def line_of(decision: Decision, *, since: datetime | None, writes: Sequence[Writ
     )
 
 
+def round_of_news(level: LevelLine | Decision) -> int:
+    """The first round whose refusals are told elsewhere: of a level that failed the last one, by its reason."""
+    return level.round + (level.status != "failed")
+
+
 def page_of(
     places: Iterable[LevelPlace], wanted: LevelQuery, *, after: LevelPlace | None, most: int
 ) -> list[LevelPlace]:
