@@ -31,7 +31,7 @@ from levelog_processors.health import LoopHealth
 from levelog_processors.program import Program
 from levelog_processors.progress import CatchingUp, WorkProgress
 from levelog_processors.upkeep import PARTITION, PRUNE_EVERY, Pruner, Statistics, start_over
-from levelog_processors.waiting import RESYNC, Arrivals, HighWatermark, Schedule
+from levelog_processors.waiting import RESYNC, Arrivals, HighWatermark, Pace, Schedule
 from levelog_store.actuate.claims import Claimant
 from levelog_store.connect.database import Database
 from levelog_store.look.overview import Workload, count_work
@@ -280,7 +280,7 @@ class Processor:
         async with reading as reader, HighWatermark(reader, clock) as high_watermark:
             arrivals = Arrivals(reader, self._hint)
             self.health.begin(reader)
-            is_asked = False
+            pace, is_asked = Pace(clock), False
             try:
                 while True:
                     records = await arrivals.records()
@@ -289,6 +289,7 @@ class Processor:
                         if not engine.is_shared:  # others may wait for what they lead to
                             records = await arrivals.joined(records, schedule.rest)
                             schedule.see(records)
+                    pace.begin()
                     self.health.turn(records)
                     await high_watermark.look(len(records))
                     is_reached = await high_watermark.is_reached(has_records=bool(records))
@@ -313,9 +314,12 @@ class Processor:
                         is_asked = False
                     is_busy = schedule.is_open and await self._decide(schedule)
                     await self._write(arrivals.seen_to)
+                    pace.end()
                     if is_busy:
                         continue
                     self.health.rest()
+                    if (left := pace.left) > 0:
+                        await asyncio.sleep(left)
                     if await arrivals.wait(min(schedule.wait, self._write_wait)):
                         is_asked = True
                         schedule.open()

@@ -4,6 +4,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from datetime import datetime, timedelta
+from math import inf
 from typing import Final, Self
 
 from levelog.absence import level_of
@@ -147,6 +148,13 @@ MOMENT: Final = timedelta(milliseconds=5)
 """How long one of the two records of a write waits for the other, to be folded and decided once for both."""
 
 
+SPRINT: Final = timedelta(seconds=0.2)
+"""So much rest counts in advance: the first passes after a quiet while do not wait."""
+
+MOST_REST: Final = timedelta(milliseconds=40)
+"""How long it rests at most between two passes."""
+
+
 def is_half(records: Sequence[LoggedRecord], claimant: Claimant) -> bool:
     """Tell whether what a write of this process changed is among the records without its receipt, or the reverse.
 
@@ -196,6 +204,31 @@ class Arrivals:
     async def wait(self, timeout: timedelta) -> bool:  # noqa: ASYNC109
         """Wait for records or a hint, at most for the time-out; tells whether a hint came."""
         return not self._reader.has_arrived and await self._hint.wait(timeout)
+
+
+class Pace:
+    """Keeps passes to a third of the time, so that under load many changes share one; a few in a row do not wait."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        """`clock` counts seconds."""
+        self._clock = clock
+        self._began = clock()
+        self._rested_at = -inf
+
+    def begin(self) -> None:
+        """Note that a pass begins."""
+        self._began = self._clock()
+
+    def end(self) -> None:
+        """Note that it has ended."""
+        now = self._clock()
+        rested_at = max(self._rested_at, self._began - SPRINT.total_seconds()) + 3 * (now - self._began)
+        self._rested_at = min(rested_at, now + MOST_REST.total_seconds())
+
+    @property
+    def left(self) -> float:
+        """Seconds until the next pass may begin; 0 or less: now."""
+        return self._rested_at - self._clock()
 
 
 class HighWatermark:
