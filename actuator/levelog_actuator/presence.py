@@ -91,12 +91,13 @@ class ActuatorPresence(Struct, eq=False):
         """Renew it once; then end the claims of those that are gone, if this one was present all the time they had."""
         began, lasts = self.clock(), self.settings.presence
         async with self.database.transaction() as connection:
-            self.told = await presence.stay(connection, self.scope, self.owner, lasts), began
+            moment, has_gone = await presence.stay(connection, self.scope, self.owner, lasts)
+        self.told = moment, began
         if self.clock() > self.ends_at:  # it was over meanwhile
             self.since = self.clock()
         self.ends_at = began + lasts.total_seconds()
         self.has_stayed.set()
-        if began - self.since < lasts.total_seconds():  # the others may have been without the database as well
+        if not has_gone or began - self.since < lasts.total_seconds():  # others may have been without it as well
             return
         async with self.database.transaction() as connection:
             ended = await presence.end_claims_of_gone(connection, self.scope, self.settings.request)

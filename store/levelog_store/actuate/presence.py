@@ -7,8 +7,9 @@ perhaps ended: it can tell by its own clock, which knows when the last presence 
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import Dialect, Select, Update, and_, or_, select, update
+from sqlalchemy import Dialect, Select, Text, Update, and_, bindparam, exists, or_, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
+from sqlalchemy.sql.dml import ReturningInsert
 
 from levelog_store.actuate.claims import CLAIMED
 from levelog_store.dialects import OF_SCOPE, built_once, insert_for, locked, now, one_of, one_of_named, remove, run
@@ -16,13 +17,21 @@ from levelog_store.rows import Scope
 from levelog_store.tables import actuators, intents
 
 
-async def stay(connection: AsyncConnection, scope: Scope, owner: str, duration: timedelta) -> datetime:
-    """Say that an actuator is present for so long from now, which is returned."""
-    dialect = connection.dialect
-    row = insert_for(dialect, actuators).values(scope=scope.number, owner=owner, expires_at=now(dialect, duration))
+async def stay(connection: AsyncConnection, scope: Scope, owner: str, duration: timedelta) -> tuple[datetime, bool]:
+    """Say that an actuator is present for so long from now; returns now, and whether the presence of others is over."""
+    (row,) = await run(connection, scope, _stay, duration, present=owner)
+    return row.moment, row.has_gone
+
+
+@built_once
+def _stay(dialect: Dialect, duration: timedelta) -> ReturningInsert[datetime, bool]:
+    values = {"scope": OF_SCOPE, "owner": bindparam("present", type_=Text), "expires_at": now(dialect, duration)}
+    row = insert_for(dialect, actuators).values(values)
+    others = actuators.alias().c
+    has_gone = exists().where(others.scope == OF_SCOPE, others.expires_at <= now(dialect))
     changed = {"expires_at": row.excluded.expires_at}
     statement = row.on_conflict_do_update(index_elements=list(actuators.primary_key), set_=changed)
-    return (await connection.execute(statement.returning(now(dialect)))).scalar_one()
+    return statement.returning(now(dialect).label("moment"), has_gone.label("has_gone"))
 
 
 async def end_claims_of_gone(connection: AsyncConnection, scope: Scope, grace: timedelta) -> int:

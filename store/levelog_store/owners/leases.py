@@ -14,15 +14,31 @@ In SQLite one transaction writes at a time, and needs no locks.
 from collections.abc import Mapping
 from datetime import timedelta
 from time import monotonic
-from typing import Final
+from typing import Any, Final
 
-from sqlalchemy import ColumnElement, Dialect, Select, and_, column, exists, func, or_, select, update
+from sqlalchemy import (
+    ColumnElement,
+    Dialect,
+    Insert,
+    Select,
+    Table,
+    Text,
+    Update,
+    and_,
+    bindparam,
+    column,
+    exists,
+    func,
+    or_,
+    select,
+    update,
+)
 from sqlalchemy import table as sql_table
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from levelog.errors import CommitsLost, IdentityMismatch, LeaseLost
 from levelog_store.connect.database import TOKEN_LENGTH, Database, session_of
-from levelog_store.dialects import built_once, change, insert_for, mappings, named, now, one_of, remove, run
+from levelog_store.dialects import OF_SCOPE, built_once, change, insert_for, mappings, named, now, one_of, remove, run
 from levelog_store.rows import Scope
 from levelog_store.tables import checkpoints, leases, processors, scopes
 
@@ -157,14 +173,14 @@ class Leases:
             await self._renew(connection)
         self.end_at = monotonic() + self._duration.total_seconds()
         async with self._database.transaction() as connection:
-            owned = list(await self._epochs(connection))
+            owned = await self._epochs(connection)
             share = await self._share(connection)
             if len(owned) > share:
-                given_up = one_of(connection.dialect, leases.c.partition, owned[share:])
+                given_up = one_of(connection.dialect, leases.c.partition, list(owned)[share:])
                 await free_leases(connection, self._are_mine, given_up)
             elif len(owned) < share:
                 await self._take(connection, share - len(owned))
-            epochs = await self._epochs(connection)
+            epochs = await self._epochs(connection) if len(owned) != share else owned
         self._is_short, self.share = len(epochs) < share, share
         self.concern_others = self._is_short or len(owned) > share
         return epochs
@@ -186,7 +202,7 @@ class Leases:
         sessions for a moment.
         """
         async with self._database.reading() as connection:
-            rows = (await connection.execute(_sessions(self._scope))).all()
+            rows = (await run(connection, self._scope, _sessions)).all()
         there = {row.owner for row in rows if row.is_there}
         absent = {row.owner for row in rows} - there
         gone = sorted(absent & self._were_there & self._were_absent)
@@ -206,8 +222,7 @@ class Leases:
             await remove(connection, self._scope, processors, processors.c.owner == self.owner)
 
     async def _check(self, connection: AsyncConnection) -> None:
-        query = select(scopes.c.fingerprint, scopes.c.resets).where(scopes.c.scope == self._scope.number)
-        row = (await connection.execute(query)).one_or_none()
+        row = (await run(connection, self._scope, _standing)).one_or_none()
         if row is None:
             raise IdentityMismatch(f"the tables of {self._scope.application} are gone since this process opened them")
         if row.fingerprint != self._scope.fingerprint:
@@ -219,38 +234,22 @@ class Leases:
 
     async def _renew(self, connection: AsyncConnection) -> None:
         """Say that it is there, and let nothing of others last longer than that: their clock may have been ahead."""
-        dialect = connection.dialect
-        ends = now(dialect, self._duration)
-        for place in (processors.c.owner, leases.c.partition):
-            table = place.table
-            are_meant = table.c.scope == self._scope.number, or_(table.c.owner == self.owner, table.c.expires_at > ends)
-            # locked in order, as everywhere; FOR NO KEY UPDATE waits for no guarded transaction
-            await connection.execute(select(place).where(*are_meant).order_by(place).with_for_update(key_share=True))
-            await connection.execute(update(table).where(*are_meant).values(expires_at=ends))
-        row = {"scope": self._scope.number, "owner": self.owner, "joined_at": now(dialect), "expires_at": ends}
-        await connection.execute(insert_for(dialect, processors).values(row).on_conflict_do_nothing())
+        for build in (_locked_for_renewal, _renewed):
+            for table in (processors, leases):
+                await run(connection, self._scope, build, table, self._duration, mine=self.owner)
+        await run(connection, self._scope, _joined, self._duration, mine=self.owner)
 
     async def _share(self, connection: AsyncConnection) -> int:
         """How many partitions are this processor's; the shares of all that live add up to all partitions.
 
         Where they do not divide evenly, those who came first have one more, so that a newcomer moves few.
         """
-        table = processors.c
-        rows = await connection.execute(
-            select(table.owner)
-            .where(table.scope == self._scope.number, table.expires_at > now(connection.dialect))
-            .order_by(table.joined_at, table.owner)
-        )
-        live = list(rows.scalars())
+        live = [row.owner for row in await run(connection, self._scope, _live)]
         each, more = divmod(self._scope.partitions, max(len(live), 1))
         return each + (self.owner in live[:more])
 
     async def _epochs(self, connection: AsyncConnection) -> dict[int, int]:
-        table = leases.c
-        rows = await connection.execute(
-            select(table.partition, table.epoch).where(self._are_mine).order_by(table.partition)
-        )
-        return {row.partition: row.epoch for row in rows}
+        return {row.partition: row.epoch for row in await run(connection, self._scope, _held_by, mine=self.owner)}
 
     async def _take(self, connection: AsyncConnection, most: int) -> None:
         """Take free and expired leases; those that a transaction works under are left for the next time."""
@@ -274,12 +273,58 @@ class Leases:
         await remove(connection, self._scope, processors, are_gone)
 
 
-def _sessions(scope: Scope) -> Select[str, bool]:
+_MINE: Final = bindparam("mine", type_=Text)
+
+
+@built_once
+def _standing(_dialect: Dialect) -> Select[str, int]:
+    return select(scopes.c.fingerprint, scopes.c.resets).where(scopes.c.scope == OF_SCOPE)
+
+
+@built_once
+def _locked_for_renewal(dialect: Dialect, table: Table, duration: timedelta) -> Select[Any]:
+    """Locked in order, as everywhere; FOR NO KEY UPDATE waits for no guarded transaction."""
+    place = list(table.primary_key)
+    return select(*place).where(*_renewable(dialect, table, duration)).order_by(*place).with_for_update(key_share=True)
+
+
+@built_once
+def _renewed(dialect: Dialect, table: Table, duration: timedelta) -> Update:
+    return update(table).where(*_renewable(dialect, table, duration)).values(expires_at=now(dialect, duration))
+
+
+def _renewable(dialect: Dialect, table: Table, duration: timedelta) -> tuple[ColumnElement[bool], ...]:
+    is_too_long = table.c.expires_at > now(dialect, duration)
+    return table.c.scope == OF_SCOPE, or_(table.c.owner == _MINE, is_too_long)
+
+
+@built_once
+def _joined(dialect: Dialect, duration: timedelta) -> Insert:
+    times = {"joined_at": now(dialect), "expires_at": now(dialect, duration)}
+    return insert_for(dialect, processors).values(scope=OF_SCOPE, owner=_MINE, **times).on_conflict_do_nothing()
+
+
+@built_once
+def _live(dialect: Dialect) -> Select[str]:
+    table = processors.c
+    is_live = table.scope == OF_SCOPE, table.expires_at > now(dialect)
+    return select(table.owner).where(*is_live).order_by(table.joined_at, table.owner)
+
+
+@built_once
+def _held_by(_dialect: Dialect) -> Select[int, int]:
+    table = leases.c
+    are_mine = table.scope == OF_SCOPE, table.owner == _MINE
+    return select(table.partition, table.epoch).where(*are_mine).order_by(table.partition)
+
+
+@built_once
+def _sessions(_dialect: Dialect) -> Select[str, bool]:
     """Processors that are present, and whether they have a session: who asks has one."""
     table, sessions = processors.c, sql_table("pg_stat_activity", column("application_name"))
     name = session_of(func.right(table.owner, TOKEN_LENGTH))
     return select(table.owner, exists().where(sessions.c.application_name == name).label("is_there")).where(
-        table.scope == scope.number, table.expires_at > func.now()
+        table.scope == OF_SCOPE, table.expires_at > func.now()
     )
 
 
