@@ -1,4 +1,4 @@
-"""Writes the table of files in each room's README out of their docstrings: `make reference`."""
+"""Writes the table of files and folders in each room's README out of their docstrings: `make reference`."""
 
 import ast
 import re
@@ -24,19 +24,29 @@ def modules(package: Path) -> list[Path]:
     return [file for file in found if "versions" not in file.parts]
 
 
-def row(package: Path, file: Path) -> str:
-    """A file and the first line of its docstring."""
-    docstring = ast.get_docstring(ast.parse((package / file).read_text())) or ""
-    return f"| `{file}` | {docstring.partition(chr(10))[0]} |\n"
+def entries(package: Path) -> dict[str, Path]:
+    """What the table names: the files of a package, then its folders, each with the file that describes it."""
+    found = modules(package)
+    files = {file.name: file for file in sorted(found) if len(file.parts) == 1}
+    folders = sorted({file.parts[0] for file in found if len(file.parts) > 1})
+    return files | {f"{folder}/": Path(folder, "__init__.py") for folder in folders}
+
+
+def row(package: Path, name: str, file: Path) -> str:
+    """A file or folder, and the first line of its docstring."""
+    docstring = ast.get_docstring(ast.parse((package / file).read_text()))
+    if not docstring:
+        raise ValueError(f"{package / file} has no docstring")
+    return f"| `{name}` | {docstring.partition(chr(10))[0]} |\n"
 
 
 def readme(room: str, package: Path) -> str:
-    """The README of a room with a table that is true: rows that stand keep their order."""
+    """The README of a room with a table that is true: rows that stand keep their order, new ones come last."""
     page = (ROOT / room / "README.md").read_text()
     found = TABLE.search(page)
     stands = re.findall(r"^\| `([^`]+)`", found[1], re.MULTILINE) if found else []
-    files = sorted(modules(package), key=lambda file: _place(file, stands))
-    table = "| file | holds |\n|---|---|\n" + "".join(row(package, file) for file in files)
+    shown = sorted(entries(package).items(), key=lambda entry: _place(entry[0], stands))
+    table = "| file | holds |\n|---|---|\n" + "".join(row(package, name, file) for name, file in shown)
     if found:
         return page[: found.start()] + table + page[found.end() :]
     start = START.search(page)
@@ -45,13 +55,9 @@ def readme(room: str, package: Path) -> str:
     return f"{page[: start.start()]}{table}\n{page[start.start() :]}"
 
 
-def _place(file: Path, stands: Sequence[str]) -> tuple[int, int, str]:
-    """After the files on top come folders, in their order in the table; a new file comes last in its folder."""
-    folder = "" if len(file.parts) == 1 else file.parts[0]
-    folders = list(dict.fromkeys(each.rpartition("/")[0].partition("/")[0] for each in stands))
-    within = folders.index(folder) if folder in folders else len(folders)
-    position = stands.index(str(file)) if str(file) in stands else len(stands)
-    return (within if folder else -1, position, str(file))
+def _place(name: str, stands: Sequence[str]) -> tuple[bool, int]:
+    """Files, then folders; each as it stands in the table, and last if it is new."""
+    return name.endswith("/"), stands.index(name) if name in stands else len(stands)
 
 
 if __name__ == "__main__":

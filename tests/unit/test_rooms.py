@@ -1,4 +1,4 @@
-"""Each room says what is in it: its files by their docstrings, no stem twice, and the picture of all rooms."""
+"""Each room says what is in it: files and folders by their docstrings, no stem twice, and the picture of all rooms."""
 
 import ast
 import re
@@ -26,7 +26,7 @@ def stem(file: Path) -> str:
 
 
 @pytest.mark.parametrize("room", sorted(PACKAGES))
-def test_the_readme_names_each_file_with_the_first_line_of_its_docstring(room: str) -> None:
+def test_the_readme_names_each_file_and_folder_with_the_first_line_of_its_docstring(room: str) -> None:
     assert (ROOT / room / "README.md").read_text() == MADE["readme"](room, PACKAGES[room]), "run `make reference`"
 
 

@@ -1,0 +1,1 @@
+"""What `levelog doctor` examines, and its findings."""

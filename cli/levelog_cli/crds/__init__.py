@@ -1,0 +1,1 @@
+"""CustomResourceDefinitions from Resource classes, classes from definitions, and what a change breaks."""

@@ -1,0 +1,1 @@
+"""The manifests that run an application: a kustomize base with overlays, or a Helm chart."""

@@ -1,0 +1,1 @@
+"""What `--listen` serves: probes and metrics; and spans for OpenTelemetry."""

@@ -1,0 +1,1 @@
+"""What runs: connections, tasks and rooms, put together for one command."""

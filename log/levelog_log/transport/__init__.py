@@ -1,0 +1,1 @@
+"""NATS: addresses, credentials, connections, and a faster path through nats-py."""

@@ -1,0 +1,1 @@
+"""Decides on levels: runs views and reconcile functions, and makes intents."""

@@ -1,0 +1,1 @@
+"""Calls record handlers, and timers without records."""

@@ -1,0 +1,1 @@
+"""What records change, by pure functions."""

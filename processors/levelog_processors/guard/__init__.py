@@ -1,0 +1,1 @@
+"""Limits of users' pure functions: time, and no I/O."""

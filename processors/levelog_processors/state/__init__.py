@@ -1,0 +1,1 @@
+"""What the log shows, in memory."""

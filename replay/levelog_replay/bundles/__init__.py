@@ -1,0 +1,1 @@
+"""Bundles: history in one file, written, read, and used as a test."""

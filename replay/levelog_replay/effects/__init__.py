@@ -1,0 +1,1 @@
+"""Recorded calls of handlers, timers and effects, made again and compared."""

@@ -1,0 +1,1 @@
+"""Where a replay stops, and the debugger there."""

@@ -1,0 +1,1 @@
+"""History as it could have been: changed, bisected, reordered."""

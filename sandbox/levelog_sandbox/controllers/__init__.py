@@ -1,0 +1,1 @@
+"""Controllers: garbage collection, deletion of namespaces, and CRDs."""

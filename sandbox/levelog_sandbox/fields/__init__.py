@@ -1,0 +1,1 @@
+"""Fields of objects: ownership, patches, paths."""

@@ -1,0 +1,1 @@
+"""Stored objects: verbs, revisions, watches, pages."""

@@ -1,0 +1,1 @@
+"""Users' functions, called: limits, errors, and what they read."""

@@ -1,0 +1,1 @@
+"""Kopf files, on levelog."""

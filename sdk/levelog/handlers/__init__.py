@@ -1,0 +1,1 @@
+"""What decorators register: views, reconcile functions, indices, handlers, timers, daemons, sources."""

@@ -1,0 +1,1 @@
+"""Redaction of secret values: rules, keyed hashes, and texts of errors."""

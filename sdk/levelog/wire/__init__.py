@@ -1,0 +1,1 @@
+"""What rooms exchange: records, envelopes, subjects, names, canonical JSON."""

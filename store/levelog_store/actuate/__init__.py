@@ -1,0 +1,1 @@
+"""The outbox: claims, results, and presence of actuators."""

@@ -1,0 +1,1 @@
+"""Inputs of decisions read, decisions written."""

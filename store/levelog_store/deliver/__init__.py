@@ -1,0 +1,1 @@
+"""Positions and held calls of handlers without records."""

@@ -1,0 +1,1 @@
+"""State read from its tables and written to them; what folded records end."""

@@ -1,0 +1,1 @@
+"""What commands and metrics read of an application."""

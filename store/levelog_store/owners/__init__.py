@@ -1,0 +1,1 @@
+"""Who may commit: leases, scopes, promotion of code; pruning."""
