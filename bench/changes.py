@@ -67,9 +67,9 @@ async def run(
 
 async def _round(servers: Servers, peer: Peer, objects: int, first: int) -> Round:
     await unsettle(servers, objects, first)
-    began = time.monotonic()
     loads: dict[int, Load] = {}
     async with running(servers, peer) as programs:
+        began = time.monotonic()
         await until_written(servers, programs, first)
         listed_seconds = time.monotonic() - began
         await until_idle()  # what the first list asked for is no part of a change's cost

@@ -62,8 +62,8 @@ async def run(servers: Servers, console: Console, sizes: Sequence[int], names: S
 async def _measured(servers: Servers, peer: Peer, last: int, replicas: Iterator[int]) -> dict[str, float]:
     wanted = next(replicas)
     await servers.patch_web(last, {"spec": {"replicas": wanted}})
-    began = time.monotonic()
     async with running(servers, peer) as programs:
+        began = time.monotonic()
         first = await _started(servers, programs, last, wanted, began)
         before = used().operator_seconds
         await asyncio.sleep(IDLE_SECONDS)
