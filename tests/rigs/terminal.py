@@ -113,7 +113,7 @@ class Terminal:
                 if not (self.folder / ".git").exists():
                     await self._program("git", "init", "--quiet")
                 return await self._program("git", *options)
-            case ["cat" | "diff" | "grep" as program, *options]:
+            case ["cat" | "diff" | "grep" | "sed" as program, *options]:
                 ended = await self._program(program, *options)
                 return ended._replace(status=0) if program == "diff" and ended.status == 1 else ended
             case ["sqlite3", *options, database, query]:
