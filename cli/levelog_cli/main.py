@@ -7,22 +7,13 @@ from typing import Annotated
 
 import typer
 
-from levelog_cli.commands.bisect import bisect
 from levelog_cli.commands.completion import completion, prepare
 from levelog_cli.commands.demo import demo
 from levelog_cli.commands.dev import dev
-from levelog_cli.commands.history import history, writers
-from levelog_cli.commands.inevitable import inevitable
-from levelog_cli.commands.levels import levels, retry
-from levelog_cli.commands.past import open_past
-from levelog_cli.commands.plan import plan
-from levelog_cli.commands.replay import export, replay
+from levelog_cli.commands.looking import history, levels, open_past, retry, wakes, why, writers
+from levelog_cli.commands.rerunning import bisect, export, plan, replay, ui, what_if
 from levelog_cli.commands.run import FilesCommand, RunCommand, actuate, ingest, process, run
 from levelog_cli.commands.setup import crd, doctor, import_crd, init, manifests, migrate, rbac, remove_finalizers
-from levelog_cli.commands.ui import ui
-from levelog_cli.commands.wakes import wakes
-from levelog_cli.commands.whatif import what_if
-from levelog_cli.commands.why import why
 
 app = typer.Typer(
     name="levelog",
@@ -33,35 +24,10 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 _COMMANDS = (
-    demo,
-    init,
-    dev,
-    run,
-    ingest,
-    process,
-    actuate,
-    migrate,
-    levels,
-    retry,
-    history,
-    why,
-    writers,
-    ui,
-    wakes,
-    plan,
-    replay,
-    what_if,
-    bisect,
-    inevitable,
-    open_past,
-    export,
-    doctor,
-    rbac,
-    manifests,
-    remove_finalizers,
-    crd,
-    import_crd,
-    completion,
+    *(demo, init, dev, run, ingest, process, actuate, migrate),
+    *(levels, retry, history, why, writers, ui, wakes),
+    *(plan, replay, what_if, bisect, open_past, export),
+    *(doctor, rbac, manifests, remove_finalizers, crd, import_crd, completion),
 )
 for command in _COMMANDS:
     takes_files = "files" in inspect.signature(command).parameters

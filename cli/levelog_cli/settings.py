@@ -1,19 +1,16 @@
 """All settings, each with a flag and a variable of the same name; the flag wins."""
 
-import inspect
 import re
-import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, Final, get_args, get_type_hints
 
 import typer
 from msgspec import NODEFAULT, Struct
-from msgspec.structs import fields, replace
+from msgspec.structs import fields
 
 from levelog.errors import ConfigurationError
-from levelog_cli.servers.data_dir import DEV_DIR, DataDir
 
 
 class LogFormat(StrEnum):
@@ -179,18 +176,6 @@ NATS: Final = (
 )
 """Settings of everything that connects to NATS."""
 
-DECIDING: Final = ("data_dir", "application", "cluster", "redaction_key_file", "redact", "redaction", "threads")
-"""Settings of commands that decide again on what was recorded."""
-
-
-FromBundle = Annotated[
-    Path | None,
-    typer.Option(
-        "--bundle", help="Read a file from `levelog export` instead of the log.", metavar="FILE", show_default=False
-    ),
-]
-"""The option of commands that look back on the log, or on a bundle."""
-
 
 def flag(name: str) -> str:
     """How a setting is given on the command line."""
@@ -199,69 +184,12 @@ def flag(name: str) -> str:
 
 def variable(name: str) -> str:
     """The environment variable of a setting."""
-    return str(_OPTIONS[name].envvar)
-
-
-def taking(*names: str, looks_back: bool = False) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Turn a function whose first parameter is Settings into a command with options for these and for the logs.
-
-    One that `looks_back` reads what others have made: what `levelog dev` has, where nobody names a data directory and
-    there is nothing else. typer reads options from a signature, so the settings are written into it in place of the
-    first parameter.
-    """
-    taken = (*names, *_LOGS)
-
-    def decorate(command: Callable[..., None]) -> Callable[..., None]:
-        def called(**values: Any) -> None:
-            given = {name: values.pop(name) for name in taken}
-            if looks_back and given["data_dir"] is None:
-                del given["data_dir"]
-                command(_of_dev(Settings(**given)), **values)
-            else:
-                command(Settings(**given), **values)
-
-        _, *own = inspect.signature(command).parameters.values()
-        parameters = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in own] + [
-            _parameter(n, is_asked=looks_back and n == "data_dir") for n in taken
-        ]
-        shown: Any = called
-        shown.__name__ = command.__name__
-        shown.__doc__ = command.__doc__
-        shown.__module__ = command.__module__
-        shown.__signature__ = inspect.Signature(parameters)
-        shown.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
-        return called
-
-    return decorate
-
-
-def _of_dev(settings: Settings) -> Settings:
-    """The settings with the data directory of `levelog dev`, if that is the one that is meant; stderr says so.
-
-    It is where no servers are given and it is used now, or nothing else is there.
-    """
-    own, dev = DataDir(settings.data_dir), DataDir(DEV_DIR)
-    if settings.database_url or settings.nats_url or not dev.database.exists():
-        return settings
-    if own.database.exists() and (own.is_claimed or not dev.is_claimed):
-        return settings
-    sys.stderr.write(f"of `levelog dev`, in {DEV_DIR}; --data-dir names others\n")
-    return replace(settings, data_dir=DEV_DIR, kubeconfig=settings.kubeconfig or str(dev.path / "kubeconfig"))
-
-
-def _parameter(name: str, *, is_asked: bool) -> inspect.Parameter:
-    """An option for a setting; with `is_asked` it is None where it is not given."""
-    return inspect.Parameter(
-        name,
-        inspect.Parameter.KEYWORD_ONLY,
-        default=None if is_asked else _DEFAULTS[name],
-        annotation=Annotated[_TYPES[name] | None if is_asked else _TYPES[name], _OPTIONS[name]],
-    )
+    return str(OPTIONS[name].envvar)
 
 
 def misspelt(environment: Iterable[str]) -> list[str]:
     """What there is to say of variables that are almost those of settings, and so have no effect."""
-    known = {option.envvar for option in _OPTIONS.values()}
+    known = {option.envvar for option in OPTIONS.values()}
     unknown = sorted(name for name in environment if name.startswith(_PREFIX) and name not in known)
     if not unknown:
         return []
@@ -279,8 +207,8 @@ def _with_variable(name: str, option: Any) -> Any:
 _PREFIX: Final = "LEVELOG_"
 _ALIKE: Final = 0.9
 """Kubernetes sets variables for Services, such as `LEVELOG_NATS_PORT` for levelog-nats: they differ by more."""
-_LOGS: Final = ("log_format", "log_level", "debug")
+LOGS: Final = ("log_format", "log_level", "debug")
 _HINTS: Final = get_type_hints(Settings, include_extras=True)
-_TYPES: Final = {name: get_args(hint)[0] for name, hint in _HINTS.items()}
-_OPTIONS: Final = {name: _with_variable(name, get_args(hint)[1]) for name, hint in _HINTS.items()}
-_DEFAULTS: Final = {field.name: [] if field.default is NODEFAULT else field.default for field in fields(Settings)}
+TYPES: Final = {name: get_args(hint)[0] for name, hint in _HINTS.items()}
+OPTIONS: Final = {name: _with_variable(name, get_args(hint)[1]) for name, hint in _HINTS.items()}
+DEFAULTS: Final = {field.name: [] if field.default is NODEFAULT else field.default for field in fields(Settings)}

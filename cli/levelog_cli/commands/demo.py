@@ -12,6 +12,7 @@ import typer
 from msgspec import Struct
 
 from levelog.errors import ConfigurationError
+from levelog_cli.commands.declaring import switch
 from levelog_cli.running import execute
 from levelog_cli.settings import LogLevel, Settings
 
@@ -33,14 +34,10 @@ def demo(
         DemoStory, typer.Argument(help="webs: what an operator does; incident: how to find out what one did wrong.")
     ] = DemoStory.WEBS,
     *,
-    as_json: Annotated[bool, typer.Option("--json", help="End with a summary as one line of JSON.")] = False,
-    keep: Annotated[
-        bool, typer.Option("--keep", help="Stay up afterwards, with a kubeconfig to try it by hand.")
-    ] = False,
-    ui: Annotated[
-        bool, typer.Option("--ui", help="Stay up, and serve pages that show what happened: see `levelog ui`.")
-    ] = False,
-    debug: Annotated[bool, typer.Option(help="Show the log, and the traceback if the command fails.")] = False,
+    as_json: Annotated[bool, switch("End with a summary as one line of JSON.", "--json")] = False,
+    keep: Annotated[bool, switch("Stay up afterwards, with a kubeconfig to try it by hand.", "--keep")] = False,
+    ui: Annotated[bool, switch("Stay up, and serve pages that show what happened: see `levelog ui`.", "--ui")] = False,
+    debug: Annotated[bool, switch("Show the log, and the traceback if the command fails.", "--debug")] = False,
 ) -> None:
     """Run an example operator on a cluster in this process; show what woke, what drifted and what was written."""
     settings = Settings(log_level=LogLevel.INFO if debug else LogLevel.ERROR, debug=debug)

@@ -3,11 +3,15 @@
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
+from levelog_cli.commands.declaring import option, switch, taking
 from levelog_cli.commands.run import Files
 from levelog_cli.servers.data_dir import DEV_DIR
-from levelog_cli.settings import Settings, taking
+from levelog_cli.settings import Settings
+
+_Objects = Annotated[
+    list[Path] | None,
+    option("A YAML file whose objects are applied at the start and when you save it; may be repeated.", "FILE"),
+]
 
 
 @taking("application", "namespace", "redact", "redaction", "threads", "max_backoff", "listen")
@@ -15,19 +19,10 @@ def dev(
     settings: Settings,
     files: Files,
     *,
-    create: Annotated[
-        list[Path] | None,
-        typer.Option(
-            help="A YAML file whose objects are applied at the start and when you save it; may be repeated.",
-            metavar="FILE",
-            show_default=False,
-        ),
-    ] = None,
-    folder: Annotated[Path, typer.Option(help="Where cluster, log and tables are kept.", metavar="FOLDER")] = DEV_DIR,
-    port: Annotated[
-        int, typer.Option(help="Port of the cluster; default: a free one.", metavar="PORT", show_default=False)
-    ] = 0,
-    ui: Annotated[bool, typer.Option("--ui", help="Serve pages that show what happens: see `levelog ui`.")] = False,
+    create: _Objects = None,
+    folder: Annotated[Path, option("Where cluster, log and tables are kept.", "FOLDER")] = DEV_DIR,
+    port: Annotated[int, option("Port of the cluster; default: a free one.", "PORT", show_default=False)] = 0,
+    ui: Annotated[bool, switch("Serve pages that show what happens: see `levelog ui`.", "--ui")] = False,
 ) -> None:
     """Run operators on a cluster in memory, restart when a file changes, and show their levels.
 

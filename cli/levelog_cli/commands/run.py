@@ -6,24 +6,20 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any, Final
 
-import typer
 from typer.core import TyperCommand
 
+from levelog_cli.commands.declaring import argument, switch, taking
 from levelog_cli.packages import file_of
 from levelog_cli.running import execute
-from levelog_cli.settings import NATS, Settings, taking
+from levelog_cli.settings import NATS, Settings
 
 Files = Annotated[
     list[Path],
-    typer.Argument(
-        metavar="FILE",
-        help="Python files that define operators, folders of such files, or -m package.module.",
-        show_default=False,
-    ),
+    argument("Python files that define operators, folders of such files, or -m package.module.", "FILE"),
 ]
-Reload = Annotated[bool, typer.Option("--reload", help="Start anew when a file changes; run prints what that changes.")]
+Reload = Annotated[bool, switch("Start anew when a file changes; run prints what that changes.", "--reload")]
 Pages = Annotated[
-    bool, typer.Option("--ui", help="Serve pages that show what happens, in a process of their own: see `levelog ui`.")
+    bool, switch("Serve pages that show what happens, in a process of their own: see `levelog ui`.", "--ui")
 ]
 _OF_KOPF: Final[Mapping[str, str]] = {
     **dict.fromkeys(("-A", "--all-namespaces"), "all namespaces are watched unless --namespace names some"),

@@ -11,7 +11,6 @@ from typing import Final, Literal
 import msgspec
 import typer
 
-from levelog.errors import ConfigurationError
 from levelog_cli.printing.lines import print_lines, print_yaml
 
 Form = Literal["json", "yaml", "wide", "name"]
@@ -25,23 +24,6 @@ STATUS_COLOURS: Final = {
     "blocked": "red",
     "failed": "red",
 }
-
-
-def form_of(output: Form | None, *, as_json: bool) -> Form | None:
-    """The form that both options ask for; None: text. Raises ConfigurationError if they differ."""
-    _refuse_two(output, as_json=as_json)
-    return "json" if as_json else output
-
-
-def plain_form_of(output: PlainForm | None, *, as_json: bool) -> PlainForm | None:
-    """The same for a command that has no other forms than these."""
-    _refuse_two(output, as_json=as_json)
-    return "json" if as_json else output
-
-
-def _refuse_two(output: str | None, *, as_json: bool) -> None:
-    if as_json and output not in (None, "json"):
-        raise ConfigurationError(f"--json and --output {output} ask for two forms: drop one of them")
 
 
 def print_plain(told: object, form: PlainForm = "json") -> None:

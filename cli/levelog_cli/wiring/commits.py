@@ -11,7 +11,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from levelog.errors import ConfigurationError
-from levelog_cli.printing.forms import print_plain
+from levelog_cli.printing.forms import PlainForm, print_plain
 from levelog_cli.printing.lines import print_line, print_lines
 from levelog_cli.running import FAILED, MISUSED
 from levelog_cli.settings import Settings
@@ -25,7 +25,9 @@ class _Replayed(Struct, frozen=True):
     stderr: str
 
 
-async def show_first_commit(settings: Settings, file: Path, revisions: str, *, bundle: Path, as_json: bool) -> bool:
+async def show_first_commit(
+    settings: Settings, file: Path, revisions: str, *, bundle: Path, form: PlainForm | None
+) -> bool:
     """Print the first commit after one up to another that decides otherwise than recorded; tells whether there is one.
 
     Raises ConfigurationError for revisions that are not there, and if the replay cannot be run with either end.
@@ -48,8 +50,8 @@ async def show_first_commit(settings: Settings, file: Path, revisions: str, *, b
             raise ConfigurationError(f"--code {revisions}: with {good} the replay decides otherwise already")
         tried = {commits[-1]: await _tried(tree, commits[-1], replayed, arguments)}
         if not tried[commits[-1]].status:
-            if as_json:
-                print_plain({"commit": None})
+            if form:
+                print_plain({"commit": None}, form)
             else:
                 print_line(f"{bad} decides as recorded, so do the commits before it as far as they were tried")
             return False
@@ -64,8 +66,8 @@ async def show_first_commit(settings: Settings, file: Path, revisions: str, *, b
     found = commits[high]
     subject = await _git(top, "show", "--no-patch", "--format=%h %s (%an, %as)", found)
     changes = await _git(top, "show", "--format=", "--unified=1", found, "--", str(folder))
-    if as_json:
-        print_plain({"commit": found, "subject": subject, "replay": tried[found].stdout, "diff": changes})
+    if form:
+        print_plain({"commit": found, "subject": subject, "replay": tried[found].stdout, "diff": changes}, form)
     else:
         print_line(f"first bad commit: {subject}")
         print_lines(["", *tried[found].stdout.splitlines(), "", *changes.splitlines()])

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
+from levelog.counting import counted
 from levelog.errors import ConfigurationError
 from levelog.escapes import escaped
 from levelog.wire.objects import GroupResource
@@ -16,9 +17,10 @@ from levelog_cli.loading import LoadedApplication, load_application
 from levelog_cli.printing.comparisons import as_json as told
 from levelog_cli.printing.comparisons import divergence_lines, lines, stop_lines
 from levelog_cli.printing.forms import PlainForm, print_plain
-from levelog_cli.printing.lines import print_lines
+from levelog_cli.printing.lines import print_line, print_lines
 from levelog_cli.printing.planned import plan_json, plan_lines
 from levelog_cli.printing.progress import Bars
+from levelog_cli.running import MISUSED
 from levelog_cli.servers.backing import known_redactor
 from levelog_cli.servers.databases import open_to_read
 from levelog_cli.servers.nats import opened_log
@@ -29,7 +31,7 @@ from levelog_history.records import read_about
 from levelog_history.selection import Selected, Shown
 from levelog_log.stream import LogStream
 from levelog_replay.bundles.reading import Bundle, open_bundle, refuse_other
-from levelog_replay.bundles.writing import Exported, export
+from levelog_replay.bundles.writing import export
 from levelog_replay.calling import ReplayCaller
 from levelog_replay.choice import RECORDED, Choice, described, refuse_moments, refuse_strangers, selection_of
 from levelog_replay.comparing import Divergence
@@ -37,6 +39,7 @@ from levelog_replay.effects.chosen import find_broken_calls, find_calls
 from levelog_replay.planning import Course, Planned, plan
 from levelog_replay.sources import LiveHistory, LogRecording, Selection, open_history, open_recording
 from levelog_replay.stops.breaks import find_breaks
+from levelog_replay.stops.debugger import DebuggerLeft
 from levelog_replay.stops.stopping import Breaks, Stop, Stops
 from levelog_replay.versions import Versions
 from levelog_store.connect.database import Database
@@ -44,12 +47,12 @@ from levelog_store.fold.statereads import read_syncs
 from levelog_store.rows import Scope
 
 
-async def replay_history(settings: Settings, choice: Choice, *, as_json: bool) -> bool:
+async def replay_history(settings: Settings, choice: Choice, *, form: PlainForm | None) -> bool:
     """Replay and print; tells whether all decisions came out the same.
 
     Raises ConfigurationError for files, objects, handlers and moments that there is nothing of.
     """
-    _refuse_misfits(choice, as_json=as_json)
+    _refuse_misfits(choice, is_asked=form is None)
     quieten(settings)
     applications = load_choice(settings, choice)
     first = applications[0]
@@ -64,7 +67,7 @@ async def replay_history(settings: Settings, choice: Choice, *, as_json: bool) -
         broken = find_broken_calls(choice.breaks, programs)
         functions = find_calls(choice.calls, programs) | broken
         stops = None
-        if not as_json:  # else nobody can be asked, since a program reads the output
+        if not form:  # else nobody can be asked, since a program reads the output
             breaks = Breaks()
             if choice.breaks and isinstance(history, LiveHistory | Bundle):
                 breaks = await find_breaks(choice.breaks, programs, history, selection, called=broken.values())
@@ -86,9 +89,13 @@ async def replay_history(settings: Settings, choice: Choice, *, as_json: bool) -
             following=bar.following,
             functions=functions,
         )
-        report = await versions.compare(
-            history, selection, is_in_order=choice.is_in_order, show=show if choice.is_pdb else None
-        )
+        try:
+            report = await versions.compare(
+                history, selection, is_in_order=choice.is_in_order, show=show if choice.is_pdb else None
+            )
+        except DebuggerLeft:
+            sys.stderr.write("levelog: the debugger was left: not all decisions were made again\n")
+            raise SystemExit(MISUSED) from None
     if not report.comparison.views:
         parents = sorted({str(view.handler.resource.group_resource) for view in first.program.views.values()})
         chosen = described(
@@ -98,14 +105,14 @@ async def replay_history(settings: Settings, choice: Choice, *, as_json: bool) -
             f"no decision of application {first.name} was recorded {chosen}: it decides on objects of "
             f"{', '.join(parents)}"
         )
-    if as_json:
-        print_plain(told(report))
+    if form:
+        print_plain(told(report), form)
     else:
         print_lines(lines(report))
     return report.is_same
 
 
-def _refuse_misfits(choice: Choice, *, as_json: bool) -> None:
+def _refuse_misfits(choice: Choice, *, is_asked: bool) -> None:
     """Raise ConfigurationError for options that do not go together."""
     if choice.is_in_order and choice.against == RECORDED:
         raise ConfigurationError(
@@ -114,12 +121,12 @@ def _refuse_misfits(choice: Choice, *, as_json: bool) -> None:
         )
     if choice.calls and choice.is_in_order:
         raise ConfigurationError("--call calls what was called when decisions were recorded: leave out --mode log")
-    if (choice.breaks or choice.is_pdb) and (as_json or choice.is_in_order):
+    if (choice.breaks or choice.is_pdb) and not is_asked:
+        raise ConfigurationError("--break and --pdb ask on the terminal: leave out --json and --output")
+    if (choice.breaks or choice.is_pdb) and choice.is_in_order:
         raise ConfigurationError(
-            "--break and --pdb ask on the terminal: leave out --json"
-            if as_json
-            else "--break and --pdb stop at decisions that were recorded: leave out --mode log, or write breakpoint() "
-            "into the function"
+            "--break and --pdb stop at decisions that were recorded: leave out --mode log, or write breakpoint() into "
+            "the function"
         )
 
 
@@ -216,8 +223,8 @@ async def export_history(
     objects: Sequence[str],
     selector: str,
     has_bookmarks: bool,
-) -> Exported:
-    """Write a bundle; returns what is in it.
+) -> None:
+    """Write a bundle, and print what is in it.
 
     Raises ConfigurationError if it cannot be written, or for objects and moments that there is nothing of.
     """
@@ -241,7 +248,7 @@ async def export_history(
         begins = first or Moment(sequence=history.first)
         before = history.first - 1
         async with Bars().following("export", history.last - before, lambda: history.read_to - before):
-            return await export(
+            written = await export(
                 history,
                 file,
                 resources=resources,
@@ -251,6 +258,8 @@ async def export_history(
                 chosen=described(objects, labels=selector, start=start, end=end),
                 has_bookmarks=has_bookmarks,
             )
+    of_resources = f", schemas of {', '.join(written.schemas)}" if written.schemas else ""
+    print_line(f"{file}: {counted(written.decisions, 'decision')}, {counted(written.records, 'record')}{of_resources}")
 
 
 def _stop_lines(stop: Stop) -> Iterator[str]:

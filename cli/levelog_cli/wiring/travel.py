@@ -6,7 +6,7 @@ from pathlib import Path
 
 from levelog.wire.objects import Application, GroupResource
 from levelog_cli.printing.comparisons import differing_json, differing_lines, inevitable_lines, verdict_lines
-from levelog_cli.printing.forms import print_plain
+from levelog_cli.printing.forms import PlainForm, print_plain
 from levelog_cli.printing.lines import print_line, print_lines
 from levelog_cli.printing.plain import entry_plain
 from levelog_cli.printing.progress import Bars
@@ -27,7 +27,7 @@ from levelog_replay.versions import Versions
 
 
 async def show_what_if(
-    settings: Settings, file: Path, changes: WantedEdits, *, code: Path, bundle: Path | None, as_json: bool
+    settings: Settings, file: Path, changes: WantedEdits, *, code: Path, bundle: Path | None, form: PlainForm | None
 ) -> bool:
     """Decide on history as it was and as it is changed, and print what differs; tells whether nothing does.
 
@@ -37,8 +37,8 @@ async def show_what_if(
     choice = Choice(file=file, against=str(code), is_in_order=True, bundle=bundle)
     async with opened_versions(settings, choice) as (versions, history):
         found = [each async for each in versions.differing(history, edits)]
-    if as_json:
-        print_plain(differing_json(found))
+    if form:
+        print_plain(differing_json(found), form)
     else:
         print_lines(differing_lines(found, versions.names))
     return not found
@@ -70,7 +70,7 @@ async def opened_versions(settings: Settings, choice: Choice) -> AsyncGenerator[
 
 
 async def show_inevitable(
-    settings: Settings, file: Path, text: str, *, most: int, bundle: Path | None, as_json: bool
+    settings: Settings, file: Path, text: str, *, most: int, bundle: Path | None, form: PlainForm | None
 ) -> bool:
     """Print from which record on something comes out in every order that was tried; tells whether it comes out at all.
 
@@ -82,8 +82,8 @@ async def show_inevitable(
         found = await versions.inevitable(history, expression, most=most)
         wanted = {found.symptom, found.since, *(found.race or ())} if found else set[int]()
         entries = await revisions_of(history, wanted, history.last)
-    if as_json:
-        print_plain(found)
+    if form:
+        print_plain(found, form)
     elif found is None:
         print_line(f"{text} does not come out in the order of the log")
     else:
@@ -93,7 +93,7 @@ async def show_inevitable(
     return found is not None
 
 
-async def show_first_bad(settings: Settings, text: str, *, bundle: Path | None, as_json: bool) -> bool:
+async def show_first_bad(settings: Settings, text: str, *, bundle: Path | None, form: PlainForm | None) -> bool:
     """Print the first record after which an expression holds, and what led to it; tells whether there is one.
 
     Raises ConfigurationError as `Expression` does, and for history that is not there.
@@ -110,10 +110,10 @@ async def show_first_bad(settings: Settings, text: str, *, bundle: Path | None, 
         every = history.last - history.first + 1
         async with Bars().following("bisect", every, lambda: bisection.records):
             found = await bisection.run(decisions)
-    if as_json:
+    if form:
         entries = [entry_plain(*each) for each in found.entries] if found else []
         record = found.sequence if found else None
-        print_plain({"record": record, "held_always": not found and bisection.held, "led_to": entries})
+        print_plain({"record": record, "held_always": not found and bisection.held, "led_to": entries}, form)
     elif found is None:
         held = "holds from the beginning on" if bisection.held else "begins to hold after no record"
         print_line(f"{text} {held}")

@@ -65,7 +65,9 @@ REFUSED = {
     ("--bad", "1 +"): "is no Python expression",
     ("--bad", "1 / 0"): "fails after record 0: ZeroDivisionError",
     ("--bad", 'deleted("shop")'): "names no object",
-    (): "give --bad EXPRESSION to look for a record, or --code GOOD..BAD for a commit",
+    (): "give one of --bad EXPRESSION and --inevitable EXPRESSION to look for a record, or --code GOOD..BAD",
+    ("--bad", "1", "--inevitable", "1"): "give one of --bad",
+    ("--inevitable", "1"): "name the operators",
     ("--code", "a..b"): "give both",
 }
 

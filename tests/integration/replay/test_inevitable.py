@@ -1,4 +1,4 @@
-"""`levelog inevitable`: other orders of the records that the log did not order, decided again."""
+"""`levelog bisect --inevitable`: other orders of the records that the log did not order, decided again."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -96,4 +96,4 @@ async def test_the_command_says_from_which_record_on(tmp_path_factory: Any) -> N
 
 
 async def _ends(night: LastNight, expression: str) -> Any:
-    return await night.levelog.ends("inevitable", BAD, expression, "--bundle", night.bundle)
+    return await night.levelog.ends("bisect", BAD, "--inevitable", expression, "--bundle", night.bundle)

@@ -7,9 +7,8 @@ import msgspec
 import pytest
 import yaml
 
-from levelog.errors import ConfigurationError
 from levelog_cli.checks.findings import Finding, print_finding
-from levelog_cli.printing.forms import coloured, form_of, print_plain
+from levelog_cli.printing.forms import coloured, print_plain
 from levelog_cli.printing.tables import UNLIMITED, table_lines
 
 TOLD = {
@@ -26,12 +25,6 @@ def test_yaml_holds_what_json_holds(capsys: pytest.CaptureFixture[str]) -> None:
     print_plain(TOLD, "yaml")
     print_plain([TOLD], "yaml")
     assert list(yaml.safe_load_all(capsys.readouterr().out)) == [as_json, [as_json]]
-
-
-def test_two_forms_at_once_are_refused() -> None:
-    assert form_of("json", as_json=True) == form_of(None, as_json=True) == "json"
-    with pytest.raises(ConfigurationError, match="--json and --output name"):
-        form_of("name", as_json=True)
 
 
 class Terminal(io.StringIO):

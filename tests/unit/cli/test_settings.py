@@ -10,7 +10,8 @@ from typer.testing import CliRunner
 
 from levelog.errors import ConfigurationError
 from levelog_cli import main
-from levelog_cli.settings import LogFormat, LogLevel, Settings, flag, misspelt, taking, variable
+from levelog_cli.commands.declaring import taking
+from levelog_cli.settings import LogFormat, LogLevel, Settings, flag, misspelt, variable
 
 NAMES = [field.name for field in fields(Settings)]
 

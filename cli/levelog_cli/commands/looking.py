@@ -1,0 +1,217 @@
+"""Commands that look back on what happened, or on how it stands."""
+
+from pathlib import Path
+from typing import Annotated
+
+from levelog_cli.commands.declaring import (
+    FromBundle,
+    Plain,
+    PlainLines,
+    View,
+    Work,
+    answering,
+    argument,
+    option,
+    switch,
+)
+from levelog_cli.printing.forms import Form
+from levelog_cli.settings import NATS, Settings
+
+_STORED = (*NATS, "database_url", "data_dir", "application", "cluster")
+_Since = Annotated[str, option("Only what came after: a sequence, a time, or how long ago (15m).", "MOMENT")]
+_Form = Annotated[Form | None, option("name: only the parents' names; wide: more columns.", None, "--output", "-o")]
+_Objects = Annotated[
+    list[str],
+    argument(
+        "RESOURCE[.GROUP]/NAMESPACE/NAME, or how it ends: webs.example.com/default/shop, default/shop, shop; "
+        "webs.example.com/default and webs.example.com: all objects there. _ stands for no namespace.",
+        "OBJECT",
+    ),
+]
+_Written = Annotated[
+    list[str] | None,
+    argument(
+        "RESOURCE[.GROUP]/NAMESPACE/NAME; without a name, or without both, all objects there, as in webs.example.com "
+        "or pods/default. Without any: which fields writers undo for each other, in all objects.",
+        "OBJECTS",
+    ),
+]
+
+
+@answering(*_STORED, looks_back=True)
+def levels(
+    settings: Settings,
+    name: Annotated[
+        str,
+        argument(
+            "A parent, or how its name ends: webs.example.com/default/shop, default/shop, shop. "
+            "_ stands for no namespace.",
+            "NAME",
+        ),
+    ] = "",
+    *,
+    view: View = "",
+    status: Annotated[str, option("in_sync, drifting, settling, failed, blocked or deleting.", "STATUS")] = "",
+    at: Annotated[
+        str, option("As they were at a sequence, a time, or how long ago (15m); reads the log.", "MOMENT")
+    ] = "",
+    watch: Annotated[bool, switch("Go on, and print levels that change.", "--watch", "-w")] = False,
+    form: _Form = None,
+) -> Work:
+    """Show the status of each level and how actual differs from desired, while the application runs or afterwards."""
+    from levelog.errors import ConfigurationError
+    from levelog_cli.wiring.levelwatch import watch_levels
+    from levelog_cli.wiring.lookback import show_levels, show_levels_at
+    from levelog_history.levels import LevelFilter
+
+    wanted = LevelFilter(name=name, view=view, status=status)
+    if watch and at:
+        raise ConfigurationError("--watch shows what changes from now on: drop one of --watch and --at")
+    if watch:
+        return watch_levels(settings, wanted, form)
+    return show_levels_at(settings, wanted, at=at, form=form) if at else show_levels(settings, wanted, form)
+
+
+@answering(*_STORED, looks_back=True)
+def retry(
+    settings: Settings,
+    names: Annotated[
+        list[str] | None,
+        argument("Parents, or how their names end: webs.example.com/default/shop, default/shop, shop.", "NAME"),
+    ] = None,
+    *,
+    view: View = "",
+    all_failed: Annotated[bool, switch("Every level that is failed.", "--all-failed")] = False,
+) -> Work:
+    """Try again at once: levels that failed, are blocked, or wait for their next attempt, and records that failed."""
+    from levelog_cli.wiring.retrying import retry_selected
+
+    return retry_selected(settings, names or [], view=view, all_failed=all_failed)
+
+
+@answering(*_STORED, looks_back=True)
+def history(
+    settings: Settings,
+    objects: _Objects,
+    *,
+    selector: Annotated[
+        str, option("Only objects with these labels: app=web,tier!=db", "LABELS", "--selector", "-l")
+    ] = "",
+    since: _Since = "",
+    at: Annotated[str, option("Print the object as it was: at a sequence, a time, or how long ago.", "MOMENT")] = "",
+    blame: Annotated[
+        str,
+        option(
+            "Print who set a field of the object, and its parts, and in which record: spec, or . for all fields.",
+            "FIELD",
+        ),
+    ] = "",
+    follow: Annotated[bool, switch("Keep printing what happens.", "--follow", "-f")] = False,
+    receipts: Annotated[bool, switch("Show the receipts of levelog's own writes too.", "--receipts")] = False,
+    decisions: Annotated[
+        bool, switch("Show what was decided on the objects, and which records caused it.", "--decisions")
+    ] = False,
+    bundle: FromBundle = None,
+    form: PlainLines = None,
+) -> Work:
+    """Show each recorded revision of an object: when, who wrote it, which fields changed."""
+    from levelog.errors import ConfigurationError
+    from levelog_cli.wiring.lookback import Wanted, show_history, show_object
+
+    wanted = Wanted(selector=selector, since=since, is_followed=follow, has_receipts=receipts, has_decisions=decisions)
+    if not (at or blame):
+        return show_history(settings, objects, wanted, bundle=bundle, form=form)
+    if wanted != Wanted():
+        raise ConfigurationError(
+            "--at and --blame print one object: only --bundle, --output and --json go with them, and the settings"
+        )
+    return show_object(settings, objects, bundle=bundle, at=at, blamed=blame, form=form)
+
+
+@answering(*_STORED, looks_back=True)
+def why(
+    settings: Settings,
+    name: Annotated[
+        str,
+        argument(
+            "A parent, an object written for one, or the end of its name: webs.example.com/default/shop, "
+            "default/shop, shop. _ stands for no namespace.",
+            "OBJECT",
+        ),
+    ],
+    *,
+    view: View = "",
+    since: Annotated[
+        str, option("Decisions after a moment: a sequence, a time, or how long ago (15m).", "MOMENT")
+    ] = "",
+    at: Annotated[
+        str, option("The decision that was in force at a moment: a sequence, a time, or how long ago.", "MOMENT")
+    ] = "",
+    all_decisions: Annotated[bool, switch("Every stored decision.", "--all")] = False,
+    suppressed: Annotated[bool, switch("Which changes caused no decision, and why.", "--suppressed")] = False,
+    full: Annotated[
+        bool, switch("Show every decision, with what it read and the receipts of its writes.", "--full")
+    ] = False,
+    form: PlainLines = None,
+) -> Work:
+    """Show what caused a level or a write: the records, what the view read, the level, the writes."""
+    from levelog_cli.wiring.lookback import show_why
+    from levelog_history.why import Question
+
+    question = Question(name=name, view=view, since=since, at=at, is_all=all_decisions, is_suppressed=suppressed)
+    return show_why(settings, question, is_full=full, form=form)
+
+
+@answering(*NATS, "data_dir", "cluster", looks_back=True)
+def writers(settings: Settings, objects: _Written = None, *, since: _Since = "", form: Plain = None) -> Work:
+    """Show who writes objects, how often, which writes changed nothing, and which come at a fixed period."""
+    from levelog_cli.wiring.lookback import show_writers
+
+    return show_writers(settings, objects or [], since=since, form=form)
+
+
+@answering(*NATS, "data_dir", "cluster", looks_back=True)
+def wakes(
+    settings: Settings,
+    files: Annotated[
+        list[Path] | None,
+        argument(
+            "Audit logs of kube-apiserver: JSON lines or EventLists, plain or gzip; - is the standard input.", "FILE"
+        ),
+    ] = None,
+    *,
+    user_agent: Annotated[str, option("Only clients with this in their program or user.", "TEXT")] = "",
+    listen: Annotated[
+        str, option("Be an audit webhook at HOST:PORT until Ctrl-C, instead of reading files.", "ADDRESS")
+    ] = "",
+    log: Annotated[bool, switch("Take bodies that the audit log does not have from levelog's log.", "--log")] = False,
+    bundle: Annotated[Path | None, option("Take them from a file from `levelog export` instead.", "FILE")] = None,
+    draft: Annotated[Path | None, option("Write levelog code for each condition into a new folder.", "FOLDER")] = None,
+    form: Plain = None,
+) -> Work:
+    """Show when each client wakes, for which field, and what waking on that field alone would save."""
+    from levelog_cli.wiring.audits import show_wakes
+
+    return show_wakes(
+        settings, files or (), client=user_agent, listen=listen, has_log=log, bundle=bundle, draft=draft, form=form
+    )
+
+
+@answering(*NATS, "data_dir", "cluster", looks_back=True)
+def open_past(
+    settings: Settings,
+    bundle: Annotated[Path | None, argument("A file from `levelog export`; without one: the log.", "BUNDLE")] = None,
+    *,
+    at: Annotated[str, option("The moment: a sequence, a time, or how long ago; default: the last.", "MOMENT")] = "",
+    play: Annotated[
+        float, option("Go on from there, so many times as fast; a pause takes 10 s at most.", "SPEED", min=0)
+    ] = 0,
+    port: Annotated[int, option("Port on 127.0.0.1.", "PORT", show_default="a free one")] = 0,
+) -> Work:
+    """Serve all recorded objects, as they were at a moment, as a Kubernetes API on 127.0.0.1, until Ctrl-C.
+
+    Any client can read and watch it. Nothing can be written.
+    """
+    from levelog_cli.wiring.pastcluster import serve_past
+
+    return serve_past(settings, bundle, at=at, speed=play, port=port)

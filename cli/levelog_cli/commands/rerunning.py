@@ -1,0 +1,274 @@
+"""Commands that decide again on what was recorded, that write it into a file, and `ui`, whose pages do as well."""
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+from levelog_cli.commands.declaring import (
+    DECIDING,
+    Deciders,
+    FromBundle,
+    Plain,
+    Work,
+    answering,
+    argument,
+    option,
+    switch,
+)
+from levelog_cli.commands.run import Files
+from levelog_cli.settings import NATS, Settings
+
+_End = Annotated[str, option("End there.", "MOMENT", "--to")]
+_Network = Annotated[
+    bool,
+    switch("Let reconcile functions use the network, and functions named with --call do anything.", "--allow-network"),
+]
+
+
+class Mode(StrEnum):
+    """How history is decided again."""
+
+    RECORDED = "recorded"
+    LOG = "log"
+
+
+@answering("database_url", *DECIDING, looks_back=True)
+def plan(
+    settings: Settings,
+    files: Files,
+    *,
+    allow_network: Annotated[bool, switch("Let reconcile functions use the network.", "--allow-network")] = False,
+    form: Plain = None,
+) -> Work:
+    """Show what these operators would change: levels, and writes. Ends with status 1 if anything.
+
+    They decide on a copy of the application's tables, which is deleted at the end; nothing else is written.
+    """
+    from levelog_cli.wiring.rerun import plan_changes
+
+    return plan_changes(settings, files, allows_network=allow_network, form=form)
+
+
+@answering(*NATS, "database_url", *DECIDING, looks_back=True, seen=("calls", "breaks"))
+def replay(
+    settings: Settings,
+    file: Deciders,
+    *,
+    against: Annotated[str, option("recorded, or a file with other operators to compare with.", "FILE")] = "recorded",
+    mode: Annotated[
+        Mode,
+        switch(
+            "recorded: repeat each decision on its recorded inputs; log: repeat the whole history, in the log's order, "
+            "without a database."
+        ),
+    ] = Mode.RECORDED,
+    bundle: FromBundle = None,
+    start: Annotated[
+        str, option("Begin at a moment: a sequence, a time, or how long ago (15m).", "MOMENT", "--from")
+    ] = "",
+    end: _End = "",
+    objects: Annotated[
+        list[str] | None,
+        option("Only decisions on this object: RESOURCE/NAMESPACE/NAME; may be repeated.", "OBJECT", "--object"),
+    ] = None,
+    resource: Annotated[str, option("Only decisions on objects of this resource: webs.example.com.", "RESOURCE")] = "",
+    handler: Annotated[
+        str, option("Only decisions of this view, or with this reconcile function or index.", "NAME")
+    ] = "",
+    calls: Annotated[
+        list[str] | None,
+        option("Call a handler, timer or effect again, and compare; may be repeated.", "NAME", "--call"),
+    ] = None,
+    allow_network: _Network = False,
+    breaks: Annotated[
+        list[str] | None,
+        option(
+            "Open the debugger in the decisions that a record caused (its sequence), in those on an object "
+            "(RESOURCE/NAMESPACE/NAME), or in a function; may be repeated.",
+            "WHERE",
+            "--break",
+        ),
+    ] = None,
+    is_pdb: Annotated[
+        bool, switch("Open the debugger where a function raises, and at the first difference.", "--pdb")
+    ] = False,
+    form: Plain = None,
+) -> Work:
+    """Repeat recorded decisions and compare the results. Ends with status 1 if one differs.
+
+    Writes to a scratch database at most, and deletes it at the end.
+    A function named with --call runs as it did then, but cannot change anything outside the process.
+    """
+    from levelog_cli.wiring.rerun import replay_history
+    from levelog_replay.choice import Choice
+
+    choice = Choice(
+        file=file,
+        against=against,
+        start=start,
+        end=end,
+        objects=objects or [],
+        resource=resource,
+        handler=handler,
+        allows_network=allow_network,
+        is_in_order=mode is Mode.LOG,
+        bundle=bundle,
+        breaks=breaks or [],
+        calls=calls or [],
+        is_pdb=is_pdb,
+    )
+    return replay_history(settings, choice, form=form)
+
+
+@answering(*NATS, *DECIDING, looks_back=True)
+def what_if(
+    settings: Settings,
+    file: Deciders,
+    *,
+    drop: Annotated[list[int] | None, option("Leave out a record, by its sequence; may be repeated.", "RECORD")] = None,
+    swap: Annotated[tuple[int, int] | None, option("Put two records in each other's place.", "RECORD RECORD")] = None,
+    delay_receipt: Annotated[str, option("Let all receipts come later, by so long: 3s.", "TIME")] = "",
+    value: Annotated[
+        tuple[int, str] | None,
+        option(
+            "Change a field in the object of one record: 75 spec.replicas=2. The value is YAML.",
+            "RECORD FIELD=VALUE",
+            "--set",
+        ),
+    ] = None,
+    code: Annotated[
+        Path | None, option("Operators that decide on the changed history instead of FILE.", "FILE")
+    ] = None,
+    bundle: FromBundle = None,
+    form: Plain = None,
+) -> Work:
+    """Change recorded history, decide again, and show which decisions differ. Ends with status 1 if any does.
+
+    All other records stay as they are: also those of what the operator wrote then.
+    """
+    from levelog_cli.wiring.travel import show_what_if
+    from levelog_replay.travel.edits import WantedEdits
+
+    changes = WantedEdits(dropped=drop or [], swapped=swap, delay=delay_receipt, value=value)
+    return show_what_if(settings, file, changes, code=code or file, bundle=bundle, form=form)
+
+
+@answering(*NATS, "database_url", *DECIDING, looks_back=True)
+def bisect(
+    settings: Settings,
+    file: Annotated[
+        Path | None, argument("Operators that --code tries, of each commit, and that decide for --inevitable.", "FILE")
+    ] = None,
+    *,
+    bad: Annotated[
+        str,
+        option(
+            """A Python expression: object("pods/default/shop-0").status.phase == "Failed", deleted("…"), """
+            """len(objects("pods/default")) > 9, level("shop").status == "failed", wrote("delete", "…").""",
+            "EXPRESSION",
+        ),
+    ] = "",
+    inevitable: Annotated[
+        str,
+        option(
+            "Find the record from which on FILE comes to this in every order of the records that the log did not "
+            "order, and the two that race before it.",
+            "EXPRESSION",
+        ),
+    ] = "",
+    orders: Annotated[int, option("Try so many orders at most for --inevitable.", "NUMBER", min=1)] = 200,
+    code: Annotated[
+        str,
+        option(
+            "Find the first commit after GOOD, up to BAD, with which a replay of the bundle decides otherwise.",
+            "GOOD..BAD",
+        ),
+    ] = "",
+    bundle: FromBundle = None,
+    form: Plain = None,
+) -> Work:
+    """Find the record after which something is so, or could not be avoided, or the commit that decides otherwise.
+
+    Ends with status 1 if there is none.
+    """
+    from levelog.errors import ConfigurationError
+    from levelog_cli.wiring.commits import show_first_commit
+    from levelog_cli.wiring.travel import show_first_bad, show_inevitable
+
+    if sum(map(bool, (bad, inevitable, code))) != 1:
+        raise ConfigurationError(
+            "give one of --bad EXPRESSION and --inevitable EXPRESSION to look for a record, or --code GOOD..BAD for a "
+            "commit"
+        )
+    if bad:
+        return show_first_bad(settings, bad, bundle=bundle, form=form)
+    if inevitable:
+        if file is None:
+            raise ConfigurationError("--inevitable decides again with FILE: name the operators")
+        return show_inevitable(settings, file, inevitable, most=orders, bundle=bundle, form=form)
+    if file is None or bundle is None:
+        raise ConfigurationError("--code tries FILE of each commit on a --bundle: give both")
+    return show_first_commit(settings, file.absolute(), code, bundle=bundle.absolute(), form=form)
+
+
+@answering(*NATS, "database_url", "data_dir", "application", "cluster", "kubeconfig", "context", looks_back=True)
+def export(
+    settings: Settings,
+    file: Annotated[Path, argument("The bundle to write, as in shop.jsonl.", "FILE")],
+    *,
+    start: Annotated[
+        str,
+        option(
+            "Decisions from a moment on: a sequence, a time, or how long ago (15m). Of older records, only those that "
+            "say what there was then.",
+            "MOMENT",
+            "--from",
+        ),
+    ] = "",
+    end: _End = "",
+    objects: Annotated[
+        list[str] | None,
+        option(
+            "Only decisions on this: RESOURCE[.GROUP]/NAMESPACE/NAME; without a name, or without both, all there.",
+            "OBJECT",
+            "--object",
+        ),
+    ] = None,
+    selector: Annotated[
+        str, option("Only decisions on objects with these labels: team=a", "LABELS", "--selector", "-l")
+    ] = "",
+    bookmarks: Annotated[
+        bool, switch("Also write that nothing changed, each minute: for indices with expires=.", "--bookmarks")
+    ] = False,
+) -> Work:
+    """Write decisions, and the records that they were made on, into one file, redacted as the log is.
+
+    Schemas of custom resources come from the cluster, if it is the log's and answers; the rest needs none.
+    `levelog replay` and `levelog history` read it with --bundle, and pytest does.
+    """
+    from levelog.errors import ConfigurationError
+    from levelog_cli.wiring.rerun import export_history
+
+    if file.exists():
+        raise ConfigurationError(f"{file} is there already: give another name, or remove it")
+    return export_history(
+        settings, file, start=start, end=end, objects=objects or [], selector=selector, has_bookmarks=bookmarks
+    )
+
+
+@answering(*NATS, "database_url", *DECIDING, looks_back=True)
+def ui(
+    settings: Settings,
+    *,
+    bundle: FromBundle = None,
+    audit: Annotated[list[Path] | None, option("Show what an audit log says, as `levelog wakes` does.", "FILE")] = None,
+    address: Annotated[
+        str, option("Where to serve the pages; default: 127.0.0.1:8765, or a free port.", "HOST:PORT")
+    ] = "",
+    code: Annotated[Path | None, option("Operators that decide again, on pages that ask what if.", "FILE")] = None,
+    name: Annotated[list[str] | None, option("A host name under which the pages may be asked for.", "NAME")] = None,
+) -> Work:
+    """Serve pages that show objects, levels and decisions with their causes. They change nothing."""
+    from levelog_cli.wiring.pages import serve_pages
+
+    return serve_pages(settings, bundle=bundle, audit=audit or [], address=address, names=name or [], code=code)
