@@ -17,7 +17,6 @@ from levelog_cli.deployment.files import documents
 from levelog_cli.deployment.kustomization import EGRESS
 from levelog_cli.deployment.workloads import KEY_OF_REDACTION, Object, Workloads
 from levelog_cli.settings import LogLevel
-from levelog_cli.wiring.manifests import roles_of
 from levelog_cli.wiring.roles import Role
 
 _MIGRATE: Final = "migrate"
@@ -45,10 +44,9 @@ def contents(workloads: Workloads) -> dict[str, str]:
         inside=_expression(".Release.Namespace"),
         log_level=_expression(".Values.logLevel"),
     )
-    roles = roles_of(valued.application, operator_namespace=valued.inside, namespaces=tuple(valued.namespaces))
     processes = {f"{role}.yaml": [_deployment(valued, role), valued.budget(role)] for role in Role}
     templates = {
-        "rbac.yaml": _template(roles),
+        "rbac.yaml": _template(valued.accounts()),
         "operators.yaml": _template(documents([_operators(valued)])),
         "migrate.yaml": _migration(valued),
         **{name: _template(documents(objects)) for name, objects in processes.items()},
@@ -56,12 +54,12 @@ def contents(workloads: Workloads) -> dict[str, str]:
         "servicemonitor.yaml": _monitor(valued),
         "NOTES.txt": _notes(workloads),
     }
-    definitions = workloads.definitions()
+    definitions, values = workloads.definitions(), _values(workloads)
     return {
         **({"crds/definitions.yaml": as_yaml(definitions)} if definitions else {}),
         "Chart.yaml": documents([_chart(workloads)]),
-        "values.yaml": _explained(_values(workloads)),
-        "values.schema.json": json.dumps(_schema(), indent=2) + "\n",
+        "values.yaml": _explained(values),
+        "values.schema.json": json.dumps(_schema(values), indent=2) + "\n",
         **{f"operators/{path}": text for path, text in sorted(workloads.code().items())},
         **{f"templates/{name}": text for name, text in templates.items()},
     }
@@ -129,42 +127,34 @@ def _explained(values: Mapping[str, Any]) -> str:
     return "\n".join(f"# {_COMMENTS[name]}\n{documents([{name: value}])}" for name, value in values.items())
 
 
-def _schema() -> Object:
-    """What values may be: no other names than those that the templates read."""
-    text = {"type": "string", "minLength": 1}
-    listed = {"type": "array", "items": {"type": "object"}}
-    labels = {"type": "object", "additionalProperties": {"type": "string"}}
-    everybody, with_sql = [*map(str, Role), _MIGRATE], ["process", "actuate", _MIGRATE]
-
-    def all_of(names: list[str], what: Object) -> Object:
-        properties = dict.fromkeys(names, what)
-        return {"type": "object", "properties": properties, "required": names, "additionalProperties": False}
-
-    def kept(keys: Object) -> Object:
-        return all_of(["secret"], text) | {"properties": {"secret": text, **keys}, "required": ["secret", *keys]}
-
-    properties = {
-        "image": text,
-        "replicas": all_of([*map(str, Role)], {"type": "integer", "minimum": 0}),
-        "resources": all_of(everybody, {"type": "object"}),
-        "nats": kept({"keys": all_of([*map(str, Role)], text)}),
-        "database": kept({"keys": all_of(with_sql, text)}),
-        "redaction": kept({"key": text}),
+def _schema(values: Object) -> Object:
+    """What values may be: as the defaults are, and no other names than those that the templates read."""
+    made = _schema_of(values)
+    made["properties"] |= {
         "logLevel": {"enum": [*map(str, LogLevel)]},
-        **dict.fromkeys(("env", "envFrom", "tolerations", "imagePullSecrets"), listed),
-        **dict.fromkeys(("nodeSelector", "podLabels"), labels),
-        "serviceMonitor": all_of(["enabled", "labels"], {})
-        | {"properties": {"enabled": {"type": "boolean"}, "labels": labels}},
         "global": {"type": "object"},  # Helm gives it to each chart that stands within another
     }
-    required = [name for name in properties if name != "global"]
-    return {
-        "$schema": "http://json-schema.org/draft-07/schema#",
-        "type": "object",
-        "properties": properties,
-        "required": required,
-        "additionalProperties": False,
-    }
+    return {"$schema": "http://json-schema.org/draft-07/schema#", **made}
+
+
+def _schema_of(value: Any) -> Object:
+    match value:
+        case bool():
+            return {"type": "boolean"}
+        case int():
+            return {"type": "integer", "minimum": 0}
+        case str():
+            return {"type": "string", "minLength": 1}
+        case list():
+            return {"type": "array", "items": {"type": "object"}}
+        case {"requests": _}:  # as a container has them
+            return {"type": "object"}
+        case {} if not value:  # labels
+            return {"type": "object", "additionalProperties": {"type": "string"}}
+        case _:
+            properties = {name: _schema_of(each) for name, each in value.items()}
+            closed = {"required": [*properties], "additionalProperties": False}
+            return {"type": "object", "properties": properties, **closed}
 
 
 def _operators(workloads: Workloads) -> Object:

@@ -1,6 +1,6 @@
 """The folder that `levelog manifests` writes: a kustomize base, and overlays that scale processors by the lag."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import yaml
@@ -8,7 +8,6 @@ import yaml
 from levelog.wire.manifests import as_yaml
 from levelog_cli.deployment.files import documents
 from levelog_cli.deployment.workloads import KEY_OF_REDACTION, RUN, Workloads
-from levelog_cli.wiring.manifests import roles_of
 from levelog_cli.wiring.roles import Role
 
 _KUSTOMIZATION: Final = "kustomization.yaml"
@@ -22,54 +21,43 @@ EGRESS: Final = """\
 
 def contents(workloads: Workloads) -> dict[str, str]:
     """Text of each file, by its path in the folder."""
-    deployments = {f"{role}.yaml": [workloads.deployment(role), workloads.budget(role)] for role in Role}
-    base: dict[str, str] = {
-        "rbac.yaml": roles_of(
-            workloads.application, operator_namespace=workloads.inside, namespaces=tuple(workloads.namespaces)
-        ),
-        "operators.yaml": documents([workloads.operators()]),
+    base = {
         "migrate.yaml": documents([workloads.migration()]),
-        **{name: documents(objects) for name, objects in deployments.items()},
+        **{f"{role}.yaml": documents([workloads.deployment(role), workloads.budget(role)]) for role in Role},
         "networkpolicies.yaml": EGRESS + documents(workloads.policies()),
     }
-    if definitions := workloads.definitions():
-        base = {"definitions.yaml": as_yaml(definitions), **base}
-    scaled = {
-        "autoscaler.yaml": documents([workloads.autoscaler()]),
-        _KUSTOMIZATION: documents([_scaled(f"{workloads.name}-{Role.PROCESS}", "autoscaler.yaml")]),
+    made = _with_base(workloads, _readme(workloads), workloads.accounts(), base)
+    scalers = {
+        "overlays/scaled": ("autoscaler.yaml", workloads.autoscaler()),
+        "overlays/keda": ("scaledobject.yaml", workloads.scaled_object()),
     }
-    keda = {
-        "scaledobject.yaml": documents([workloads.scaled_object()]),
-        _KUSTOMIZATION: documents([_scaled(f"{workloads.name}-{Role.PROCESS}", "scaledobject.yaml")]),
-    }
-    return {
-        "README.md": _readme(workloads),
-        **{f"base/{name}": text for name, text in base.items()},
-        f"base/{_KUSTOMIZATION}": documents([_resources(base)]),
-        **{f"overlays/scaled/{name}": text for name, text in scaled.items()},
-        **{f"overlays/keda/{name}": text for name, text in keda.items()},
-    }
+    for folder, (file, scaler) in scalers.items():
+        made[f"{folder}/{file}"] = documents([scaler])
+        made[f"{folder}/{_KUSTOMIZATION}"] = documents([_scaled(f"{workloads.name}-{Role.PROCESS}", file)])
+    return made
 
 
 def single(workloads: Workloads) -> dict[str, str]:
     """The same for one process with embedded servers."""
     base = {
-        "rbac.yaml": roles_of(
-            workloads.application,
-            operator_namespace=workloads.inside,
-            namespaces=tuple(workloads.namespaces),
-            is_single=True,
-        ),
-        "operators.yaml": documents([workloads.operators()]),
         "run.yaml": documents([workloads.single(), workloads.service(RUN)]),
         "networkpolicies.yaml": EGRESS + documents([workloads.single_policy()]),
     }
-    if definitions := workloads.definitions():
-        base = {"definitions.yaml": as_yaml(definitions), **base}
+    return _with_base(workloads, _single_readme(workloads), workloads.accounts(is_single=True), base)
+
+
+def _with_base(workloads: Workloads, readme: str, accounts: str, base: Mapping[str, str]) -> dict[str, str]:
+    definitions = workloads.definitions()
+    files = {
+        **({"definitions.yaml": as_yaml(definitions)} if definitions else {}),
+        "rbac.yaml": accounts,
+        "operators.yaml": documents([workloads.operators()]),
+        **base,
+    }
     return {
-        "README.md": _single_readme(workloads),
-        **{f"base/{name}": text for name, text in base.items()},
-        f"base/{_KUSTOMIZATION}": documents([_resources(base)]),
+        "README.md": readme,
+        **{f"base/{name}": text for name, text in files.items()},
+        f"base/{_KUSTOMIZATION}": documents([_customized(list(files))]),
     }
 
 
@@ -92,20 +80,15 @@ kubectl -n {workloads.inside} exec {workloads.name}-{RUN}-0 -- levelog levels
 """
 
 
-def _resources(files: Mapping[str, str]) -> dict[str, Any]:
-    return {"apiVersion": "kustomize.config.k8s.io/v1beta1", "kind": "Kustomization", "resources": list(files)}
+def _customized(resources: Sequence[str]) -> dict[str, Any]:
+    return {"apiVersion": "kustomize.config.k8s.io/v1beta1", "kind": "Kustomization", "resources": [*resources]}
 
 
 def _scaled(processors: str, scaler: str) -> dict[str, Any]:
     """The base, with the autoscaler instead of a number of processors."""
     target = {"kind": "Deployment", "name": processors}
     patch = yaml.safe_dump([{"op": "remove", "path": "/spec/replicas"}], sort_keys=False)
-    return {
-        "apiVersion": "kustomize.config.k8s.io/v1beta1",
-        "kind": "Kustomization",
-        "resources": ["../../base", scaler],
-        "patches": [{"target": target, "patch": patch}],
-    }
+    return _customized(["../../base", scaler]) | {"patches": [{"target": target, "patch": patch}]}
 
 
 def _readme(workloads: Workloads) -> str:

@@ -16,7 +16,7 @@ from levelog_cli.crds.definitions import definitions_of, is_own
 from levelog_cli.loading import LoadedApplication, load_classes
 from levelog_cli.packages import package_of
 from levelog_cli.settings import LogLevel, variable
-from levelog_cli.wiring.manifests import dns_name
+from levelog_cli.wiring.manifests import dns_name, roles_of
 from levelog_cli.wiring.roles import Role, needs_cluster, needs_sql
 
 Object = dict[str, Any]
@@ -80,29 +80,30 @@ class Workloads(Struct, frozen=True, kw_only=True):
             )
         return code
 
+    def accounts(self, *, is_single: bool = False) -> str:
+        """YAML of the accounts and roles that `levelog rbac` prints."""
+        return roles_of(
+            self.application,
+            operator_namespace=self.inside,
+            namespaces=tuple(self.namespaces),
+            is_single=is_single,
+        )
+
     def operators(self) -> Object:
         """The operator files, as a ConfigMap named after what is in them: other code is a rollout."""
         code = self.code()
-        digest = hashlib.sha256(json.dumps(code, sort_keys=True).encode()).hexdigest()[:_LONGEST_HASH]
-        return {
-            "apiVersion": "v1",
-            "kind": "ConfigMap",
-            "metadata": self._metadata(f"operators-{digest}"),
-            "data": {_data_key(path): text for path, text in sorted(code.items())},
-        }
+        made = self._object("v1", "ConfigMap", f"operators-{_digest(code)}", {})
+        del made["spec"]
+        return made | {"data": {_data_key(path): text for path, text in sorted(code.items())}}
 
     def migration(self) -> Object:
         """The Job that brings the database to the code's revision; named after what it runs, as Jobs do not change."""
-        pod = self._pod("migrate", {"LEVELOG_DATABASE_URL": _key("migrate", "database")})
-        spec = {
-            "backoffLimit": 20,  # PostgreSQL may come up later
-            "template": {
-                "metadata": {"labels": self._labels("migrate")},
-                "spec": {**pod, "restartPolicy": "OnFailure"},
-            },
+        pod = {
+            **self._pod("migrate", {"LEVELOG_DATABASE_URL": _key("migrate", "database")}),
+            "restartPolicy": "OnFailure",
         }
-        digest = hashlib.sha256(json.dumps(spec, sort_keys=True).encode()).hexdigest()[:_LONGEST_HASH]
-        return {"apiVersion": "batch/v1", "kind": "Job", "metadata": self._metadata(f"migrate-{digest}"), "spec": spec}
+        spec = {"backoffLimit": 20, "template": self._template("migrate", pod)}  # PostgreSQL may come up later
+        return self._object("batch/v1", "Job", f"migrate-{_digest(spec)}", spec)
 
     def deployment(self, role: Role) -> Object:
         """A process, twice: ingest has a standby, the others share the work."""
@@ -114,11 +115,11 @@ class Workloads(Struct, frozen=True, kw_only=True):
         spec: Object = {
             "replicas": 2,
             "selector": {"matchLabels": self._labels(role)},
-            "template": {"metadata": {"labels": self._labels(role)}, "spec": pod},
+            "template": self._template(role, pod),
         }
         if role is Role.PROCESS:  # an old one that restarts beside new ones would take over again
             spec["strategy"] = {"type": "Recreate"}
-        return {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": self._metadata(role), "spec": spec}
+        return self._object("apps/v1", "Deployment", role, spec)
 
     def single(self) -> Object:
         """One process, with NATS and SQLite embedded, and the volume that holds what they store.
@@ -132,10 +133,10 @@ class Workloads(Struct, frozen=True, kw_only=True):
             "replicas": 1,
             "serviceName": f"{self.name}-{RUN}",
             "selector": {"matchLabels": self._labels(RUN)},
-            "template": {"metadata": {"labels": self._labels(RUN)}, "spec": pod},
+            "template": self._template(RUN, pod),
             "volumeClaimTemplates": [{"metadata": {"name": "data"}, "spec": claim}],
         }
-        return {"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": self._metadata(RUN), "spec": spec}
+        return self._object("apps/v1", "StatefulSet", RUN, spec)
 
     def single_policy(self) -> Object:
         """Who may reach the one pod, and whom it may reach."""
@@ -145,17 +146,12 @@ class Workloads(Struct, frozen=True, kw_only=True):
     def service(self, process: str) -> Object:
         """The port of metrics, without an address of its own."""
         spec = {"clusterIP": "None", "selector": self._labels(process), "ports": [{"name": "http", "port": _PORT}]}
-        return {"apiVersion": "v1", "kind": "Service", "metadata": self._metadata(process), "spec": spec}
+        return self._object("v1", "Service", process, spec)
 
     def budget(self, role: Role) -> Object:
         """One process of a kind at a time is evicted."""
         spec = {"maxUnavailable": 1, "selector": {"matchLabels": self._labels(role)}}
-        return {
-            "apiVersion": "policy/v1",
-            "kind": "PodDisruptionBudget",
-            "metadata": self._metadata(role),
-            "spec": spec,
-        }
+        return self._object("policy/v1", "PodDisruptionBudget", role, spec)
 
     def policies(self) -> Iterator[Object]:
         """Who may reach the pods, and whom they may reach. What effects and sources call is known to nobody here."""
@@ -167,18 +163,11 @@ class Workloads(Struct, frozen=True, kw_only=True):
 
     def autoscaler(self) -> Object:
         """More processors where the log is ahead of them, by a metric of the pods."""
-        lag = {"metric": {"name": "levelog_log_lag_seconds"}}
-        metric = {
-            "type": "Pods",
-            "pods": {**lag, "target": {"type": "AverageValue", "averageValue": str(_LAG_SECONDS)}},
-        }
+        wanted = {"type": "AverageValue", "averageValue": str(_LAG_SECONDS)}
+        metric = {"type": "Pods", "pods": {"metric": {"name": "levelog_log_lag_seconds"}, "target": wanted}}
         target = {"apiVersion": "apps/v1", "kind": "Deployment", "name": f"{self.name}-{Role.PROCESS}"}
-        return {
-            "apiVersion": "autoscaling/v2",
-            "kind": "HorizontalPodAutoscaler",
-            "metadata": self._metadata(Role.PROCESS),
-            "spec": {"scaleTargetRef": target, "minReplicas": 2, "maxReplicas": MOST_PROCESSORS, "metrics": [metric]},
-        }
+        spec = {"scaleTargetRef": target, "minReplicas": 2, "maxReplicas": MOST_PROCESSORS, "metrics": [metric]}
+        return self._object("autoscaling/v2", "HorizontalPodAutoscaler", Role.PROCESS, spec)
 
     def scaled_object(self) -> Object:
         """The same for KEDA, which asks Prometheus; while that knows nothing, the number stays as it is."""
@@ -193,17 +182,14 @@ class Workloads(Struct, frozen=True, kw_only=True):
                 "ignoreNullValues": "false",
             },
         }
-        return {
-            "apiVersion": "keda.sh/v1alpha1",
-            "kind": "ScaledObject",
-            "metadata": self._metadata(Role.PROCESS),
-            "spec": {
-                "scaleTargetRef": {"name": f"{self.name}-{Role.PROCESS}"},
-                "minReplicaCount": 2,
-                "maxReplicaCount": MOST_PROCESSORS,
-                "triggers": [trigger],
-            },
+        target = {"name": f"{self.name}-{Role.PROCESS}"}
+        spec = {
+            "scaleTargetRef": target,
+            "minReplicaCount": 2,
+            "maxReplicaCount": MOST_PROCESSORS,
+            "triggers": [trigger],
         }
+        return self._object("keda.sh/v1alpha1", "ScaledObject", Role.PROCESS, spec)
 
     def _pod(self, command: str, secrets: Mapping[str, str]) -> Object:
         """A pod as the Pod Security Standard `restricted` wants it, with a root filesystem that is read only."""
@@ -263,12 +249,10 @@ class Workloads(Struct, frozen=True, kw_only=True):
         if command == RUN:
             # Below the volume's root, which belongs to whoever made the volume.
             values |= {"listen": f":{_PORT}", "data_dir": f"{_DATA}/levelog"}
-            if self.namespaces:
-                values["namespace"] = ",".join(self.namespaces)
         elif command in set(Role):
             values |= {"listen": f":{_PORT}", "redaction_key_file": f"{_KEYS}/{KEY_OF_REDACTION}"}
-            if self.namespaces and needs_cluster(frozenset({Role(command)})):
-                values["namespace"] = ",".join(self.namespaces)
+        if self.namespaces and command in (RUN, Role.INGEST, Role.ACTUATE):
+            values["namespace"] = ",".join(self.namespaces)
         return [{"name": variable(name), "value": value} for name, value in values.items()]
 
     def _secret(self, name: str, key: str) -> Object:
@@ -284,15 +268,14 @@ class Workloads(Struct, frozen=True, kw_only=True):
             "ingress": [{"ports": [{"protocol": "TCP", "port": _PORT}]}] if is_scraped else [],
             "egress": [{}] if ports is None else [{"ports": [*dns, *tcp]}],
         }
-        return {
-            "apiVersion": "networking.k8s.io/v1",
-            "kind": "NetworkPolicy",
-            "metadata": self._metadata(process),
-            "spec": spec,
-        }
+        return self._object("networking.k8s.io/v1", "NetworkPolicy", process, spec)
 
-    def _metadata(self, last: str) -> Object:
-        return {"name": f"{self.name}-{last}", "namespace": self.inside, "labels": {"app": self.name}}
+    def _object(self, api_version: str, kind: str, last: str, spec: Object) -> Object:
+        metadata = {"name": f"{self.name}-{last}", "namespace": self.inside, "labels": {"app": self.name}}
+        return {"apiVersion": api_version, "kind": kind, "metadata": metadata, "spec": spec}
+
+    def _template(self, process: str, pod: Object) -> Object:
+        return {"metadata": {"labels": self._labels(process)}, "spec": pod}
 
     def _labels(self, process: str) -> dict[str, str]:
         return {"app": self.name, "process": str(process)}
@@ -314,6 +297,10 @@ def _key(process: str, server: str) -> str:
 def _data_key(path: str) -> str:
     """A key of a ConfigMap has no slash."""
     return path.replace("/", "__")
+
+
+def _digest(what: object) -> str:
+    return hashlib.sha256(json.dumps(what, sort_keys=True).encode()).hexdigest()[:_LONGEST_HASH]
 
 
 def _probed() -> Object:
