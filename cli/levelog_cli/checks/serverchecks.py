@@ -14,13 +14,13 @@ from levelog.secrets.suspects import suspects
 from levelog.wire.objects import Cluster
 from levelog_cli.checks.findings import Finding
 from levelog_cli.loading import LoadedApplication
-from levelog_cli.servers.backing import given_redactor
+from levelog_cli.servers.backing import known_redactor
 from levelog_cli.servers.data_dir import DataDir
 from levelog_cli.servers.databases import database_url
 from levelog_cli.servers.embedded import MAX_PAYLOAD, nats_program
 from levelog_cli.servers.nats import agreements, connect_nats
-from levelog_cli.settings import Settings
-from levelog_cli.wiring.ingesting import INGEST
+from levelog_cli.settings import OnOff, Settings
+from levelog_cli.wiring.roles import Role
 from levelog_log.leadership import holder_of
 from levelog_log.stream import LogStream, clusters, open_stream
 from levelog_log.transport.connection import SMALL_PAYLOAD_BYTES, Connection
@@ -126,7 +126,7 @@ async def _stream(
     yield _redaction(settings, stream)
     if application is None:
         return
-    if (held := await holder_of(stream, application.name, INGEST)) is not None:
+    if (held := await holder_of(stream, application.name, Role.INGEST)) is not None:
         yield Finding.ok(_LOG, f"{held.holder} watches for {application.name} since {held.since:%Y-%m-%d %H:%M:%S} UTC")
     for agreement in await agreements(stream, application, settings.namespaces):
         if agreement.refusal:
@@ -153,10 +153,11 @@ def _kept(group: Group) -> Finding:
 
 def _redaction(settings: Settings, stream: LogStream) -> Finding:
     """Whether key and rules are those that the log was begun with."""
-    redactor = given_redactor(settings)
-    if redactor is None:
+    is_known = settings.redaction_key_file or DataDir(settings.data_dir).known_redaction_key
+    if not is_known and settings.redaction is OnOff.ON:
         text = "whether its redaction is that of the processes is not checked without their key"
         return Finding.note(_LOG, text, "--redaction-key-file FILE, and --redact as they have it")
+    redactor = known_redactor(settings)
     try:
         stream.require_redaction(redactor.digest)
     except LevelogError as error:

@@ -19,8 +19,7 @@ from levelog_kube.client import KubeClient
 from levelog_kube.discovery import Served, definition_of, served_in
 from levelog_kube.failures import ApiError
 
-MANAGER: Final = "levelog-dev"
-APPLY: Final = "application/apply-patch+yaml"
+_MANAGER: Final = "levelog-dev"
 _PAUSE_SECONDS: Final = 0.02
 _SERVED_SECONDS: Final = 10.0
 _NOT_FOUND: Final = 404
@@ -40,13 +39,15 @@ class _Metadata(Struct, rename="camel"):
     resource_version: str = "0"
 
 
-class _Object(Struct):
+class StoredVersion(Struct):
+    """What counts of an object here."""
+
     metadata: _Metadata
 
 
 class _List(Struct):
     metadata: _Metadata
-    items: list[_Object] = []
+    items: list[StoredVersion] = []
 
 
 async def define(settings: Settings, files: Sequence[Path]) -> list[Break] | None:
@@ -65,7 +66,7 @@ async def define(settings: Settings, files: Sequence[Path]) -> list[Break] | Non
         for definition in definitions:
             name = definition["metadata"]["name"]
             earlier = await definition_of(client, GroupResource.parse(name))
-            await _apply(client, definition)
+            await apply(client, f"/apis/{API_VERSION}/customresourcedefinitions/{name}", definition, is_forced=True)
             later = await definition_of(client, GroupResource.parse(name))
             if earlier is None or later is None or _generation(earlier) == _generation(later):
                 continue
@@ -100,14 +101,12 @@ async def find_served(client: KubeClient, api_version: str, kind: str) -> Served
     return next((served for served in await served_in(client, group, version) if served.kind == kind), None)
 
 
-async def _apply(client: KubeClient, definition: dict[str, Any]) -> None:
-    await client.request(
-        "PATCH",
-        f"/apis/{API_VERSION}/customresourcedefinitions/{definition['metadata']['name']}",
-        query={"fieldManager": MANAGER, "force": "true"},
-        body=msgspec.json.encode(definition),
-        content_type=APPLY,
-    )
+async def apply(client: KubeClient, path: str, manifest: dict[str, Any], *, is_forced: bool) -> str:
+    """Apply a manifest, if it is forced against what others have set; returns the version that the object then has."""
+    query = {"fieldManager": _MANAGER, "force": "true" if is_forced else "false"}
+    body, content_type = msgspec.json.encode(manifest), "application/apply-patch+yaml"
+    answer = await client.request("PATCH", path, query=query, body=body, content_type=content_type)
+    return answer.decode(StoredVersion).metadata.resource_version
 
 
 def _generation(definition: dict[str, Any]) -> Any:

@@ -1,5 +1,6 @@
 """`levelog dev`: a cluster in memory, an application that starts anew when its files change, and its levels."""
 
+import asyncio
 import logging
 import os
 import shlex
@@ -19,11 +20,13 @@ from levelog_cli.editing.installing import Break, define
 from levelog_cli.editing.notes import BoardNotes
 from levelog_cli.editing.objects import ObjectFiles
 from levelog_cli.editing.reloader import Reloader
-from levelog_cli.editing.sandbox import serve_cluster
 from levelog_cli.logs import set_up_logs
 from levelog_cli.printing.lines import print_line
 from levelog_cli.running import FAILED
+from levelog_cli.servers.data_dir import DataDir
 from levelog_cli.settings import LogFormat, LogLevel, Settings
+from levelog_sandbox import Sandbox
+from levelog_sandbox.objects.journal import Journal
 
 _LEVELS: Final = "levelog_processors.decide.transaction"
 """Who logs what becomes of levels."""
@@ -87,12 +90,19 @@ def _have_one_cluster(kubeconfig: Path) -> None:
 
 def _start_cluster(settings: Settings, family: Family, folder: Path, kubeconfig: Path, port: int) -> tuple[Child, str]:
     """A cluster with its URL; the URL is empty if the command is to end. Ends the command if the cluster fails."""
+    data = DataDir(folder)
     told, telling = Pipe(duplex=False)
     with told, telling:
 
         async def serve() -> None:
             try:
-                await serve_cluster(folder, kubeconfig, port, telling)
+                with data.claim(instead="stop that one, or give this one another --folder"):
+                    sandbox = Sandbox(port=port, pods_run=True)
+                    with Journal(data.path / "objects", sandbox.store):
+                        async with sandbox:
+                            sandbox.kubeconfig(kubeconfig)
+                            telling.send(sandbox.url)
+                            await asyncio.get_running_loop().create_future()
             except OSError as error:
                 raise ConfigurationError(f"port {port} of the cluster: {error.strerror or error}") from error
 

@@ -8,7 +8,6 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, Final
 
-import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -16,7 +15,7 @@ from levelog.errors import ConfigurationError, LevelogError
 from levelog.wire.manifests import each_manifest
 from levelog_cli.crds.definitions import API_VERSION
 from levelog_cli.editing.children import Child, Family, until_gone
-from levelog_cli.editing.installing import APPLY, MANAGER, Break, find_served, still_there, until_defined
+from levelog_cli.editing.installing import Break, StoredVersion, apply, find_served, still_there, until_defined
 from levelog_cli.editing.notes import BoardNotes
 from levelog_cli.editing.sources import Stamp, stamp_of
 from levelog_cli.running import execute
@@ -171,7 +170,8 @@ async def _applied(
             if not before and path in made and file not in forced:
                 applied.kept.append(f"{_named(manifest)} stays deleted; save {file} to create it again")
                 continue
-            await _apply(client, path, manifest, before, is_forced=file in forced)
+            if await apply(client, path, manifest, is_forced=file in forced) != before:
+                log.info("%s %s", "changed" if before else "created", _named(manifest))
             applied.there.append(path)
             if _is_definition(manifest):
                 await until_defined(client, manifest)
@@ -213,28 +213,10 @@ async def _path(client: KubeClient, manifest: dict[str, Any]) -> str | None:
     return served.object(namespace or "default", name) if served is not None else None
 
 
-async def _apply(client: KubeClient, path: str, manifest: dict[str, Any], before: str, *, is_forced: bool) -> bool:
-    """Apply it; tells whether that has changed anything."""
-    query = {"fieldManager": MANAGER, "force": "true" if is_forced else "false"}
-    answer = await client.request("PATCH", path, query=query, body=msgspec.json.encode(manifest), content_type=APPLY)
-    after = answer.decode(_Object).metadata.resource_version
-    if before != after:
-        log.info("%s %s", "changed" if before else "created", _named(manifest))
-    return before != after
-
-
-class _Metadata(Struct, rename="camel"):
-    resource_version: str = ""
-
-
-class _Object(Struct):
-    metadata: _Metadata
-
-
 async def _version(client: KubeClient, path: str) -> str:
     """The resourceVersion of an object; empty where there is none."""
     try:
-        return (await client.request("GET", path)).decode(_Object).metadata.resource_version
+        return (await client.request("GET", path)).decode(StoredVersion).metadata.resource_version
     except ApiError as error:
         if error.status == 404:
             return ""

@@ -1,6 +1,6 @@
 """What calls came to that a replay made again, as it is printed: a table of the functions, and the first difference."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, cast
 
 import msgspec
@@ -9,23 +9,28 @@ from levelog.calls.faults import described
 from levelog.counting import counted
 from levelog_cli.printing.tables import folded, labelled, line_width, table_lines
 from levelog_history.differences import differences, shown
+from levelog_replay.comparing import Tally
 from levelog_replay.effects.outcomes import CallComparison, CallDifference, CallTally
 from levelog_replay.effects.receipts import Came
 from levelog_replay.stops.stopping import CallScene, Stop
 from levelog_store.decide.decisions import Decision
 
 
-def only_columns(names: tuple[str, str]) -> list[str]:
-    """Headings of what only one of the two has that are compared; `names` of files are too long for that."""
-    return [f"ONLY {name.upper()}" for name in (names if names == ("then", "now") else ("first", "second"))]
+def tally_lines(
+    what: str, tallies: Mapping[str, Tally | CallTally], names: tuple[str, str], *others: str
+) -> Iterator[str]:
+    """A table of counts; `names` are those of the two that are compared, and those of files are too long for it."""
+    sides = names if names == ("then", "now") else ("first", "second")
+    columns = [what, "SAME", "CHANGED", *(f"ONLY {side.upper()}" for side in sides), *map(str.upper, others)]
+    counts = ("same", "changed", "only_before", "only_after", *others)
+    # the last column of a narrow table is a remark below its row: there is none
+    rows = [(name, *(str(getattr(tally, each)) for each in counts), "") for name, tally in tallies.items()]
+    yield from table_lines([*columns, ""], rows, line_width())
 
 
 def call_lines(comparison: CallComparison, names: tuple[str, str]) -> Iterator[str]:
-    """The lines of the table; `names` are those of the two that are compared."""
-    columns = ["CALL", "SAME", "CHANGED", *only_columns(names), "REFUSED", "SKIPPED"]
-    rows = [(name, *_counts(tally)) for name, tally in comparison.functions.items()]
-    # as in the table of views, there is no remark
-    yield from table_lines([*columns, ""], [(*row, "") for row in rows], line_width())
+    """The table of the functions, and what was refused and skipped."""
+    yield from tally_lines("CALL", comparison.functions, names, "refused", "skipped")
     for kind, refused in sorted(comparison.refusals.items()):
         first = f"first {refused.what} in {refused.name}"
         yield from folded(f"{refused.calls} refused {kind}, {first}: --allow-network lets them do it", line_width())
@@ -122,11 +127,6 @@ def _yielded(result: object) -> dict[str, Any] | None:
         place = "/".join(str(intent[part]) for part in ("resource", "namespace", "name") if intent.get(part))
         found[f"{intent['verb']} {place}"] = intent.get("body")
     return found or None
-
-
-def _counts(tally: CallTally) -> tuple[str, ...]:
-    counts = (tally.same, tally.changed, tally.only_before, tally.only_after, tally.refused, tally.skipped)
-    return tuple(str(count) for count in counts)
 
 
 def _told(found: CallDifference) -> dict[str, Any]:

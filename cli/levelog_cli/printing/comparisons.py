@@ -4,24 +4,22 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
-
-from levelog_cli.printing.called import call_lines, call_stop_lines, calls_told, difference_lines, only_columns
-from levelog_cli.printing.tables import folded, labelled, line_width, table_lines
-from levelog_history.differences import drift_text, shown
-from levelog_history.wording import is_first
-from levelog_replay.comparing import Conclusion, Divergence, Tally, content_texts, part_texts
-from levelog_store.decide.decisions import Decision
-from levelog_store.rows import ERRORS, IndexKey
-
-if TYPE_CHECKING:
-    from levelog_replay.travel.orders import Inevitable
-    from levelog_replay.versions import Report
 from msgspec.structs import asdict
 
 from levelog.calls.faults import described
 from levelog.counting import counted
+from levelog_cli.printing.called import call_lines, call_stop_lines, calls_told, difference_lines, tally_lines
+from levelog_cli.printing.tables import folded, labelled, line_width, table_lines
+from levelog_history.differences import drift_text, shown
+from levelog_history.wording import is_first
+from levelog_replay.comparing import Conclusion, Divergence, content_texts, part_texts
 from levelog_replay.stops.stopping import CallScene, Stop
-from levelog_store.rows import StoredObject, Verdict
+from levelog_store.decide.decisions import Decision
+from levelog_store.rows import ERRORS, IndexKey, StoredObject, Verdict
+
+if TYPE_CHECKING:
+    from levelog_replay.travel.orders import Inevitable
+    from levelog_replay.versions import Report
 
 _NO_ERRORS = (b"0",)
 """What an evaluation sees of an index that leaves out no object."""
@@ -36,10 +34,7 @@ def lines(report: "Report") -> Iterator[str]:
     if report.calls is not None and report.calls.first is not None:
         yield from difference_lines(report.calls.first, report.names)
         yield ""
-    columns = ["VIEW", "SAME", "CHANGED", *only_columns(report.names), "SKIPPED"]
-    rows = [(view, *_counts(tally)) for view, tally in sorted(comparison.views.items())]
-    # the last column of a narrow table is a remark below its row: there is none
-    yield from table_lines([*columns, ""], [(*row, "") for row in rows], line_width())
+    yield from tally_lines("VIEW", dict(sorted(comparison.views.items())), report.names, "skipped")
     for obstacle, count in sorted(comparison.obstacles.items()):
         yield from folded(f"{count} skipped: {obstacle}", line_width())
     if report.calls is not None:
@@ -116,11 +111,6 @@ def _brief(found: Divergence, names: tuple[str, str]) -> str:
         then, now = before.writes_text, after.writes_text
         told.append(f"{then} -> {now}" if then != now else "content of writes")
     return ", ".join(told or found.parts)
-
-
-def _counts(tally: Tally) -> tuple[str, ...]:
-    counts = (tally.same, tally.changed, tally.only_before, tally.only_after, tally.skipped)
-    return tuple(str(count) for count in counts)
 
 
 def divergence_lines(found: Divergence, names: tuple[str, str]) -> Iterator[str]:

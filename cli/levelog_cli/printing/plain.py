@@ -43,6 +43,14 @@ def entry_plain(entry: AnyEntry, sequence: int) -> dict[str, Any]:
             }
 
 
+def _of(row: object, *names: str) -> dict[str, Any]:
+    return {name: getattr(row, name) for name in names}
+
+
+def _sides(decision: Decision) -> dict[str, Any]:
+    return {name: msgspec.Raw(getattr(decision, name) or b"null") for name in ("desired", "actual")}
+
+
 def _decision_entry(entry: DecisionEntry) -> dict[str, Any]:
     decision = entry.decision
     return {
@@ -51,20 +59,15 @@ def _decision_entry(entry: DecisionEntry) -> dict[str, Any]:
         "sequence": decision.sequence,
         "time": decision.decided_at,
         "application": entry.application,
-        "view": decision.view,
-        "parent": decision.parent,
-        "parent_uid": decision.parent_uid,
+        **_of(decision, "view", "parent", "parent_uid"),
         "before": decision.basis.status,
-        "status": decision.status,
-        "reason": decision.reason,
-        "round": decision.round,
+        **_of(decision, "status", "reason", "round"),
         "drift": decision.differing,
         "causes": decision.causes.sequences,
         "has_more_causes": decision.causes.has_more,
         "is_due": decision.basis.is_due,
-        "is_called": decision.is_called,
-        "fingerprint": decision.fingerprint,
-        "writes": [{"key": each.key, "verb": each.verb, "target": each.target} for each in entry.writes],
+        **_of(decision, "is_called", "fingerprint"),
+        "writes": [_of(each, "key", "verb", "target") for each in entry.writes],
     }
 
 
@@ -72,27 +75,13 @@ def explained_plain(level: KeptLevel, explained: Explained) -> dict[str, Any]:
     """A decision that is explained."""
     decision, before = explained.decision, explained.before
 
-    def side(each: Decision | None) -> dict[str, object] | None:
-        if each is None:
-            return None
-        return {
-            "status": each.status,
-            "reason": each.reason,
-            "desired": msgspec.Raw(each.desired or b"null"),
-            "actual": msgspec.Raw(each.actual or b"null"),
-            "drift": each.differing,
-        }
+    def side(each: Decision) -> dict[str, Any]:
+        return {**_of(each, "status", "reason"), **_sides(each), "drift": each.differing}
 
     return {
         "type": "decision",
         "application": level.scope.application,
-        "view": decision.view,
-        "parent": decision.parent,
-        "parent_uid": decision.parent_uid,
-        "decided_at": decision.decided_at,
-        "sequence": decision.sequence,
-        "round": decision.round,
-        "is_called": decision.is_called,
+        **_of(decision, "view", "parent", "parent_uid", "decided_at", "sequence", "round", "is_called"),
         "is_due": decision.basis.is_due,
         "fingerprint": decision.fingerprint,
         "causes": [
@@ -102,24 +91,13 @@ def explained_plain(level: KeptLevel, explained: Explained) -> dict[str, Any]:
         "has_more_causes": decision.causes.has_more,
         "reads": explained.reads,
         "levels": explained.level_statuses,
-        "before": side(before),
+        "before": side(before) if before is not None else None,
         "after": side(decision),
         "writes": [
             {
-                "key": each.intent.key,
-                "verb": each.intent.verb,
-                "target": each.intent.target,
-                "state": each.intent.state,
-                "attempts": each.intent.attempts,
-                "next_at": each.intent.next_at,
-                "error": each.intent.error,
+                **_of(each.intent, "key", "verb", "target", "state", "attempts", "next_at", "error"),
                 "queue": each.queue,
-                "receipt": {
-                    "sequence": each.receipt_sequence,
-                    "outcome": each.receipt.outcome,
-                    "target_version": each.receipt.target_version,
-                    "time": each.receipt.time,
-                }
+                "receipt": {"sequence": each.receipt_sequence, **_of(each.receipt, "outcome", "target_version", "time")}
                 if each.receipt
                 else None,
                 "shown_by": each.shown.sequence if each.shown else None,
@@ -137,16 +115,11 @@ def ignored_plain(level: KeptLevel, ignored: Ignored) -> dict[str, Any]:
 def level_plain(scope: Scope, line: LevelLine, last_contact: datetime | None) -> dict[str, Any]:
     """A level as it is, as far as was known at the last contact."""
     return {
-        "cluster": scope.cluster,
-        "application": scope.application,
-        "view": line.view,
-        "parent": line.parent,
-        "status": line.status,
+        **_of(scope, "cluster", "application"),
+        **_of(line, "view", "parent", "status"),
         "reason": line.told_reason,
         "drift": msgspec.json.decode(line.drift) if line.drift else None,
-        "round": line.round,
-        "tried": line.tried,
-        "evaluated_at": line.evaluated_at,
+        **_of(line, "round", "tried", "evaluated_at"),
         "last_contact": last_contact,
         "writes": line.writes,
     }
@@ -155,16 +128,9 @@ def level_plain(scope: Scope, line: LevelLine, last_contact: datetime | None) ->
 def past_level_plain(scope: Scope, decision: Decision) -> dict[str, Any]:
     """A level as it was."""
     return {
-        "cluster": scope.cluster,
-        "application": scope.application,
-        "view": decision.view,
-        "parent": decision.parent,
-        "status": decision.status,
-        "reason": decision.reason,
-        "desired": msgspec.Raw(decision.desired or b"null"),
-        "actual": msgspec.Raw(decision.actual or b"null"),
+        **_of(scope, "cluster", "application"),
+        **_of(decision, "view", "parent", "status", "reason"),
+        **_sides(decision),
         "drift": decision.differing or None,
-        "round": decision.round,
-        "sequence": decision.sequence,
-        "decided_at": decision.decided_at,
+        **_of(decision, "round", "sequence", "decided_at"),
     }

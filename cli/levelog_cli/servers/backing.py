@@ -68,34 +68,22 @@ def load_redactor(settings: Settings, backing: Backing) -> Redactor:
             f"{flag('redaction_key_file')} or set {variable('redaction_key_file')}, the same for all processes "
             f"(a new key: openssl rand -hex 32 > redaction.key), or say {flag('redaction')} off"
         )
-    return Redactor(_key(file), _rules(settings))
-
-
-def given_redactor(settings: Settings) -> Redactor | None:
-    """The redactor of the settings, or of the data directory if it has a key already; None without a key.
-
-    Raises ConfigurationError as `load_redactor` does.
-    """
-    if settings.redaction is OnOff.OFF:
-        return Redactor(is_off=True)
-    file = settings.redaction_key_file or DataDir(settings.data_dir).known_redaction_key
-    return None if file is None else Redactor(_key(file), _rules(settings))
-
-
-def _rules(settings: Settings) -> Rules:
-    return Rules.parse(rule for given in settings.redact for rule in given.split(",") if rule)
+    return _redactor(settings, file)
 
 
 def known_redactor(settings: Settings) -> Redactor:
-    """The same for a command that looks back: without a key, secret values in manifests cannot be compared.
+    """The redactor of a command that looks back: without a key, secret values in manifests cannot be compared.
 
     Raises ConfigurationError as `load_redactor` does, but for a key that is not there.
     """
-    rules = Rules.parse(rule for given in settings.redact for rule in given.split(",") if rule)
     if settings.redaction is OnOff.OFF:
         return Redactor(is_off=True)
-    file = settings.redaction_key_file or DataDir(settings.data_dir).known_redaction_key_file()
-    return Redactor(_key(file), rules) if file is not None else Redactor(None, rules)
+    return _redactor(settings, settings.redaction_key_file or DataDir(settings.data_dir).known_redaction_key)
+
+
+def _redactor(settings: Settings, file: Path | None) -> Redactor:
+    rules = Rules.parse(rule for given in settings.redact for rule in given.split(",") if rule)
+    return Redactor(None if file is None else _key(file), rules)
 
 
 def _key(file: Path) -> bytes:

@@ -88,10 +88,6 @@ class DataDir:
             temporary.rename(self._key)
         return self._key
 
-    def known_redaction_key_file(self) -> Path | None:
-        """The key of this directory, if it has one."""
-        return self._key if self._key.exists() else None
-
     def keep_kinds(self, kinds: Sequence[ServedKind]) -> None:
         """Note what a cluster was found to serve, for commands that ask none; not where nothing may be written."""
         with suppress(OSError):

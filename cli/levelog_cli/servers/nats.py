@@ -92,14 +92,9 @@ async def await_log(connection: Connection, settings: Settings, cluster: Cluster
 async def _find_log(connection: Connection, wanted: Cluster) -> LogStream | None:
     if not wanted:  # only who may list the streams can do without --cluster
         known = await clusters(connection)
-        if len(known) > 1:
-            raise ConfigurationError(
-                f"NATS at {connection.url} holds the logs of several clusters, {', '.join(known)}: "
-                "say which with --cluster or LEVELOG_CLUSTER"
-            )
         if not known:
             return None
-        wanted = known[0]
+        wanted = _only(connection, known)
     return await find_stream(connection, wanted)
 
 
@@ -112,17 +107,21 @@ async def opened_log(settings: Settings) -> AsyncGenerator[LogStream]:
     """
     async with _nats_url(settings) as url, await connect_nats(settings, url, "levelog history") as connection:
         known = await clusters(connection)
-        wanted = settings.cluster
+        wanted = Cluster(settings.cluster)
         if not known or (wanted and wanted not in known):
             held = f"; it holds those of {', '.join(known)}" if known else ""
             what = f"no log of cluster {wanted}" if wanted else "no log"
             raise ConfigurationError(f"NATS at {connection.url} holds {what}{held}: `levelog ingest` makes one")
-        if not wanted and len(known) > 1:
-            raise ConfigurationError(
-                f"NATS at {connection.url} holds the logs of several clusters, {', '.join(known)}: say which with "
-                "--cluster or LEVELOG_CLUSTER"
-            )
-        yield await open_stream(connection, Cluster(wanted or known[0]))
+        yield await open_stream(connection, wanted or _only(connection, known))
+
+
+def _only(connection: Connection, known: Sequence[Cluster]) -> Cluster:
+    if len(known) > 1:
+        raise ConfigurationError(
+            f"NATS at {connection.url} holds the logs of several clusters, {', '.join(known)}: say which with "
+            "--cluster or LEVELOG_CLUSTER"
+        )
+    return known[0]
 
 
 @asynccontextmanager

@@ -162,17 +162,39 @@ class _Process(Struct, kw_only=True):
 
     async def _ingest(self, client: "KubeClient", stream: LogStream) -> None:
         """Watch, or stand by for another process of the application that does; nobody shares an embedded NATS."""
-        from levelog_cli.wiring.ingesting import INGEST, ingest
+        from levelog_cli.printing.progress import FirstLists
+        from levelog_ingest.ingest import Ingest
+        from levelog_ingest.status import WatchedResource
 
+        program = self.application.program
+        watched = [
+            WatchedResource(
+                resource=resource.group_resource,
+                version=resource.version,
+                namespaces=() if resource.scope == "Cluster" else self.settings.namespaces,
+                kind=resource.kind,
+                scope=resource.scope or None,
+            )
+            for resource in program.resources.values()
+        ]
+        names = [str(each.resource) for each in watched] + list(program.sources)
         leadership = None
         if self.backing.nats is None:
-            leadership = Leadership(stream, self.application.name, INGEST, holder=process_name())
+            leadership = Leadership(stream, self.application.name, Role.INGEST, holder=process_name())
 
         async def watch() -> None:
-            await ingest(
-                *(self.settings, self.application, client, stream, self.redactor, self.bars),
-                on_begin=lambda begun: self.monitor.ingest(begun, leadership),
+            begun = Ingest(
+                client,
+                stream,
+                watched,
+                self.redactor,
+                sources=list(program.sources.values()),
+                # with it, objects are counted first
+                on_change=FirstLists(self.bars, names) if self.bars.are_wanted else None,
+                application=self.application.name,
             )
+            self.monitor.ingest(begun, leadership)
+            await begun.run()
 
         if leadership is None:
             await watch()
