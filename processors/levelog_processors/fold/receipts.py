@@ -42,10 +42,7 @@ class Receipts:
                 self._memories[memory.index, memory.key, memory.object] = memory, logged
             return
         has_view = record.view in self._program.views  # the code may have changed since
-        is_at_round = self._is_at_round(record)
-        self._changes.receipts.append(
-            FoldedReceipt(record=record, sequence=logged.sequence, has_view=has_view, is_at_round=is_at_round)
-        )
+        self._changes.receipts.append(FoldedReceipt(record=record, sequence=logged.sequence, has_view=has_view))
         if has_view and record.verb != "event":
             self._wake(logged, record)
         is_first = not self._is_behind(record)
@@ -83,10 +80,6 @@ class Receipts:
         if record.verb == "delete":
             return name in self._changes.tombstones if row is None else row.is_deleting
         return row is not None and row.uid == record.target_uid and row.version >= record.target_version
-
-    def _is_at_round(self, record: ReceiptNoted) -> bool:
-        prior = self._prior.levels.get((record.view, str(record.parent)))
-        return prior is not None and prior.parent_uid == record.parent_uid and prior.round >= record.round
 
     def _is_behind(self, record: ReceiptNoted) -> bool:
         """Tell whether a receipt of a call arrives again after its level has gone on: its content is old.

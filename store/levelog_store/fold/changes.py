@@ -97,8 +97,6 @@ class FoldedReceipt(Struct, frozen=True, kw_only=True):
     sequence: int
     has_view: bool = True
     """The code still has the view whose level decided the intent."""
-    is_at_round: bool = False
-    """That level is known to be at the receipt's round, or at a later one."""
     is_shown: bool = False
     """The log shows what was written."""
 
