@@ -12,8 +12,8 @@ from levelog.wire.objects import Version
 from levelog.wire.records import BookmarkNoted, LoggedRecord, ObjectDeleted, ObjectSeen
 from levelog_processors.fold.rules import Fold
 from levelog_processors.program import Program
-from levelog_store.fold.changes import Changes, ExpiredEntry, PriorObject, PriorState
-from levelog_store.rows import Entry
+from levelog_store.fold.changes import Changes, PriorState
+from levelog_store.rows import Entry, StoredObject
 from rigs.webs import NOON, PODS, deleted, logged, pod
 
 HOUR = timedelta(hours=1)
@@ -45,22 +45,22 @@ class Tables:
     """What folds leave in memory, and what the next one would find of it in SQL."""
 
     def __init__(self) -> None:
-        self.objects: dict[str, PriorObject] = {}
+        self.objects: dict[str, StoredObject] = {}
         self.entries: dict[str, dict[tuple[str, str, int], Entry]] = {}
         self.times: dict[int, datetime] = {}
 
     def fold(self, records: Sequence[LoggedRecord]) -> Changes:
         prior = PriorState(objects=dict(self.objects), times=dict(self.times))
-        prior.entries = {name: list(entries.values()) for name, entries in self.entries.items()}
+        prior.entries_of = lambda name: self.entries.get(name, {}).values()
         prior.expired = [
-            ExpiredEntry(name, 0, entry)
+            (name, entry)
             for name, entries in self.entries.items()
             for entry in entries.values()
             if entry.expires_at is not None
         ]
         changes = Fold(program, "webs", prior).records(records)
         for name, row in changes.objects.items():
-            self.objects[name] = PriorObject(row.uid, row.version)
+            self.objects[name] = row
         for name in changes.tombstones:
             self.objects.pop(name, None)
         for index, key, name, ordinal in changes.entries_removed:

@@ -85,7 +85,7 @@ def test_the_fold_keeps_what_the_class_names_under_namespace_and_name() -> None:
     [(name, entry)] = first.entries_written
     assert (name, entry.index, entry.key) == ("pods/default/shop-0", "webs/@Pod", '["default","shop-0"]')
     assert b'"image":"a"' in entry.value
-    prior = PriorState(entries={name: [entry]})
+    prior = PriorState(entries_of=lambda _: [entry])
     again = Fold(program, "webs", prior).records(logged([pod("shop-0", 3, annotations={"n": "2"})]))
     assert again.keys == {}
     changed = Fold(program, "webs", prior).records(logged([pod("shop-0", 4, image="b")], first=4))

@@ -29,9 +29,10 @@ from levelog.wire.subjects import Control, control_subject, object_in, object_su
 from levelog_cli.loading import load_operators
 from levelog_log.messages import logged_record
 from levelog_log.transport.wire import parse_header_lines
+from levelog_processors.fold.objects import stored
 from levelog_processors.fold.rules import Fold
 from levelog_processors.program import Program
-from levelog_store.fold.changes import Changes, PriorObject, PriorState
+from levelog_store.fold.changes import Changes, PriorState
 from rigs.garbling import garbled
 from rigs.run.examples import examples
 from rigs.webs import NOON, WEBS, deleted, lists_done, web
@@ -40,6 +41,7 @@ from rigs.webs import logged as in_log
 WEBS_FILE = Path(__file__).parents[2] / "examples/webs/webs.py"
 KEY = ObjectKey(group="example.com", resource="webs", namespace="default", name="w")
 SEEN = web("w", 7, replicas=2)
+HELD = stored(str(KEY), SEEN, in_log([SEEN])[0])
 RECEIPT = ReceiptNoted(
     application="webs",
     key="key",
@@ -160,7 +162,7 @@ def unreadable(sequence: int, key: ObjectKey | None = KEY) -> LoggedRecord:
 def test_an_object_that_cannot_be_read_any_more_stays_as_it_was_and_no_list_takes_it_for_gone(
     program: Program, is_in_one_batch: bool
 ) -> None:
-    prior = PriorState() if is_in_one_batch else PriorState(objects={str(KEY): PriorObject("uid-w", 7)})
+    prior = PriorState() if is_in_one_batch else PriorState(objects={str(KEY): HELD})
     before = in_log([SEEN], first=1) if is_in_one_batch else []
     changes = Fold(program, "webs", prior).records([*before, unreadable(5)])
     told = {name: row.sequence for name, row in changes.objects.items()} | changes.seen_again
@@ -170,14 +172,14 @@ def test_an_object_that_cannot_be_read_any_more_stays_as_it_was_and_no_list_take
 
 def test_what_is_gone_is_gone_whatever_its_last_body_is(program: Program) -> None:
     gone = msgspec.structs.replace(deleted(SEEN, 8), body=b"\xff")
-    changes = Fold(program, "webs", PriorState(objects={str(KEY): PriorObject("uid-w", 7)})).records(in_log([gone]))
+    changes = Fold(program, "webs", PriorState(objects={str(KEY): HELD})).records(in_log([gone]))
     assert changes.tombstones.keys() == {str(KEY)}
     assert not changes.unreadable
 
 
 def test_a_record_that_is_late_is_not_asked_whether_it_can_be_read(program: Program) -> None:
     late = msgspec.structs.replace(SEEN, body=b"\xff")
-    buried = PriorState(tombstones={str(KEY): PriorObject("uid-w", 8)})
+    buried = PriorState(tombstones=Fold(program, "webs", PriorState()).records(in_log([deleted(SEEN, 8)])).tombstones)
     assert not Fold(program, "webs", buried).records(in_log([late])).unreadable
 
 

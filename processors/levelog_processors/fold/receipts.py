@@ -98,7 +98,7 @@ class Receipts:
         """Tell whether a record that repeats a call tells of a newer one than is known."""
         place = memory.index, memory.key, memory.object
         noted = self._memories.get(place)
-        prior = [e for e in self._prior.entries.get(memory.object, ()) if (e.index, e.key) == place[:2]]
+        prior = [e for e in self._prior.entries_of(memory.object) if (e.index, e.key) == place[:2]]
         known = [noted[0].entry] if noted is not None else prior
         return all(_called_at(entry) < _called_at(memory.entry) for entry in known)
 

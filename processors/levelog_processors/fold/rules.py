@@ -146,12 +146,14 @@ class Fold:
     def _expire(self) -> None:
         """Remove entries whose time is over, of objects that the batch does not change."""
         touched = self._changes.touched()
-        for each in self._prior.expired:
-            if each.object not in touched and is_expired(each.entry, self._times.get(each.partition)):
-                entry = each.entry
-                self._changes.entries_removed.append((entry.index, entry.key, each.object, entry.ordinal))
-                sequence = self._changes.checkpoints[each.partition].sequence
-                change_key(self._changes, entry, each.partition, sequence, (sequence,))
+        for name, entry in self._prior.expired:
+            row = self._prior.objects.get(name)
+            point = self._changes.checkpoints.get(row.partition) if row is not None else None
+            if row is None or point is None or name in touched:
+                continue
+            if is_expired(entry, self._times.get(row.partition)):
+                self._changes.entries_removed.append((entry.index, entry.key, name, entry.ordinal))
+                change_key(self._changes, entry, row.partition, point.sequence, (point.sequence,))
 
     def _take(self, logged: LoggedRecord) -> None:
         record = logged.record
@@ -325,7 +327,7 @@ class Fold:
         prior = self._prior.objects.get(name)
         entries: Iterable[Entry] = ()
         if each is None and prior is not None and prior.uid == last.record.uid:
-            entries = self._prior.entries.get(name, ())
+            entries = self._prior.entries_of(name)
         for older in reversed(earlier):
             record = older.record
             entries = index_entries(index, record.body, unexpired(entries, older.now), name, record.time)
@@ -358,7 +360,7 @@ class Fold:
             change_key(self._changes, gone, parent.partition, parent.sequence, (parent.sequence,))
 
     def _replace_entries(self, name: str, partition: int, fresh: Iterable[Entry], sequence: int) -> None:
-        replace_entries(self._changes, self._prior.entries.get(name, ()), fresh, name, partition, sequence)
+        replace_entries(self._changes, self._prior.entries_of(name), fresh, name, partition, sequence)
 
     def _wake_parent(self, view: BoundView, name: str, uid: str, body: bytes, wake: Wake) -> None:
         prior = self._prior.levels.get((view.name, name))

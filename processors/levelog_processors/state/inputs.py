@@ -1,39 +1,27 @@
 """What a fold asks for of State: what was there before."""
 
-from collections.abc import Collection, Iterator, Sequence
-
-from msgspec import Struct
+from collections.abc import Iterator, Sequence
 
 from levelog.wire.records import LoggedRecord, SyncFinished
 from levelog_processors.fold.entries import note_time
 from levelog_processors.fold.receipts import levels_of_calls
-from levelog_processors.state.buckets import Buckets
 from levelog_processors.state.contents import Contents
-from levelog_store.fold.changes import ExpiredEntry, PriorState, Unlisted
+from levelog_store.fold.changes import PriorState, Unlisted
 from levelog_store.rows import Entry, Input, ViewParent
-
-
-class _Entries(Struct, frozen=True):
-    """What the fold asks for of entries."""
-
-    buckets: Buckets
-
-    def get(self, name: str, _: Collection[Entry] = ()) -> Collection[Entry]:
-        return self.buckets.of(name)
 
 
 def prior_to(contents: Contents, part: Sequence[LoggedRecord]) -> PriorState:
     """What the fold of a part has to know."""
     return PriorState(
-        objects=contents.objects,  # type: ignore[arg-type]
-        tombstones=contents.tombstones,  # type: ignore[arg-type]
-        entries=_Entries(contents.buckets),  # type: ignore[arg-type]
-        levels=contents.levels,  # type: ignore[arg-type]
+        objects=contents.objects,
+        tombstones=contents.tombstones,
+        entries_of=contents.buckets.of,
+        levels=contents.levels,
         rounds=_rounds(contents, part),
         syncs=contents.syncs,
         api_versions=contents.api_versions,
         times=contents.times if contents.program.expires else {},
-        expired=_expired(contents, part) if contents.program.expires else [],
+        expired=_expired(contents, part) if contents.program.expires else (),
     )
 
 
@@ -48,16 +36,11 @@ def _rounds(contents: Contents, part: Sequence[LoggedRecord]) -> dict[ViewParent
     }
 
 
-def _expired(contents: Contents, part: Sequence[LoggedRecord]) -> list[ExpiredEntry]:
+def _expired(contents: Contents, part: Sequence[LoggedRecord]) -> Sequence[tuple[str, Entry]]:
     times = dict(contents.times)
     for logged in part:
         note_time(times, logged)
-    if not times:
-        return []
-    partitions = {logged.partition for logged in part}
-    found = contents.buckets.expired(max(times.values()))
-    rows = ((contents.objects.get(name), name, entry) for name, entry in found)
-    return [ExpiredEntry(n, row.partition, e) for row, n, e in rows if row is not None and row.partition in partitions]
+    return contents.buckets.expired(max(times.values())) if times else ()
 
 
 def unlisted(contents: Contents, part: Sequence[LoggedRecord]) -> Iterator[tuple[Unlisted, int]]:

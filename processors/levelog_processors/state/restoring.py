@@ -14,7 +14,7 @@ from levelog_processors.state.state import State
 from levelog_store.fold.changes import Changes, PriorState
 from levelog_store.fold.statereads import StoredState
 from levelog_store.owners.backfills import Backfill
-from levelog_store.rows import WHOLE_INDEX, IndexKey, StoredObject, ViewParent, is_of_levels
+from levelog_store.rows import WHOLE_INDEX, Entry, IndexKey, StoredObject, ViewParent, is_of_levels
 
 PAGE: Final = 500
 """Objects that are computed anew at once."""
@@ -62,8 +62,11 @@ def left_behind(state: State, unfinished: Sequence[Backfill]) -> Iterator[tuple[
 
 def anew(state: State, job: Backfill, rows: Sequence[StoredObject]) -> Changes:
     """What the changed code gives for a page of objects."""
-    entries = {row.object: [e for e in state.buckets.of(row.object) if e.index == job.name] for row in rows}
-    prior = PriorState(objects=state.objects, entries=entries, levels=state.levels, times=state.times)  # type: ignore[arg-type]
+
+    def entries_of(name: str) -> Sequence[Entry]:
+        return [entry for entry in state.buckets.of(name) if entry.index == job.name]
+
+    prior = PriorState(objects=state.objects, entries_of=entries_of, levels=state.levels, times=state.times)
     fold, sequence = Fold(state.program, state.application, prior), state.folded_to[job.partition]
     if job.kind == "index":
         return fold.index_anew(state.program.indices[job.name], rows, sequence)

@@ -1,6 +1,6 @@
 """What a fold reads and changes, as values; the causes of a wakeup, as text."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Final
 
@@ -8,14 +8,17 @@ from msgspec import Struct
 
 from levelog.wire.objects import ObjectKey
 from levelog.wire.records import ReceiptNoted, TargetSighted
-from levelog_store.rows import Entry, IndexKey, Input, StoredObject, SyncRow, Tombstone, UnreadableRow, ViewParent
-
-
-class PriorObject(Struct, frozen=True):
-    """What State has of an object before a batch; of a deleted one, up to which version records are late."""
-
-    uid: str
-    version: int
+from levelog_store.rows import (
+    Entry,
+    IndexKey,
+    Input,
+    LevelRow,
+    StoredObject,
+    SyncRow,
+    Tombstone,
+    UnreadableRow,
+    ViewParent,
+)
 
 
 class Unlisted(Struct, frozen=True, kw_only=True):
@@ -29,32 +32,14 @@ class Unlisted(Struct, frozen=True, kw_only=True):
     version: int
 
 
-class ExpiredEntry(Struct, frozen=True):
-    """An entry whose time may be over, with the object that gave it and the partition of that."""
-
-    object: str
-    partition: int
-    entry: Entry
-
-
-class PriorLevel(Struct, frozen=True):
-    """What a level was evaluated on: its parent by uid, what the view saw, as a digest, and where; and its round."""
-
-    parent_uid: str
-    inputs: str
-    looked_at: bytes | None = None
-    round: int = 0
-
-
 class PriorState(Struct):
     """What State has of the objects of a batch before it is folded."""
 
-    objects: dict[str, PriorObject] = {}
-    tombstones: dict[str, PriorObject] = {}
-    entries: dict[str, list[Entry]] = {}
-    """Entries by object."""
-    levels: dict[ViewParent, PriorLevel] = {}
-    """Levels whose parent is in the batch."""
+    objects: dict[str, StoredObject] = {}
+    tombstones: dict[str, Tombstone] = {}
+    entries_of: Callable[[str], Collection[Entry]] = lambda _: ()
+    """Entries of an object."""
+    levels: dict[ViewParent, LevelRow] = {}
     rounds: dict[ViewParent, tuple[str, int]] = {}
     """Uid of the parent and round of the levels whose calls the batch has receipts of."""
     syncs: dict[Input, SyncRow] = {}
@@ -63,8 +48,8 @@ class PriorState(Struct):
     """Versions in which resources are recorded, by partition; not there: nobody says."""
     times: dict[int, datetime] = {}
     """Time of each partition, if entries expire."""
-    expired: list[ExpiredEntry] = []
-    """Entries of the batch's partitions whose time may be over, of any object."""
+    expired: Sequence[tuple[str, Entry]] = ()
+    """Entries whose time may be over, with the objects that gave them."""
 
 
 class Checkpoint(Struct, frozen=True):
