@@ -19,8 +19,7 @@ from levelog_processors.program import Program
 from levelog_processors.state.bodies import MOST_BYTES
 from levelog_processors.state.restoring import anew, left_behind
 from levelog_processors.state.state import State
-from levelog_store.owners.backfills import Backfill
-from levelog_store.owners.handlers import Kind
+from levelog_store.owners.handlers import Backfill, Kind
 from rigs.webs import WEBS, logged, web
 
 APPLICATION: Final = "state"

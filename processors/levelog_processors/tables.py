@@ -12,7 +12,6 @@ from levelog_store.fold.checkpoints import count_commit, note_mirrored
 from levelog_store.fold.ends import write_ends
 from levelog_store.fold.statereads import Requested, StoredState, read_state
 from levelog_store.fold.statewrites import write_keys, write_reads, write_state, write_wakes_of
-from levelog_store.owners.backfills import write_done
 from levelog_store.owners.leases import check_checkpoints, check_commits, guard
 from levelog_store.rows import LevelRow, Scope, ViewParent
 
@@ -101,8 +100,7 @@ class Tables:
             read = {place: at for place, at in state.unwritten.keys.items() if place in state.readers}
             await write_keys(connection, self._scope, read)
         else:
-            await write_state(connection, self._scope, state.unwritten)
-            await write_done(connection, self._scope, self._unfinished)
+            await write_state(connection, self._scope, state.unwritten, self._unfinished)
             fresh = {each: to for each in self.epochs if (to := state.folded_to[each]) != self._mirrored[each]}
             await note_mirrored(connection, self._scope, fresh)
         reads = state.unwritten_reads

@@ -105,7 +105,6 @@ backfills = _table(
     _key("partition", SmallInteger),
     _value("kind", comment="index: entries are computed anew; view: parents are woken"),
     _value("resource"),
-    _value("is_done", Boolean),
 )
 
 syncs = _table(

@@ -32,10 +32,9 @@ from levelog_store.actuate import claims
 from levelog_store.connect.database import Database
 from levelog_store.decide.inputreads import read_mirrored
 from levelog_store.dialects import now
-from levelog_store.owners.backfills import read_unfinished
 from levelog_store.owners.scopes import open_scope
 from levelog_store.rows import IndexKey, Scope
-from levelog_store.tables import intents, leases, levels, wakeups
+from levelog_store.tables import backfills, intents, leases, levels, wakeups
 from rigs.acting import QUICK
 from rigs.migrated import migrate
 from rigs.waiting import until
@@ -240,7 +239,7 @@ class Processing:
             self._raise_failures()
             async with self.database.reading() as connection:
                 checkpoints = await read_mirrored(connection, self.scope)
-                if max(checkpoints.values()) < sequence or await read_unfinished(connection, self.scope):
+                if max(checkpoints.values()) < sequence or await connection.scalar(select(backfills.c.name).limit(1)):
                     return False
                 for partition, folded_to in checkpoints.items():
                     last = await self.stream.last_record(partition_subjects(self.scope.cluster, Partition(partition)))

@@ -13,7 +13,7 @@ from levelog_processors.state.bodies import ABSENT
 from levelog_processors.state.state import State
 from levelog_store.fold.changes import Changes, PriorState
 from levelog_store.fold.statereads import StoredState
-from levelog_store.owners.backfills import Backfill
+from levelog_store.owners.handlers import Backfill
 from levelog_store.rows import WHOLE_INDEX, Entry, IndexKey, StoredObject, ViewParent, is_of_levels
 
 PAGE: Final = 500

@@ -11,9 +11,10 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from levelog_store.actuate.claims import is_unsettled
 from levelog_store.decide.decisions import PendingWake
 from levelog_store.dialects import OF_SCOPE, built_once, fields, mappings, named, now, one_of, read_as, run
-from levelog_store.owners.backfills import Backfill, read_unfinished
+from levelog_store.owners.handlers import Backfill
 from levelog_store.rows import Entry, IndexKey, Input, LevelRow, Scope, StoredObject, SyncRow, Tombstone, UnreadableRow
 from levelog_store.tables import (
+    backfills,
     checkpoints,
     dependencies,
     index_entries,
@@ -108,7 +109,7 @@ async def read_state(connection: AsyncConnection, scope: Scope, bodies_of: Colle
         reads=[(view, parent, index, key) for view, parent, index, key in reads],
         wakes=await read_as(PendingWake, connection, scope, wakeups),
         awaited=await read_as(AwaitedWrite, connection, scope, intents, *are_awaited),
-        unfinished=await read_unfinished(connection, scope),
+        unfinished=await read_as(Backfill, connection, scope, backfills),
     )
 
 

@@ -37,6 +37,7 @@ from levelog_store.rows import (
     ViewParent,
 )
 from levelog_store.tables import (
+    backfills,
     dependencies,
     index_entries,
     key_versions,
@@ -67,8 +68,14 @@ class Unwritten(Struct):
         return len(self.objects) + len(self.entries)
 
 
-async def write_state(connection: AsyncConnection, scope: Scope, unwritten: Unwritten) -> None:
-    """Write the rows. The caller holds the leases of their partitions (`leases.guard`) in the same transaction."""
+async def write_state(
+    connection: AsyncConnection, scope: Scope, unwritten: Unwritten, done: Sequence[tuple[str, int]] = ()
+) -> None:
+    """Write the rows, and forget backfills that are `done`, by name and partition.
+
+    The caller holds the leases of the partitions (`leases.guard`) in the same transaction.
+    """
+    await delete_each(connection, scope, backfills, ("name", "partition"), done)
     gone, held = _parted(unwritten.objects)
     await delete_each(connection, scope, objects, ("object",), [(name,) for name in gone])
     await upsert(connection, objects, rows_of(scope, (row for row in held.values() if row.body)))

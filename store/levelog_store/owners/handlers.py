@@ -27,6 +27,15 @@ class Handler(Struct, frozen=True, kw_only=True, order=True):
     """Names of the indices that a view may read, sorted."""
 
 
+class Backfill(Struct, frozen=True, kw_only=True):
+    """A row of `backfills`: an index, or a view, to compute anew from the objects of one partition."""
+
+    name: str
+    partition: int
+    kind: Kind
+    resource: str
+
+
 class Differences(Struct, frozen=True, kw_only=True):
     """What to do with the tables when the code changes."""
 

@@ -12,9 +12,9 @@ from sqlalchemy import Table, func, insert, literal, null, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from levelog.wire.canonical import canonical
-from levelog_store.dialects import change, fields, insert_for, mappings, one_of, remove
+from levelog_store.dialects import change, fields, insert_for, mappings, one_of, remove, rows_of
 from levelog_store.fold.levelwrites import unevaluated, wake_stored
-from levelog_store.owners.handlers import Differences, Handler, differences
+from levelog_store.owners.handlers import Backfill, Differences, Handler, differences
 from levelog_store.rows import Scope
 from levelog_store.tables import (
     backfills,
@@ -124,11 +124,10 @@ async def _plan(connection: AsyncConnection, scope: Scope, found: Differences) -
     anew = [*found.indexed, *found.evaluated]
     gone = [*found.emptied, *found.forgotten, *(handler.name for handler in anew)]
     await _delete(connection, scope, (backfills,), "name", gone)
-    begun = {"scope": scope.number, "is_done": False}
-    rows = [
-        begun | {"name": handler.name, "kind": handler.kind, "resource": handler.resource, "partition": n}
+    jobs = (
+        Backfill(name=handler.name, partition=n, kind=handler.kind, resource=handler.resource)
         for handler in anew
         for n in range(scope.partitions)
-    ]
-    if rows:
+    )
+    if rows := rows_of(scope, jobs):
         await connection.execute(insert(backfills), rows)
