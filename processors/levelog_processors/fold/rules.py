@@ -35,7 +35,7 @@ from levelog_processors.fold.objects import Latest, deleted, place_of, stored, u
 from levelog_processors.fold.receipts import Receipts, calls_key
 from levelog_processors.guard.calls import filtered
 from levelog_processors.program import BoundIndex, BoundView, Program
-from levelog_store.fold.changes import Changes, Checkpoint, EndedObject, PriorState, Replaced, Unlisted, Wake
+from levelog_store.fold.changes import Changes, Checkpoint, EndedObject, PriorState, Replaced, Wake
 from levelog_store.rows import Entry, Input, StoredObject, SyncRow, Tombstone, UnreadableRow
 
 log = logging.getLogger(__name__)
@@ -74,7 +74,7 @@ class Fold:
         self,
         records: Sequence[LoggedRecord],
         started: Mapping[Input, SyncRow],
-        unlisted: Sequence[tuple[Unlisted, int]],
+        unlisted: Iterable[tuple[StoredObject, int]],
     ) -> Changes:
         """Fold `SyncFinished` records.
 

@@ -6,8 +6,8 @@ from levelog.wire.records import LoggedRecord, SyncFinished
 from levelog_processors.fold.entries import note_time
 from levelog_processors.fold.receipts import levels_of_calls
 from levelog_processors.state.contents import Contents
-from levelog_store.fold.changes import PriorState, Unlisted
-from levelog_store.rows import Entry, Input, ViewParent
+from levelog_store.fold.changes import PriorState
+from levelog_store.rows import Entry, Input, StoredObject, ViewParent
 
 
 def prior_to(contents: Contents, part: Sequence[LoggedRecord]) -> PriorState:
@@ -43,7 +43,7 @@ def _expired(contents: Contents, part: Sequence[LoggedRecord]) -> Sequence[tuple
     return contents.buckets.expired(max(times.values())) if times else ()
 
 
-def unlisted(contents: Contents, part: Sequence[LoggedRecord]) -> Iterator[tuple[Unlisted, int]]:
+def unlisted(contents: Contents, part: Sequence[LoggedRecord]) -> Iterator[tuple[StoredObject, int]]:
     """Objects that complete lists left out, with the sequence of the end of the list."""
     for logged in part:
         record = logged.record
@@ -57,5 +57,4 @@ def unlisted(contents: Contents, part: Sequence[LoggedRecord]) -> Iterator[tuple
         for row in map(contents.objects.__getitem__, sorted(contents.of_resources.get(place, ()))):
             is_covered = not record.namespaces or row.namespace in record.namespaces
             if row.sequence < began and (row.version <= record.version or not is_covered):
-                kept = {name: getattr(row, name) for name in Unlisted.__struct_fields__}
-                yield Unlisted(**kept), logged.sequence
+                yield row, logged.sequence

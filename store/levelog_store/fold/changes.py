@@ -21,17 +21,6 @@ from levelog_store.rows import (
 )
 
 
-class Unlisted(Struct, frozen=True, kw_only=True):
-    """An object that a complete list left out."""
-
-    object: str
-    partition: int
-    resource: str
-    namespace: str
-    uid: str
-    version: int
-
-
 class PriorState(Struct):
     """What State has of the objects of a batch before it is folded."""
 
