@@ -4,12 +4,13 @@ import asyncio
 import sys
 import threading
 import time
-import traceback
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from types import FrameType
 from typing import Final
 
 from msgspec import Struct
 
+from levelog.calls.faults import is_levelogs
 from levelog.errors import LevelogError
 
 BEAT_SECONDS: Final = 0.5
@@ -109,9 +110,27 @@ class Probes:
         if seconds <= BLOCKED_SECONDS:
             return ""
         frames = sys._current_frames()  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]  # no other way to see them
-        frame = frames.get(self._loop_thread)
-        where = traceback.extract_stack(frame)[-1] if frame is not None else None
-        return f"blocked for {seconds:.0f} s" + (f", in {where.filename}:{where.lineno} {where.name}" if where else "")
+        return f"blocked for {seconds:.0f} s{_place(frames.get(self._loop_thread))}"
+
+
+def _place(innermost: FrameType | None) -> str:
+    """Where a thread is: in which function of a user's, and what that has called in another file."""
+    if innermost is None:
+        return ""
+    called = innermost
+    while called.f_back is not None and not _is_calling(called.f_back) and not _is_calling(called):
+        called = called.f_back
+    at = "" if called.f_code.co_filename == innermost.f_code.co_filename else f", at {_shown(innermost)}"
+    return f", in {_shown(called)}{at}"
+
+
+def _shown(frame: FrameType) -> str:
+    return f"{frame.f_code.co_filename}:{frame.f_lineno} {frame.f_code.co_name}"
+
+
+def _is_calling(frame: FrameType) -> bool:
+    """Tell whether it is of what calls users' functions: levelog, or the event loop."""
+    return is_levelogs(frame) or str(frame.f_globals.get("__name__", "")).startswith("asyncio.")
 
 
 def _answer(probe: str, found: Mapping[str, str]) -> ProbeAnswer:

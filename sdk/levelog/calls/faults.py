@@ -5,6 +5,7 @@ import logging
 import traceback
 from collections.abc import Callable
 from pathlib import Path
+from types import FrameType
 from typing import Any, Final
 
 from levelog.errors import LevelogError
@@ -12,6 +13,9 @@ from levelog.wire.canonical import storable
 
 MAX_MESSAGE: Final = 1000
 """Characters of an error that are kept."""
+
+_OPERATORS: Final = "levelog_operator_"
+"""How the modules of operator files are named."""
 
 log = logging.getLogger(__name__)
 
@@ -79,6 +83,12 @@ def tell_fault(
     if log.isEnabledFor(logging.DEBUG):
         trace = clean("".join(traceback.format_exception(error)).rstrip())
         log.debug("%s\n%s", f"{kind} {name} failed for {subject}:", trace, extra={"object": subject, "function": name})
+
+
+def is_levelogs(frame: FrameType) -> bool:
+    """Tell whether levelog's own code runs in a frame."""
+    name = str(frame.f_globals.get("__name__", ""))
+    return name.startswith("levelog") and not name.startswith(_OPERATORS)
 
 
 def _place(function: Callable[..., Any], error: BaseException) -> str:
