@@ -104,6 +104,10 @@ class Settings(Struct, frozen=True, kw_only=True):
     threads: Annotated[
         int, _option("Threads for reconcile functions that are not async; default: 32", metavar="NUMBER")
     ] = 32
+    check_purity: Annotated[
+        bool,
+        _option("Refuse I/O of views, index functions and filters; dev and replay always do.", flag="--check-purity"),
+    ] = False
     dry_run: Annotated[
         bool, _option("Show what would be written to the cluster, and write nothing there.", flag="--dry-run")
     ] = False

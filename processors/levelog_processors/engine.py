@@ -78,7 +78,7 @@ class Engine:
         self.acting = Acting(
             caller or Caller(), patience=patience, redactor=self._redactor, identity=(scope.cluster, scope.application)
         )
-        self.evaluator = Evaluator(database, scope, program, self.acting.caller, self._redactor, has_tables=has_tables)
+        self.evaluator = Evaluator(database, scope, program, self._redactor)
         self.claimant = claimant
         self._has_tables = has_tables
         self._most_bodies = most_bodies if has_tables else None
@@ -87,8 +87,6 @@ class Engine:
         self.newest = LogSequence(0), ""
         """The newest record that the tables come from, of any partition, when the partitions were taken."""
         self.clock = DatabaseClock()
-        self._turn: ViewParent = "", ""
-        """The level of a suspected view whose turn it was last."""
         self._readiness: Readiness | None = None
         self._told = frozenset[str]()
         """Resources of which it was said that they are recorded in another version."""
@@ -282,14 +280,11 @@ class Engine:
         await self.evaluator.refill(state, {look.facts.name[1] for look, _ in returned})
         back = [each for each in returned if self.state_reader.is_as_seen(each[0])]
         wakes, has_suspected = self._due(frozenset(views), at, {look.facts.name for look, _ in back}, leaving, most)
-        looks, aside, left = await self.evaluator.look(self.state_reader, wakes, at) if wakes else ([], None, [])
-        coming = None if aside is None else (aside.facts.wake, self.evaluator.look_aside(self.state_reader, aside))
-        acted = await self.evaluator.with_rows(
-            self.state_reader, [*back, *await acting.act(looks, self.epochs, aside=coming)]
-        )
+        looks, left = await self.evaluator.look(self.state_reader, wakes, at) if wakes else ([], [])
+        acted = await self.evaluator.with_rows(self.state_reader, [*back, *await acting.act(looks, self.epochs)])
         batch = [conclude(look, round_, at) for look, round_ in acted]
         valid, claimed = await self._commit(batch)
-        known = {look.facts.name for look in looks} | {each.facts.name for each in (*left, aside) if each is not None}
+        known = {*left, *(look.facts.name for look in looks)}
         for wake in wakes:
             if (wake.view, wake.parent) not in known:  # its parent is gone, or not the view's
                 state.wakes.forget((wake.view, wake.parent))
@@ -299,7 +294,7 @@ class Engine:
             at,
             claimed,
             retried=len(batch) - len(valid),
-            has_left=bool(left) or self._has_lookups or (has_suspected and self._turn not in acting),
+            has_left=bool(left) or self._has_lookups or has_suspected,
             has_woken=bool(valid) and state.wakes.is_any_fresh,
             has_told=any(each.wake.view in self._program.looked_up for each in valid),
             has_news=any(each.is_news and each.wake.view in self._program.awaited for each in valid),
@@ -339,10 +334,7 @@ class Engine:
             return not state_reader.is_early(wake, at)
 
         found = wakes.due(at, is_meant, max(0, min(most, MOST_BEGUN - len(acting))))
-        suspected: list[PendingWake] = []
-        if self.evaluator.suspects and self._turn not in acting:
-            suspected = wakes.due(at, partial(is_meant, is_suspected=True), 1)
-            self._turn = (suspected[0].view, suspected[0].parent) if suspected else self._turn
+        suspected = wakes.due(at, partial(is_meant, is_suspected=True), 1) if self.evaluator.suspects else []
         return [*wakes_in_turn(found), *suspected], bool(suspected)
 
     async def whole(self, names: Collection[str]) -> Mapping[str, StoredObject]:

@@ -7,7 +7,7 @@ from datetime import timedelta
 from functools import partial
 from typing import Any
 
-from levelog.calls.audit import offline
+from levelog.calls.audit import check_purity, offline
 from levelog.calls.faults import Interruption, contained
 from levelog.handlers.views import ReconcileHandler
 from levelog.intents import Intent
@@ -17,13 +17,14 @@ from levelog_store.rows import ViewParent
 
 
 class ReplayCaller(Caller):
-    """Calls functions as they are called live, but for the network.
+    """Calls functions as they are called live, but without the network; views and the like do no I/O at all.
 
     While somebody debugs, they are called one after the other, in the thread of the loop, and may take any time.
     """
 
     def __init__(self, *, threads: int, allows_network: bool = False, stops: Stops | None = None) -> None:
         super().__init__(threads=threads)
+        check_purity()
         self._around = nullcontext if allows_network else offline
         self._stops = stops
         self._turn = asyncio.Lock()

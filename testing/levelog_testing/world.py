@@ -12,6 +12,7 @@ from typing import Any, Final
 from sqlalchemy import select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from levelog.calls.audit import check_purity
 from levelog.errors import LevelogError
 from levelog.indices import Contact
 from levelog.kinds import expand
@@ -460,6 +461,7 @@ async def open_world(
 ) -> AsyncGenerator[World]:
     """Start a sandbox and make the tables; both go at the end."""
     refusals: list[Refusal] = []
+    check_purity()
     async with AsyncExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="levelog-simulation-")))
         sandbox = await stack.enter_async_context(

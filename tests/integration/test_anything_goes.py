@@ -11,7 +11,6 @@ from random import Random
 from typing import Any, Final
 
 import pytest
-from greenlet import GreenletExit
 from hypothesis import Phase, example, find, given, settings
 from hypothesis import strategies as st
 
@@ -125,9 +124,9 @@ ANYTHING: Final[st.SearchStrategy[Any]] = st.recursive(
     max_leaves=4,
 )
 ERRORS: Final[st.SearchStrategy[BaseException]] = st.one_of(
-    st.sampled_from(
-        [KeyboardInterrupt, GeneratorExit, GreenletExit, asyncio.CancelledError, StopIteration, StopAsyncIteration]
-    ).map(lambda kind: kind()),
+    st.sampled_from([KeyboardInterrupt, GeneratorExit, asyncio.CancelledError, StopIteration, StopAsyncIteration]).map(
+        lambda kind: kind()
+    ),
     st.sampled_from([RecursionError, MemoryError, Broken, Leaving, TimeoutError, BaseException]).map(
         lambda kind: kind("x")
     ),

@@ -77,6 +77,57 @@ async def test_run_converges_with_everything_embedded_and_stops_cleanly(sandbox:
     assert (both.status, both.stdout) == (0, "[]\n")
 
 
+READING = """
+import sys
+from pathlib import Path
+
+from levelog import Level, Operator, Resource
+
+op = Operator("webs")
+hooks = []
+add = sys.addaudithook
+sys.addaudithook = lambda hook: hooks.append(hook) or add(hook)
+
+
+class Web(Resource, group="example.com", version="v1", plural="webs"):
+    pass
+
+
+@op.view
+def reads(web: Web) -> Level[bool]:
+    print("hooks:", len(hooks), flush=True)
+    return Level(True, bool(Path(__file__).read_text()))
+"""
+REFUSED = "view webs/reads failed for webs.example.com/default/shop: open '"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "environment", "said"),
+    [
+        (["run"], {}, ["hooks: 0"]),
+        (["run", "--check-purity"], {}, ["hooks: 1", REFUSED]),
+        (["run"], {"LEVELOG_CHECK_PURITY": "1"}, ["hooks: 1", REFUSED]),
+        (["dev", "--create", "web.yaml"], {}, ["hooks: 1", REFUSED]),
+    ],
+    ids=["run", "flag", "variable", "dev"],
+)
+async def test_a_view_that_reads_a_file_is_refused_where_purity_is_checked_and_run_adds_no_hook_unless_asked(
+    levelog: Levelog, arguments: list[str], environment: dict[str, str], said: list[str]
+) -> None:
+    (levelog.folder / "reading.py").write_text(READING)
+    shop = {"apiVersion": "example.com/v1", "kind": "Web", "metadata": {"name": "shop", "namespace": "default"}}
+    (levelog.folder / "web.yaml").write_text(yaml.safe_dump(shop))
+    levelog.env |= environment
+    running = levelog.start(*arguments, "reading.py")
+    try:
+        for words in said:
+            await running.says(words)
+        if REFUSED not in said:
+            await levelog.in_sync(rounds=0)
+    finally:
+        running.kill()
+
+
 CLOSING = """
 import sys
 

@@ -132,7 +132,7 @@ def threaded() -> Operator:
         ("view raises", "view shop/view: KeyError: 'image'"),
         ("view hangs", "view shop/view: took longer than 0.1 s and was ended"),
         ("view leaves", "view shop/view: SystemExit: 3"),
-        ("view reads a file", f"view shop/view: opened '{__file__}': it computes from what it is given alone; "),
+        ("view reads a file", f"view shop/view: open '{__file__}': it computes from what it is given alone; "),
         ("view unserialisable", "view shop/view: desired has no JSON form (Encoding objects of type object is "),
         ("view no text", "view shop/view: ValueError: \\0 \\udc80"),
         ("view gives no level", "view shop/view: returned int, not a Level"),
@@ -170,7 +170,7 @@ def test_a_fault_is_the_reason_of_its_level_and_ends_with_its_cause(does: str, r
     [
         ("raises", "KeyError: 'image'"),
         ("hangs", "took longer than 0.1 s and was ended"),
-        ("reads a file", f"opened '{__file__}': it computes from what it is given alone; "),
+        ("reads a file", f"open '{__file__}': it computes from what it is given alone; "),
         ("unserialisable", "TypeError: Encoding objects of type object is unsupported"),
     ],
 )

@@ -1,7 +1,6 @@
 """Functions that only compute: ended at their time limit, refused when they do I/O, and nothing else is hit."""
 # pyright: reportPrivateUsage=false
 
-import gc
 import linecache
 import random
 import re
@@ -14,19 +13,38 @@ import traceback
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import pytest
 
+from levelog import Level, Operator, OperatorError, Resource
+from levelog.calls import audit
 from levelog.calls.faults import HandlerFault
-from levelog_processors.guard import watchdog as watchdogs
-from levelog_processors.guard.calls import FunctionGuard
-from levelog_processors.guard.watchdog import TimeIsOver, Watchdog, watchdog
+from levelog_processors import guard as guards
+from levelog_processors.guard import FunctionGuard, TimeIsOver, suspended
+from levelog_store.owners.leases import DURATION
 
 SHORT = timedelta(milliseconds=50)
 LONG = timedelta(seconds=60)
 THREADS_ARE_AUDITED = pytest.mark.skipif(sys.version_info < (3, 12), reason="Python 3.11 does not tell")
 SLEEP_IS_AUDITED = pytest.mark.skipif(sys.version_info < (3, 13), reason="only Python 3.13 tells")
+
+
+class Web(Resource, group="example.com", version="v1", plural="webs"):
+    pass
+
+
+@pytest.fixture
+def checked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Purity is checked in this process."""
+    monkeypatch.setattr(audit, "_is_purity_checked", True)
+
+
+@pytest.fixture
+def unchecked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is not, whatever ran before."""
+    monkeypatch.setattr(audit, "_is_purity_checked", False)
 
 
 def guard(limit: timedelta = LONG) -> FunctionGuard:
@@ -47,8 +65,31 @@ def spin_in_parts() -> None:
         sum(range(10))
 
 
-@pytest.mark.parametrize("function", [spin, spin_in_parts])
-def test_a_function_that_computes_for_ever_is_ended(function: Callable[[], None]) -> None:
+def backtracks() -> None:
+    re.match(r"(a+)+$", "a" * 60 + "b")
+
+
+def sleeps_long() -> None:
+    time.sleep(600)
+
+
+def waits_for_a_lock() -> None:
+    lock = threading.Lock()
+    lock.acquire()
+    lock.acquire()
+
+
+def waits_for_a_socket() -> None:
+    one, other = socket.socketpair()
+    with one, other:
+        one.recv(1)
+
+
+@pytest.mark.usefixtures("unchecked")
+@pytest.mark.parametrize(
+    "function", [spin, spin_in_parts, backtracks, sleeps_long, waits_for_a_lock, waits_for_a_socket]
+)
+def test_a_function_that_computes_or_waits_for_ever_is_ended(function: Callable[[], None]) -> None:
     with pytest.raises(HandlerFault, match=r"took longer than 0\.05 s and was ended") as raised:
         guard(SHORT).run(function)
     frames = traceback.extract_tb(raised.value.__cause__.__traceback__ if raised.value.__cause__ else None)
@@ -74,14 +115,14 @@ def test_except_exception_does_not_swallow_the_end() -> None:
 
 
 def test_a_function_that_swallows_the_end_is_told_again_and_its_result_is_not_used(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(watchdogs, "NEXT_SHOT_SECONDS", 0.02)
+    monkeypatch.setattr(guards, "TOLD_AFTER_SECONDS", 0.0)
     ends = 0
 
     def stubborn() -> int:
         nonlocal ends
-        while ends < watchdogs.SHOTS:
+        while ends < 3:
             try:
                 spin()
             except BaseException:  # noqa: BLE001
@@ -90,29 +131,35 @@ def test_a_function_that_swallows_the_end_is_told_again_and_its_result_is_not_us
 
     with pytest.raises(HandlerFault, match=r"took longer than 0\.05 s$"):
         guard(SHORT).run(stubborn)
-    assert ends == watchdogs.SHOTS
+    assert caplog.messages == ["view webs/pods took longer than 0.05 s and still runs; it holds up its thread"]
 
 
-def test_a_finalizer_that_a_collection_runs_inside_of_a_function_is_not_hit() -> None:
-    """It may belong to anybody, and CPython prints what is raised in it and goes on."""
-    finished = []
+def test_in_another_thread_python_code_is_ended_and_what_waits_in_c_is_named_in_the_log(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(guards, "TOLD_AFTER_SECONDS", 0.0)
+    faults: list[str] = []
+    gate = threading.Lock()
 
-    class Other:
-        def __init__(self) -> None:
-            self.itself = self
+    def call(function: Callable[[], object]) -> None:
+        try:
+            guard(SHORT).run(function)
+        except HandlerFault as fault:
+            faults.append(str(fault))
 
-        def __del__(self) -> None:
-            spin_for(3 * SHORT.total_seconds())
-            finished.append(self)
-
-    def collect() -> None:
-        Other()
-        gc.collect()
-        spin()
-
-    with pytest.raises(HandlerFault, match="was ended"):
-        guard(SHORT).run(collect)
-    assert finished
+    gate.acquire()
+    threads = [threading.Thread(target=call, args=(function,)) for function in (spin, gate.acquire)]
+    for thread in threads:
+        thread.start()
+    threads[0].join()
+    while not caplog.messages:
+        pass
+    assert faults == ["took longer than 0.05 s and was ended"]
+    gate.release()
+    threads[1].join()
+    assert faults[1].startswith("took longer than 0.05 s")
+    told = "view webs/pods took longer than 0.05 s and still runs; it holds up its thread"
+    assert set(caplog.messages) == {told}
 
 
 def spin_for(seconds: float) -> None:
@@ -122,8 +169,8 @@ def spin_for(seconds: float) -> None:
 
 
 def test_the_end_never_hits_what_runs_after_the_function(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Calls that take about as long as they may, with shots as close together as can be."""
-    monkeypatch.setattr(watchdogs, "NEXT_SHOT_SECONDS", 0.0)
+    """Calls that take about as long as they may, with signals as close together as can be."""
+    monkeypatch.setattr(guards, "LOOK_SECONDS", 0.0)
     interval = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)
     in_time = ended = hits = 0
@@ -147,156 +194,40 @@ def test_the_end_never_hits_what_runs_after_the_function(monkeypatch: pytest.Mon
     assert min(in_time, ended) > 50, (in_time, ended)
 
 
-class HitOnTheWay:
-    """A lock on whose way every shot hits, one after the other."""
-
-    def __init__(self, dog: Watchdog) -> None:
-        self._dog = dog
-        self._lock = dog._lock
-        self.is_hitting = False
-
-    def __enter__(self) -> None:
-        allowance = self._dog._armed
-        if self.is_hitting and allowance is not None and allowance.shots < watchdogs.SHOTS:
-            self._dog._shoot(allowance, time.monotonic())
-        self._lock.acquire()
-
-    def __exit__(self, *_: object) -> None:
-        self._lock.release()
-
-
-def test_calls_one_after_the_other_do_not_wake_the_watchdog(monkeypatch: pytest.MonkeyPatch) -> None:
-    dog, woken = watchdog(), list[int]()
-    waiters: Any = vars(dog._changed)["_waiters"]
-    notify = dog._changed.notify
-
-    def wake() -> None:
-        woken.append(1)
-        notify()
-
-    guard().run(lambda: None)
-    monkeypatch.setattr(dog._changed, "notify", wake)
-    for _ in range(100):
-        while not waiters:  # it is looking
-            time.sleep(0)
-        guard().run(lambda: None)
-    assert len(woken) < 5
-
-
-def test_as_many_shots_as_there_are_may_hit_while_the_call_is_leaving(monkeypatch: pytest.MonkeyPatch) -> None:
-    dog = watchdog()
-    lock = HitOnTheWay(dog)
-    monkeypatch.setattr(dog, "_lock", lock)
-
-    def returns() -> int:
-        lock.is_hitting = True
+def test_the_time_stands_and_io_is_allowed_while_somebody_looks_at_it_in_a_debugger(
+    tmp_path: Path, checked: None
+) -> None:
+    def looked_at() -> int:
+        with suspended():
+            (tmp_path / "a").write_text("")
+            spin_for(3 * SHORT.total_seconds())
         return 3
 
-    with pytest.raises(HandlerFault, match="took longer than 60 s"):
-        guard().run(returns)
-    assert dog._armed is None
+    assert guard(SHORT).run(looked_at) == 3
 
 
-def test_a_shot_that_nobody_noticed_is_taken_back() -> None:
-    """The watchdog shoots while the call waits for the lock that the watchdog holds."""
-    dog, caller = watchdog(), threading.get_ident()
-    has_lock, is_leaving = threading.Event(), threading.Event()
-
-    def shoots() -> None:
-        with dog._lock:
-            has_lock.set()
-            is_leaving.wait(30)
-            while sys._current_frames()[caller].f_code is not Watchdog.disarm.__code__:
-                pass
-            allowance = dog._armed
-            assert allowance is not None
-            dog._shoot(allowance, time.monotonic())
-
-    shooter = threading.Thread(target=shoots)
-
-    def returns() -> int:
-        is_leaving.set()
-        return 3
-
-    standing = guard()
-    shooter.start()
-    assert has_lock.wait(30)
-    dog._armed = standing._allowance  # as `arm` does, which cannot have the lock now
-    try:
-        returns()
-    finally:
-        dog.disarm(standing._allowance)
-    shooter.join()
-    for _ in range(1000):
-        pass
-    assert standing._allowance.shots == 0
-    assert not dog._is_pending
-
-
-BLOCKED = """
-import sys, threading
+UNCHECKED = """
+import sys
 from datetime import timedelta
-from levelog_processors.guard.calls import FunctionGuard
-from levelog_processors.guard.watchdog import watchdog
+from pathlib import Path
 
-gate, dogs, faults = threading.Lock(), [], []
+added = []
+sys.addaudithook = added.append
+from levelog.calls.audit import check_purity
+from levelog_processors.guard import FunctionGuard
 
-def blocks():
-    dogs.append(watchdog())
-    try:
-        FunctionGuard("view", timedelta(milliseconds=20)).run(gate.acquire)
-    except Exception as fault:
-        faults.append(fault)
-
-def traced():
-    return dogs and dogs[0]._is_pending
-
-gate.acquire()
-threading.settrace(lambda *_: None)
-sys.settrace(lambda *_: None)
-blocked = threading.Thread(target=blocks)
-blocked.start()
-for _ in range(3):
-    while not traced():
-        pass
-    while traced():
-        pass
-gate.release()
-blocked.join()
-print(faults)
+guard = FunctionGuard("view", timedelta(seconds=60))
+print(guard.run(lambda: Path(sys.argv[1]).read_text()), len(added))
+check_purity()
+print(guard.run(lambda: "pure"), len(added))
 """
 
 
-def test_a_call_that_waits_in_c_holds_up_no_traced_function() -> None:
-    """In a process of its own: what this is about cannot be ended by a time limit."""
-    ended = subprocess.run([sys.executable, "-c", BLOCKED], timeout=60, check=True, capture_output=True, text=True)
-    assert "took longer than 0.02 s" in ended.stdout
-
-
-def test_the_time_stands_while_levelog_fetches_for_the_function() -> None:
-    waits = threading.Event()
-    standing = guard(timedelta(milliseconds=100))
-
-    def fetching() -> int:
-        standing.pause()
-        waits.wait(0.3)  # three times the limit
-        standing.resume()
-        return 3
-
-    assert standing.run(fetching) == 3
-
-
-def test_io_is_allowed_while_levelog_fetches_for_the_function(tmp_path: Path) -> None:
-    standing = guard()
-
-    def fetching() -> None:
-        standing.pause()
-        (tmp_path / "a").write_text("")
-        standing.resume()
-        (tmp_path / "b").write_text("")
-
-    with pytest.raises(HandlerFault, match=r"opened '.*/b'"):
-        standing.run(fetching)
+def test_no_audit_hook_is_added_before_somebody_asks_for_it(tmp_path: Path) -> None:
+    (tmp_path / "read").write_text("read")
+    command = [sys.executable, "-c", UNCHECKED, str(tmp_path / "read")]
+    ended = subprocess.run(command, timeout=60, check=True, capture_output=True, text=True)
+    assert ended.stdout == "read 0\npure 1\n"
 
 
 def opens() -> None:
@@ -330,19 +261,16 @@ def starts_a_thread() -> None:
 @pytest.mark.parametrize(
     ("function", "said"),
     [
-        (opens, "opened '/nonexistent/levelog': it computes from what it is given alone; "),
-        (makes_a_socket, "called socket.__new__: "),
-        (resolves, "looked up the address of 'localhost': "),
-        (starts_a_process, "started 'true'"),
-        pytest.param(sleeps, "slept: ", marks=SLEEP_IS_AUDITED),
-        (lists, "listed the directory '/'"),
-        pytest.param(
-            starts_a_thread,
-            "started a thread: ",
-            marks=pytest.mark.skipif(sys.version_info < (3, 12), reason="not audited"),
-        ),
+        (opens, "open '/nonexistent/levelog': it computes from what it is given alone; "),
+        (makes_a_socket, "socket.__new__ "),
+        (resolves, "socket.getaddrinfo 'localhost': "),
+        (starts_a_process, "subprocess.Popen 'true'"),
+        pytest.param(sleeps, "time.sleep 0: ", marks=SLEEP_IS_AUDITED),
+        (lists, "os.listdir "),
+        pytest.param(starts_a_thread, "_thread.start_", marks=THREADS_ARE_AUDITED),
     ],
 )
+@pytest.mark.usefixtures("checked")
 def test_io_is_refused_with_what_was_done(function: Callable[[], None], said: str) -> None:
     with pytest.raises(HandlerFault, match=re.escape(said)):
         guard().run(function)
@@ -350,6 +278,20 @@ def test_io_is_refused_with_what_was_done(function: Callable[[], None], said: st
         function()  # as ever, outside
 
 
+def test_a_signal_that_comes_while_a_call_begins_or_ends_raises_nothing() -> None:
+    standing, frames = guard(), list[FrameType]()
+    standing.run(lambda: frames.append(sys._getframe(1)))
+    standing._ends_at = 0.0
+    guards._running[threading.get_ident()] = standing
+    try:
+        guards._end(guards.SIGNAL, frames[0])
+        with pytest.raises(TimeIsOver):
+            guards._end(guards.SIGNAL, sys._getframe())
+    finally:
+        standing.pause()
+
+
+@pytest.mark.usefixtures("checked")
 def test_a_refusal_that_is_swallowed_counts() -> None:
     def tolerant() -> int:
         try:
@@ -358,10 +300,11 @@ def test_a_refusal_that_is_swallowed_counts() -> None:
             return 3
         return 4
 
-    with pytest.raises(HandlerFault, match="opened '/nonexistent/levelog'"):
+    with pytest.raises(HandlerFault, match="open '/nonexistent/levelog'"):
         guard().run(tolerant)
 
 
+@pytest.mark.usefixtures("checked")
 def test_imports_time_zones_and_tracebacks_may_read_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "imported_by_a_view.py").write_text("NAME = 'x'\n")
     monkeypatch.syspath_prepend(tmp_path)
@@ -387,6 +330,7 @@ def test_imports_time_zones_and_tracebacks_may_read_files(tmp_path: Path, monkey
     assert '["missing"]' in shown
 
 
+@pytest.mark.usefixtures("checked")
 def test_other_threads_are_not_concerned(tmp_path: Path) -> None:
     begun, done = threading.Event(), threading.Event()
 
@@ -404,3 +348,13 @@ def test_other_threads_are_not_concerned(tmp_path: Path) -> None:
 
     assert guard().run(waits)
     thread.join()
+
+
+def test_a_view_may_not_take_so_long_that_its_process_loses_its_leases() -> None:
+    def pods(web: Web) -> Level[int]:
+        return Level(1, 1)
+
+    assert timedelta(seconds=10) < DURATION
+    Operator("webs").view(timeout=timedelta(seconds=10))(pods)
+    with pytest.raises(OperatorError, match=r"view pods: timeout=.* is above 10 s, and its process does nothing else"):
+        Operator("webs").view(timeout=timedelta(seconds=11))(pods)

@@ -15,7 +15,6 @@ from levelog.secrets.redaction import Redactor
 from levelog.wire.records import LoggedRecord, ObjectDeleted, ObjectSeen
 from levelog.wire.subjects import partition_of
 from levelog_processors.decide.evaluating import Evaluator
-from levelog_processors.decide.functions import Caller
 from levelog_processors.fold.batches import parts
 from levelog_processors.program import Program
 from levelog_processors.state.buckets import Buckets
@@ -74,7 +73,7 @@ async def test_a_body_that_is_read_undoes_nothing_that_was_folded_meanwhile(
 
     monkeypatch.setattr("levelog_processors.decide.evaluating.stored.read_objects", rows)
     database: Any = Reading(lambda: fold(of, logged([record], first=9)))
-    evaluator = Evaluator(database, cast("Scope", None), program, Caller(), Redactor(), has_tables=True)
+    evaluator = Evaluator(database, cast("Scope", None), program, Redactor())
     assert (await evaluator.whole(of, [name]))[name].body == before.body
     now = of.objects.get(name)
     assert now is None if isinstance(record, ObjectDeleted) else now is not None and now.version == 6

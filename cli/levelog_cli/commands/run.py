@@ -33,7 +33,7 @@ _OF_KOPF: Final[Mapping[str, str]] = {
 """What is here in place of the options that `kopf run` has beside."""
 _CLUSTER: Final = ("kubeconfig", "context")
 _WRITES: Final = ("requests", "group_requests", "max_backoff", "dry_run")
-_PROCESSING: Final = ("threads", "events_from", "shared_database")
+_PROCESSING: Final = ("threads", "check_purity", "events_from", "shared_database")
 _REDACTION: Final = ("redaction_key_file", "redact", "redaction")
 _SHARED: Final = (*NATS, "database_url", "application", "cluster")
 

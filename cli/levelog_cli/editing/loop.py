@@ -50,7 +50,7 @@ def develop(
     preload()
     kubeconfig = folder.absolute() / "kubeconfig"
     _have_one_cluster(kubeconfig)
-    own = replace(settings, data_dir=folder, kubeconfig=str(kubeconfig), context="")
+    own = replace(settings, data_dir=folder, kubeconfig=str(kubeconfig), context="", check_purity=True)
     family = Family()
 
     notes = BoardNotes()

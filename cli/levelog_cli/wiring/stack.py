@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
 
+from levelog.calls.audit import check_purity
 from levelog.errors import ConfigurationError
 from levelog.secrets.redaction import Redactor
 from levelog.wire.objects import Application, Cluster
@@ -249,6 +250,8 @@ class _Process(Struct, kw_only=True):
                 if actuator := self._actuator(scope, stream, database, hints, live):
                     await actuator.run()
             return
+        if self.settings.check_purity:
+            check_purity()
         events_from = await self._events_from(stream)
         async with LiveIndices(database, scope, program, hints) as live, Lifecycle(program, live.index):
             self.monitor.trace(scope, stream, database)

@@ -3,20 +3,18 @@
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import partial
-from typing import Any
 
 from msgspec.structs import replace
 
 from levelog.errors import CommitsLost
 from levelog.secrets.redaction import Redactor
 from levelog_processors.decide.facts import Outlook, Round
-from levelog_processors.decide.functions import Acted, Caller
+from levelog_processors.decide.functions import Acted
 from levelog_processors.decide.intents import last_called, places_of_calls, target_names, with_rows
-from levelog_processors.decide.lookups import NeededKey
 from levelog_processors.decide.readiness import is_watched
 from levelog_processors.decide.statereader import StateReader
 from levelog_processors.decide.tally import CallCounts
-from levelog_processors.decide.views import MOST_HERE, Evaluation, Suspects, evaluate_aside
+from levelog_processors.decide.views import Evaluation, Suspects
 from levelog_processors.program import Program
 from levelog_processors.state.state import State
 from levelog_store.connect.database import Database
@@ -34,35 +32,29 @@ class Evaluator:
         database: Database,
         scope: Scope,
         program: Program,
-        caller: Caller,
         redactor: Redactor,
-        *,
-        has_tables: bool,
     ) -> None:
         self._database = database
         self._scope = scope
         self._program = program
-        self._caller = caller
         self._redactor = redactor
-        self._has_tables = has_tables
         self.calls = CallCounts()
         self.suspects = Suspects()
         """Views that took too long."""
 
     async def look(
         self, state_reader: StateReader, wakes: Sequence[PendingWake], now: datetime
-    ) -> tuple[list[Outlook], Evaluation | None, list[Evaluation]]:
+    ) -> tuple[list[Outlook], list[ViewParent]]:
         """Look at the levels, and call the views that may see something else.
 
-        Returns the looks, the view that is to be called aside, and those that were not called to their end.
+        Returns the looks, and the levels that are left for the next batch, since their view takes long.
         """
         state, named = state_reader.state, [(wake.view, wake.parent) for wake in wakes]
         await self.refill(state, {wake.parent for wake in wakes})
-        asked = [level for level in named if level not in state.at_rest or level[0] in self.suspects]
+        asked = [level for level in named if level not in state.at_rest]
         intents, rounds = await self._intents_of(state, asked)
         looks: list[Outlook] = []
-        left: list[Evaluation] = []
-        aside: Evaluation | None = None
+        left: list[ViewParent] = []
         slow = set[str]()
         for wake in wakes:
             facts = state_reader.facts(wake, intents.get((wake.view, wake.parent), ()), rounds, now)
@@ -72,32 +64,21 @@ class Evaluator:
                 looks.append(Outlook(facts))
                 self.calls.take(looks[-1])
                 continue
-            is_suspected = wake.view in self.suspects
-            evaluation = Evaluation(
-                facts,
-                namespaces=state_reader.namespaces,
-                redactor=self._redactor,
-                most=None if is_suspected or not self._has_tables else MOST_HERE,
-                memory=None if is_suspected else state_reader,
-            )
-            if is_suspected and aside is None and wake.view not in slow:
-                aside = evaluation
-                continue
             if wake.view in slow:
-                left.append(evaluation)
+                left.append(facts.name)
                 continue
+            evaluation = Evaluation(
+                facts, namespaces=state_reader.namespaces, redactor=self._redactor, memory=state_reader
+            )
             evaluation.call()
-            self.suspects.note(evaluation)
             if evaluation.took_too_long:
+                self.suspects.note(facts)
                 slow.add(wake.view)
-            if evaluation.is_cut_short:
-                left.append(evaluation)
-                continue
             looks.append(Outlook(facts, evaluation.seen))
             self.calls.take(looks[-1])
         undone = [look.facts.name for look in looks if look.facts.name in state.at_rest and look.is_undone]
         again, _ = await self._intents_of(state, undone)  # whose targets tell who has written them since
-        return [state_reader.with_intents(each, again.get(each.facts.name, ())) for each in looks], aside, left
+        return [state_reader.with_intents(each, again.get(each.facts.name, ())) for each in looks], left
 
     async def _intents_of(
         self, state: State, levels: Sequence[ViewParent]
@@ -109,18 +90,6 @@ class Evaluator:
             intents = await stored.read_intents_of(connection, self._scope, levels)
             unknown = [level for level in levels if level not in state.levels]
             return intents, await stored.read_last_rounds(connection, self._scope, unknown)
-
-    async def look_aside(self, state_reader: StateReader, evaluation: Evaluation) -> Outlook:
-        """Call a suspected view in a thread; its commit compares what it read with what is there then."""
-
-        async def found(need: NeededKey) -> Any:
-            return state_reader.whole(need.index) if need.key is None else state_reader.bucket((need.index, need.key))
-
-        await evaluate_aside(evaluation, found, self._caller)
-        self.suspects.note(evaluation)
-        look = Outlook(evaluation.facts, evaluation.seen)
-        self.calls.take(look)
-        return look
 
     async def with_rows(self, state_reader: StateReader, acted: Sequence[Acted]) -> list[Acted]:
         """The rounds with the rows of their intents, compared with what is held of the targets."""

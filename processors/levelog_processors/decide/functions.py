@@ -1,7 +1,7 @@
 """Calls reconcile functions, checks what they yield, and lets slow ones run beyond their batch."""
 
 import asyncio
-from collections.abc import AsyncIterable, Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterable, Awaitable, Callable, Iterable, Mapping, Sequence
 from datetime import timedelta
 from itertools import islice
 from time import monotonic
@@ -18,7 +18,6 @@ from levelog.secrets.redaction import Redactor
 from levelog_processors.decide.facts import Outlook, Round
 from levelog_processors.decide.rules import is_withheld, left_to_write, must_act
 from levelog_processors.decide.targets import require_target, target_key
-from levelog_store.decide.decisions import PendingWake
 from levelog_store.rows import ViewParent
 
 MOST_WRITES: Final = 10_000
@@ -104,7 +103,7 @@ class _Begun(Struct, frozen=True):
 
 
 class Acting:
-    """Runs the reconcile functions of levels side by side, and a view aside; keeps those that outlast their batch.
+    """Runs the reconcile functions of levels side by side; keeps those that outlast their batch.
 
     A level that is kept is not decided on again meanwhile; its wakeup stays in the tables until the function's outcome
     is written, so that a crash loses nothing.
@@ -141,28 +140,14 @@ class Acting:
         acted = [(each, each.task.result()) for each in taken]
         return [got for each, got in acted if epochs.get(each.partition) == each.epoch]
 
-    async def act(
-        self,
-        looks: Sequence[Outlook],
-        epochs: Mapping[int, int],
-        *,
-        aside: tuple[PendingWake, Coroutine[Any, Any, Outlook]] | None = None,
-    ) -> list[Acted]:
-        """Call the reconcile functions of the levels that must act; returns the levels that can be concluded now.
-
-        So is one whose view is still to be called, `aside`.
-        """
+    async def act(self, looks: Sequence[Outlook], epochs: Mapping[int, int]) -> list[Acted]:
+        """Call the reconcile functions of the levels that must act; returns the levels that can be concluded now."""
         begun: dict[ViewParent, _Begun] = {}
-
-        def begin(wake: PendingWake, act: Coroutine[Any, Any, Acted]) -> None:
-            task = asyncio.create_task(act, name="reconcile")
-            begun[wake.view, wake.parent] = _Begun(wake.partition, epochs[wake.partition], task, monotonic())
-
         for look in looks:
             if must_act(look):
-                begin(look.facts.wake, self._acted(look))
-        if aside is not None:
-            begin(aside[0], self._acted_aside(aside[1]))
+                partition = look.facts.wake.partition
+                task = asyncio.create_task(self._acted(look), name="reconcile")
+                begun[look.facts.name] = _Begun(partition, epochs[partition], task, monotonic())
         if begun:
             self._begun |= begun
             patience = None if self.patience is None else self.patience.total_seconds()
@@ -175,7 +160,7 @@ class Acting:
             else:
                 each.task.add_done_callback(lambda _: self.on_return())
         over = [look for look in looks if look.facts.name not in self._begun]
-        return [*(done.pop(look.facts.name, (look, None)) for look in over), *done.values()]
+        return [done.get(look.facts.name, (look, None)) for look in over]
 
     async def close(self) -> None:
         """Cancel the calls under way; the next owner of the partition makes them again."""
@@ -186,11 +171,8 @@ class Acting:
         await asyncio.gather(*tasks, return_exceptions=True)
         await self.caller.close()
 
-    async def _acted_aside(self, aside: Coroutine[Any, Any, Outlook]) -> Acted:
-        return await self._acted(await aside)
-
     async def _acted(self, look: Outlook) -> Acted:
-        return look, await self._round(look) if must_act(look) else None
+        return look, await self._round(look)
 
     async def _round(self, look: Outlook) -> Round:
         facts, handler = look.facts, look.facts.view.reconcile

@@ -5,7 +5,6 @@ from functools import partial
 from typing import Any, Final, Protocol, TypeAlias, TypeVar, cast
 
 import msgspec
-from greenlet import getcurrent
 from msgspec import Struct
 
 from levelog.calls.faults import HandlerFault
@@ -19,7 +18,6 @@ from levelog.wire.canonical import digest
 from levelog_processors.decide.levelstatuses import decoded, timeless
 from levelog_processors.fold.entries import canonical_key, lookup_key
 from levelog_processors.fold.lists import CONTACT, contact_key
-from levelog_processors.guard.calls import FunctionGuard
 from levelog_processors.program import BoundView
 from levelog_store.rows import ERRORS, WHOLE_INDEX, Bucket, IndexKey, WholeIndex, is_of_levels, levels_place
 
@@ -171,29 +169,19 @@ class IndexMemory(Protocol):
         ...
 
 
-class NeededKey(Struct, frozen=True):
-    """What a paused view waits for; key None: the whole index."""
-
-    index: str
-    key: str | None
-
-
 class Reads:
     """What one evaluation has read."""
 
-    def __init__(self, memory: IndexMemory | None) -> None:
-        """None: the view runs in a greenlet, which pauses for what it reads."""
+    def __init__(self, memory: IndexMemory) -> None:
         self._memory = memory
         self._wholes: dict[str, WholeIndex] = {}
         self.versions: dict[IndexKey, int] = {}
         self._contents: dict[IndexKey, tuple[bytes, ...]] = {}
         self.errors: dict[str, set[bytes]] = {}
         """Errors of what was read under keys, by index."""
-        self.guard: FunctionGuard | None = None
-        """Guard of the function that reads, which pauses while levelog fetches."""
 
     def bucket(self, index: str, key: str) -> tuple[bytes, ...]:
-        """Values under a key; pauses the view if they have to be fetched. Raises HandlerFault after too many keys."""
+        """Values under a key. Raises HandlerFault after too many keys."""
         place = (index, key)
         if place in self._contents:
             return self._contents[place]
@@ -203,7 +191,7 @@ class Reads:
             raise HandlerFault(
                 f"read more than {MOST_KEYS:,} keys, the last of index {index}: read the index as a whole"
             )
-        bucket: Bucket = self._pause(NeededKey(index, key)) if self._memory is None else self._memory.bucket(place)
+        bucket = self._memory.bucket(place)
         self.versions[place] = bucket.version
         self._contents |= _contents_of(place, bucket)
         if bucket.errors:
@@ -216,12 +204,9 @@ class Reads:
         return self._contents
 
     def whole(self, index: str) -> WholeIndex:
-        """Every bucket of an index; pauses the view."""
+        """Every bucket of an index."""
         if index not in self._wholes:
-            whole: WholeIndex = (
-                self._pause(NeededKey(index, None)) if self._memory is None else self._memory.whole(index)
-            )
-            self._wholes[index] = whole
+            whole = self._wholes[index] = self._memory.whole(index)
             for key, version in whole.versions.items():
                 self.versions[index, key] = version
                 self._contents[index, key] = (_version_bytes(version),)
@@ -231,17 +216,6 @@ class Reads:
         """Errors of an index that was read as a whole."""
         whole = self._wholes.get(index)
         return whole.errors if whole is not None else ()
-
-    def _pause(self, need: NeededKey) -> Any:
-        driver = getcurrent().parent
-        if driver is None:
-            raise RuntimeError("an index can be read only while its view runs: keep the values, not the index")
-        if self.guard is None:
-            return driver.switch(need)
-        self.guard.pause()
-        found = driver.switch(need)
-        self.guard.resume()
-        return found
 
     def digest(self, sight: Sight | None = None) -> str:
         """Identity of all that was read and counts: equal digests mean that the view would see the same again."""

@@ -1,23 +1,19 @@
-"""Runs views, each in a greenlet that pauses where it reads an index, so that many reads become one query.
+"""Runs views, in the event loop's thread.
 
 A view is an ordinary function and reads an index like a mapping. Every read is recorded: of absent keys too, and before
-an exception too. Views run in the event loop's thread. One that took too long lately runs in a thread of its own, for
-one object at a time.
+an exception too.
 """
 
-import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any, Final
 
 import msgspec
-from greenlet import GreenletExit, greenlet
 from msgspec.structs import replace
 
 from levelog.calls import observations
-from levelog.calls.caller import FunctionCaller
 from levelog.calls.faults import HandlerFault, Interruption, fault_reason, tell_fault
 from levelog.calls.mappings import Notes, RecordedMapping, plain
 from levelog.handlers.children import REDACTOR, ChildrenView
@@ -30,19 +26,15 @@ from levelog_processors.decide.lookups import (
     IndexMemory,
     IndexReader,
     LevelLookups,
-    NeededKey,
     ObjectLookups,
     Reads,
     sight,
 )
 from levelog_processors.decide.omissions import Omissions, omissions
-from levelog_processors.guard.calls import FunctionGuard, TookTooLong, filtered
+from levelog_processors.guard import FunctionGuard, TookTooLong, filtered
 from levelog_store.rows import ERRORS
 
 log = logging.getLogger(__name__)
-
-MOST_HERE: Final = timedelta(seconds=1)
-"""How long a view may run in the event loop's thread. Of one that takes longer, the call is made again in a thread."""
 
 MOST_LEVEL_BYTES: Final = 8 * 2**20
 """JSON of a level's desired value, and of its actual one."""
@@ -57,13 +49,9 @@ class Evaluation:
         *,
         namespaces: Mapping[str, tuple[str, ...]],
         redactor: Redactor,
-        memory: IndexMemory | None,
-        most: timedelta | None = None,
+        memory: IndexMemory,
     ) -> None:
-        """`memory` has what is looked up; None: `evaluate_aside` has. `redactor` is that of what is recorded.
-
-        The call is ended after `most`, if that is less than the view's time limit.
-        """
+        """`memory` has what is looked up. `redactor` is that of what is recorded."""
         self.facts = facts
         self._redactor = redactor
         self._namespaces = namespaces
@@ -73,17 +61,10 @@ class Evaluation:
         """What the call has come to so far, but for what was read."""
         self.around: Callable[[], AbstractContextManager[None]] = nullcontext
         """Around the call of the function."""
-        limit = facts.view.handler.timeout
-        self._limit = limit if most is None else min(limit, most)
         self.took_too_long = False
         self._guards = facts.view.guards
         self._left_out: dict[str, Sequence[bytes]] = {}
         """Errors of objects whose keys nobody knows, by index."""
-
-    @property
-    def is_cut_short(self) -> bool:
-        """It was ended before the view's time limit, and says nothing of the view."""
-        return self.took_too_long and self._limit < self.facts.view.handler.timeout
 
     def call(self) -> None:
         """Call the view, unless an index blocks it; an exception becomes the evaluation's error."""
@@ -97,7 +78,7 @@ class Evaluation:
         except Interruption:
             raise
         except BaseException as error:  # noqa: BLE001 - a filter is the user's; that it raises is what the view sees
-            self.fail(error)
+            self._fail(error)
             return
         if not reader.is_plain:
             self._call(parent)
@@ -151,9 +132,9 @@ class Evaluation:
             if isinstance(handler, ChildrenView):
                 arguments[REDACTOR] = self._redactor
             about(object=facts.parent.object, view=view.name)
-            self.reads.guard = FunctionGuard(f"view {view.name}", self._limit)
             with self.around():
-                level = _level(self.reads.guard.run(lambda: handler.function(**arguments)))
+                guard = FunctionGuard(f"view {view.name}", handler.timeout)
+                level = _level(guard.run(lambda: handler.function(**arguments)))
             desired, actual = _encoded("desired", level.desired), _encoded("actual", level.actual)
             if handler.reader.is_plain:  # all that is in the level was read, and is now compared as plain values
                 level.desired, level.actual = plain(level.desired), plain(level.actual)
@@ -164,17 +145,14 @@ class Evaluation:
         except Interruption:
             raise
         except BaseException as error:  # noqa: BLE001 - a user's function may raise anything; only this level is concerned
-            self.fail(error)
+            self._fail(error)
 
-    def fail(self, error: BaseException) -> None:
+    def _fail(self, error: BaseException) -> None:
         """Take an exception as what the call came to."""
         view = self.facts.view
         self.took_too_long = isinstance(error, TookTooLong)
-        if self.is_cut_short:
-            return
         self.result = replace(self.result, error=fault_reason("view", view.name, error))
-        if not isinstance(error, GreenletExit):  # it is thrown, too, into views that nobody waits for any more
-            tell_fault("view", view.name, view.handler.function, error, subject=self.facts.parent.object)
+        tell_fault("view", view.name, view.handler.function, error, subject=self.facts.parent.object)
 
 
 def _level(result: object) -> Level[Any]:
@@ -221,30 +199,8 @@ def _moment(asked: object) -> datetime | None:
     return datetime.combine(at.date(), at.time(), UTC)  # of a class of the user's, only the time is kept
 
 
-HANGS_AFTER: Final = timedelta(minutes=1)
-"""How long after its time limit a view in a thread counts as hanging in C; what it looks up takes less than that."""
-
-
-async def evaluate_aside(
-    evaluation: Evaluation, fetched: Callable[[NeededKey], Coroutine[Any, Any, Any]], caller: FunctionCaller
-) -> None:
-    """Run one evaluation in a thread, while the event loop goes on."""
-    loop, facts = asyncio.get_running_loop(), evaluation.facts
-
-    def call() -> None:
-        runner = greenlet(evaluation.call)
-        need = runner.switch()
-        while not runner.dead:
-            need = runner.switch(asyncio.run_coroutine_threadsafe(fetched(need), loop).result())
-
-    try:
-        await caller.run(facts.name, call, facts.view.handler.timeout + HANGS_AFTER, is_async=False)
-    except HandlerFault as error:
-        evaluation.fail(error)
-
-
 class Suspects:
-    """Views that took too long lately, in this process: their levels are decided one at a time, aside of all others."""
+    """Views that took too long lately, in this process: one of their levels is decided in each batch."""
 
     def __init__(self) -> None:
         self._until: dict[str, datetime] = {}
@@ -259,11 +215,8 @@ class Suspects:
         """Forget those whose time is over."""
         self._until = {view: until for view, until in self._until.items() if until > now}
 
-    def note(self, evaluation: Evaluation) -> None:
+    def note(self, facts: Facts) -> None:
         """Suspect a view that took too long, until well after it is called again for the same object."""
-        if not evaluation.took_too_long:
-            return
-        facts = evaluation.facts
         if facts.view.name not in self._until:
             log.warning("view %s is called for one object at a time, since it took too long", facts.view.name)
         self._until[facts.view.name] = facts.now + 2 * facts.longest

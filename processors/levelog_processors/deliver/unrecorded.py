@@ -21,7 +21,7 @@ from levelog.errors import LevelogError
 from levelog.handlers.forobjects import CalledHandler
 from levelog.handlers.views import VIEW_TIME
 from levelog_processors.decide.settling import backoff
-from levelog_processors.guard.calls import FunctionGuard
+from levelog_processors.guard import FunctionGuard
 from levelog_store.connect.database import Database
 from levelog_store.deliver.positions import (
     CallHold,

@@ -15,7 +15,7 @@ from levelog.handlers.views import VIEW_TIME
 from levelog.resources import Metadata, Owner
 from levelog.wire.canonical import canonical
 from levelog.wire.records import LoggedRecord, ReceiptNoted, TargetSighted, Unreadable
-from levelog_processors.guard.calls import FunctionGuard
+from levelog_processors.guard import FunctionGuard
 from levelog_processors.program import BoundIndex
 from levelog_store.fold.changes import Changes
 from levelog_store.rows import ERRORS, Entry, whole_index_key

@@ -6,13 +6,10 @@ import sys
 from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
 from types import CodeType, FrameType, TracebackType
-from typing import Any, Final, NoReturn
+from typing import Any, NoReturn
 
-from levelog.calls.faults import Interruption
-from levelog_processors.guard.calls import suspended
-
-_OPERATORS: Final = "levelog_operator_"
-"""How the modules of operator files are named."""
+from levelog.calls.faults import Interruption, is_levelogs
+from levelog_processors.guard import suspended
 
 
 class DebuggerLeft(Interruption):
@@ -46,7 +43,7 @@ class HandlerDebugger(pdb.Pdb):
         self.reset()
         self._heading = heading
         outermost: FrameType | None = frame
-        while outermost is not None and not _is_levelogs(outermost):
+        while outermost is not None and not is_levelogs(outermost):
             self._within = outermost.f_code
             outermost.f_trace = self.trace_dispatch
             self.botframe = outermost
@@ -61,7 +58,7 @@ class HandlerDebugger(pdb.Pdb):
         """Ask about the frames of an exception; not if none of them is in users' code."""
         self.reset()
         self._heading = heading
-        while trace is not None and _is_levelogs(trace.tb_frame):
+        while trace is not None and is_levelogs(trace.tb_frame):
             trace = trace.tb_next
         if trace is not None:
             self.interaction(None, trace)
@@ -93,7 +90,7 @@ class HandlerDebugger(pdb.Pdb):
         """The frames of users' code that a prompt shows, without those of levelog that called it."""
         stack, current = super().get_stack(f, t)
         above = 0
-        while above < current and _is_levelogs(stack[above][0]):
+        while above < current and is_levelogs(stack[above][0]):
             above += 1
         return stack[above:], current - above
 
@@ -110,16 +107,11 @@ class HandlerDebugger(pdb.Pdb):
         What levelog calls on the way holds locks that the debugger needs itself.
         """
         outer: FrameType | None = frame
-        while outer is not None and not _is_levelogs(outer):
+        while outer is not None and not is_levelogs(outer):
             if outer.f_code is self._within:
                 return True
             outer = outer.f_back
         return False
-
-
-def _is_levelogs(frame: FrameType) -> bool:
-    name = str(frame.f_globals.get("__name__", ""))
-    return name.startswith("levelog") and not name.startswith(_OPERATORS)
 
 
 @contextmanager

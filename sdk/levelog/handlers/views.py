@@ -32,8 +32,10 @@ from levelog.wire.objects import GroupResource
 RECONCILE_TIME: Final = timedelta(seconds=30)
 """Default time limit of a reconcile function."""
 
-VIEW_TIME: Final = timedelta(seconds=10)
-"""Default time limit of a view, and the one of index functions."""
+VIEW_TIME: Final = timedelta(seconds=5)
+"""Default time limit of a view, and the one of index functions and filters."""
+MOST_VIEW_TIME: Final = timedelta(seconds=10)
+"""A view holds up its process, whose leases end after 15 s without a renewal."""
 
 OF_VIEWS: Final = (Given.INDEX, Given.OBJECTS, Given.LEVELS, Given.NOW, Given.LOGGER, Given.SETTINGS)
 OF_RECONCILERS: Final = (Given.LEVEL, Given.NOW, Given.CHANCE, Given.LOGGER, Given.SETTINGS)
@@ -163,6 +165,11 @@ class ViewHandler:
         """
         refuse_coroutine(function, "view")
         require_time(function, "view", timeout)
+        if timeout > MOST_VIEW_TIME:
+            raise OperatorError(
+                f"view {function.__name__}: timeout={timeout!r} is above {MOST_VIEW_TIME.total_seconds():g} s, and its "
+                "process does nothing else meanwhile: compute in an effect what takes longer"
+            )
         hints = type_hints(function)
         first, *rest = parameters(function, "view", "parent")
         reader = object_reader("view", function, first, hints.get(first), selector, of=of)

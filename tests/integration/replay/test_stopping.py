@@ -1,9 +1,5 @@
 """`levelog replay --break` and `--pdb`: the debugger inside of functions, with what they were given then."""
 
-import asyncio
-import os
-import sys
-from asyncio.subprocess import PIPE, STDOUT
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -222,69 +218,3 @@ async def test_on_a_terminal_ctrl_c_clears_the_line_and_the_bar_leaves_the_promp
         assert await tty.ends() == 0
     piped = await debugging.types("c; c", slow)
     assert (piped.status, piped.stderr) == (0, "")
-
-
-UNDER_COVERAGE = """
-import sys, threading
-from datetime import timedelta
-
-import pytest
-
-from levelog_cli.main import main
-from levelog_processors.guard.calls import FunctionGuard
-from levelog_processors.guard.watchdog import watchdog
-
-def test_replay(monkeypatch):
-    gate, dogs, faults = threading.Lock(), [], []
-
-    def view():
-        dogs.append(watchdog())
-        try:
-            FunctionGuard("view", timedelta(milliseconds=20)).run(gate.acquire)
-        except Exception as fault:
-            faults.append(str(fault))
-
-    gate.acquire()
-    hanging = threading.Thread(target=view)
-    hanging.start()
-    try:
-        while not (dogs and dogs[0]._is_pending):  # an exception is on its way, and would stay there
-            pass
-        monkeypatch.setattr(sys, "argv", ["levelog", "replay", *sys.argv[sys.argv.index("--replay") + 1].split(",")])
-        with pytest.raises(SystemExit) as ended:
-            main()
-        assert ended.value.code == 1, "a decision differs"
-    finally:
-        gate.release()
-    hanging.join()
-    assert faults[0].startswith("took longer than 0.02 s")  # it ended, or the next shot met it as it was let go
-"""
-
-
-@pytest.mark.long
-async def test_coverage_a_debugger_and_a_view_that_hangs_in_c_meet_and_end(
-    recorded: Recorded, debugging: Debugging, tmp_path: Path
-) -> None:
-    file = debugging.file("raising.py", LOOP, AT_FOUR.format("{}['x']") + LOOP)
-    (tmp_path / "conftest.py").write_text("def pytest_addoption(parser): parser.addoption('--replay')")
-    (tmp_path / "test_it.py").write_text(UNDER_COVERAGE)
-    options = ("-s", "-c", os.devnull, "--rootdir", tmp_path, "-p", "no:cacheprovider", "--cov=levelog_processors")
-    process = await asyncio.create_subprocess_exec(
-        *map(str, (sys.executable, "-m", "pytest", *options, tmp_path / "test_it.py", "--replay", f"{file},--pdb")),
-        cwd=tmp_path,
-        env={**recorded.levelog.env, **recorded.env, "COLUMNS": "80"},
-        stdin=PIPE,
-        stdout=PIPE,
-        stderr=STDOUT,
-    )
-    try:
-        async with asyncio.timeout(120):
-            said = (await process.communicate(b"p web.spec.replicas\nc\n"))[0].decode()
-    finally:
-        if process.returncode is None:
-            process.kill()
-            await process.wait()
-    assert process.returncode == 0, said
-    assert "(Pdb) 4\n" in said
-    assert "1 passed" in said
-    assert "watchdog.py" in said, "what was covered"

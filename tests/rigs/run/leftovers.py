@@ -11,7 +11,7 @@ from typing import Final
 import pytest
 
 _PATIENCE_SECONDS: Final = 5.0
-_END_BY_THEMSELVES: Final = {"levelog watchdog"}
+_END_WITH_THE_PROCESS: Final = {"levelog watchdog"}
 
 
 @pytest.fixture(autouse=True)
@@ -22,7 +22,7 @@ def no_thread_is_left() -> Iterator[None]:
     until = monotonic() + _PATIENCE_SECONDS
     left = [thread for thread in threading.enumerate() if thread not in before | {threading.current_thread()}]
     for thread in left:
-        if thread.name not in _END_BY_THEMSELVES:
+        if thread.name not in _END_WITH_THE_PROCESS:
             thread.join(max(0.0, until - monotonic()))
             assert not thread.is_alive(), f"thread {thread.name} is left behind, at\n{_place(thread)}"
 

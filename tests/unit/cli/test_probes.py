@@ -1,10 +1,13 @@
 """Probes as such: what is told when, by a clock of the test's own."""
 
 import asyncio
+import re
 import threading
+from datetime import timedelta
 
 from levelog.errors import Unavailable
 from levelog_cli.monitoring.probes import ANSWER_SECONDS, BLOCKED_SECONDS, AskedServer, Probes
+from levelog_processors.guard import FunctionGuard
 
 
 class Clock:
@@ -63,6 +66,29 @@ def test_the_line_that_blocks_is_of_the_thread_on_which_the_probes_were_made() -
     asking.join()
     assert "threading.py" in found[0], "where the thread of the test waits"
     assert "probes.py" not in found[0], "where the thread that asks is"
+
+
+def test_a_function_that_waits_in_a_library_is_named_with_where_it_waits_there() -> None:
+    clock, gate = Clock(), threading.Event()
+    made: list[Probes] = []
+
+    def pods() -> None:
+        made.append(Probes([], clock))
+        gate.wait()
+
+    guard = FunctionGuard("view webs/pods", timedelta(minutes=1))
+    loop = threading.Thread(target=guard.run, args=(pods,))
+    loop.start()
+    while not made or not (told := answer_later(made[0], clock)).endswith(" wait"):
+        pass
+    gate.set()
+    loop.join()
+    assert re.search(r"blocked for \d+ s, in \S+/test_probes\.py:\d+ pods, at \S+/threading\.py:\d+ wait$", told)
+
+
+def answer_later(probes: Probes, clock: Clock) -> str:
+    clock.now += BLOCKED_SECONDS + 1
+    return probes.healthz().text.splitlines()[0]
 
 
 async def test_a_server_that_does_not_answer_is_told_while_the_question_is_open_and_well_once_it_answers() -> None:

@@ -1,1 +1,0 @@
-"""Limits of users' pure functions: time, and no I/O."""
