@@ -37,6 +37,7 @@ LOOK_SECONDS: Final = 0.25
 TOLD_AFTER_SECONDS: Final = 2.0
 """How long after its time a function that still runs is told of in the log."""
 
+_MAIN: Final = threading.main_thread().ident
 _raise_in_thread: Any = ctypes.pythonapi.PyThreadState_SetAsyncExc
 _running: Final[dict[int, "FunctionGuard"]] = {}
 """The call that each thread is in."""
@@ -77,13 +78,19 @@ class FunctionGuard:
 
     def pause(self) -> None:
         """Stop the time."""
-        _running.pop(threading.get_ident(), None)
+        thread = threading.get_ident()
+        _running.pop(thread, None)
+        if thread == _MAIN:  # else it goes on until the process ends, whose signals then have no handlers
+            signal.setitimer(signal.ITIMER_VIRTUAL, 0)
         self._seconds_left = self._ends_at - monotonic()
 
     def resume(self) -> None:
         """Undo `pause`."""
         self._ends_at = monotonic() + self._seconds_left
-        _running[threading.get_ident()] = self
+        thread = threading.get_ident()
+        _running[thread] = self
+        if thread == _MAIN:  # C code may let no other thread run
+            signal.setitimer(signal.ITIMER_VIRTUAL, LOOK_SECONDS, LOOK_SECONDS)
 
     @property
     def seconds_over(self) -> float:
@@ -97,7 +104,7 @@ class FunctionGuard:
             log.error("%s took longer than %g s and still runs; it holds up its thread", self._name, self._limit)
 
     def _timed(self, function: Callable[[], T]) -> T:
-        if threading.get_ident() == threading.main_thread().ident:
+        if threading.get_ident() == _MAIN:
             _heed_signals()
         _begin_watch()
         self.resume()
@@ -138,7 +145,6 @@ def filtered(view: BoundView, ask: Callable[[], T]) -> T:
 @cache
 def _heed_signals() -> None:
     signal.signal(SIGNAL, _end)
-    signal.setitimer(signal.ITIMER_VIRTUAL, LOOK_SECONDS, LOOK_SECONDS)  # C code may let no other thread run
 
 
 @cache
@@ -148,13 +154,12 @@ def _begin_watch() -> None:
 
 def _watch() -> None:
     """Look after the calls of all threads until the process ends."""
-    main = threading.main_thread().ident
     while True:
         time.sleep(LOOK_SECONDS)
         for thread, call in list(_running.items()):
             if call.seconds_over > TOLD_AFTER_SECONDS:
                 call.tell()
-            if call.seconds_over > 0 and thread == main:
+            if call.seconds_over > 0 and thread == _MAIN:
                 signal.pthread_kill(thread, SIGNAL)
             elif call.seconds_over > 0:
                 _raise_in_thread(ctypes.c_ulong(thread), ctypes.py_object(TimeIsOver))

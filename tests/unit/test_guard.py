@@ -4,6 +4,7 @@
 import linecache
 import random
 import re
+import signal
 import socket
 import subprocess
 import sys
@@ -358,3 +359,10 @@ def test_a_view_may_not_take_so_long_that_its_process_loses_its_leases() -> None
     Operator("webs").view(timeout=timedelta(seconds=10))(pods)
     with pytest.raises(OperatorError, match=r"view pods: timeout=.* is above 10 s, and its process does nothing else"):
         Operator("webs").view(timeout=timedelta(seconds=11))(pods)
+
+
+def test_no_timer_outlasts_a_call() -> None:
+    """It would kill a process that ends, in which Python has taken the handlers away."""
+    during = guard().run(lambda: signal.getitimer(signal.ITIMER_VIRTUAL))
+    assert during != (0.0, 0.0)
+    assert signal.getitimer(signal.ITIMER_VIRTUAL) == (0.0, 0.0)
