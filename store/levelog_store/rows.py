@@ -145,7 +145,6 @@ class Tombstone(Struct, frozen=True, kw_only=True):
     uid: str
     version: int
     sequence: int
-    deleted_at: datetime
 
 
 class UnreadableRow(Struct, frozen=True, kw_only=True):

@@ -146,7 +146,6 @@ tombstones = _table(
     _value("uid"),
     _value("version", BigInteger, comment="records up to this version are late"),
     _value("sequence", BigInteger),
-    _time("deleted_at", nullable=False),
 )
 
 unreadable = _table(
@@ -194,7 +193,6 @@ index_entries = _table(
     _value("error", comment="why the entry is stale; empty: it is not"),
     _time("expires_at"),
     Index("index_entries_object", "scope", "object", "index"),
-    _partial("index_entries_expiry", "expires_at", where="expires_at IS NOT NULL"),
 )
 
 key_versions = _table(

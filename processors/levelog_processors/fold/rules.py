@@ -107,7 +107,6 @@ class Fold:
                 uid=row.uid,
                 version=swept_version(ended, version=row.version, namespace=row.namespace),
                 sequence=sequence,
-                deleted_at=ended.time,
             )
             if handling := self._program.views_of_deleted(row.resource):
                 deletion = EndedObject(row.object, row.uid, ObjectKey.parse(row.object).deleted(row.uid))
@@ -266,7 +265,6 @@ class Fold:
                 uid=record.uid,
                 version=record.version,
                 sequence=logged.sequence,
-                deleted_at=record.time,
             )
             self._bury(resource, tombstone)
             return

@@ -43,8 +43,8 @@ OBJECTS = (
     "body) SELECT 1, 'webs/default/' || n, n % 16, 'webs', 'default', n, n, 1, n, false, '{}' FROM numbers"
 )
 TOMBSTONES = (
-    "INSERT INTO tombstones (scope, object, partition, uid, version, sequence, deleted_at) "
-    "SELECT 1, 'webs/default/' || n, n % 16, n, 1, n, noon FROM numbers"
+    "INSERT INTO tombstones (scope, object, partition, uid, version, sequence) "
+    "SELECT 1, 'webs/default/' || n, n % 16, n, 1, n FROM numbers"
 )
 KEYS = "INSERT INTO key_versions (scope, \"index\", key, version) SELECT 1, 'webs/images', 'k' || n, n FROM numbers"
 DECISIONS = (

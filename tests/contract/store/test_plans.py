@@ -32,14 +32,13 @@ LEVELS = [("webs/pods", name) for name in NAMES]
 FILL = (
     "INSERT INTO objects (scope, object, partition, resource, namespace, name, uid, version, sequence, is_deleting, "
     "body) SELECT 1, 'pods/default/' || n, n % 16, 'pods', 'default', n, n, n, n, false, '{}' FROM numbers",
-    "INSERT INTO index_entries (scope, index, key, object, ordinal, value, error, expires_at) "
-    "SELECT 1, 'webs/images', 'k' || n, 'pods/default/' || n, 0, '1', '', "
-    "CASE WHEN n % 100 = 0 THEN timestamp_of_noon END FROM numbers",
+    "INSERT INTO index_entries (scope, index, key, object, ordinal, value, error) "
+    "SELECT 1, 'webs/images', 'k' || n, 'pods/default/' || n, 0, '1', '' FROM numbers",
     "INSERT INTO key_versions (scope, index, key, version) SELECT 1, 'webs/images', 'k' || n, 1 FROM numbers",
     "INSERT INTO dependencies (scope, view, parent, index, key, partition) "
     "SELECT 1, 'webs/pods', 'pods/default/' || n, 'webs/images', 'k' || n, n % 16 FROM numbers",
-    "INSERT INTO tombstones (scope, object, partition, uid, version, sequence, deleted_at) "
-    "SELECT 1, 'pods/default/' || n || '-gone', 0, n, n, n, timestamp_of_noon FROM numbers",
+    "INSERT INTO tombstones (scope, object, partition, uid, version, sequence) "
+    "SELECT 1, 'pods/default/' || n || '-gone', 0, n, n, n FROM numbers",
     "INSERT INTO levels (scope, view, parent, partition, parent_uid, status, reason, round, attempts, evaluations, "
     "inputs, reads, decided_inputs, cause) "
     "SELECT 1, 'webs/pods', 'pods/default/' || n, 0, n, 'in_sync', '', 1, 0, 1, '', '', '', n FROM numbers",

@@ -9,7 +9,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from levelog.errors import ConfigurationError, RowRefused, Unavailable
 from levelog_store.connect.database import Database
 from levelog_store.dialects import now, upsert
-from levelog_store.tables import index_entries, key_versions, tombstones
+from levelog_store.tables import index_entries, key_versions, unreadable
 
 
 async def write(connection: AsyncConnection, key: str, version: int = 1) -> None:
@@ -185,10 +185,10 @@ async def test_text_sorts_by_its_bytes(database: Database) -> None:
 
 async def test_times_come_back_in_utc_and_compare_with_the_databases_clock(database: Database) -> None:
     local = datetime.now(timezone(timedelta(hours=5)))
-    row = {"scope": 1, "object": "o", "partition": 0, "uid": "", "version": 1, "sequence": 1, "deleted_at": local}
+    row = {"scope": 1, "partition": 0, "place": "o", "sequence": 1, "error": "", "recorded_at": local}
     async with database.transaction() as connection:
-        await connection.execute(insert(tombstones).values(row))
-    moment, dialect = tombstones.c.deleted_at, database.dialect
+        await connection.execute(insert(unreadable).values(row))
+    moment, dialect = unreadable.c.recorded_at, database.dialect
     async with database.reading() as connection:
         stored, is_past, is_long_past, clock = (
             await connection.execute(
@@ -209,7 +209,7 @@ async def test_times_come_back_in_utc_and_compare_with_the_databases_clock(datab
 async def test_a_time_without_a_zone_is_refused(database: Database) -> None:
     with pytest.raises(StatementError, match="without a zone"):
         async with database.transaction() as connection:
-            await connection.execute(update(tombstones).values(deleted_at=datetime(2026, 1, 1)))  # noqa: DTZ001
+            await connection.execute(update(unreadable).values(recorded_at=datetime(2026, 1, 1)))  # noqa: DTZ001
 
 
 async def test_a_database_opened_to_read_refuses_transactions(database: Database, database_url: str) -> None:
