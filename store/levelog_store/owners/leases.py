@@ -252,12 +252,13 @@ class Leases:
         return {row.partition: row.epoch for row in await run(connection, self._scope, _held_by, mine=self.owner)}
 
     async def _take(self, connection: AsyncConnection, most: int) -> None:
-        """Take free and expired leases; those that a transaction works under are left for the next time."""
+        """Take free leases, and expired ones of others; those that a transaction works under are left for later."""
         table = leases.c
         dialect = connection.dialect
         rows = await connection.execute(
             select(table.partition)
-            .where(table.scope == self._scope.number, or_(table.owner == "", table.expires_at <= now(dialect)))
+            .where(table.scope == self._scope.number, table.owner != self.owner)
+            .where(or_(table.owner == "", table.expires_at <= now(dialect)))
             .order_by(table.partition)
             .limit(most)
             .with_for_update(skip_locked=True)
