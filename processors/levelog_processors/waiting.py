@@ -147,7 +147,6 @@ ASK_PAUSE: Final = timedelta(seconds=1)
 MOMENT: Final = timedelta(milliseconds=5)
 """How long one of the two records of a write waits for the other, to be folded and decided once for both."""
 
-
 SPRINT: Final = timedelta(seconds=0.2)
 """So much rest counts in advance: the first passes after a quiet while do not wait."""
 

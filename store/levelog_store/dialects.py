@@ -216,18 +216,20 @@ def row_of(table: Table, *names: str) -> ColumnElement[bool]:
     return and_(table.c.scope == OF_SCOPE, *(table.c[name] == bindparam(f"of_{name}") for name in names))
 
 
-def locked(dialect: Dialect, table: Table, *conditions: ColumnElement[bool], skip: bool = False) -> ColumnElement[bool]:
+def locked(
+    dialect: Dialect, table: Table, *conditions: ColumnElement[bool], skip: bool = False, key_share: bool = False
+) -> ColumnElement[bool]:
     """Condition of a statement that changes several rows of `OF_SCOPE`: those that meet other conditions.
 
     PostgreSQL locks them in the order of the primary key, as who changes them one by one does: without that, it goes as
     they happen to lie, and two transactions may wait for each other. Or it waits for nobody, and `skip` leaves out what
-    others have locked.
+    others have locked. With `key_share` it does not wait for those that hold a row FOR KEY SHARE.
     """
     if dialect.name != "postgresql":
         return and_(table.c.scope == OF_SCOPE, *conditions)
     place = [column for column in table.primary_key.columns if column.name != "scope"]
     rows = select(*place).where(table.c.scope == OF_SCOPE, *conditions).order_by(*place)
-    rows = rows.with_for_update(skip_locked=skip)
+    rows = rows.with_for_update(skip_locked=skip, key_share=key_share)
     is_locked = tuple_(*place).in_(rows.correlate(None)) if len(place) > 1 else place[0].in_(rows.correlate(None))
     return and_(table.c.scope == OF_SCOPE, is_locked)
 

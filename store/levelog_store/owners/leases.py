@@ -14,7 +14,7 @@ In SQLite one transaction writes at a time, and needs no locks.
 from collections.abc import Mapping
 from datetime import timedelta
 from time import monotonic
-from typing import Any, Final
+from typing import Final
 
 from sqlalchemy import (
     ColumnElement,
@@ -38,7 +38,19 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from levelog.errors import CommitsLost, IdentityMismatch, LeaseLost
 from levelog_store.connect.database import TOKEN_LENGTH, Database, session_of
-from levelog_store.dialects import OF_SCOPE, built_once, change, insert_for, mappings, named, now, one_of, remove, run
+from levelog_store.dialects import (
+    OF_SCOPE,
+    built_once,
+    change,
+    insert_for,
+    locked,
+    mappings,
+    named,
+    now,
+    one_of,
+    remove,
+    run,
+)
 from levelog_store.rows import Scope
 from levelog_store.tables import checkpoints, leases, processors, scopes
 
@@ -234,9 +246,8 @@ class Leases:
 
     async def _renew(self, connection: AsyncConnection) -> None:
         """Say that it is there, and let nothing of others last longer than that: their clock may have been ahead."""
-        for build in (_locked_for_renewal, _renewed):
-            for table in (processors, leases):
-                await run(connection, self._scope, build, table, self._duration, mine=self.owner)
+        for table in (processors, leases):
+            await run(connection, self._scope, _renewed, table, self._duration, mine=self.owner)
         await run(connection, self._scope, _joined, self._duration, mine=self.owner)
 
     async def _share(self, connection: AsyncConnection) -> int:
@@ -283,20 +294,10 @@ def _standing(_dialect: Dialect) -> Select[str, int]:
 
 
 @built_once
-def _locked_for_renewal(dialect: Dialect, table: Table, duration: timedelta) -> Select[Any]:
-    """Locked in order, as everywhere; FOR NO KEY UPDATE waits for no guarded transaction."""
-    place = list(table.primary_key)
-    return select(*place).where(*_renewable(dialect, table, duration)).order_by(*place).with_for_update(key_share=True)
-
-
-@built_once
 def _renewed(dialect: Dialect, table: Table, duration: timedelta) -> Update:
-    return update(table).where(*_renewable(dialect, table, duration)).values(expires_at=now(dialect, duration))
-
-
-def _renewable(dialect: Dialect, table: Table, duration: timedelta) -> tuple[ColumnElement[bool], ...]:
-    is_too_long = table.c.expires_at > now(dialect, duration)
-    return table.c.scope == OF_SCOPE, or_(table.c.owner == _MINE, is_too_long)
+    ends = now(dialect, duration)
+    is_meant = or_(table.c.owner == _MINE, table.c.expires_at > ends)
+    return update(table).where(locked(dialect, table, is_meant, key_share=True)).values(expires_at=ends)
 
 
 @built_once
