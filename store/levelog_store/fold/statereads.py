@@ -1,11 +1,11 @@
 """Reads the tables whole, for a State that begins where they end."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import AsyncGenerator, Collection, Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
 
 from msgspec import Struct
-from sqlalchemy import Dialect, Select, case, select, true
+from sqlalchemy import ColumnElement, Dialect, Select, Table, case, select, true
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from levelog_store.actuate.claims import is_unsettled
@@ -27,6 +27,8 @@ from levelog_store.tables import (
     unreadable,
     wakeups,
 )
+
+_PAGED: Final = {"yield_per": 500}
 
 
 class AwaitedWrite(Struct, frozen=True):
@@ -81,17 +83,13 @@ async def read_state(connection: AsyncConnection, scope: Scope, bodies_of: Colle
     at = select(now(connection.dialect))
     points = mappings(await connection.execute(select(checkpoints).where(checkpoints.c.scope == scope.number)))
     newest = max(points, key=lambda row: row["record_sequence"])
-    entries = await connection.execute(
-        select(index_entries.c.object, *fields(Entry, index_entries)).where(index_entries.c.scope == scope.number)
-    )
-    version, read, intent = key_versions.c, dependencies.c, intents.c
-    keys = await connection.execute(
-        select(version.index, version.key, version.version).where(version.scope == scope.number)
-    )
-    reads = await connection.execute(
-        select(read.view, read.parent, read.index, read.key).where(read.scope == scope.number)
-    )
+    entry, version, read, intent = index_entries.c, key_versions.c, dependencies.c, intents.c
+    entries = select(entry.object, *fields(Entry, index_entries)).where(entry.scope == scope.number)
+    keys = select(version.index, version.key, version.version).where(version.scope == scope.number)
+    reads = select(read.view, read.parent, read.index, read.key).where(read.scope == scope.number)
     are_awaited = is_unsettled(intents), intent.verb != "event"
+    body = case((one_of(connection.dialect, objects.c.resource, bodies_of), objects.c.body))
+    many = _Rows(connection, scope)
     return StoredState(
         moment=(await connection.execute(at)).scalar_one(),
         folded_to={row["partition"]: row["sequence"] for row in points},
@@ -99,27 +97,49 @@ async def read_state(connection: AsyncConnection, scope: Scope, bodies_of: Colle
         commits={row["partition"]: row["commits"] for row in points},
         times={row["partition"]: row["time"] for row in points if row["time"] is not None},
         newest=(newest["record_sequence"], newest["record_id"]),
-        objects=await _read_objects(connection, scope, bodies_of),
-        tombstones=await read_as(Tombstone, connection, scope, tombstones),
+        objects=[_object(row) async for row in many.mapped(StoredObject, objects, body=body)],
+        tombstones=[Tombstone(**row) async for row in many.mapped(Tombstone, tombstones)],
         unreadable=await read_as(UnreadableRow, connection, scope, unreadable),
         syncs=await read_as(SyncRow, connection, scope, syncs),
-        entries=[(name, Entry(*values)) for name, *values in entries],
-        keys={(index, key): number for index, key, number in keys},
-        levels=await read_as(LevelRow, connection, scope, levels),
-        reads=[(view, parent, index, key) for view, parent, index, key in reads],
-        wakes=await read_as(PendingWake, connection, scope, wakeups),
+        entries=[(name, Entry(*values)) async for name, *values in many.of(entries)],
+        keys={(index, key): number async for index, key, number in many.of(keys)},
+        levels=[LevelRow(**row) async for row in many.mapped(LevelRow, levels)],
+        reads=[(view, parent, index, key) async for view, parent, index, key in many.of(reads)],
+        wakes=[PendingWake(**row) async for row in many.mapped(PendingWake, wakeups)],
         awaited=await read_as(AwaitedWrite, connection, scope, intents, *are_awaited),
         unfinished=await read_as(Backfill, connection, scope, backfills),
     )
 
 
-async def _read_objects(connection: AsyncConnection, scope: Scope, bodies_of: Collection[str]) -> list[StoredObject]:
-    columns = [column for column in fields(StoredObject, objects) if column is not objects.c.body]
-    body = case((one_of(connection.dialect, objects.c.resource, bodies_of), objects.c.body)).label("body")
-    rows = mappings(await connection.execute(select(*columns, body).where(objects.c.scope == scope.number)))
-    for row in rows:
-        row["body"] = row["body"] or b""
-    return [StoredObject(**row) for row in rows]
+def _object(row: dict[str, Any]) -> StoredObject:
+    row["body"] = row["body"] or b""
+    return StoredObject(**row)
+
+
+class _Rows:
+    """Reads rows of a scope a page at a time; equal texts and times become one object, since a State keeps them."""
+
+    def __init__(self, connection: AsyncConnection, scope: Scope) -> None:
+        self._connection = connection
+        self._scope = scope
+        self._known: dict[Any, Any] = {}
+
+    async def of(self, query: Select[*tuple[Any, ...]]) -> AsyncGenerator[list[Any]]:
+        """The rows of a query."""
+        share = self._known.setdefault
+        async with self._connection.stream(query, execution_options=_PAGED) as found:
+            async for page in found.partitions():
+                for row in page:
+                    yield [share(each, each) if isinstance(each, str | datetime) else each for each in row]
+
+    async def mapped(
+        self, kind: type[Struct], table: Table, **others: ColumnElement[Any]
+    ) -> AsyncGenerator[dict[str, Any]]:
+        """The rows of a table by the fields of a struct, which are columns, or the `others`."""
+        names = kind.__struct_fields__
+        columns = (others.get(name, table.c[name]) for name in names)
+        async for row in self.of(select(*columns).where(table.c.scope == self._scope.number)):
+            yield dict(zip(names, row, strict=True))
 
 
 async def read_syncs(connection: AsyncConnection, scope: Scope) -> dict[Input, SyncRow]:
