@@ -13,8 +13,8 @@ from typing import Final, Generic, ParamSpec
 from msgspec import Struct
 
 from levelog.wire.objects import ObjectKey
+from levelog_actuator.observations import Observation, holds
 from levelog_actuator.requests import ABSENT, Order, Precondition
-from levelog_actuator.sightings import Sighting, holds
 from levelog_kube.failures import FailureCause
 
 P = ParamSpec("P")
@@ -82,7 +82,7 @@ class Case(Struct, frozen=True, kw_only=True):
     """An intent whose target was read."""
 
     order: Order
-    seen: Sighting | None
+    seen: Observation | None
     """None: it is not there."""
     refusal: Reply | None = None
     """The answer that led to reading it; None: nothing was sent yet this time."""
@@ -366,6 +366,6 @@ def rule_for_answer(order: Order, reply: Reply) -> Rule[[Order, Reply]]:
     return next(rule for rule in ANSWER_RULES if rule.applies(order, reply))
 
 
-def rule_for_sighting(case: Case) -> Rule[[Case]]:
+def rule_for_observation(case: Case) -> Rule[[Case]]:
     """The rule that holds once the target was read."""
     return next(rule for rule in SIGHT_RULES if rule.applies(case))

@@ -14,13 +14,13 @@ from levelog.secrets.redaction import Redactor
 from levelog.wire.objects import Cluster, ObjectKey
 from levelog.wire.projection import Applied, applied
 from levelog.wire.records import Outcome
-from levelog_actuator.answers import Case, Judgement, Reply, rule_for_answer, rule_for_sighting
+from levelog_actuator.answers import Case, Judgement, Reply, rule_for_answer, rule_for_observation
 from levelog_actuator.events import write_event
 from levelog_actuator.limits import ActuatorSettings, try_later
+from levelog_actuator.observations import Observation
 from levelog_actuator.requests import Order, Precondition, Request, path_of, write_request
 from levelog_actuator.results import Ended, Later, Result
 from levelog_actuator.rights import undeclared
-from levelog_actuator.sightings import Sighting
 from levelog_kube.client import KubeClient
 from levelog_kube.discovery import cluster_uid
 from levelog_kube.failures import ApiError, NoAnswer, Unreachable, Withheld
@@ -166,7 +166,7 @@ class Sender(Struct, eq=False):
             return self._blind(order, seen)
         required = Precondition() if refusal is None else guard
         case = Case(order=order, seen=seen, refusal=refusal, required=required)
-        rule = rule_for_sighting(case)
+        rule = rule_for_observation(case)
         match rule.verdict:
             case Judgement.SEND:
                 return _guard_for(case)
@@ -240,17 +240,17 @@ class Sender(Struct, eq=False):
         """What the API answers to who reads an object."""
         return await self._ask(Request(method="GET", path=path_of(target, api_version)))
 
-    async def look(self, order: Order) -> Sighting | None:
+    async def look(self, order: Order) -> Observation | None:
         """The target as it is now; None if it is not there, or cannot be read."""
         seen = await self._look(order)
         return None if isinstance(seen, Reply) else seen
 
-    async def _look(self, order: Order) -> Sighting | Reply | None:
+    async def _look(self, order: Order) -> Observation | Reply | None:
         """The current target, or why it cannot be read."""
         reply = await self.read(order.target, order.intent.api_version)
         if reply.status == 404:
             return None
-        return Sighting.read(reply.body) if reply.status == 200 else reply
+        return Observation.read(reply.body) if reply.status == 200 else reply
 
     async def _ask(
         self, request: Request, may_send: Callable[[], bool] = lambda: True, limit: timedelta | None = None

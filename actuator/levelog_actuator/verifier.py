@@ -1,4 +1,4 @@
-"""Checks writes that the log has not shown for a while: reads their targets and records a sighting."""
+"""Checks writes that the log has not shown for a while: reads their targets and records an observation."""
 
 import asyncio
 import logging
@@ -13,11 +13,11 @@ from msgspec import Struct
 from levelog.absence import level_of
 from levelog.errors import Unavailable
 from levelog.wire.objects import ObjectKey, Uid
-from levelog.wire.records import TargetSighted
+from levelog.wire.records import TargetObserved
 from levelog_actuator.answers import names_object
 from levelog_actuator.limits import ActuatorSettings
+from levelog_actuator.observations import Observation
 from levelog_actuator.sending import Sender
-from levelog_actuator.sightings import Sighting
 from levelog_log.messages import MessageWriter
 from levelog_log.publisher import BatchPublisher
 from levelog_store.actuate import outcomes
@@ -28,13 +28,13 @@ from levelog_store.rows import Scope
 log = logging.getLogger(__name__)
 
 BATCH: Final = 100
-"""Targets that are read one after the other before their sightings are published."""
+"""Targets that are read one after the other before their observations are published."""
 
 
 class WriteVerifier(Struct, eq=False):
-    """Reads the targets of unsettled writes, and publishes sightings to the partition of the parent.
+    """Reads the targets of unsettled writes, and publishes observations to the partition of the parent.
 
-    It settles nothing: the processor that folds the sighting does, and only if the target is gone.
+    It settles nothing: the processor that folds the observation does, and only if the target is gone.
     """
 
     database: Database
@@ -61,13 +61,13 @@ class WriteVerifier(Struct, eq=False):
         after, most = self.settings.look_after, self.settings.most_look
         async with self.database.transaction(durable=False) as connection:
             writes = await outcomes.take_unseen(connection, self.scope, limit=BATCH, after=after, most=most)
-        sightings = await self._read(writes)
-        if sightings:
-            await self.publisher.publish([self.writer.message(record) for record in sightings])
+        observations = await self._read(writes)
+        if observations:
+            await self.publisher.publish([self.writer.message(record) for record in observations])
         return len(writes)
 
-    async def _read(self, writes: Sequence[UnseenWrite]) -> list[TargetSighted]:
-        found: list[TargetSighted] = []
+    async def _read(self, writes: Sequence[UnseenWrite]) -> list[TargetObserved]:
+        found: list[TargetObserved] = []
         for write in writes:
             target = ObjectKey.parse(write.target)
             reply = await self.sender.read(target, write.api_version)
@@ -77,7 +77,7 @@ class WriteVerifier(Struct, eq=False):
             uid, version = "", 0
             if reply.status == 200:
                 try:
-                    seen = Sighting.read(reply.body)
+                    seen = Observation.read(reply.body)
                 except (msgspec.MsgspecError, ValueError) as error:
                     log.warning("%s cannot be read: %s", write.target, error)
                     continue
@@ -86,12 +86,12 @@ class WriteVerifier(Struct, eq=False):
                 log.warning("%s is not looked at: %d %s", write.target, reply.status, reply.message)
                 continue
             self._tell(write, version)
-            if version != write.sighted_version:
+            if version != write.observed_version:
                 found.append(self._record(write, target, uid, version))
         return found
 
-    def _record(self, write: UnseenWrite, target: ObjectKey, uid: str, version: int) -> TargetSighted:
-        return TargetSighted(
+    def _record(self, write: UnseenWrite, target: ObjectKey, uid: str, version: int) -> TargetObserved:
+        return TargetObserved(
             application=self.scope.application,
             key=write.key,
             view=write.view,

@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from levelog.wire.objects import CLUSTER_SCOPE, Application, ObjectKey
 from levelog.wire.objects import Sequence as LogSequence
-from levelog.wire.records import LoggedRecord, ObjectDeleted, ObjectSeen, ReceiptNoted, TargetSighted
+from levelog.wire.records import LoggedRecord, ObjectDeleted, ObjectSeen, ReceiptNoted, TargetObserved
 from levelog.wire.subjects import partition_of, receipt_subject
 from levelog_history.reach import Moment
 from levelog_history.records import read_about
@@ -16,7 +16,7 @@ from levelog_history.revisions import Missing, Revision, Revisions
 from levelog_history.selection import Selected, has_any
 from levelog_log.stream import LogStream
 
-Entry: TypeAlias = Revision | Missing | ReceiptNoted | TargetSighted
+Entry: TypeAlias = Revision | Missing | ReceiptNoted | TargetObserved
 
 _MANY: Final = 20
 """Objects of one namespace; of more, all records of the namespace are read, in place of so many filters."""
@@ -64,7 +64,7 @@ async def read_happened(
         record = logged.record
         if isinstance(record, ReceiptNoted) and record.is_repeated:
             continue
-        if isinstance(record, ReceiptNoted | TargetSighted):
+        if isinstance(record, ReceiptNoted | TargetObserved):
             if has_any(selected, record.parent) or has_any(selected, record.target):
                 entries[logged.sequence] = [record]
             if isinstance(record, ReceiptNoted):

@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from levelog.errors import ConfigurationError
 from levelog.wire.objects import Application
-from levelog.wire.records import LoggedRecord, ReceiptNoted, TargetSighted
+from levelog.wire.records import LoggedRecord, ReceiptNoted, TargetObserved
 from levelog_history.happenings import Entry
 from levelog_history.reach import Moment, nothing_of
 from levelog_history.records import RecordSource
@@ -64,7 +64,7 @@ async def entries_of(records: AsyncIterator[LoggedRecord], shown: Shown) -> Asyn
         record = logged.record
         if isinstance(record, ReceiptNoted) and record.is_repeated:
             continue
-        if isinstance(record, ReceiptNoted | TargetSighted):
+        if isinstance(record, ReceiptNoted | TargetObserved):
             if shown.has(str(record.parent)) or shown.has(str(record.target)):
                 yield record, logged.sequence
             continue

@@ -22,7 +22,7 @@ from levelog.wire.records import (
     Record,
     SyncFinished,
     SyncStarted,
-    TargetSighted,
+    TargetObserved,
     Unreadable,
 )
 from levelog.wire.subjects import Control, control_subject, object_in, object_subject, partition_of, receipt_subject
@@ -52,7 +52,7 @@ class MessageWriter:
         self._prefix = secrets.token_hex(8)
         self._numbers = count(1)
 
-    def message(self, record: ObjectSeen | ObjectDeleted | ReceiptNoted | TargetSighted) -> Message:
+    def message(self, record: ObjectSeen | ObjectDeleted | ReceiptNoted | TargetObserved) -> Message:
         """The message of a record that belongs to one object, in the object's partition.
 
         Raises RecordError for a name that cannot stand in a header.
@@ -61,7 +61,7 @@ class MessageWriter:
             case ObjectSeen() | ObjectDeleted():
                 key = record.key
                 subject = object_subject(self.cluster, key, partition_of(key, self.partitions))
-            case ReceiptNoted() | TargetSighted():
+            case ReceiptNoted() | TargetObserved():
                 partition = partition_of(record.parent, self.partitions)
                 subject = receipt_subject(self.cluster, partition, Application(record.application))
             case _ as never:

@@ -222,7 +222,7 @@ class LevelRow(Verdict, frozen=True, kw_only=True):
     evaluations: int = 0
     inputs: str = ""
     looked_at: bytes | None = None
-    """Observations of a parent that the view takes as a plain mapping; None for a typed one."""
+    """Reads of a parent that the view takes as a plain mapping; None for a typed one."""
     reads: str = ""
     versions: str = ""
     decided_inputs: str = ""

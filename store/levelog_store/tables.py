@@ -300,11 +300,11 @@ intents = _table(
     _value("result_uid"),
     _value("result_version", BigInteger),
     Column(
-        "sighted_version",
+        "observed_version",
         BigInteger,
         comment="resourceVersion that the API had when the log had not shown the write for a while; 0: gone",
     ),
-    _time("sighted_at"),
+    _time("observed_at"),
     _partial("intents_open", "due_at", "decided_at", where="state IN ('pending', 'claimed')"),
     _partial("intents_claimed", "target", where="state = 'claimed'", unique=True),
     _partial("intents_unsettled", "target", where="state IN ('pending', 'claimed', 'written')"),

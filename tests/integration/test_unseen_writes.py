@@ -9,7 +9,7 @@ from typing import Any
 
 from levelog import Index, Intent, Level, Operator, Owner, Resource, apply
 from levelog.wire.objects import GroupResource
-from levelog.wire.records import TargetSighted
+from levelog.wire.records import TargetObserved
 from levelog_actuator import Actuator, ActuatorSettings
 from levelog_ingest.status import WatchedResource
 from levelog_kube.client import connect as connect_kube
@@ -93,11 +93,11 @@ async def test_invariant_8_a_target_that_went_while_nobody_watched_is_written_ag
             level = await run.find_level("shop")
             return level if level is not None and level["round"] == number else None
 
-        async def sightings(number: int) -> list[TargetSighted]:
+        async def observations(number: int) -> list[TargetObserved]:
             """Those of the intent of a round."""
             keys = {row["key"] for row in await run.rows(intents) if row["round"] == number}
             found = [logged.record for logged in await read_all(run.stream)]
-            return [each for each in found if isinstance(each, TargetSighted) and each.key in keys]
+            return [each for each in found if isinstance(each, TargetObserved) and each.key in keys]
 
         async with ingesting(config, run.stream, watched):
             await admin.create(path, {"metadata": {"name": "shop", "labels": {"role": "parent"}}})
@@ -110,7 +110,7 @@ async def test_invariant_8_a_target_that_went_while_nobody_watched_is_written_ag
             await until(is_made, "the child")
             await admin.request("DELETE", f"{path}/shop-child")
             await until(lambda: has_round(2), "a round after the end of the child was seen")
-            assert (await sightings(1))[-1].target_version == 0
+            assert (await observations(1))[-1].target_version == 0
 
             async def is_told() -> str:
                 level = await has_round(2)

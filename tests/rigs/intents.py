@@ -63,8 +63,8 @@ def intent(target: str, *, verb: str = "patch_status", body: Any = None, **colum
         "is_folded": False,
         "result_uid": "",
         "result_version": 0,
-        "sighted_version": None,
-        "sighted_at": None,
+        "observed_version": None,
+        "observed_at": None,
         **columns,
     }
 

@@ -6,8 +6,8 @@ from typing import Any
 import msgspec
 
 from levelog.secrets.redaction import Redactor
+from levelog_actuator.observations import Observation
 from levelog_actuator.requests import Order
-from levelog_actuator.sightings import Sighting
 from levelog_store.actuate.claims import ClaimedIntent
 
 UID, OTHER_UID = "uid-seen", "uid-other"
@@ -61,9 +61,9 @@ BODIES: dict[str, Any] = {
 }
 
 
-def sighting(
+def observation(
     *, uid: str = UID, version: int = VERSION, controller: str = PARENT_UID, is_deleting: bool = False, **fields: Any
-) -> Sighting:
+) -> Observation:
     """An object that is there."""
     metadata: dict[str, Any] = {"name": "a", "namespace": "default", "uid": uid, "resourceVersion": str(version)}
     if controller:
@@ -72,4 +72,4 @@ def sighting(
     if is_deleting:
         metadata["deletionTimestamp"] = "2026-01-01T12:00:00Z"
     metadata |= fields.pop("metadata", {})
-    return Sighting.read(msgspec.json.encode({"metadata": metadata, **fields}))
+    return Observation.read(msgspec.json.encode({"metadata": metadata, **fields}))

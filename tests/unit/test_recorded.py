@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from levelog import Struct
+from levelog.calls.fieldreads import MOST, decode, digest_of, encode
 from levelog.calls.mappings import Look, Notes, RecordedMapping, recorded
-from levelog.calls.observations import MOST, decode, digest_of, encode
 from levelog.wire.canonical import canonical
 from rigs.run.examples import examples
 
@@ -25,11 +25,11 @@ BODY: dict[str, Any] = {
 def seen_by(look_at: Callable[[Any], object], body: Any = BODY) -> set[tuple[Any, ...]]:
     notes = Notes()
     look_at(RecordedMapping(body, notes))
-    return {(look.value, *path) for look, path in notes.observations}
+    return {(look.value, *path) for look, path in notes.reads}
 
 
 @pytest.mark.parametrize(
-    ("look_at", "observations"),
+    ("look_at", "reads"),
     [
         (lambda web: web["spec"]["replicas"], {("value", "spec"), ("value", "spec", "replicas")}),
         (lambda web: web.get("nothing", 1), {("value", "nothing")}),
@@ -64,15 +64,15 @@ def seen_by(look_at: Callable[[Any], object], body: Any = BODY) -> set[tuple[Any
         ),
     ],
 )
-def test_each_way_of_reading_is_noted(look_at: Callable[[Any], object], observations: set[tuple[Any, ...]]) -> None:
-    assert seen_by(look_at) == observations
+def test_each_way_of_reading_is_noted(look_at: Callable[[Any], object], reads: set[tuple[Any, ...]]) -> None:
+    assert seen_by(look_at) == reads
 
 
 def test_an_absent_key_is_noted_and_raises_as_a_dict_does() -> None:
     notes = Notes()
     with pytest.raises(KeyError, match="image"):
         RecordedMapping({}, notes)["image"]
-    assert notes.observations == {(Look.VALUE, ("image",))}
+    assert notes.reads == {(Look.VALUE, ("image",))}
 
 
 def test_a_search_in_a_list_reads_up_to_what_it_finds() -> None:
@@ -247,7 +247,7 @@ def test_invariant_6_bodies_have_one_digest_exactly_where_the_function_sees_the_
     other = data.draw(edited(one))
     notes = Notes()
     told = canonical(run(program, RecordedMapping(one, notes)))
-    looked_at = decode(encode(notes.observations))
+    looked_at = decode(encode(notes.reads))
     elsewhere = canonical(run(program, RecordedMapping(other, Notes())))
     assert (digest_of(one, looked_at) == digest_of(other, looked_at)) == (told == elsewhere)
 

@@ -16,7 +16,7 @@ from levelog.wire.records import (
     ReceiptNoted,
     SyncFinished,
     SyncStarted,
-    TargetSighted,
+    TargetObserved,
     Written,
 )
 
@@ -63,7 +63,7 @@ def test_an_object_record_reads_back_with_its_payload_untouched(record: ObjectSe
             target_version=12,
             time=NOON,
         ),
-        TargetSighted(
+        TargetObserved(
             application="webs",
             key="k",
             view="webs/pods",

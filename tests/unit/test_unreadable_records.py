@@ -22,7 +22,7 @@ from levelog.wire.records import (
     ReceiptNoted,
     SyncFinished,
     SyncStarted,
-    TargetSighted,
+    TargetObserved,
     Unreadable,
 )
 from levelog.wire.subjects import Control, control_subject, object_in, object_subject, partition_in, partition_of
@@ -63,7 +63,7 @@ RECORDS: Final[tuple[ObjectSeen | ObjectDeleted | ControlRecord, ...]] = (
     GapNoted(resource=WEBS, reason="gone", since=Version(3), time=NOON),
     BookmarkNoted(resource=WEBS, version=Version(9), time=NOON),
     RECEIPT,
-    TargetSighted(
+    TargetObserved(
         application="webs",
         key="key",
         view="webs/pods",
@@ -210,7 +210,16 @@ def test_subjects_that_are_not_of_objects_or_not_of_levelog_are_told_apart() -> 
 
 
 def test_the_records_are_all_kinds_that_there_are() -> None:
-    kinds = {ObjectSeen, ObjectDeleted, SyncStarted, SyncFinished, GapNoted, BookmarkNoted, ReceiptNoted, TargetSighted}
+    kinds = {
+        ObjectSeen,
+        ObjectDeleted,
+        SyncStarted,
+        SyncFinished,
+        GapNoted,
+        BookmarkNoted,
+        ReceiptNoted,
+        TargetObserved,
+    }
     assert {type(record) for record in RECORDS} == {*kinds, ObjectUnreadable}
 
 

@@ -9,7 +9,7 @@ from msgspec import Struct
 from levelog.counting import counted
 from levelog.handlers.callnames import in_words
 from levelog.wire.objects import ObjectKey
-from levelog.wire.records import ReceiptNoted, TargetSighted
+from levelog.wire.records import ReceiptNoted, TargetObserved
 from levelog_history.differences import drift_text
 from levelog_history.explaining import Explained, is_quiet, newest_chain
 from levelog_history.happenings import Entry
@@ -103,7 +103,7 @@ def marks_of(story: Story) -> list[Mark]:
             mark.is_quiet = number not in causes and (entry.object, number) not in writers and mark.kind == "changed"
             if mark.kind == "changed" and number not in causes:
                 mark.kind = "noted"
-        elif isinstance(entry, ReceiptNoted | TargetSighted):
+        elif isinstance(entry, ReceiptNoted | TargetObserved):
             if (made := decided_by.get(entry.key)) is None:
                 continue
             mark.because.append(f"d{made.decision.ordinal}")
@@ -194,7 +194,7 @@ def _entry_mark(number: int, entry: Entry, name: str) -> Mark:
     if isinstance(entry, ReceiptNoted):
         kind = "failed" if entry.outcome in ("failed", "conflict") else "receipt"
         text, key = receipt_text(entry), entry.target
-    elif isinstance(entry, TargetSighted):
+    elif isinstance(entry, TargetObserved):
         has = f"has version {entry.target_version}" if entry.target_version else "has it no more"
         kind, text, key = "receipt", f"{entry.target} was looked at: the API {has}", entry.target
     else:

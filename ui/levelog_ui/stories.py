@@ -6,7 +6,7 @@ from typing import Final
 from msgspec import Struct
 
 from levelog.wire.objects import CLUSTER_SCOPE, Application, ObjectKey
-from levelog.wire.records import LoggedRecord, ObjectDeleted, ObjectSeen, ReceiptNoted, TargetSighted
+from levelog.wire.records import LoggedRecord, ObjectDeleted, ObjectSeen, ReceiptNoted, TargetObserved
 from levelog_history.explaining import Explained, ExplainedWrite, explain
 from levelog_history.happenings import Entry, Happened
 from levelog_history.revisions import Revision, Revisions
@@ -132,7 +132,7 @@ async def _read(
     parent_keys = {ObjectKey.parse(each) for each in parents}
     async for logged in past.told([_selected(each) for each in sorted(keys, key=str)], parent_keys, list(applications)):
         record = logged.record
-        if isinstance(record, ReceiptNoted | TargetSighted):
+        if isinstance(record, ReceiptNoted | TargetObserved):
             if isinstance(record, ReceiptNoted) and record.is_repeated:
                 continue
             if record.parent in parent_keys:

@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from levelog.wire.records import ReceiptNoted, TargetSighted
+from levelog.wire.records import ReceiptNoted, TargetObserved
 from levelog_history.explaining import Explained
 from levelog_history.ignoring import Ignored
 from levelog_history.revisions import Missing, Revision
@@ -33,9 +33,9 @@ def entry_plain(entry: AnyEntry, sequence: int) -> dict[str, Any]:
             return {"type": "revision", **told}
         case Missing():
             return {"type": "missing", **told}
-        case ReceiptNoted() | TargetSighted():
+        case ReceiptNoted() | TargetObserved():
             return {
-                "type": "receipt" if isinstance(entry, ReceiptNoted) else "sighting",
+                "type": "receipt" if isinstance(entry, ReceiptNoted) else "observation",
                 "sequence": sequence,
                 **told,
                 "parent": str(entry.parent),

@@ -7,7 +7,7 @@ from typing import Final
 
 from levelog.counting import counted
 from levelog.handlers.callnames import in_words, shown_write
-from levelog.wire.records import ReceiptNoted, TargetSighted
+from levelog.wire.records import ReceiptNoted, TargetObserved
 from levelog_cli.printing.tables import line_width
 from levelog_history.happenings import Entry
 from levelog_history.revisions import Missing, Revision
@@ -56,7 +56,7 @@ class Timeline:
             case ReceiptNoted():
                 yield from folded(receipt_text(entry), begin)
                 yield from folded(f"for {entry.parent}, round {entry.round}")
-            case TargetSighted():
+            case TargetObserved():
                 has = f"has version {entry.target_version}" if entry.target_version else "has it no more"
                 yield from folded(
                     f"{entry.view}: {entry.target} was looked at, as its write was not seen: the API {has}", begin

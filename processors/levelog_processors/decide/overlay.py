@@ -4,25 +4,25 @@ from collections.abc import Iterable, Mapping
 
 from msgspec.structs import replace
 
-from levelog.wire.records import ReceiptNoted, TargetSighted
+from levelog.wire.records import ReceiptNoted, TargetObserved
 from levelog_store.decide.decisions import OpenIntent
 from levelog_store.decide.inputreads import ToldIntent
 from levelog_store.fold.ends import Ends
 
 
 def told(intents: Iterable[ToldIntent], ends: Ends) -> list[OpenIntent]:
-    """The intents after the receipts and sightings that SQL is told next, by the rules of `end_intents`."""
+    """The intents after the receipts and observations that SQL is told next, by the rules of `end_intents`."""
     receipts: dict[str, list[tuple[ReceiptNoted, str]]] = {}
     for folded, state in sorted(ends.receipts, key=lambda each: each[0].record.key):
         receipts.setdefault(folded.record.key, []).append((folded.record, state))
-    sightings: Mapping[str, TargetSighted] = {each.key: each for each in ends.sightings}
+    observations: Mapping[str, TargetObserved] = {each.key: each for each in ends.observations}
     found: list[OpenIntent] = []
     for each in intents:
         intent = each.intent
         for record, state in receipts.get(intent.key, ()):
             intent = _ended(intent, each.owner, record, state)
-        if (sighted := sightings.get(intent.key)) is not None:
-            intent = replace(intent, sighted_version=sighted.target_version, sighted_at=sighted.time)
+        if (observed := observations.get(intent.key)) is not None:
+            intent = replace(intent, observed_version=observed.target_version, observed_at=observed.time)
         found.append(intent)
     return found
 

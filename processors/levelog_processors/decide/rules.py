@@ -252,14 +252,14 @@ def _undone_by(facts: Facts) -> str:
 
 def _wait(under_way: Sequence[OpenIntent]) -> str:
     """What a level waits for; of a write that the log fails to show, what the API had of it."""
-    intent = next((each for each in under_way if each.sighted_at is not None), under_way[0])
-    if intent.sighted_at is None:
+    intent = next((each for each in under_way if each.observed_at is not None), under_way[0])
+    if intent.observed_at is None:
         shown = title_of(intent.view, intent.target) if intent.verb == "call" else intent.target
         return f"waits for {shown}"
-    had = "was gone" if intent.sighted_version == GONE else f"had version {intent.sighted_version}"
+    had = "was gone" if intent.observed_version == GONE else f"had version {intent.observed_version}"
     return (
         f"waits for {intent.target}: written as version {intent.result_version}, which the log does not show; "
-        f"at {intent.sighted_at:%H:%M:%S} UTC it {had} at the API: is ingest behind?"
+        f"at {intent.observed_at:%H:%M:%S} UTC it {had} at the API: is ingest behind?"
     )
 
 

@@ -11,7 +11,7 @@ from levelog.wire.canonical import canonical
 from levelog_store.decide.decisions import Decided, OpenIntent
 
 GONE: Final = 0
-"""The version in a sighting of an absent target."""
+"""The version in an observation of an absent target."""
 
 _SEEN: Final = ("unchanged", "conflict")
 """Outcomes that tell which version of the target the actuator saw."""
@@ -25,8 +25,8 @@ def is_settled(intent: OpenIntent) -> bool:
     API's answer, or its deletion. This holds after a conflict too, so that the next round sees the state that caused
     it, and for a delete that found nothing: an earlier request of it may have taken effect.
 
-    No record shows a target that came and went while nobody watched. Its intent settles once a sighting in the log says
-    that the API does not have it, if the tables do not have it either.
+    No record shows a target that came and went while nobody watched. Its intent settles once an observation in the log
+    says that the API does not have it, if the tables do not have it either.
     """
     match intent.state:
         case "pending" | "claimed":
@@ -47,7 +47,7 @@ def is_settled(intent: OpenIntent) -> bool:
         return is_buried or intent.held_uid != intent.result_uid or bool(intent.held_is_deleting)
     if intent.held_uid is None or intent.held_version is None:
         is_past = is_buried and (intent.buried_version or 0) >= intent.result_version
-        return is_past or intent.sighted_version == GONE
+        return is_past or intent.observed_version == GONE
     if intent.held_uid != intent.result_uid:  # another incarnation is newer only if it came later
         return intent.held_version > intent.result_version
     return intent.held_version >= intent.result_version

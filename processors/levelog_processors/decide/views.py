@@ -13,7 +13,7 @@ from typing import Any, Final
 import msgspec
 from msgspec.structs import replace
 
-from levelog.calls import observations
+from levelog.calls import fieldreads
 from levelog.calls.faults import HandlerFault, Interruption, fault_reason, tell_fault
 from levelog.calls.mappings import Notes, RecordedMapping, plain
 from levelog.handlers.children import REDACTOR, ChildrenView
@@ -85,8 +85,8 @@ class Evaluation:
             return
         notes = Notes()
         self._call(RecordedMapping(parent, notes))
-        looked_at = observations.encode(notes.observations)
-        inputs = observations.digest_of(parent, observations.decode(looked_at))
+        looked_at = fieldreads.encode(notes.reads)
+        inputs = fieldreads.digest_of(parent, fieldreads.decode(looked_at))
         self.result = replace(self.result, looked_at=looked_at, inputs=inputs)
 
     @property

@@ -14,7 +14,7 @@ from levelog.calls.faults import Interruption, described, tell_fault
 from levelog.handlers.views import VIEW_TIME
 from levelog.resources import Metadata, Owner
 from levelog.wire.canonical import canonical
-from levelog.wire.records import LoggedRecord, ReceiptNoted, TargetSighted, Unreadable
+from levelog.wire.records import LoggedRecord, ReceiptNoted, TargetObserved, Unreadable
 from levelog_processors.guard import FunctionGuard
 from levelog_processors.program import BoundIndex
 from levelog_store.fold.changes import Changes
@@ -63,7 +63,7 @@ def _require_scalars(key: object) -> None:
 def note_time(times: dict[int, datetime], logged: LoggedRecord) -> None:
     """Raise the time of a partition: that of the newest record which ingest wrote to it; other clocks do not count."""
     record, known = logged.record, times.get(logged.partition)
-    if not isinstance(record, ReceiptNoted | TargetSighted | Unreadable) and (known is None or record.time > known):
+    if not isinstance(record, ReceiptNoted | TargetObserved | Unreadable) and (known is None or record.time > known):
         times[logged.partition] = record.time
 
 

@@ -13,7 +13,7 @@ from levelog.handlers.children import Remembered
 from levelog.handlers.indexers import MARK, applied_place, call_entry
 from levelog.wire.canonical import canonical
 from levelog.wire.objects import effect_of
-from levelog.wire.records import CallNoted, LoggedRecord, ReceiptNoted, TargetSighted
+from levelog.wire.records import CallNoted, LoggedRecord, ReceiptNoted, TargetObserved
 from levelog_processors.fold.entries import change_key
 from levelog_processors.program import Program
 from levelog_store.fold.changes import Changes, FoldedReceipt, PriorState, Wake
@@ -21,7 +21,7 @@ from levelog_store.rows import Entry, ViewParent
 
 
 class Receipts:
-    """Takes in the receipts and sightings of one batch.
+    """Takes in the receipts and observations of one batch.
 
     What the last receipt of a target says of it becomes an entry once the batch is through.
     """
@@ -49,9 +49,9 @@ class Receipts:
         if memory is not None and memory.index in self._program.indices and is_first:
             self._memories[memory.index, memory.key, memory.object] = memory, logged
 
-    def sight(self, logged: LoggedRecord, record: TargetSighted) -> None:
+    def observe(self, logged: LoggedRecord, record: TargetObserved) -> None:
         """Take in what the API had of a target; the level that waits for it says so, or goes on."""
-        self._changes.sightings.append(record)
+        self._changes.observations.append(record)
         if record.view in self._program.views:
             self._wake(logged, record)
 
@@ -102,7 +102,7 @@ class Receipts:
         known = [noted[0].entry] if noted is not None else prior
         return all(_called_at(entry) < _called_at(memory.entry) for entry in known)
 
-    def _wake(self, logged: LoggedRecord, record: ReceiptNoted | TargetSighted) -> None:
+    def _wake(self, logged: LoggedRecord, record: ReceiptNoted | TargetObserved) -> None:
         self._changes.wake((record.view, str(record.parent)), Wake(logged.partition, (logged.sequence,)))
 
 

@@ -23,7 +23,7 @@ from levelog.wire.records import (
     ReceiptNoted,
     SyncFinished,
     SyncStarted,
-    TargetSighted,
+    TargetObserved,
     Unreadable,
     api_version_of,
     follows,
@@ -166,9 +166,9 @@ class Fold:
             case ReceiptNoted():
                 if record.application == self._application:
                     self._receipts.note(logged, record)
-            case TargetSighted():
+            case TargetObserved():
                 if record.application == self._application:
-                    self._receipts.sight(logged, record)
+                    self._receipts.observe(logged, record)
             case Unreadable() | ObjectUnreadable():
                 self.skip(logged, place_of(record), record.error)
             case SyncFinished():

@@ -177,7 +177,7 @@ class State(Contents):
         """Note what ends by the records, to be told to SQL."""
         ends = self.ends
         ends.checkpoints |= changes.checkpoints
-        ends.sightings += changes.sightings
+        ends.observations += changes.observations
         for each in changes.replaced:
             for level, known in self.levels.items():
                 if known.partition == each.partition and known.view in each.views:

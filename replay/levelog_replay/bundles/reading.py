@@ -9,7 +9,7 @@ from typing import Final
 import msgspec
 
 from levelog.errors import ConfigurationError, RecordError
-from levelog.wire.records import LoggedRecord, ObjectDeleted, ObjectSeen, ReceiptNoted, TargetSighted
+from levelog.wire.records import LoggedRecord, ObjectDeleted, ObjectSeen, ReceiptNoted, TargetObserved
 from levelog_history.reach import Moment
 from levelog_history.selection import Selected, has_any
 from levelog_history.timeline import DecisionEntry, IsShown
@@ -105,7 +105,7 @@ class Bundle:
                 match logged.record:
                     case ObjectSeen(key=key) | ObjectDeleted(key=key):
                         is_about = has_any(selected, key)
-                    case ReceiptNoted() | TargetSighted():
+                    case ReceiptNoted() | TargetObserved():
                         is_about = has_receipts
                     case record:
                         is_about = getattr(record, "resource", None) in resources

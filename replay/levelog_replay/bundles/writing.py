@@ -20,7 +20,7 @@ from levelog.wire.records import (
     ObjectDeleted,
     ObjectSeen,
     ReceiptNoted,
-    TargetSighted,
+    TargetObserved,
     Unreadable,
 )
 from levelog_history.reach import Moment
@@ -203,7 +203,7 @@ def _is_about(logged: LoggedRecord, resources: Collection[str], application: App
             return key is None or str(key.group_resource) in resources
         case ObjectSeen(key=key) | ObjectDeleted(key=key):
             return str(key.group_resource) in resources
-        case ReceiptNoted(application=of) | TargetSighted(application=of):
+        case ReceiptNoted(application=of) | TargetObserved(application=of):
             return of == application
         case record:
             return str(record.resource) in resources

@@ -25,18 +25,18 @@ class Look(StrEnum):
     """Everything at the place and below."""
 
 
-Observation: TypeAlias = tuple[Look, Path]
+FieldRead: TypeAlias = tuple[Look, Path]
 
 
 class Notes:
     """The places that one call read, even if it raised."""
 
     def __init__(self) -> None:
-        self.observations: Final[set[Observation]] = set()
+        self.reads: Final[set[FieldRead]] = set()
 
     def add(self, look: Look, path: Path) -> None:
         """Note one look."""
-        self.observations.add((look, path))
+        self.reads.add((look, path))
 
 
 class _Recorded:

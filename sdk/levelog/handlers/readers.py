@@ -20,7 +20,7 @@ from msgspec.inspect import (
 )
 from msgspec.structs import replace
 
-from levelog.calls.observations import ALWAYS, decode, digest_of
+from levelog.calls.fieldreads import ALWAYS, decode, digest_of
 from levelog.errors import OperatorError
 from levelog.handlers.fingerprints import class_fingerprint, value_fingerprint
 from levelog.handlers.injection import shown
@@ -111,7 +111,7 @@ class ObjectReader:
     def inputs(self, body: bytes, looked_at: bytes | None) -> str | None:
         """Identity of what a handler sees of an object, equal where nothing that it reads differs; None if left out.
 
-        `looked_at` are the observations of the last call, of a handler that takes a plain mapping. Raises as `take`.
+        `looked_at` are the reads of the last call, of a handler that takes a plain mapping. Raises as `take`.
         """
         return self._inputs(body, looked_at) if self.selector.has_functions else self._known_inputs(body, looked_at)
 

@@ -26,7 +26,7 @@ from levelog.wire.records import (
     Record,
     SyncFinished,
     SyncStarted,
-    TargetSighted,
+    TargetObserved,
     Written,
 )
 
@@ -50,7 +50,7 @@ _CONTROL: Final[dict[str, type[ControlRecord]]] = {
     "levelog.bookmark.noted": BookmarkNoted,
     "levelog.contact.lost": ContactLost,
     "levelog.receipt.noted": ReceiptNoted,
-    "levelog.target.sighted": TargetSighted,
+    "levelog.target.observed": TargetObserved,
     "levelog.object.unreadable": ObjectUnreadable,
 }
 _CONTROL_TYPE: Final = {cls: name for name, cls in _CONTROL.items()}

@@ -198,7 +198,7 @@ class ReceiptNoted(Struct, frozen=True, kw_only=True):
         return self.called_at is not None
 
 
-class TargetSighted(Struct, frozen=True, kw_only=True):
+class TargetObserved(Struct, frozen=True, kw_only=True):
     """What the API had of a target whose write the log had not shown for a while, told to the parent's partition."""
 
     application: str
@@ -246,7 +246,7 @@ Record: TypeAlias = (
     | BookmarkNoted
     | ContactLost
     | ReceiptNoted
-    | TargetSighted
+    | TargetObserved
     | ObjectUnreadable
     | Unreadable
 )
@@ -258,7 +258,7 @@ ControlRecord: TypeAlias = (
     | BookmarkNoted
     | ContactLost
     | ReceiptNoted
-    | TargetSighted
+    | TargetObserved
     | ObjectUnreadable
 )
 

@@ -3,7 +3,7 @@
 Control records stand in the same partition as what they speak of, so that one reader sees them in order:
 `levelog.<cluster>.<partition>._sync.<group>.<resource>`, likewise `_gap` (where it is told too that
 history went back), `_bookmark` and `_unreadable`, and
-`levelog.<cluster>.<partition>._receipt.<application>`, where sightings stand too.
+`levelog.<cluster>.<partition>._receipt.<application>`, where observations stand too.
 """
 
 from enum import StrEnum

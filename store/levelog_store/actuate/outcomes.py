@@ -57,7 +57,7 @@ class UnseenWrite(Struct, frozen=True, kw_only=True):
     target: str
     api_version: str
     result_version: int
-    sighted_version: int | None
+    observed_version: int | None
     """What the log tells of the last look; None: nothing yet."""
     age: timedelta
     """Since it was decided."""

@@ -53,9 +53,9 @@ class OpenIntent(StoredIntent, frozen=True, kw_only=True, omit_defaults=True):
     request: str = ""
     """What it asks an effect for, by `request_of`."""
     attempts: int = 0
-    sighted_version: int | None = None
-    """Version in the sighting of the target; 0: it was gone; None: no sighting."""
-    sighted_at: datetime | None = None
+    observed_version: int | None = None
+    """Version in the observation of the target; 0: it was gone; None: no observation."""
+    observed_at: datetime | None = None
     held_uid: str | None = None
     held_version: int | None = None
     held_is_deleting: bool | None = None

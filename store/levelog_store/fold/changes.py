@@ -7,7 +7,7 @@ from typing import Final
 from msgspec import Struct
 
 from levelog.wire.objects import ObjectKey
-from levelog.wire.records import ReceiptNoted, TargetSighted
+from levelog.wire.records import ReceiptNoted, TargetObserved
 from levelog_store.rows import (
     Entry,
     IndexKey,
@@ -134,7 +134,7 @@ class Changes(Struct):
     receipts: list[FoldedReceipt] = []
     forgotten: dict[str, int] = {}
     """Levels, as messages name them, with a round that a receipt tells of and that is after the held one."""
-    sightings: list[TargetSighted] = []
+    observations: list[TargetObserved] = []
     syncs: dict[Input, SyncRow] = {}
     replaced: list[Replaced] = []
     unreadable: dict[tuple[int, str], UnreadableRow] = {}

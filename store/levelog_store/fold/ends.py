@@ -6,7 +6,7 @@ from msgspec import Struct
 from sqlalchemy import Dialect, Update, and_, bindparam, case, or_, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from levelog.wire.records import TargetSighted
+from levelog.wire.records import TargetObserved
 from levelog_store.actuate.outcomes import values_of
 from levelog_store.dialects import (
     built_once,
@@ -21,7 +21,7 @@ from levelog_store.dialects import (
 )
 from levelog_store.fold.changes import Checkpoint, FoldedReceipt
 from levelog_store.fold.checkpoints import write_checkpoints
-from levelog_store.fold.levelwrites import end_intents, write_sightings
+from levelog_store.fold.levelwrites import end_intents, write_observations
 from levelog_store.rows import Input, LevelRow, Scope, ViewParent
 from levelog_store.tables import intents, levels
 
@@ -32,7 +32,7 @@ class Ends(Struct):
     checkpoints: dict[int, Checkpoint] = {}
     receipts: list[tuple[FoldedReceipt, str]] = []
     """With the state that each leaves its intent in, unless a later claim holds that."""
-    sightings: list[TargetSighted] = []
+    observations: list[TargetObserved] = []
     gone: dict[ViewParent, str] = {}
     """Levels, with the uid that their parent has now; empty: none."""
     levels: dict[ViewParent, LevelRow] = {}
@@ -43,7 +43,7 @@ class Ends(Struct):
     """Partitions and resources of which nothing that was written will be shown any more."""
 
     def __bool__(self) -> bool:
-        return bool(self.receipts or self.sightings or self.gone or self.levels or self.unmade or self.reverted)
+        return bool(self.receipts or self.observations or self.gone or self.levels or self.unmade or self.reverted)
 
 
 async def write_ends(connection: AsyncConnection, scope: Scope, ends: Ends) -> list[LevelRow]:
@@ -63,8 +63,8 @@ async def write_ends(connection: AsyncConnection, scope: Scope, ends: Ends) -> l
         await write(connection, end_intents(connection.dialect), rows)
     if ends.gone:  # after receipts that were folded while the parent was there
         await supersede(connection, scope, ends.gone)
-    if ends.sightings:
-        await write_sightings(connection, scope, ends.sightings)
+    if ends.observations:
+        await write_observations(connection, scope, ends.observations)
     made = await _made(connection, scope, ends.unmade) if ends.unmade else []
     await upsert(connection, levels, rows_of(scope, [*made, *(row for _, row in sorted(ends.levels.items()))]))
     return made

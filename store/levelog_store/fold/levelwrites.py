@@ -1,4 +1,4 @@
-"""How the fold and `levelog retry` change levels: wakeups, receipts, sightings, levels of deleted parents."""
+"""How the fold and `levelog retry` change levels: wakeups, receipts, observations, levels of deleted parents."""
 
 from collections.abc import Collection, Sequence
 from datetime import UTC, datetime
@@ -25,7 +25,7 @@ from sqlalchemy import (
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from levelog.wire.records import TargetSighted
+from levelog.wire.records import TargetObserved
 from levelog_store.actuate.claims import IS_KEY
 from levelog_store.connect.database import Database
 from levelog_store.dialects import (
@@ -70,15 +70,15 @@ def end_intents(dialect: Dialect) -> Update:
     )
 
 
-async def write_sightings(connection: AsyncConnection, scope: Scope, sightings: Sequence[TargetSighted]) -> None:
+async def write_observations(connection: AsyncConnection, scope: Scope, observations: Sequence[TargetObserved]) -> None:
     """Note what the API had of the targets of intents, the last of each."""
     table = intents.c
     statement = (
         update(intents)
         .where(table.scope == scope.number, table.key == bindparam("of"))
-        .values(sighted_version=bindparam("had"), sighted_at=bindparam("at", type_=table.sighted_at.type))
+        .values(observed_version=bindparam("had"), observed_at=bindparam("at", type_=table.observed_at.type))
     )
-    newest = {each.key: each for each in sightings}  # in the order of the log
+    newest = {each.key: each for each in observations}  # in the order of the log
     await connection.execute(
         statement, [{"of": key, "had": each.target_version, "at": each.time} for key, each in sorted(newest.items())]
     )

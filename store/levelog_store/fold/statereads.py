@@ -46,7 +46,7 @@ class AwaitedWrite(Struct, frozen=True):
     outcome: str
     result_uid: str
     result_version: int
-    sighted_version: int | None
+    observed_version: int | None
 
 
 class StoredState(Struct, frozen=True, kw_only=True):

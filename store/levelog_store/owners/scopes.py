@@ -142,8 +142,8 @@ async def reset_scope(database: Database, scope: Scope, *, stream_created: str, 
         await change(connection, scope, intents, *is_untried, state="superseded")
         is_unfolded = intent.receipt.is_not(None), intent.is_folded.is_(False)
         await change(connection, scope, intents, *is_unfolded, is_relayed=False)
-        is_sighted = intent.sighted_version.is_not(None)
-        await change(connection, scope, intents, is_sighted, sighted_version=null(), sighted_at=null())
+        is_observed = intent.observed_version.is_not(None)
+        await change(connection, scope, intents, is_observed, observed_version=null(), observed_at=null())
         anew = {"stream_created": stream_created, "resets": found.resets + 1}
         await change(connection, scope, scopes, **anew, calls_recorded_at=null())
         return replace(found, **anew)

@@ -524,7 +524,7 @@ async def test_a_look_is_for_what_is_written_and_folded_and_watched_and_has_a_le
         assert await take_unseen(connection) == []
         await add_level(connection, wanted)
         (write,) = await take_unseen(connection)
-        assert (write.key, write.target, write.result_version, write.sighted_version) == (wanted["key"], A, 7, None)
+        assert (write.key, write.target, write.result_version, write.observed_version) == (wanted["key"], A, 7, None)
         assert await take_unseen(connection) == []  # not again so soon
 
 

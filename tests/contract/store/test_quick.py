@@ -63,8 +63,8 @@ async def both(connection: AsyncConnection, statement: Executable, parameters: M
 async def test_rows_are_those_that_sqlalchemy_gives(database: Database) -> None:
     rows = (
         intent("pods/default/a", body={"ü": 1.0}, due_at=NOON, sealed=b"\0\xff"),
-        intent("pods/default/b", state="claimed", sighted_at=NOON, is_folded=True, target_version=2**62),
-        intent("pods/default/c", state="settled", receipt=b'{"a": 1.0}', sighted_version=3),
+        intent("pods/default/b", state="claimed", observed_at=NOON, is_folded=True, target_version=2**62),
+        intent("pods/default/c", state="settled", receipt=b'{"a": 1.0}', observed_version=3),
     )
     keys = await decide(database, *rows)
     async with database.transaction() as connection:

@@ -14,11 +14,11 @@ from levelog_actuator.answers import (
     Judgement,
     Reply,
     rule_for_answer,
-    rule_for_sighting,
+    rule_for_observation,
 )
 from levelog_actuator.requests import Order, Precondition
 from levelog_kube.failures import FailureCause
-from rigs.orders import OTHER_UID, PARENT_UID, UID, VERBS, VERSION, order, sighting, unseen
+from rigs.orders import OTHER_UID, PARENT_UID, UID, VERBS, VERSION, observation, order, unseen
 
 JSON = {"body": [], "options": {"patch_type": "json"}}
 SAME_NAME = 'webs.example.com "a" not found'
@@ -46,13 +46,13 @@ def test_a_status_that_is_not_found_is_looked_into_since_the_resource_may_have_n
     not_found = reply(404, reason="NotFound", message=SAME_NAME)
     assert rule_for_answer(order("patch_status"), not_found).verdict is Judgement.LOOK
     assert judge(order("patch_status"), None, refusal=not_found) is Judgement.GONE
-    assert judge(order("patch_status"), sighting(uid=OTHER_UID), refusal=not_found) is Judgement.GONE
+    assert judge(order("patch_status"), observation(uid=OTHER_UID), refusal=not_found) is Judgement.GONE
     assert (
-        judge(unseen("patch_status"), sighting(uid=OTHER_UID), refusal=not_found, required=Precondition(uid=UID))
+        judge(unseen("patch_status"), observation(uid=OTHER_UID), refusal=not_found, required=Precondition(uid=UID))
         is Judgement.GONE
     )
     for is_doubtful in (True, False):
-        moved = sighting(version=VERSION + 1, status={"ready": 1})
+        moved = observation(version=VERSION + 1, status={"ready": 1})
         assert judge(order("patch_status"), moved, refusal=not_found, is_doubtful=is_doubtful) is Judgement.FAILED
 
 
@@ -133,7 +133,7 @@ def test_a_500_about_the_server_is_looked_into_later(message: str) -> None:
 
 def judge(of: Order, seen: Any, **fields: Any) -> Judgement:
     asked = doubtful(of, fields.pop("is_doubtful", False))
-    return rule_for_sighting(Case(order=asked, seen=seen, **fields)).verdict
+    return rule_for_observation(Case(order=asked, seen=seen, **fields)).verdict
 
 
 def doubtful(of: Order, is_doubtful: bool) -> Order:
@@ -148,7 +148,7 @@ CONFLICT, INVALID, ACCEPTED = ({"refusal": reply(status)} for status in (409, 42
 @pytest.mark.parametrize("more", [DOUBT, CONFLICT, INVALID, DOUBT | CONFLICT, DOUBT | INVALID])
 def test_another_incarnation_and_none_are_gone(verb: str, more: Any) -> None:
     assert judge(order(verb), None, **more) is Judgement.GONE
-    assert judge(order(verb), sighting(uid=OTHER_UID), **more) is Judgement.GONE
+    assert judge(order(verb), observation(uid=OTHER_UID), **more) is Judgement.GONE
 
 
 @pytest.mark.parametrize("verb", ["apply", "create"])
@@ -161,22 +161,22 @@ def test_what_would_be_made_is_made_if_it_is_not_there(verb: str) -> None:
 @pytest.mark.parametrize("verb", ["apply", "create"])
 @pytest.mark.parametrize("more", [DOUBT, CONFLICT])
 def test_a_name_that_another_owner_has_is_taken(verb: str, more: Any) -> None:
-    assert judge(unseen(verb), sighting(controller="uid-else"), **more) is Judgement.FAILED
+    assert judge(unseen(verb), observation(controller="uid-else"), **more) is Judgement.FAILED
 
 
 def test_create_accepts_what_has_the_same_owner_and_nothing_else() -> None:
-    assert judge(unseen("create"), sighting(), **CONFLICT) is Judgement.UNCHANGED
-    assert judge(unseen("create"), sighting(controller=""), **CONFLICT) is Judgement.FAILED
+    assert judge(unseen("create"), observation(), **CONFLICT) is Judgement.UNCHANGED
+    assert judge(unseen("create"), observation(controller=""), **CONFLICT) is Judgement.FAILED
     unowned = unseen("create", body={"metadata": {"name": "a"}})
-    assert judge(unowned, sighting(controller=""), **CONFLICT) is Judgement.UNCHANGED
-    assert judge(unowned, sighting(), **CONFLICT) is Judgement.FAILED
-    assert judge(unseen("create"), sighting(), **DOUBT) is Judgement.WRITTEN
+    assert judge(unowned, observation(controller=""), **CONFLICT) is Judgement.UNCHANGED
+    assert judge(unowned, observation(), **CONFLICT) is Judgement.FAILED
+    assert judge(unseen("create"), observation(), **DOUBT) is Judgement.WRITTEN
 
 
 def test_invariant_19_an_apply_that_was_to_make_an_object_takes_over_none() -> None:
     def judged(controller: str, **options: Any) -> Judgement:
         of = unseen("apply", options=options)
-        return judge(of, sighting(controller=controller), refusal=reply(409), required=of.first_guard)
+        return judge(of, observation(controller=controller), refusal=reply(409), required=of.first_guard)
 
     assert judged(PARENT_UID) is Judgement.SEND
     assert judged("uid-else") is judged("uid-else", adopt=True) is judged("") is Judgement.FAILED
@@ -185,7 +185,7 @@ def test_invariant_19_an_apply_that_was_to_make_an_object_takes_over_none() -> N
 
 def test_invariant_19_a_deletion_of_what_the_decision_did_not_see_is_of_what_the_parent_controls() -> None:
     def judged(controller: str, **options: Any) -> Judgement:
-        return judge(unseen("delete", options=options), sighting(controller=controller))
+        return judge(unseen("delete", options=options), observation(controller=controller))
 
     assert judged(PARENT_UID) is Judgement.SEND
     assert judged("uid-else") is judged("") is Judgement.FAILED
@@ -193,33 +193,33 @@ def test_invariant_19_a_deletion_of_what_the_decision_did_not_see_is_of_what_the
 
 
 def test_in_doubt_what_holds_the_fields_is_written() -> None:
-    assert judge(order("patch"), sighting(spec={"image": "a"}, version=9), **DOUBT) is Judgement.WRITTEN
-    assert judge(order("patch_status"), sighting(status={"ready": 1}), **DOUBT) is Judgement.WRITTEN
+    assert judge(order("patch"), observation(spec={"image": "a"}, version=9), **DOUBT) is Judgement.WRITTEN
+    assert judge(order("patch_status"), observation(status={"ready": 1}), **DOUBT) is Judgement.WRITTEN
 
 
 @pytest.mark.parametrize("verb", ["apply", "patch", "patch_status"])
 def test_in_doubt_it_is_sent_again_only_to_the_version_that_was_seen(verb: str) -> None:
-    assert judge(order(verb), sighting(), **DOUBT) is Judgement.SEND
-    assert judge(order(verb), sighting(version=VERSION + 1), **DOUBT) is Judgement.CONFLICT
-    assert judge(order("patch", **JSON), sighting(version=VERSION + 1), **DOUBT) is Judgement.CONFLICT
+    assert judge(order(verb), observation(), **DOUBT) is Judgement.SEND
+    assert judge(order(verb), observation(version=VERSION + 1), **DOUBT) is Judgement.CONFLICT
+    assert judge(order("patch", **JSON), observation(version=VERSION + 1), **DOUBT) is Judgement.CONFLICT
 
 
 def test_in_doubt_a_deletion_is_asked_for_again_and_an_accepted_one_is_written() -> None:
-    assert judge(order("delete"), sighting(version=VERSION + 1), **DOUBT) is Judgement.SEND
-    assert judge(order("delete"), sighting(is_deleting=True), **DOUBT) is Judgement.WRITTEN
+    assert judge(order("delete"), observation(version=VERSION + 1), **DOUBT) is Judgement.SEND
+    assert judge(order("delete"), observation(is_deleting=True), **DOUBT) is Judgement.WRITTEN
     guarded = order("delete", options={"if_unchanged": True})
-    assert judge(guarded, sighting(version=VERSION + 1), **DOUBT) is Judgement.CONFLICT
+    assert judge(guarded, observation(version=VERSION + 1), **DOUBT) is Judgement.CONFLICT
 
 
 @pytest.mark.parametrize("verb", ["patch", "patch_status", "delete"])
 def test_what_was_not_seen_is_written_for_what_is_found_and_in_doubt_not_again(verb: str) -> None:
-    assert judge(unseen(verb), sighting()) is Judgement.SEND
-    assert judge(unseen(verb), sighting(), **DOUBT) is Judgement.CONFLICT
+    assert judge(unseen(verb), observation()) is Judgement.SEND
+    assert judge(unseen(verb), observation(), **DOUBT) is Judgement.CONFLICT
     assert judge(unseen(verb), None) is Judgement.GONE
 
 
 def test_a_status_that_others_changed_is_sent_for_the_new_version() -> None:
-    moved = sighting(version=VERSION + 1)
+    moved = observation(version=VERSION + 1)
     assert judge(order("patch_status"), moved, **CONFLICT, required=AT_VERSION) is Judgement.SEND
     assert judge(order("patch", **JSON), moved, **INVALID, required=AT_VERSION) is Judgement.CONFLICT
     guarded = order("patch_status", options={"if_unchanged": True})
@@ -229,20 +229,20 @@ def test_a_status_that_others_changed_is_sent_for_the_new_version() -> None:
 def test_a_json_patch_whose_test_fails_is_in_conflict_with_a_newer_version_and_else_invalid() -> None:
     test = {"op": "test", "path": "/spec/image", "value": "a"}
     tested = order("patch", body=[test, {"op": "remove", "path": "/spec/image"}], options={"patch_type": "json"})
-    moved, required = sighting(version=VERSION + 1), tested.first_guard
+    moved, required = observation(version=VERSION + 1), tested.first_guard
     assert judge(tested, moved, **INVALID, required=required) is Judgement.CONFLICT
-    assert judge(tested, sighting(), **INVALID, required=required) is Judgement.FAILED
+    assert judge(tested, observation(), **INVALID, required=required) is Judgement.FAILED
     assert judge(tested, moved, **CONFLICT, required=required) is Judgement.RETRY
 
 
 @pytest.mark.parametrize("verb", ["apply", "patch", "delete"])
 def test_a_conflict_on_the_same_incarnation_passes(verb: str) -> None:
-    assert judge(order(verb), sighting(), **CONFLICT) is Judgement.RETRY
+    assert judge(order(verb), observation(), **CONFLICT) is Judgement.RETRY
 
 
 @pytest.mark.parametrize("verb", ["apply", "patch", "patch_status"])
 def test_what_is_invalid_for_the_version_that_was_required_fails(verb: str) -> None:
-    assert judge(order(verb), sighting(), **INVALID, required=AT_VERSION) is Judgement.FAILED
+    assert judge(order(verb), observation(), **INVALID, required=AT_VERSION) is Judgement.FAILED
 
 
 orders = st.builds(
@@ -252,8 +252,8 @@ orders = st.builds(
     if_unchanged=st.booleans(),
     force=st.booleans(),
 )
-sightings = st.none() | st.builds(
-    sighting,
+observations = st.none() | st.builds(
+    observation,
     uid=st.sampled_from([UID, OTHER_UID]),
     version=st.integers(VERSION - 1, VERSION + 1),
     controller=st.sampled_from(["", PARENT_UID, "uid-else"]),
@@ -263,7 +263,7 @@ sightings = st.none() | st.builds(
 cases = st.builds(
     Case,
     order=st.builds(doubtful, orders, st.booleans()),
-    seen=sightings,
+    seen=observations,
     refusal=st.none() | st.sampled_from([reply(409), reply(422), reply(200)]),
     required=st.sampled_from([Precondition(), AT_VERSION]),
 )
@@ -283,20 +283,20 @@ def test_every_answer_has_a_rule(of: Order, status: int, reason: str) -> None:
 
 
 @given(cases)
-def test_every_sighting_has_a_rule(case: Case) -> None:
-    assert rule_for_sighting(case).verdict not in {Judgement.LOOK, Judgement.LOOK_LATER}
+def test_every_observation_has_a_rule(case: Case) -> None:
+    assert rule_for_observation(case).verdict not in {Judgement.LOOK, Judgement.LOOK_LATER}
 
 
 @given(cases)
 def test_invariant_11_nothing_is_sent_to_another_incarnation_or_to_bring_one_back(case: Case) -> None:
-    if rule_for_sighting(case).verdict is Judgement.SEND and case.order.intent.target_uid:
+    if rule_for_observation(case).verdict is Judgement.SEND and case.order.intent.target_uid:
         assert case.order.verb == "create" or (case.seen is not None and case.seen.uid == UID)
 
 
 @given(cases)
 def test_invariant_7_in_doubt_nothing_is_sent_where_the_first_request_may_have_been(case: Case) -> None:
     """It is sent only where nothing is, to the version before it, or where twice is the same as once."""
-    if not case.is_doubtful or rule_for_sighting(case).verdict is not Judgement.SEND:
+    if not case.is_doubtful or rule_for_observation(case).verdict is not Judgement.SEND:
         return
     is_harmless = case.order.verb == "delete" and bool(case.order.intent.target_uid)
     assert case.seen is None or is_harmless or case.seen.version == case.order.intent.target_version

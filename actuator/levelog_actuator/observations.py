@@ -16,7 +16,7 @@ _IDENTITY = ("apiVersion", "kind")
 _METADATA = ("name", "namespace", "uid", "resourceVersion")
 
 
-class Sighting(Struct, frozen=True, kw_only=True):
+class Observation(Struct, frozen=True, kw_only=True):
     """An object as the API answered it."""
 
     uid: str
@@ -29,7 +29,7 @@ class Sighting(Struct, frozen=True, kw_only=True):
     body: Mapping[str, Any]
 
     @classmethod
-    def read(cls, body: bytes) -> "Sighting":
+    def read(cls, body: bytes) -> "Observation":
         """Decode an answer. Raises msgspec.MsgspecError if it is not an object of the API."""
         found = msgspec.json.decode(body, type=dict[str, Any])
         metadata = msgspec.convert(found.get("metadata") or {}, dict[str, Any])
@@ -49,7 +49,7 @@ def _controller(metadata: Mapping[str, Any]) -> Mapping[str, Any]:
     return next((owner for owner in owners if owner.get("controller")), {})
 
 
-def holds(order: Order, seen: Sighting) -> bool:
+def holds(order: Order, seen: Observation) -> bool:
     """Tell whether the object is as the write would leave it, so that sending it again would change nothing.
 
     Where that cannot be told, the answer is no: values that the server writes in another form (quantities), and JSON
@@ -66,7 +66,7 @@ def holds(order: Order, seen: Sighting) -> bool:
             return True
 
 
-def _holds_applied(order: Order, seen: Sighting) -> bool:
+def _holds_applied(order: Order, seen: Observation) -> bool:
     """Tell whether the operator owns just the fields of its manifest, and they have its values."""
     wanted = {name: value for name, value in order.body.items() if name not in _IDENTITY}
     metadata = {name: value for name, value in (wanted.pop("metadata", None) or {}).items() if name not in _METADATA}
@@ -75,7 +75,7 @@ def _holds_applied(order: Order, seen: Sighting) -> bool:
     return _is_as_applied(_fields_of(order.field_manager, seen), wanted, seen.body)
 
 
-def _fields_of(manager: str, seen: Sighting) -> Fields:
+def _fields_of(manager: str, seen: Observation) -> Fields:
     entries = (seen.body.get("metadata") or {}).get("managedFields") or ()
     for entry in entries:
         if (entry.get("manager"), entry.get("operation"), entry.get("subresource", "")) == (manager, "Apply", ""):

@@ -1,6 +1,6 @@
 """What a function read of a plain object, and what the same reads give in another version of it.
 
-An observation is a place in the JSON and a kind of look at it. Two bodies in which every observation gives the same are
+A field read is a place in the JSON and a kind of look at it. Two bodies in which every read gives the same are
 the same to the function, since it can decide where to look next only by what it saw before.
 """
 
@@ -9,22 +9,22 @@ from typing import Any, Final
 
 import msgspec
 
-from levelog.calls.mappings import Look, Observation, Path
+from levelog.calls.mappings import FieldRead, Look, Path
 from levelog.wire.canonical import canonical, digest
 
 MOST: Final = 1000
-"""Observations that are kept of one evaluation; a function that looks at more depends on the whole object."""
+"""Reads that are kept of one evaluation; a function that looks at more depends on the whole object."""
 
-ALWAYS: Final[tuple[Observation, ...]] = ((Look.IS_THERE, ("metadata", "deletionTimestamp")),)
+ALWAYS: Final[tuple[FieldRead, ...]] = ((Look.IS_THERE, ("metadata", "deletionTimestamp")),)
 """What counts for every view, since it decides whether the view is asked at all."""
 
 
-def encode(observations: Iterable[Observation]) -> bytes:
-    """The observations as they are stored, `[["keys", "metadata", "labels"], …]`: each once, in a fixed order.
+def encode(reads: Iterable[FieldRead]) -> bytes:
+    """The reads as they are stored, `[["keys", "metadata", "labels"], …]`: each once, in a fixed order.
 
     Redundant ones are left out: below a place that was read as a whole, and lengths beside keys.
     """
-    found = {*observations, *ALWAYS}
+    found = {*reads, *ALWAYS}
     wholes = {path for look, path in found if look is Look.WHOLE}
     keys = {path for look, path in found if look is Look.KEYS}
     kept = [
@@ -37,14 +37,14 @@ def encode(observations: Iterable[Observation]) -> bytes:
     return canonical(sorted(([look, *path] for look, path in kept), key=canonical))
 
 
-def decode(stored: bytes) -> list[Observation]:
+def decode(stored: bytes) -> list[FieldRead]:
     """Read what `encode` wrote."""
     return [(Look(look), tuple(path)) for look, *path in msgspec.json.decode(stored)]
 
 
-def digest_of(body: Any, observations: Iterable[Observation]) -> str:
-    """Identity of what the observations give in a body; equal digests mean that each of them gives the same."""
-    return digest(*(canonical(_seen(body, look, path)) for look, path in observations))
+def digest_of(body: Any, reads: Iterable[FieldRead]) -> str:
+    """Identity of what the reads give in a body; equal digests mean that each of them gives the same."""
+    return digest(*(canonical(_seen(body, look, path)) for look, path in reads))
 
 
 def _is_below(look: Look, path: Path, wholes: set[Path]) -> bool:
@@ -70,7 +70,7 @@ def _at(body: Any, path: Path) -> Any:
 
 
 def _seen(body: Any, look: Look, path: Path) -> Any:
-    """What an observation gives, as JSON; a list around it tells a value from nothing."""
+    """What a read gives, as JSON; a list around it tells a value from nothing."""
     found = _at(body, path)
     if look is Look.IS_THERE:
         return found is not _NOTHING

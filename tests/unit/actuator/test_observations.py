@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from levelog.wire.projection import merge
-from levelog_actuator.sightings import holds
-from rigs.orders import PARENT_UID, manifest, order, sighting
+from levelog_actuator.observations import holds
+from rigs.orders import PARENT_UID, manifest, observation, order
 
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers(-3, 3) | st.text("ab", max_size=2),
@@ -43,25 +43,25 @@ def test_a_merge_patch_is_that_of_the_rfc(original: Any, patch: Any, result: Any
 
 @given(objects, objects)
 def test_an_object_holds_a_patch_once_it_was_merged(body: dict[str, Any], patch: dict[str, Any]) -> None:
-    found = sighting(**merge(body, patch))
+    found = observation(**merge(body, patch))
     assert holds(order("patch", body=patch), found)
     assert holds(order("patch_status", body=patch), found)
 
 
 @given(objects, objects)
 def test_an_object_holds_a_patch_only_if_merging_changes_nothing(body: dict[str, Any], patch: dict[str, Any]) -> None:
-    found = sighting(**body)
+    found = observation(**body)
     assert holds(order("patch", body=patch), found) == (merge(dict(found.body), patch) == found.body)
 
 
 def test_of_a_json_patch_it_cannot_be_told() -> None:
     test = [{"op": "test", "path": "/metadata/name", "value": "a"}]
-    assert not holds(order("patch", body=test, options={"patch_type": "json"}), sighting())
+    assert not holds(order("patch", body=test, options={"patch_type": "json"}), observation())
 
 
 def test_a_deletion_is_held_once_it_was_accepted() -> None:
-    assert not holds(order("delete"), sighting())
-    assert holds(order("delete"), sighting(is_deleting=True))
+    assert not holds(order("delete"), observation())
+    assert holds(order("delete"), observation(is_deleting=True))
 
 
 def applied(fields: Any, *, manager: str = "levelog-webs", operation: str = "Apply", **more: Any) -> Any:
@@ -141,7 +141,9 @@ def live_pod(image: str = "i") -> Any:
         },
     ]
     metadata = {"labels": {"a": "b", "theirs": "z"}, "finalizers": ["x.io/y"], **applied(POD_FIELDS)}
-    return sighting(controller="", metadata={**metadata, "ownerReferences": [OWNER]}, spec={"containers": containers})
+    return observation(
+        controller="", metadata={**metadata, "ownerReferences": [OWNER]}, spec={"containers": containers}
+    )
 
 
 def test_an_object_holds_a_manifest_if_the_operator_owns_its_fields_and_they_have_its_values() -> None:
@@ -165,7 +167,7 @@ def test_an_object_does_not_hold_a_manifest_with_another_value_or_a_field_more(w
 def test_an_object_does_not_hold_a_manifest_that_leaves_out_what_the_operator_owns() -> None:
     """Sent again, it would remove that field."""
     fields: Any = {"f:spec": {"f:image": {}, "f:old": {}}}
-    found = sighting(metadata=applied(fields), spec={"image": "a", "old": "b"})
+    found = observation(metadata=applied(fields), spec={"image": "a", "old": "b"})
     assert not holds(order("apply", body=web(image="a")), found)
     assert holds(order("apply", body=web(image="a", old="b")), found)
 
@@ -180,7 +182,7 @@ def test_an_object_does_not_hold_a_manifest_that_leaves_out_what_the_operator_ow
     ],
 )
 def test_values_that_the_operator_did_not_apply_are_not_its_own(metadata: Any) -> None:
-    found = sighting(metadata=metadata, spec={"image": "a"})
+    found = observation(metadata=metadata, spec={"image": "a"})
     assert not holds(order("apply", body=web(image="a")), found)
 
 
