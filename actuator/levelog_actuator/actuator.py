@@ -21,11 +21,11 @@ from levelog_actuator.awaited import AwaitedLevels
 from levelog_actuator.claiming import ClaimLoop
 from levelog_actuator.daemons import Daemons
 from levelog_actuator.effects import EffectCaller, Effects
+from levelog_actuator.heartbeat import Heartbeat
 from levelog_actuator.heldclaims import HeldClaims
 from levelog_actuator.ledger import Ledger, TakenResults
 from levelog_actuator.limits import ActuatorSettings, Limits, Outage, try_later
 from levelog_actuator.patching import CallPatcher
-from levelog_actuator.presence import ActuatorPresence
 from levelog_actuator.relay import Relay
 from levelog_actuator.requests import Order
 from levelog_actuator.results import Attempting, Later, Result, about, unwatched
@@ -76,7 +76,7 @@ class Actuator:
 
         `effects` are those of all operators of the application, by `operator/effect`; `writers` their reconcile
         functions by `operator/view`, which say what may be sent (none: whatever is asked for); `index` gives the live
-        indices of their daemons, which do not run without it. `clock` tells seconds, by which claims and presence are
+        indices of their daemons, which do not run without it. `clock` tells seconds, by which claims and heartbeats are
         counted.
         """
         self._database = database
@@ -90,7 +90,7 @@ class Actuator:
         writer = MessageWriter(scope.cluster, scope.partitions, "actuator")
         self._relay = Relay(database, scope, self.owner, publisher, writer, self._settings)
         self._verifier = WriteVerifier(database, scope, self.owner, self._sender, publisher, writer, self._settings)
-        self._presence = ActuatorPresence(database, scope, self.owner, self._settings, on_ended=self._look, clock=clock)
+        self._heartbeat = Heartbeat(database, scope, self.owner, self._settings, on_ended=self._look, clock=clock)
         self._ledger = Ledger(
             database,
             scope,
@@ -99,7 +99,7 @@ class Actuator:
             is_busy=lambda: bool(self._sending),
             on_taken=self._note_taken,
             on_hastened=lambda: hints.publish(Topic.WAKE),
-            clock=self._presence.now,
+            clock=self._heartbeat.now,
         )
         self._held = HeldClaims(database, scope, self.owner, clock)
         self._clock = clock
@@ -112,13 +112,13 @@ class Actuator:
         self._limited: ClaimLoop | None = None
         """Claims calls of effects that have a limit of their own, so that neither they nor others are held up."""
         if max_concurrency:
-            hint, until_there = hints.listen(Topic.INTENT), self._presence.until_there
-            self._limited = claiming(hint=hint, until_ready=until_there, claim=self._claim_limited)
+            hint, until_fresh = hints.listen(Topic.INTENT), self._heartbeat.until_fresh
+            self._limited = claiming(hint=hint, until_ready=until_fresh, claim=self._claim_limited)
             self._loops.append(self._limited)
         database.absence.on_end(self._look)
-        caller = EffectCaller(effects or {}, self._settings, self._redactor, self._presence.now, index=index)
+        caller = EffectCaller(effects or {}, self._settings, self._redactor, self._heartbeat.now, index=index)
         caller.patcher = CallPatcher(
-            self._send_for_call, self._keep, self._settings, self._redactor, self._presence.now
+            self._send_for_call, self._keep, self._settings, self._redactor, self._heartbeat.now
         )
         caller.most_bytes = lambda: publisher.stream.connection.max_payload_bytes
         self._awaited = AwaitedLevels(database, scope, self._settings, hints.listen(Topic.LEVELS))
@@ -153,7 +153,7 @@ class Actuator:
 
         Of a namespace that has nothing claimed also while others have enough: its turn is next.
         """
-        if not self._is_claiming or self._outage.is_on or not self._presence.is_there:
+        if not self._is_claiming or self._outage.is_on or not self._heartbeat.is_fresh:
             return []
         room, most = self._limits.room, self._settings.requests
         writes = [each for each in intents if each.verb != "call"]
@@ -169,7 +169,7 @@ class Actuator:
         """Why it may not write; empty: it may."""
         if not self._is_claiming:
             return "claims nothing yet"
-        return "" if self._presence.is_there else "its presence in the database is not renewed"
+        return "" if self._heartbeat.is_fresh else "its heartbeat does not reach the database"
 
     async def run(self) -> None:
         """Work until cancelled; then end the requests under way, store their results and give back the rest.
@@ -188,7 +188,7 @@ class Actuator:
         looking = asyncio.create_task(self._verifier.run(), name="actuator verifier")
         others = {"effects": self._effects.run(), "levels": self._awaited.run()}
         if self._database.is_shared:
-            others["presence"] = self._presence.run()
+            others["heartbeat"] = self._heartbeat.run()
         tasks = [ledger, relay, *claiming, looking]
         tasks += [asyncio.create_task(work, name=f"actuator {name}") for name, work in others.items()]
         try:
@@ -250,7 +250,7 @@ class Actuator:
 
     async def _until_open(self) -> None:
         await self._limits.until_open(BESIDE)
-        await self._presence.until_there()
+        await self._heartbeat.until_fresh()
         if self._outage.is_on:
             if self._sending:
                 await asyncio.wait(self._sending)
@@ -332,13 +332,13 @@ class Actuator:
 
     async def _send_for_call(self, order: Order) -> Result:
         """Send a write that is part of a call."""
-        intent, limit = order.intent, self._presence.limit(order.intent)
+        intent, limit = order.intent, self._heartbeat.limit(order.intent)
         if rest := self._limits.resting(intent):
             return Later.unsent(intent, "the API has too much to do for its group", rest)
         async with self._limits.turn(intent):
             with self._attempting(intent) as told:
                 result = await self._sender.send(
-                    order, lambda: self._effects.outlasts(limit) and self._presence.outlasts(intent), limit
+                    order, lambda: self._effects.outlasts(limit) and self._heartbeat.outlasts(intent), limit
                 )
                 told(result)
         self._note(result)
@@ -361,19 +361,19 @@ class Actuator:
 
     async def _attempt(self, intent: ClaimedIntent, claimed_at: float) -> Result | None:
         """Carry the intent out; None if the claim has gone to another actuator."""
-        clock, limit = self._clock, self._presence.limit(intent)
+        clock, limit = self._clock, self._heartbeat.limit(intent)
         last_start = claimed_at + (self.lease - limit).total_seconds()
         if self._is_stopping or self._outage.is_closed:
             return Later.unsent(intent, "the actuator ends" if self._is_stopping else "the server cannot be reached")
         if rest := self._limits.resting(intent):
             return Later.unsent(intent, "the API has too much to do for its group", rest)
         try:
-            if not await self._held.is_held(intent, since=self._presence.since):
+            if not await self._held.is_held(intent, since=self._heartbeat.since):
                 level = logging.WARNING if claimed_at > -math.inf else logging.DEBUG
                 log.log(level, "the claim ended while the intent waited", extra=about(intent))
                 return None
             return await self._sender.carry_out(
-                intent, lambda: clock() < last_start and self._presence.outlasts(intent), limit
+                intent, lambda: clock() < last_start and self._heartbeat.outlasts(intent), limit
             )
         except Exception as error:  # noqa: BLE001 - whatever is wrong with one intent must not stop the others
             text = self._redactor.redact_text(f"{type(error).__name__}: {error}")

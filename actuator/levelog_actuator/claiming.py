@@ -92,6 +92,6 @@ class ClaimLoop(Struct, eq=False, kw_only=True):
             before, self.looked_at = self.looked_at, at
             if at >= before:
                 return wait
-            lease, presence = self.settings.lease, self.settings.presence
+            lease, heartbeat = self.settings.lease, self.settings.heartbeat_timeout
             async with self.database.transaction() as connection:
-                await plan_anew(connection, self.scope, lease=lease, presence=presence)
+                await plan_anew(connection, self.scope, lease=lease, heartbeat=heartbeat)

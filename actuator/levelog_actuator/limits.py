@@ -36,8 +36,8 @@ class ActuatorSettings(Struct, frozen=True, kw_only=True):
     """Intents of one API group claimed at once, waiting ones included; of all groups together twice as many."""
     lease: timedelta = timedelta(seconds=30)
     """How long a claim lasts at the most, unless it is kept."""
-    presence: timedelta = timedelta(seconds=6)
-    """How long a silent actuator counts as present: most intents wait that long after it was killed."""
+    heartbeat_timeout: timedelta = timedelta(seconds=6)
+    """How long a silent actuator counts as alive: most intents wait that long after it was killed."""
     brief: timedelta = timedelta(seconds=3)
     """Deadline of requests at the first attempt of a write, where others may take the claim: they are over before."""
     request: timedelta = timedelta(seconds=10)
@@ -66,8 +66,8 @@ class ActuatorSettings(Struct, frozen=True, kw_only=True):
                 f"a claim of {self.lease.total_seconds():g} s is too short for requests that may take "
                 f"{self.request.total_seconds():g} s: give it at least twice that"
             )
-        if self.brief * 2 > self.presence:
-            raise ConfigurationError("the presence of an actuator has to last at least twice a brief request")
+        if self.brief * 2 > self.heartbeat_timeout:
+            raise ConfigurationError("the heartbeat of an actuator has to last at least twice a brief request")
 
     @property
     def few(self) -> int:

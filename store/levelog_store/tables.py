@@ -86,7 +86,7 @@ actuators = _table(
     "actuators",
     _key("owner"),
     _time("expires_at", nullable=False),
-    comment="until when each is present; then others take its claims",
+    comment="until when each counts as alive; then others take its claims",
 )
 
 handlers = _table(

@@ -175,7 +175,7 @@ async def test_a_loop_that_stands_at_one_turn_and_leases_that_are_lost_are_told(
                 sandbox.user.create(yaml.safe_load((WEBS / "shop.yaml").read_text()))
                 stalled = "[-]process failed: its loop has been at one turn"
                 told = await listener.says("/readyz", 503, stalled, seconds=TOLD_WITHIN)
-                assert "[-]actuate failed: its presence in the database is not renewed" in told.text
+                assert "[-]actuate failed: its heartbeat does not reach the database" in told.text
                 assert "[+]database" in told.text
             await listener.is_ready(seconds=BACK_WITHIN)
             async with connection.transaction():

@@ -29,7 +29,7 @@ MOST_COMMITS: Final = 2
 """Of the cheapest change: on a busy machine more is looked at by the clock, or told in two parts."""
 MOST_ANSWERS: Final = 8, 4
 """That PostgreSQL is waited for: of statements, some of which are several, and of what begins and ends transactions."""
-BESIDE: Final = ("leases", "actuator verifier", "actuator presence")
+BESIDE: Final = ("leases", "actuator verifier", "actuator heartbeat")
 """Tasks that go on by the clock whether anything changes or not."""
 
 

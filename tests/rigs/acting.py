@@ -83,7 +83,7 @@ class Acting:
         self.kubeconfig = folder / "kubeconfig"
         self._running: asyncio.Task[None] | None = None
         self.clock: Callable[[], float] = elapsed
-        """By which actuators that are made from now on count their claims and their presence."""
+        """By which actuators that are made from now on count their claims and their heartbeat."""
         self.writers: Mapping[str, ReconcileHandler] | None = None
         """Reconcile functions that such actuators have; none: they send whatever is asked for."""
         self.postponed = 0

@@ -1,1 +1,1 @@
-"""The outbox: claims, results, and presence of actuators."""
+"""The outbox: claims, results, and heartbeats of actuators."""

@@ -1,4 +1,4 @@
-"""The clock for claims and presence: it runs on while the machine sleeps.
+"""The clock for claims and heartbeats: it runs on while the machine sleeps.
 
 The database's clock, by which others take claims over, goes on as well. The event loop's does not; it is for timers.
 """

@@ -16,9 +16,9 @@ from levelog_store.rows import Scope
 from levelog_store.tables import actuators, intents
 
 
-async def plan_anew(connection: AsyncConnection, scope: Scope, *, lease: timedelta, presence: timedelta) -> None:
-    """Count from now what a clock said that was ahead: retries, ends of claims and of presence, looks at writes."""
-    await run(connection, scope, _shorten, presence)
+async def plan_anew(connection: AsyncConnection, scope: Scope, *, lease: timedelta, heartbeat: timedelta) -> None:
+    """Count from now what a clock said that was ahead: retries, ends of claims and of heartbeats, looks at writes."""
+    await run(connection, scope, _shorten, heartbeat)
     rows = (await run(connection, scope, _later)).all()
     planned = [
         {"of_scope": scope.number, "of_key": row.key, "at": at, "ends": ends}
@@ -42,8 +42,8 @@ def _planned(row: Any, lease: timedelta) -> tuple[datetime, datetime | None]:
 
 
 @built_once
-def _shorten(dialect: Dialect, presence: timedelta) -> Update:
-    ends = now(dialect, presence)
+def _shorten(dialect: Dialect, heartbeat: timedelta) -> Update:
+    ends = now(dialect, heartbeat)
     return update(actuators).where(locked(dialect, actuators, actuators.c.expires_at > ends)).values(expires_at=ends)
 
 

@@ -174,7 +174,7 @@ class Leases:
         return min(self._duration / 3, HURRY) if self._is_short else self._duration / 3
 
     async def tend(self) -> dict[int, int]:
-        """Renew presence and leases, and give up or take leases, so that each processor has its share.
+        """Renew its row and its leases, and give up or take leases, so that each processor has its share.
 
         Returns the epoch of each leased partition. A partition that was given up and taken again has another epoch than
         before. Giving up waits for the transactions that work for the partition. Raises LeaseLost if other code was

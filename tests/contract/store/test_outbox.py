@@ -19,7 +19,7 @@ from levelog.errors import Unavailable
 from levelog.wire.canonical import canonical
 from levelog.wire.objects import ObjectKey, Uid
 from levelog.wire.records import Outcome, ReceiptNoted
-from levelog_store.actuate import claims, outcomes, presence
+from levelog_store.actuate import claims, heartbeats, outcomes
 from levelog_store.actuate.claims import ClaimedIntent, Postponement
 from levelog_store.actuate.daemons import keep_progress
 from levelog_store.actuate.outcomes import UnseenWrite
@@ -662,14 +662,14 @@ async def taken(database: Database, *, without: tuple[str, ...]) -> list[Claimed
 GRACE = timedelta(seconds=10)
 
 
-async def stay(database: Database, owner: str, duration: timedelta) -> None:
+async def beat(database: Database, owner: str, duration: timedelta) -> None:
     async with database.transaction() as connection:
-        await presence.stay(connection, SCOPE, owner, duration)
+        await heartbeats.beat(connection, SCOPE, owner, duration)
 
 
 async def end_claims_of_gone(database: Database) -> int:
     async with database.transaction() as connection:
-        return await presence.end_claims_of_gone(connection, SCOPE, GRACE)
+        return await heartbeats.end_claims_of_gone(connection, SCOPE, GRACE)
 
 
 @pytest.mark.parametrize(
@@ -682,7 +682,7 @@ async def end_claims_of_gone(database: Database) -> int:
     ],
     ids=["there", "gone", "gone for long", "never said so"],
 )
-async def test_claims_end_with_the_presence_of_their_owner(
+async def test_claims_end_with_the_heartbeat_of_their_owner(
     database: Database, left: timedelta | None, ended: list[str]
 ) -> None:
     rows = {
@@ -695,9 +695,9 @@ async def test_claims_end_with_the_presence_of_their_owner(
     assert len(await claim(database)) == 4
     await decide(database, other := intent("pods/default/d"))
     await claim(database, "here")
-    await stay(database, "here", LEASE)
+    await beat(database, "here", LEASE)
     if left is not None:
-        await stay(database, "one", left)
+        await beat(database, "one", left)
     for _ in range(2):
         await end_claims_of_gone(database)
     taken = await claim(database, "two")
@@ -707,8 +707,8 @@ async def test_claims_end_with_the_presence_of_their_owner(
 
 
 async def test_who_says_again_that_it_is_here_keeps_its_next_claims(database: Database) -> None:
-    await stay(database, "one", PAST)
-    await stay(database, "one", LEASE)
+    await beat(database, "one", PAST)
+    await beat(database, "one", LEASE)
     await decide(database, intent(A))
     await claim(database)
     assert (await end_claims_of_gone(database), await claim(database, "two")) == (0, [])

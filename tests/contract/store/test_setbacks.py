@@ -6,7 +6,7 @@ from typing import Final
 import pytest
 from sqlalchemy import insert, select, update
 
-from levelog_store.actuate import claims, outcomes, presence
+from levelog_store.actuate import claims, heartbeats, outcomes
 from levelog_store.actuate.claims import ClaimedIntent, Postponement
 from levelog_store.actuate.setbacks import plan_anew
 from levelog_store.connect.database import Database
@@ -17,7 +17,7 @@ from rigs.leasing import SCOPE, scope_of
 
 A, B = "pods/default/a", "pods/default/b"
 LEASE: Final = timedelta(seconds=30)
-PRESENCE: Final = timedelta(seconds=6)
+HEARTBEAT: Final = timedelta(seconds=6)
 SOON: Final = timedelta(minutes=1)
 JUMPS: Final = pytest.mark.parametrize("jump", [timedelta(hours=1), timedelta(days=30)], ids=["an hour", "thirty days"])
 
@@ -55,7 +55,7 @@ async def wait(database: Database) -> timedelta | None:
 
 async def plan(database: Database) -> None:
     async with database.transaction() as connection:
-        await plan_anew(connection, SCOPE, lease=LEASE, presence=PRESENCE)
+        await plan_anew(connection, SCOPE, lease=LEASE, heartbeat=HEARTBEAT)
 
 
 @JUMPS
@@ -89,20 +89,20 @@ async def test_a_retry_that_was_put_off_before_the_jump_stays_as_it_is(database:
 
 
 @JUMPS
-async def test_the_claims_of_a_dead_actuator_are_taken_over_after_one_presence(
+async def test_the_claims_of_a_dead_actuator_are_taken_over_after_one_heartbeat(
     database: Database, jump: timedelta
 ) -> None:
     (key,) = await decide(database, intent(A))
     async with database.transaction() as connection:
-        await presence.stay(connection, SCOPE, "dead", PRESENCE)
+        await heartbeats.beat(connection, SCOPE, "dead", HEARTBEAT)
     await claim(database, "dead")
     await move(database, jump)
     await plan(database)
     async with database.transaction() as connection:
         ends = (await connection.execute(select(actuators.c.expires_at))).scalar_one()
-        assert ends <= datetime.now(UTC) + PRESENCE + SOON
+        assert ends <= datetime.now(UTC) + HEARTBEAT + SOON
         await connection.execute(update(actuators).values(expires_at=NOON))
-        assert await presence.end_claims_of_gone(connection, SCOPE, timedelta(0)) == 1
+        assert await heartbeats.end_claims_of_gone(connection, SCOPE, timedelta(0)) == 1
     assert [each.key for each in await claim(database, "two")] == [key]
 
 

@@ -20,10 +20,10 @@ from levelog.errors import IdentityMismatch
 from levelog.wire.objects import Cluster, ObjectKey, Uid
 from levelog.wire.records import ReceiptNoted
 from levelog_actuator import Actuator, ActuatorSettings
-from levelog_actuator.presence import ActuatorPresence
+from levelog_actuator.heartbeat import Heartbeat
 from levelog_log.publisher import BatchPublisher
 from levelog_store.actuate.claims import ClaimedIntent
-from levelog_store.actuate.presence import stay
+from levelog_store.actuate.heartbeats import beat
 from levelog_store.tables import intents
 from rigs.acting import ACTUATOR, BRIEF, PATIENT, WEBS, Acting, writes
 from rigs.apirequests import asks
@@ -285,7 +285,7 @@ async def test_what_another_actuator_claimed_while_it_waited_for_its_turn_is_not
     assert sorted(request.name for request in on_sandbox.sent()) == ["a-0", "a-2"]
 
 
-async def test_the_claims_of_a_killed_actuator_are_taken_over_as_soon_as_its_presence_is_gone(
+async def test_the_claims_of_a_killed_actuator_are_taken_over_as_soon_as_its_heartbeat_expires(
     shared: Acting, actuator: ActuatorProcess
 ) -> None:
     """Killed with requests on their way; its claims would last for another hour."""
@@ -311,43 +311,41 @@ FIRST = ClaimedIntent(**{name: _ROW[name] for name in ClaimedIntent.__struct_fie
 AGAIN = msgspec.structs.replace(FIRST, attempts=2)
 
 
-async def test_a_request_is_over_before_the_presence_of_its_actuator_is(shared: Acting) -> None:
-    """Whoever takes over a first attempt does so when the presence ends, others when a long request is over as well."""
+async def test_a_request_is_over_before_the_heartbeat_of_its_actuator_expires(shared: Acting) -> None:
+    """A first attempt is taken over when the heartbeat expires, others when a long request is over as well."""
     at, settings = [0.0], ActuatorSettings()
-    presence = ActuatorPresence(
-        shared.database, shared.scope, "one", settings, on_ended=lambda: None, clock=lambda: at[0]
-    )
-    assert (presence.outlasts(FIRST), presence.outlasts(AGAIN)) == (False, False)
-    assert (presence.limit(FIRST), presence.limit(AGAIN)) == (settings.brief, settings.request)
+    heartbeat = Heartbeat(shared.database, shared.scope, "one", settings, on_ended=lambda: None, clock=lambda: at[0])
+    assert (heartbeat.outlasts(FIRST), heartbeat.outlasts(AGAIN)) == (False, False)
+    assert (heartbeat.limit(FIRST), heartbeat.limit(AGAIN)) == (settings.brief, settings.request)
     found = []
-    await presence.stay()
+    await heartbeat.beat()
     for at[0] in (0.0, 2.9, 3.1, 5.9, 6.1):
-        found.append((presence.outlasts(FIRST), presence.outlasts(AGAIN)))
+        found.append((heartbeat.outlasts(FIRST), heartbeat.outlasts(AGAIN)))
     assert found == [(True, True), (True, True), (False, True), (False, True), (False, False)]
-    await presence.stay()
-    assert (presence.since, presence.outlasts(FIRST)) == (6.1, True), "what it claimed before may be others' now"
+    await heartbeat.beat()
+    assert (heartbeat.since, heartbeat.outlasts(FIRST)) == (6.1, True), "what it claimed before may be others' now"
     at[0] = 11.0
-    await presence.stay()
-    assert presence.since == 6.1
+    await heartbeat.beat()
+    assert heartbeat.since == 6.1
 
 
-async def test_a_presence_counts_from_before_it_was_said(shared: Acting) -> None:
+async def test_a_heartbeat_counts_from_before_it_was_sent(shared: Acting) -> None:
     """It may be said at any time between the two; each look at the clock here is a second later than the one before."""
     seconds = iter(map(float, range(100)))
-    presence = ActuatorPresence(
+    heartbeat = Heartbeat(
         shared.database, shared.scope, "one", ActuatorSettings(), on_ended=lambda: None, clock=lambda: next(seconds)
     )
-    await presence.stay()
-    ends_at = ActuatorSettings().presence.total_seconds()
+    await heartbeat.beat()
+    ends_at = ActuatorSettings().heartbeat_timeout.total_seconds()
     brief = ActuatorSettings().brief.total_seconds()
     asked_at = next(seconds)
-    found = [presence.is_there for _ in range(10)]
+    found = [heartbeat.is_fresh for _ in range(10)]
     assert found.count(True) == len([at for at in range(1, 11) if asked_at + at + brief <= ends_at])
 
 
 async def test_who_was_without_the_database_itself_takes_nobody_for_gone(shared: Acting) -> None:
     at, ended = [0.0], list[float]()
-    presence = ActuatorPresence(
+    heartbeat = Heartbeat(
         shared.database,
         shared.scope,
         "one",
@@ -365,9 +363,9 @@ async def test_who_was_without_the_database_itself_takes_nobody_for_gone(shared:
     }
     await shared.decide(left, hint=False)
     async with shared.database.transaction() as connection:
-        await stay(connection, shared.scope, "two", timedelta(seconds=-1))
+        await beat(connection, shared.scope, "two", timedelta(seconds=-1))
     for at[0] in (0.0, 5.0, 20.0, 25.0, 26.0):  # away for a while before the 20
-        await presence.stay()
+        await heartbeat.beat()
     assert ended == [26.0]
 
 

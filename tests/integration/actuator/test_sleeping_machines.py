@@ -1,4 +1,4 @@
-"""A machine that sleeps: claims and presence end meanwhile, although the event loop's time stands still."""
+"""A machine that sleeps: claims and heartbeats expire meanwhile, although the event loop's time stands still."""
 
 import time
 from typing import Any, Final
@@ -94,7 +94,7 @@ async def test_an_actuator_that_slept_is_not_there_until_it_has_said_so_again(sh
             return is_chosen(actuator)
 
         await until(takes_more, "an actuator that takes what is decided")
-        clock.slept += QUICK.presence.total_seconds()
+        clock.slept += QUICK.heartbeat_timeout.total_seconds()
         assert not is_chosen(actuator)
-        assert "presence" in actuator.trouble()
+        assert "heartbeat" in actuator.trouble()
         await until(takes_more, "an actuator that is there again")

@@ -57,7 +57,7 @@ class DaemonsMachine(WebsMachine[DaemonWorld]):
         self._run(self.world.holders[holder].command(number, what))
 
     @step(
-        rule, holder=_holders, what=st.sampled_from(("keep claims", "hear", "store", "store", "wake", "arrive", "stay"))
+        rule, holder=_holders, what=st.sampled_from(("keep claims", "hear", "store", "store", "wake", "arrive", "beat"))
     )
     def act(self, holder: str, what: str) -> None:
         """An actuator does one of the things that it does again and again."""
@@ -68,13 +68,13 @@ class DaemonsMachine(WebsMachine[DaemonWorld]):
             "store": actor.store,
             "wake": actor.wake,
             "arrive": actor.arrive,
-            "stay": actor.stay,
+            "beat": actor.beat,
         }
         self._run(steps[what]())
 
     @step(rule, holder=_holders, finder=_holders, what=st.sampled_from(("lapse", "vanish", "kill", "shut down")))
     def disturb(self, holder: str, finder: str, what: str) -> None:
-        """An actuator stands still beyond its claims, or its presence; is killed, or ends in order."""
+        """An actuator stands still beyond its claims, or its heartbeat; is killed, or ends in order."""
         self._run(self._disturb(holder, finder, what))
 
     async def _disturb(self, holder: str, finder: str, what: str) -> None:

@@ -82,8 +82,8 @@ class DaemonWorld(EdgeWorld):
         self.tenures.lapse(owner)
 
     async def vanish(self, name: str, finder: str) -> None:
-        """Let an actuator's presence be over, and another one find that."""
-        await self.holders[name].stay()
+        """Let an actuator's heartbeat expire, and another one find that."""
+        await self.holders[name].beat()
         if finder == name:  # who says that it is there again ends no claims of its own
             finder = next(other for other in HOLDERS if other != name)
         await self._vanish(self.holders[name].owner, finder)
@@ -99,13 +99,13 @@ class DaemonWorld(EdgeWorld):
     async def kill(self, name: str) -> None:
         """Kill an actuator; another one is started, and the claims go on until somebody ends them."""
         holder = self.holders[name]
-        await holder.stay()
+        await holder.beat()
         await holder.kill()
         self._killed.append(holder.owner)
         self.holders[name] = self._holder(name)
 
     async def bury(self) -> None:
-        """Let the presence of those be over that were killed."""
+        """Let the heartbeat of those expire that were killed."""
         for owner in self._killed:
             await self._vanish(owner, HOLDERS[0])
         self._killed = []

@@ -1,4 +1,4 @@
-"""One actuator as far as daemons go, stepped: the real calls, claims, presence and results, without loops and time."""
+"""One actuator as far as daemons go, stepped: the real calls, claims, heartbeat and results, without loops and time."""
 
 # pyright: reportPrivateUsage=false
 import asyncio
@@ -20,9 +20,9 @@ from levelog.wire.records import ReceiptNoted
 from levelog_actuator.awaited import AwaitedLevels
 from levelog_actuator.daemons import Daemons
 from levelog_actuator.effects import EffectCaller, Effects
+from levelog_actuator.heartbeat import Heartbeat
 from levelog_actuator.ledger import Ledger, TakenResults
 from levelog_actuator.limits import ActuatorSettings
-from levelog_actuator.presence import ActuatorPresence
 from levelog_actuator.results import Ended, Result
 from levelog_log.hints import Hint
 from levelog_processors.live import LiveIndices
@@ -41,8 +41,10 @@ from rigs.machine.operator import Web
 if TYPE_CHECKING:
     from levelog_log.hints import Hints
 
-SETTINGS: Final = ActuatorSettings(lease=timedelta(days=1), presence=timedelta(days=1), first_delay=timedelta(0))
-"""Claims and presence end when the machine says so, however long a step takes."""
+SETTINGS: Final = ActuatorSettings(
+    lease=timedelta(days=1), heartbeat_timeout=timedelta(days=1), first_delay=timedelta(0)
+)
+"""Claims and heartbeats expire when the machine says so, however long a step takes."""
 LONG: Final = timedelta(hours=1)
 ROUNDS: Final = 25
 """Of the event loop, after which what was woken has left its wait."""
@@ -124,7 +126,7 @@ class Holder:
             forget=self._ledger.forget,
         )
         self._effects.attempting = self._attempting
-        self._presence = ActuatorPresence(database, scope, owner, SETTINGS, on_ended=lambda: None, clock=self._clock)
+        self._heartbeat = Heartbeat(database, scope, owner, SETTINGS, on_ended=lambda: None, clock=self._clock)
         self._seconds = 0.0
         self._claimed: dict[str, Tenure] = {}
         """By key, what was claimed last."""
@@ -167,15 +169,15 @@ class Holder:
     def _clock(self) -> float:
         return self._seconds
 
-    async def stay(self) -> None:
+    async def beat(self) -> None:
         """Say that it is there."""
-        await self._presence.stay()
+        await self._heartbeat.beat()
 
     async def stay_on(self) -> None:
         """Say that it is there for so long that it ends the claims of those that are gone."""
         for _ in range(3):
-            self._seconds += SETTINGS.presence.total_seconds() * 0.6
-            await self.stay()
+            self._seconds += SETTINGS.heartbeat_timeout.total_seconds() * 0.6
+            await self.beat()
 
     async def claim(self, most: int = 1000, *, is_late: bool = False) -> bool:
         """Claim what is due, and begin it; whether there was anything.

@@ -1,4 +1,4 @@
-"""The actuator's own presence: its claims are safe while it renews this in time."""
+"""The actuator's own heartbeat: its claims are safe while it beats in time."""
 
 import asyncio
 import logging
@@ -13,7 +13,7 @@ from levelog.absence import level_of
 from levelog.counting import counted
 from levelog.errors import Unavailable
 from levelog_actuator.limits import ActuatorSettings
-from levelog_store.actuate import presence
+from levelog_store.actuate import heartbeats
 from levelog_store.actuate.claims import ClaimedIntent
 from levelog_store.actuate.elapsed import elapsed
 from levelog_store.connect.database import Database
@@ -22,11 +22,11 @@ from levelog_store.rows import Scope
 log = logging.getLogger(__name__)
 
 BEAT_SECONDS: Final = 1.0
-"""How often an actuator renews its presence, and checks the others."""
+"""How often an actuator beats, and checks the others."""
 
 
-class ActuatorPresence(Struct, eq=False):
-    """Renews the presence of this actuator, ends claims of actuators that are gone, and limits requests.
+class Heartbeat(Struct, eq=False):
+    """Beats for this actuator, ends claims of actuators that are gone, and limits requests.
 
     A request begins only if its deadline is over before another actuator can take its claim. On SQLite none can.
     """
@@ -40,7 +40,7 @@ class ActuatorPresence(Struct, eq=False):
     clock: Callable[[], float] = elapsed
     """Tells seconds; a test has another."""
     ends_at: float = -math.inf
-    has_stayed: asyncio.Event = field(default_factory=asyncio.Event)
+    has_beaten: asyncio.Event = field(default_factory=asyncio.Event)
     since: float = -math.inf
     """When it began, by `clock`: claims from before may be others' by now."""
     told: tuple[datetime, float] | None = None
@@ -67,40 +67,40 @@ class ActuatorPresence(Struct, eq=False):
         return moment + timedelta(seconds=self.clock() - at)
 
     @property
-    def is_there(self) -> bool:
+    def is_fresh(self) -> bool:
         """Tell whether there is time for a request."""
         return self.clock() + self.settings.brief.total_seconds() <= self.ends_at
 
-    async def until_there(self) -> None:
+    async def until_fresh(self) -> None:
         """Wait until there is time for a request."""
-        while not self.is_there:
-            self.has_stayed.clear()
-            await self.has_stayed.wait()
+        while not self.is_fresh:
+            self.has_beaten.clear()
+            await self.has_beaten.wait()
 
     async def run(self) -> None:
-        """Renew the presence until cancelled."""
+        """Beat until cancelled."""
         while True:
             try:
-                await self.stay()
+                await self.beat()
                 await asyncio.sleep(BEAT_SECONDS)
             except Unavailable as error:
-                log.log(level_of(error), "the presence of this actuator is not renewed: %s", error)
+                log.log(level_of(error), "the heartbeat of this actuator does not reach the database: %s", error)
                 await self.database.absence.pause(BEAT_SECONDS)
 
-    async def stay(self) -> None:
-        """Renew it once; then end the claims of those that are gone, if this one was present all the time they had."""
-        began, lasts = self.clock(), self.settings.presence
+    async def beat(self) -> None:
+        """Beat once; then end the claims of actuators that are gone, if this one was alive all the time they had."""
+        began, lasts = self.clock(), self.settings.heartbeat_timeout
         async with self.database.transaction() as connection:
-            moment, has_gone = await presence.stay(connection, self.scope, self.owner, lasts)
+            moment, has_gone = await heartbeats.beat(connection, self.scope, self.owner, lasts)
         self.told = moment, began
         if self.clock() > self.ends_at:  # it was over meanwhile
             self.since = self.clock()
         self.ends_at = began + lasts.total_seconds()
-        self.has_stayed.set()
+        self.has_beaten.set()
         if not has_gone or began - self.since < lasts.total_seconds():  # others may have been without it as well
             return
         async with self.database.transaction() as connection:
-            ended = await presence.end_claims_of_gone(connection, self.scope, self.settings.request)
+            ended = await heartbeats.end_claims_of_gone(connection, self.scope, self.settings.request)
         if ended:
             log.info("%s of actuators that are gone can be taken over", counted(ended, "claim"))
             self.on_ended()

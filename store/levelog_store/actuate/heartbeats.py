@@ -1,7 +1,7 @@
-"""Presence of actuators: while it lasts, nobody else ends their claims; once it expires, others take them over.
+"""Heartbeats of actuators: until one expires, nobody else ends the actuator's claims; then others take them over.
 
-All times are the database's. An actuator that says too late that it is here finds its presence renewed, and its claims
-perhaps ended: it can tell by its own clock, which knows when the last presence was over at the latest.
+All times are the database's. An actuator that beats too late is alive again, and its claims have perhaps
+ended: it can tell by its own clock, which knows when the last heartbeat expired at the latest.
 """
 
 from datetime import datetime, timedelta
@@ -17,15 +17,15 @@ from levelog_store.rows import Scope
 from levelog_store.tables import actuators, intents
 
 
-async def stay(connection: AsyncConnection, scope: Scope, owner: str, duration: timedelta) -> tuple[datetime, bool]:
-    """Say that an actuator is present for so long from now; returns now, and whether the presence of others is over."""
-    (row,) = await run(connection, scope, _stay, duration, present=owner)
+async def beat(connection: AsyncConnection, scope: Scope, owner: str, duration: timedelta) -> tuple[datetime, bool]:
+    """Say that an actuator is alive for so long from now; returns now, and whether a heartbeat of others expired."""
+    (row,) = await run(connection, scope, _beat, duration, alive=owner)
     return row.moment, row.has_gone
 
 
 @built_once
-def _stay(dialect: Dialect, duration: timedelta) -> ReturningInsert[datetime, bool]:
-    values = {"scope": OF_SCOPE, "owner": bindparam("present", type_=Text), "expires_at": now(dialect, duration)}
+def _beat(dialect: Dialect, duration: timedelta) -> ReturningInsert[datetime, bool]:
+    values = {"scope": OF_SCOPE, "owner": bindparam("alive", type_=Text), "expires_at": now(dialect, duration)}
     row = insert_for(dialect, actuators).values(values)
     others = actuators.alias().c
     has_gone = exists().where(others.scope == OF_SCOPE, others.expires_at <= now(dialect))
@@ -35,7 +35,7 @@ def _stay(dialect: Dialect, duration: timedelta) -> ReturningInsert[datetime, bo
 
 
 async def end_claims_of_gone(connection: AsyncConnection, scope: Scope, grace: timedelta) -> int:
-    """End the claims of actuators whose presence is over; returns how many.
+    """End the claims of actuators whose heartbeat has expired; returns how many.
 
     Those under which only a short request can be on its way end at once, the others after `grace`. Whoever says that it
     is here at the same moment waits for this to commit, or is left alone.
