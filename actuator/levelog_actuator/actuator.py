@@ -32,8 +32,8 @@ from levelog_actuator.results import Attempting, Later, Result, about, unwatched
 from levelog_actuator.sending import Sender
 from levelog_actuator.verifier import WriteVerifier
 from levelog_kube.client import KubeClient
-from levelog_log.hints import Hints, Topic
 from levelog_log.messages import MessageWriter
+from levelog_log.notifications import Notifier, Topic
 from levelog_log.publisher import BatchPublisher
 from levelog_store.actuate import claims
 from levelog_store.actuate.claims import ClaimedIntent
@@ -63,7 +63,7 @@ class Actuator:
         scope: Scope,
         client: KubeClient,
         publisher: BatchPublisher,
-        hints: Hints,
+        notifier: Notifier,
         *,
         settings: ActuatorSettings | None = None,
         redactor: Redactor | None = None,
@@ -98,7 +98,7 @@ class Actuator:
             self._settings,
             is_busy=lambda: bool(self._sending),
             on_taken=self._note_taken,
-            on_hastened=lambda: hints.publish(Topic.WAKE),
+            on_hastened=lambda: notifier.publish(Topic.WAKE),
             clock=self._heartbeat.now,
         )
         self._held = HeldClaims(database, scope, self.owner, clock)
@@ -107,13 +107,13 @@ class Actuator:
         max_concurrency = {name: limit for name, limit in limits.items() if limit is not None}
         self._limits = Limits(self._settings, max_concurrency=max_concurrency)
         claiming = partial(ClaimLoop, database=database, scope=scope, settings=self._settings)
-        hint = hints.listen(Topic.INTENT)
-        self._loops = [claiming(hint=hint, until_ready=self._until_open, claim=self._claim)]
+        listener = notifier.listen(Topic.INTENT)
+        self._loops = [claiming(listener=listener, until_ready=self._until_open, claim=self._claim)]
         self._limited: ClaimLoop | None = None
         """Claims calls of effects that have a limit of their own, so that neither they nor others are held up."""
         if max_concurrency:
-            hint, until_fresh = hints.listen(Topic.INTENT), self._heartbeat.until_fresh
-            self._limited = claiming(hint=hint, until_ready=until_fresh, claim=self._claim_limited)
+            listener, until_fresh = notifier.listen(Topic.INTENT), self._heartbeat.until_fresh
+            self._limited = claiming(listener=listener, until_ready=until_fresh, claim=self._claim_limited)
             self._loops.append(self._limited)
         database.absence.on_end(self._look)
         caller = EffectCaller(effects or {}, self._settings, self._redactor, self._heartbeat.now, index=index)
@@ -121,7 +121,7 @@ class Actuator:
             self._send_for_call, self._keep, self._settings, self._redactor, self._heartbeat.now
         )
         caller.most_bytes = lambda: publisher.stream.connection.max_payload_bytes
-        self._awaited = AwaitedLevels(database, scope, self._settings, hints.listen(Topic.LEVELS))
+        self._awaited = AwaitedLevels(database, scope, self._settings, notifier.listen(Topic.LEVELS))
         if index is not None:
             caller.daemons = Daemons(database, scope, self.owner, index, self._awaited)
         self._effects = Effects(
@@ -246,7 +246,7 @@ class Actuator:
     def _look(self) -> None:
         """Claim what can be claimed now."""
         for each in self._loops:
-            each.hint.set()
+            each.listener.notify()
 
     async def _until_open(self) -> None:
         await self._limits.until_open(BESIDE)
@@ -297,7 +297,7 @@ class Actuator:
     def _note_end(self, intent: ClaimedIntent) -> None:
         self._limits.end(intent)
         if self._limited is not None and self._limits.is_own(intent):
-            self._limited.hint.set()
+            self._limited.listener.notify()
 
     def begin(self, claimed: Sequence[ClaimedIntent], since: float) -> None:
         """Carry out claimed intents; the claims count from `since` on the clock `elapsed`.
@@ -385,11 +385,11 @@ class Actuator:
         self._relay.submit(taken)
         if self.on_taken is not None:
             self.on_taken(taken)
-        if not taken.is_stored:  # their targets are free once the fold has ended them, which hints
+        if not taken.is_stored:  # their targets are free once the fold has ended them, which notifies
             return
         for each in self._loops:
             if taken.later:
                 each.expect(min(result.delay for result in taken.later))
             # what was committed meanwhile, and waits for the same target, a claim may have passed by
             if taken.later or taken.is_awaited or each.claimed_at >= taken.began:
-                each.hint.set()
+                each.listener.notify()

@@ -1,4 +1,4 @@
-"""Levels that daemons wait for: read together after a hint that one has changed, and at each resync."""
+"""Levels that daemons wait for: read together after a notification that one has changed, and at each resync."""
 
 import asyncio
 import logging
@@ -12,7 +12,7 @@ from levelog.absence import level_of
 from levelog.errors import LevelogError
 from levelog.levels import LevelStatus
 from levelog_actuator.limits import ActuatorSettings
-from levelog_log.hints import Hint
+from levelog_log.notifications import Listener
 from levelog_store.actuate.daemons import read_awaited
 from levelog_store.connect.database import Database
 from levelog_store.rows import Scope, ViewParent
@@ -26,13 +26,13 @@ REST: Final = 9
 class AwaitedLevels:
     """The levels that the daemons of one process wait for."""
 
-    def __init__(self, database: Database, scope: Scope, settings: ActuatorSettings, hint: Hint) -> None:
+    def __init__(self, database: Database, scope: Scope, settings: ActuatorSettings, listener: Listener) -> None:
         self._database = database
         self._scope = scope
-        self._hint = hint
+        self._listener = listener
         self._resync = settings.resync
         self._awaited: set[Awaited] = set()
-        database.absence.on_end(hint.set)
+        database.absence.on_end(listener.notify)
 
     @contextmanager
     def awaiting(self, place: ViewParent, uid: str, told: Callable[[], None]) -> Generator["Awaited"]:
@@ -42,7 +42,7 @@ class AwaitedLevels:
         """
         awaited = Awaited(place, uid, told)
         self._awaited.add(awaited)
-        self._hint.set()
+        self._listener.notify()
         try:
             yield awaited
         finally:
@@ -55,10 +55,10 @@ class AwaitedLevels:
         return found[1] if found is not None and found[0] == uid else None
 
     async def run(self) -> None:
-        """Look at each hint, and at each resync, until cancelled; hints that come meanwhile are one."""
+        """Look at each notification, and at each resync, until cancelled; notifications that come meanwhile are one."""
         clock = asyncio.get_running_loop().time
         while True:
-            await self._hint.wait(self._resync)
+            await self._listener.wait(self._resync)
             began = clock()
             try:
                 await self.look()

@@ -1,4 +1,4 @@
-"""The loop that claims intents: after a hint, when one is due, and at each resync."""
+"""The loop that claims intents: after a notification, when one is due, and at each resync."""
 
 import asyncio
 import logging
@@ -12,7 +12,7 @@ from msgspec import Struct
 from levelog.absence import level_of
 from levelog.errors import Unavailable
 from levelog_actuator.limits import ActuatorSettings
-from levelog_log.hints import Hint
+from levelog_log.notifications import Listener
 from levelog_store.actuate import claims
 from levelog_store.actuate.setbacks import plan_anew
 from levelog_store.connect.database import Database
@@ -31,7 +31,7 @@ class ClaimLoop(Struct, eq=False, kw_only=True):
     database: Database
     scope: Scope
     settings: ActuatorSettings
-    hint: Hint
+    listener: Listener
     until_ready: Callable[[], Awaitable[None]]
     """Waits until something may be claimed."""
     claim: "Callable[[ClaimLoop], Awaitable[bool]]"
@@ -60,7 +60,7 @@ class ClaimLoop(Struct, eq=False, kw_only=True):
                 failures += 1
                 delay = self.settings.outage_delay(failures)
                 log.log(level_of(error), "no intents are claimed for %.1f s: %s", delay.total_seconds(), error)
-                await self.hint.wait(delay)
+                await self.listener.wait(delay)
 
     def spare(self, took: float) -> None:
         """Leave the database alone for a while after a claim that took so many seconds.
@@ -75,13 +75,13 @@ class ClaimLoop(Struct, eq=False, kw_only=True):
             self.due_at = min(self.due_at, asyncio.get_running_loop().time() + delay.total_seconds())
 
     async def _rest(self) -> None:
-        """Wait for a hint, for the next intent that is due, or for the next resync."""
+        """Wait for a notification, for the next intent that is due, or for the next resync."""
         clock = asyncio.get_running_loop().time
         resync = self.settings.resync.total_seconds()
         if self.due_at is None:
             wait = await self._next_due()
             self.due_at = clock() + min(resync, wait.total_seconds() if wait is not None else resync)
-        if not await self.hint.wait(timedelta(seconds=max(0.0, self.due_at - clock()))):
+        if not await self.listener.wait(timedelta(seconds=max(0.0, self.due_at - clock()))):
             self.due_at = None
 
     async def _next_due(self) -> timedelta | None:

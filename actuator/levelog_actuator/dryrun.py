@@ -12,7 +12,7 @@ from levelog_actuator.requests import Order
 from levelog_actuator.results import Ended, about
 from levelog_actuator.sending import Sender
 from levelog_kube.client import KubeClient
-from levelog_log.hints import Hints, Topic
+from levelog_log.notifications import Notifier, Topic
 from levelog_store.actuate import claims
 from levelog_store.actuate.claims import ClaimedIntent
 from levelog_store.connect.database import Database
@@ -38,14 +38,14 @@ class DryRun:
         database: Database,
         scope: Scope,
         client: KubeClient,
-        hints: Hints,
+        notifier: Notifier,
         *,
         settings: ActuatorSettings,
         redactor: Redactor,
     ) -> None:
         self._database = database
         self._scope = scope
-        self._hint = hints.listen(Topic.INTENT)
+        self._listener = notifier.listen(Topic.INTENT)
         self._resync = settings.resync
         self._redactor = redactor
         self._sender = Sender(client, settings, redactor, is_dry=True)
@@ -66,7 +66,7 @@ class DryRun:
                         await self._tell(intent)
             except Unavailable as error:
                 log.warning("nothing can be told now: %s", error)
-            await self._hint.wait(min(self._resync, timedelta(seconds=10)))
+            await self._listener.wait(min(self._resync, timedelta(seconds=10)))
 
     async def _tell(self, intent: ClaimedIntent) -> None:
         if intent.verb in _UNASKED:  # there is no dry run of them

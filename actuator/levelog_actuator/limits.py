@@ -52,7 +52,7 @@ class ActuatorSettings(Struct, frozen=True, kw_only=True):
     longest: timedelta = timedelta(minutes=16)
     """Between two calls of an effect, which is called until it returns or gives up."""
     resync: timedelta = timedelta(seconds=10)
-    """How often to query the database without a hint."""
+    """How often to query the database without a notification."""
     look_after: timedelta = LOOK_AFTER
     """So long the log may take to show a write before its target is looked at; then again when the write is twice as
     old, at least every `most_look`."""

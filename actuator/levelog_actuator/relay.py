@@ -21,8 +21,8 @@ from levelog.wire.objects import Application, ObjectKey, Uid
 from levelog.wire.records import CallNoted, ReceiptNoted
 from levelog_actuator.ledger import TakenResults
 from levelog_actuator.limits import ActuatorSettings
-from levelog_log.hints import Hint
 from levelog_log.messages import MessageWriter
+from levelog_log.notifications import Listener
 from levelog_log.publisher import BatchPublisher
 from levelog_log.transport.wire import Message
 from levelog_store.actuate import outcomes
@@ -67,7 +67,7 @@ class Relay(Struct, eq=False):
     """Receipts that no row may have yet, by key."""
     mark_at: float = math.inf
     """Time, by the clock of the event loop, at which what was published has waited long enough."""
-    news: Hint = field(default_factory=Hint)
+    news: Listener = field(default_factory=Listener)
     """Receipts were submitted."""
     is_under_way: bool = False
     is_behind: bool = True
@@ -91,7 +91,7 @@ class Relay(Struct, eq=False):
             self.is_behind = True
         else:
             self.waiting.extend(receipt for receipt, _ in receipts)
-        self.news.set()
+        self.news.notify()
 
     async def run(self) -> None:
         """Relay until cancelled. Raises IdentityMismatch if the log is not the one that it was."""

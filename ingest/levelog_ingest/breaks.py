@@ -12,11 +12,11 @@ from nats.aio.msg import Msg
 from levelog.absence import level_of
 from levelog.errors import IdentityMismatch, LevelogError
 from levelog.wire.objects import Application
-from levelog.wire.subjects import Control, control_subject, hint_subject
+from levelog.wire.subjects import Control, control_subject, notification_subject
 from levelog_ingest.watcher import Watcher
 from levelog_log.appender import Appender
 from levelog_log.chains import ChainBreak
-from levelog_log.hints import LOST
+from levelog_log.notifications import LOST
 from levelog_log.publisher import MAX_MESSAGES
 from levelog_log.stream import LogStream
 
@@ -45,7 +45,7 @@ class Repairs:
 
     async def run(self) -> NoReturn:
         """Listen until cancelled. Raises IdentityMismatch."""
-        subject = hint_subject(self._stream.cluster, self._application, LOST)
+        subject = notification_subject(self._stream.cluster, self._application, LOST)
         subscription = await self._stream.connection.subscribe(subject, self._hear)
         try:
             while True:
@@ -68,7 +68,7 @@ class Repairs:
     async def _hear(self, message: Msg) -> None:
         try:
             found = msgspec.json.decode(message.data, type=ChainBreak)
-        except msgspec.DecodeError:  # whoever may send hints has sent something else
+        except msgspec.DecodeError:  # whoever may send notifications has sent something else
             return
         if len(self._heard) < _MOST_HEARD:
             self._heard.add(found)

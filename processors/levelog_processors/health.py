@@ -46,7 +46,7 @@ class LoopHealth:
         self.on_turn(records)
 
     def rest(self) -> None:
-        """Note that the loop waits for records, a hint or a time."""
+        """Note that the loop waits for records, a notification or a time."""
         self._busy_since, self._at_hand = None, ()
 
     def note(self, began: float, *, folded: Folded | None = None, batch: EvaluationBatch | None = None) -> None:

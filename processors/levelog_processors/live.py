@@ -1,4 +1,4 @@
-"""Live indices: read from the tables, updated after this process's folds and after hints."""
+"""Live indices: read from the tables, updated after this process's folds and after notifications."""
 
 import asyncio
 import logging
@@ -13,7 +13,7 @@ from msgspec import Struct
 from levelog.absence import level_of
 from levelog.errors import LevelogError, Unavailable
 from levelog.indices import Contact, LiveIndex
-from levelog_log.hints import Hints, Topic
+from levelog_log.notifications import Notifier, Topic
 from levelog_processors.decide.lookups import key_from
 from levelog_processors.fold.entries import lookup_key
 from levelog_processors.program import Program
@@ -33,13 +33,13 @@ class LiveIndices(Struct, eq=False):
 
     `live.index(f"{operator}/{name}", value_type)` is the argument for a parameter `name: LiveIndex[K, value_type]`. The
     processor of the process gets `live.tell` as `on_keys`, so that its own folds wake waiting tasks at once. Folds of
-    other processors arrive by hint, or by a resync if a hint was lost.
+    other processors arrive by notification, or by a resync if a notification was lost.
     """
 
     database: Database
     scope: Scope
     program: Program
-    hints: Hints
+    notifier: Notifier
     resync: timedelta = RESYNC
     waiting: "set[_Changes]" = set()
     """Iterations whose next step somebody waits for."""
@@ -90,9 +90,9 @@ class LiveIndices(Struct, eq=False):
             return await read_contact(connection, self.scope, resource)
 
     async def _look(self) -> None:
-        hint = self.hints.listen(Topic.WAKE)
+        listener = self.notifier.listen(Topic.WAKE)
         while True:
-            await hint.wait(self.resync)
+            await listener.wait(self.resync)
             try:
                 await self._compare()
             except LevelogError as error:

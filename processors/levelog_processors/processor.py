@@ -16,7 +16,7 @@ from levelog.errors import HistoryLost, LeaseLost, LevelogError, Unavailable
 from levelog.secrets.redaction import Redactor
 from levelog.wire.objects import Sequence
 from levelog.wire.records import LoggedRecord
-from levelog_log.hints import Hints, Topic
+from levelog_log.notifications import Notifier, Topic
 from levelog_log.reader import Reader
 from levelog_log.stream import LogStream
 from levelog_processors.decide.functions import MOST_BEGUN, Caller
@@ -64,7 +64,7 @@ class Processor:
         scope: Scope,
         program: Program,
         stream: LogStream,
-        hints: Hints,
+        notifier: Notifier,
         *,
         owner: str,
         threads: int = THREADS,
@@ -86,7 +86,7 @@ class Processor:
         self._scope = scope = replace(scope, owner=owner)
         self.program = program
         self._stream = stream
-        self._hints = hints
+        self._notifier = notifier
         self._owner = owner
         self._on_keys = on_keys
         self._leases = Leases(database, scope, owner=owner)
@@ -94,15 +94,15 @@ class Processor:
         caller = Caller(threads=threads)
         self._engine = Engine(database, scope, program, redactor=redactor, caller=caller, claimant=claimant)
         self._statistics = Statistics(database)
-        self._feed = RecordFeed(database, scope, program, stream, hints)
+        self._feed = RecordFeed(database, scope, program, stream, notifier)
         self._timers = Timers(database, scope, program, self._engine.whole)
-        self._hint_of_held = hints.listen(Topic.HELD)
+        self._held_listener = notifier.listen(Topic.HELD)
         self._events_from = events_from
         self._writes_after = writes_after
         self._is_dry = is_dry
-        self._hint = hints.listen(Topic.WAKE)
-        self._hint_of_leases = hints.listen(Topic.LEASES)
-        self._engine.acting.on_return = self._hint.set
+        self._listener = notifier.listen(Topic.WAKE)
+        self._leases_listener = notifier.listen(Topic.LEASES)
+        self._engine.acting.on_return = self._listener.notify
         self.health = LoopHealth()
         self._catching_up = CatchingUp(monotonic)
         self._portion = Portion()
@@ -186,7 +186,7 @@ class Processor:
                     epochs = await self._tended()
                     if epochs:
                         await self._run_with(epochs)
-                    elif not await self._hint_of_leases.wait(min(self._leases.interval, LOOK_EVERY)):
+                    elif not await self._leases_listener.wait(min(self._leases.interval, LOOK_EVERY)):
                         await self._look_at_others()
                 except Unavailable as error:
                     log.log(level_of(error), "begins again in %s: %s", RETRY_PAUSE, error, extra={"owner": self._owner})
@@ -200,7 +200,7 @@ class Processor:
     async def _release(self) -> None:
         try:
             await self._leases.release()
-            await self._hints.publish(Topic.LEASES, but_not=self._hint_of_leases)
+            await self._notifier.publish(Topic.LEASES, but_not=self._leases_listener)
         except Unavailable as error:
             log.warning("the leases of %s are not released and have to expire: %s", self._owner, error)
 
@@ -211,7 +211,7 @@ class Processor:
         log.log(level, "owns %d of %s", len(epochs), partitions, extra={"owner": self._owner})
         # who had these partitions, or took them away, may have changed levels and told nobody: it was killed, promoted
         # other code or emptied the tables; that code may be one whose daemons wait for views that this one has not
-        await self._hints.publish(Topic.LEVELS)
+        await self._notifier.publish(Topic.LEVELS)
         if self._feed.delivery.is_needed:
             await self._feed.delivery.hold(epochs, start=self._events_from)
         work = {
@@ -226,7 +226,7 @@ class Processor:
         if self._feed.delivery.is_needed and not self._is_dry:
             work["record handlers"] = self._feed.run(epochs)
         if self._timers.is_needed and not self._is_dry:
-            work["timers"] = self._timers.run(self._hint_of_held)
+            work["timers"] = self._timers.run(self._held_listener)
         tasks = [asyncio.create_task(each, name=name) for name, each in work.items()]
         try:
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -243,7 +243,7 @@ class Processor:
     async def _tend(self, epochs: Mapping[int, int]) -> None:
         """Keep the leases; return when they are other ones than `epochs`."""
         while True:
-            await self._hint_of_leases.wait(self._leases.interval)
+            await self._leases_listener.wait(self._leases.interval)
             if await self._tended() != epochs:
                 return
 
@@ -256,15 +256,15 @@ class Processor:
     async def _look_at_others(self) -> None:
         try:
             if await self._leases.free_gone():
-                await self._hints.publish(Topic.LEASES)  # this processor hears it, too
+                await self._notifier.publish(Topic.LEASES)  # this processor hears it, too
         except Unavailable as error:
             log.debug("whether others are gone is not known: %s", error)
 
     async def _tended(self) -> dict[int, int]:
-        """Renew the leases and send hints to affected processors; returns the epochs of the leased partitions."""
+        """Renew the leases and notify affected processors; returns the epochs of the leased partitions."""
         epochs = await self._leases.tend()
         if self._leases.concern_others:
-            await self._hints.publish(Topic.LEASES, but_not=self._hint_of_leases)
+            await self._notifier.publish(Topic.LEASES, but_not=self._leases_listener)
         return epochs
 
     async def _work(self, epochs: Mapping[int, int]) -> None:
@@ -276,9 +276,9 @@ class Processor:
         start = Sequence(min(engine.folded_to.values()) + 1)
         schedule = Schedule()
         clock = asyncio.get_running_loop().time
-        reading = Reader(self._stream, start=start, newest=engine.newest, report=self._hints.report)
+        reading = Reader(self._stream, start=start, newest=engine.newest, report=self._notifier.report)
         async with reading as reader, HighWatermark(reader, clock) as high_watermark:
-            arrivals = Arrivals(reader, self._hint)
+            arrivals = Arrivals(reader, self._listener)
             self.health.begin(reader)
             pace, is_asked = Pace(clock), False
             try:
@@ -386,7 +386,7 @@ class Processor:
         if self._on_keys is not None:
             self._on_keys(keys)
         if self.program.follows(keys):  # who follows an index may be anywhere
-            await self._hints.publish(Topic.WAKE, but_not=self._hint)
+            await self._notifier.publish(Topic.WAKE, but_not=self._listener)
 
     async def _write_last(self) -> None:
         """Write what is folded, as far as that can be done at the end."""
@@ -415,10 +415,10 @@ class Processor:
             self._timers.see(records)
         log.debug("folded %s", counted(folded.records, "record"), extra={"sequence": records[-1].sequence})
         if folded.has_news:
-            await self._hints.publish(Topic.LEVELS)
+            await self._notifier.publish(Topic.LEVELS)
         # with other processors, one may have committed an intent meanwhile that waits for such a target
         if folded.frees_targets or (folded.has_receipts and self._engine.is_shared):
-            await self._hints.publish(Topic.INTENT)
+            await self._notifier.publish(Topic.INTENT)
 
     async def _decide(self, schedule: Schedule) -> bool:
         """Decide on one batch of levels; tells whether there may be more right now."""
@@ -443,8 +443,8 @@ class Processor:
         newest = max(decided.level.cause for decided in batch.decided)
         log.debug("decided on %s", counted(len(batch.decided), "level"), extra={"sequence": newest})
         if batch.is_intent_pending:
-            await self._hints.publish(Topic.INTENT)
+            await self._notifier.publish(Topic.INTENT)
         if batch.has_news:
-            await self._hints.publish(Topic.LEVELS)
+            await self._notifier.publish(Topic.LEVELS)
         if batch.has_told and self._engine.is_shared:  # others may own those that look the levels up
-            await self._hints.publish(Topic.WAKE, but_not=self._hint)
+            await self._notifier.publish(Topic.WAKE, but_not=self._listener)

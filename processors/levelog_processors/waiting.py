@@ -1,4 +1,4 @@
-"""What a processor waits for between two batches: records, a hint, or a due wakeup."""
+"""What a processor waits for between two batches: records, a notification, or a due wakeup."""
 
 import asyncio
 import logging
@@ -10,7 +10,7 @@ from typing import Final, Self
 from levelog.absence import level_of
 from levelog.errors import Unavailable
 from levelog.wire.records import LoggedRecord, ObjectDeleted, ObjectSeen, ReceiptNoted
-from levelog_log.hints import Hint
+from levelog_log.notifications import Listener
 from levelog_log.reader import Reader
 from levelog_processors.decide.tally import EvaluationBatch
 from levelog_store.actuate.claims import Claimant
@@ -20,7 +20,7 @@ from levelog_store.rows import ViewParent
 log = logging.getLogger(__name__)
 
 RESYNC: Final = timedelta(seconds=10)
-"""How long a wakeup can wait whose hint was lost; the tables are read then, no handler is called for it."""
+"""How long a wakeup can wait whose notification was lost; the tables are read then, no handler is called for it."""
 
 ECHO_WAIT: Final = timedelta(seconds=0.2)
 """How long a level that only a write of its own has changed waits for the receipt, to be decided once for both."""
@@ -48,7 +48,7 @@ def ended_writes(records: Sequence[LoggedRecord]) -> set[int]:
 class Schedule:
     """Whether wakeups are due, and the time of the next one that is scheduled.
 
-    Hints announce what other processes ask for; a resync finds that whose hint was lost.
+    Notifications announce what other processes ask for; a resync finds that whose notification was lost.
     """
 
     def __init__(self) -> None:
@@ -78,12 +78,12 @@ class Schedule:
 
     @property
     def is_overdue(self) -> bool:
-        """Tell whether to look what other processes ask for, since a hint may have been lost."""
+        """Tell whether to look what other processes ask for, since a notification may have been lost."""
         return self._now() >= self._resync_at
 
     @property
     def wait(self) -> timedelta:
-        """Time until wakeups may be due without a hint."""
+        """Time until wakeups may be due without a notification."""
         first = min(self._resync_at, next(iter(self._put_off.values()), self._resync_at))  # they were put off in order
         first = first if self._due_at is None else min(first, self._due_at)
         return timedelta(seconds=max(0.0, first - self._now()))
@@ -165,12 +165,12 @@ def is_half(records: Sequence[LoggedRecord], claimant: Claimant) -> bool:
 
 
 class Arrivals:
-    """What a processor waits for between two batches: records, or a hint."""
+    """What a processor waits for between two batches: records, or a notification."""
 
-    def __init__(self, reader: Reader, hint: Hint) -> None:
+    def __init__(self, reader: Reader, listener: Listener) -> None:
         self._reader = reader
-        self._hint = hint
-        reader.on_arrival = hint.nudge
+        self._listener = listener
+        reader.on_arrival = listener.nudge
         self.seen_to = reader.seen_to
         """Up to here every record was handed out; the reader itself may be further."""
 
@@ -190,19 +190,19 @@ class Arrivals:
         return records
 
     async def joined(self, records: list[LoggedRecord], rest: timedelta) -> list[LoggedRecord]:
-        """Return the records; if they only end writes, with what comes while they rest. A hint ends the rest."""
+        """Return the records; if they only end writes, with what comes in the rest, which a notification ends."""
         clock = asyncio.get_running_loop().time
         until = clock() + rest.total_seconds()
         while (left := until - clock()) > 0 and len(ended_writes(records)) == len(records):
             if await self.wait(timedelta(seconds=left)):
-                self._hint.set()  # it is for whoever waits next
+                self._listener.notify()  # it is for whoever waits next
                 break
             records = records + await self.records()
         return records
 
     async def wait(self, timeout: timedelta) -> bool:  # noqa: ASYNC109
-        """Wait for records or a hint, at most for the time-out; tells whether a hint came."""
-        return not self._reader.has_arrived and await self._hint.wait(timeout)
+        """Wait for records or a notification, at most for the time-out; tells whether a notification came."""
+        return not self._reader.has_arrived and await self._listener.wait(timeout)
 
 
 class Pace:

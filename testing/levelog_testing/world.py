@@ -42,7 +42,7 @@ from levelog_actuator.sending import Sender
 from levelog_ingest.trimming import trim
 from levelog_kube.client import KubeClient, connect
 from levelog_kube.discovery import watchable_kinds
-from levelog_log.hints import Hint, Hints
+from levelog_log.notifications import Listener, Notifier
 from levelog_processors.deliver.delivery import Delivery
 from levelog_processors.deliver.timers import Timers
 from levelog_processors.engine import Engine
@@ -85,7 +85,7 @@ class World:
         self.refusals: list[Refusal] = []
         self.is_echoing = True
         self.engine = Engine(database, scope, program, patience=None, redactor=REDACTOR, has_tables=False)
-        self.live = _Indices(database, scope, program, _NoHints())
+        self.live = _Indices(database, scope, program, _NoNotifier())
         self.live.engine = self.engine
         self._sender = sender
         self.effects = StandIns(program.effects, self.engine.calls.count, program.unrecorded)
@@ -114,7 +114,7 @@ class World:
         self._caller = EffectCaller(self.effects.handlers, ActuatorSettings(), REDACTOR, clock)
         self._pauses = VirtualPauses(clock)
         self.live.waits = self._pauses.watching
-        self._awaited = AwaitedLevels(database, scope, ActuatorSettings(), Hint())
+        self._awaited = AwaitedLevels(database, scope, ActuatorSettings(), Listener())
         self._daemons = Daemons(database, scope, _PROCESS, self.live.index, self._awaited, self._pauses)
         self._caller.daemons = self._daemons
         self.patcher = CallPatcher(self._send_for_call, self._keep, ActuatorSettings(), REDACTOR, clock)
@@ -520,7 +520,7 @@ class _Indices(LiveIndices):
         return self._state.contact(resource)
 
 
-class _NoHints(Hints):
+class _NoNotifier(Notifier):
     """Nobody else folds; what is folded here is told to the live indices."""
 
     def __init__(self) -> None:

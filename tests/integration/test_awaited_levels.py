@@ -21,7 +21,7 @@ from levelog_actuator import Actuator, ActuatorSettings
 from levelog_actuator.awaited import REST, AwaitedLevels
 from levelog_kube.client import connect as connect_kube
 from levelog_kube.discovery import cluster_uid
-from levelog_log.hints import Hint, Hints
+from levelog_log.notifications import Listener, Notifier
 from levelog_log.publisher import BatchPublisher
 from levelog_log.transport.connection import connect as connect_nats
 from levelog_processors.live import LiveIndices
@@ -253,7 +253,7 @@ def test_a_level_that_a_daemon_cannot_wait_for_is_refused_with_a_sentence() -> N
     ]
 
 
-def test_hints_are_for_views_that_a_daemon_of_their_operator_may_ask_for() -> None:
+def test_notifications_are_for_views_that_a_daemon_of_their_operator_may_ask_for() -> None:
     op, _ = sized()
     assert Program([op]).awaited == set()
 
@@ -299,25 +299,25 @@ class Told:
 
 @asynccontextmanager
 async def apart(
-    nats_url: str, database_url: str, folder: Path, told: Told, settings: ActuatorSettings, hinted: str = "webs"
+    nats_url: str, database_url: str, folder: Path, told: Told, settings: ActuatorSettings, notified: str = "webs"
 ) -> AsyncGenerator[Processing]:
-    """A processor and an actuator with connections of their own; the actuator hears the hints of an application."""
+    """A processor and an actuator with connections of their own; the actuator listens to an application."""
     async with Sandbox() as sandbox, await connect_kube(sandbox.kubeconfig(folder / "kubeconfig")) as client:
         cluster = await cluster_uid(client)
         async with (
             Processing(nats_url, database_url, [told.op], cluster=cluster) as stack,
             await connect_nats(nats_url) as connection,
-            Hints(connection, cluster, Application(hinted)) as hints,
+            Notifier(connection, cluster, Application(notified)) as notifier,
         ):
             database = await Database.open(database_url) if stack.database.is_shared else stack.database
-            async with LiveIndices(database, stack.scope, stack.program, hints, resync=settings.resync) as live:
+            async with LiveIndices(database, stack.scope, stack.program, notifier, resync=settings.resync) as live:
                 effects = stack.program.effects
                 actuator = Actuator(
                     database,
                     stack.scope,
                     client,
                     BatchPublisher(stack.stream),
-                    hints,
+                    notifier,
                     settings=settings,
                     effects=effects,
                     index=live.index,
@@ -400,12 +400,12 @@ async def test_an_object_is_seen_at_once_where_processor_and_actuator_are_apart(
         await until_last("unwanted")
 
 
-async def test_a_level_whose_hint_was_lost_is_seen_by_the_resync(
+async def test_a_level_whose_notification_was_lost_is_seen_by_the_resync(
     nats_server: NatsServer, database_url: str, tmp_path: Path
 ) -> None:
     told = Told()
     settings = replace(QUICK, resync=timedelta(milliseconds=100))
-    async with apart(nats_server.url, database_url, tmp_path, told, settings, hinted="nobody") as stack:
+    async with apart(nats_server.url, database_url, tmp_path, told, settings, notified="nobody") as stack:
         await stack.listed(seen_web("shop", 1), version=3, of=[WEBS])
         await told.until("shop", "in_sync")
         await stack.tell(seen_web("shop", 4, replicas=2))
@@ -419,7 +419,7 @@ async def test_all_that_wait_share_one_statement(nats_server: NatsServer, databa
         stack.start()
         await stack.folded(await stack.tell(seen_web("web-0", 100, replicas=2)))
         await stack.stop()
-        levels = AwaitedLevels(stack.database, stack.scope, QUICK, Hint())
+        levels = AwaitedLevels(stack.database, stack.scope, QUICK, Listener())
         woken: list[int] = []
         with ExitStack() as waits, counting() as count:
             waiting = [
@@ -440,19 +440,19 @@ async def test_all_that_wait_share_one_statement(nats_server: NatsServer, databa
             assert count.statements == 0
 
 
-async def test_reading_takes_a_tenth_of_the_time_however_many_hints_come(
+async def test_reading_takes_a_tenth_of_the_time_however_many_notifications_come(
     nats_server: NatsServer, database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     told = Told()
     async with Processing(nats_server.url, database_url, [told.op]) as stack:
-        hint, clock = Hint(), asyncio.get_running_loop().time
-        levels = AwaitedLevels(stack.database, stack.scope, QUICK, hint)
+        listener, clock = Listener(), asyncio.get_running_loop().time
+        levels = AwaitedLevels(stack.database, stack.scope, QUICK, listener)
         looks: list[tuple[float, float]] = []
         look = levels.look
 
         async def slow_look() -> bool:
             began = clock()
-            hint.set()  # another one comes meanwhile
+            listener.notify()  # another one comes meanwhile
             await asyncio.sleep(0.01)
             is_told = await look()
             looks.append((began, clock()))

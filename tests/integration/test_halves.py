@@ -13,8 +13,8 @@ from levelog.wire.objects import Application
 from levelog.wire.objects import Sequence as LogSequence
 from levelog.wire.records import LoggedRecord, ObjectSeen, ReceiptNoted
 from levelog_actuator.relay import Relay
-from levelog_log.hints import Hint
 from levelog_log.messages import MessageWriter
+from levelog_log.notifications import Listener
 from levelog_log.publisher import BatchPublisher
 from levelog_log.reader import Reader
 from levelog_processors import waiting
@@ -66,7 +66,7 @@ async def test_the_one_that_comes_first_waits_for_the_other(
             first, second = second, first
         claimant = cast("Claimant", Writing(is_writing=True))
         async with Reader(stream, start=LogSequence(1)) as reader, asyncio.timeout(30):
-            arrivals = Arrivals(reader, Hint())
+            arrivals = Arrivals(reader, Listener())
             await publisher.publish([first])
             await arrivals.wait(LONG)
             alone = await arrivals.records()
@@ -85,7 +85,7 @@ async def test_a_change_waits_for_nothing_while_nobody_writes_nor_once_both_are_
         publisher, writer = BatchPublisher(stream), writer_for(stream)
         await publisher.publish([web_message(writer, "shop", 1), receipt_message(writer)])
         async with Reader(stream, start=LogSequence(1)) as reader, asyncio.timeout(30):
-            arrivals = Arrivals(reader, Hint())
+            arrivals = Arrivals(reader, Listener())
             both: list[LoggedRecord] = []
             while len(both) < 2:
                 await arrivals.wait(LONG)
@@ -99,7 +99,7 @@ async def test_the_other_one_is_waited_for_no_longer_than_a_moment(nats_server: 
     async with new_log(nats_server) as stream:
         await BatchPublisher(stream).publish([web_message(writer_for(stream), "shop", 1)])
         async with Reader(stream, start=LogSequence(1)) as reader, asyncio.timeout(30):
-            arrivals = Arrivals(reader, Hint())
+            arrivals = Arrivals(reader, Listener())
             await arrivals.wait(LONG)
             alone = await arrivals.records()
             assert await arrivals.completed(alone, cast("Claimant", Writing(is_writing=True))) == alone

@@ -285,7 +285,7 @@ LOG = f"levelog-{UID}"
     [
         (
             "ingest",
-            [RECEIPT, f"levelog-hint.{UID}.webs.wake", f"$JS.API.DIRECT.GET.{LOG}", f"$JS.API.CONSUMER.NAMES.{LOG}"],
+            [RECEIPT, f"levelog-notify.{UID}.webs.wake", f"$JS.API.DIRECT.GET.{LOG}", f"$JS.API.CONSUMER.NAMES.{LOG}"],
         ),
         ("process", [OBJECT, RECEIPT, f"levelog.{UID}.3._sync.core.pods", f"levelog-lease.{UID}.webs.ingest"]),
         ("process", [f"$JS.API.CONSUMER.DURABLE.CREATE.{LOG}.other", f"$JS.API.STREAM.UPDATE.{LOG}"]),
@@ -296,7 +296,7 @@ LOG = f"levelog-{UID}"
                 *(f"$JS.API.STREAM.MSG.GET.{LOG}", f"$JS.API.CONSUMER.CREATE.{LOG}"),
             ],
         ),
-        ("retry", [OBJECT, RECEIPT, f"levelog-hint.{UID}.other.wake", f"$JS.API.STREAM.MSG.GET.{LOG}"]),
+        ("retry", [OBJECT, RECEIPT, f"levelog-notify.{UID}.other.wake", f"$JS.API.STREAM.MSG.GET.{LOG}"]),
         ("doctor", [OBJECT, f"$JS.API.CONSUMER.CREATE.{LOG}", f"$JS.API.STREAM.CREATE.{LOG}"]),
         *((user, [f"$JS.API.STREAM.DELETE.{LOG}", f"$JS.API.STREAM.PURGE.{LOG}"]) for user in ("ingest", "process")),
     ],
@@ -313,10 +313,10 @@ async def test_nobody_may_publish_what_is_anothers(
 @pytest.mark.parametrize(
     ("user", "subjects"),
     [
-        ("ingest", ["_INBOX.levelog-process.>", "levelog.>", f"levelog-hint.{UID}.webs.*"]),
+        ("ingest", ["_INBOX.levelog-process.>", "levelog.>", f"levelog-notify.{UID}.webs.*"]),
         ("process", ["_INBOX.levelog-actuate.>", "_INBOX.>", f"levelog.{UID}.>"]),
         ("actuate", ["_INBOX.levelog-process.>", f"levelog.{UID}.3.>", "$JS.EVENT.>"]),
-        ("retry", ["_INBOX.levelog-process.>", f"levelog.{UID}.>", f"levelog-hint.{UID}.webs.*"]),
+        ("retry", ["_INBOX.levelog-process.>", f"levelog.{UID}.>", f"levelog-notify.{UID}.webs.*"]),
         ("doctor", ["_INBOX.levelog-process.>", f"levelog.{UID}.>"]),
     ],
 )

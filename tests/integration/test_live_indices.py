@@ -26,7 +26,7 @@ def of(uid: str) -> Owner:
 
 
 def live_indices(stack: Processing, resync: timedelta = NEVER) -> LiveIndices:
-    return LiveIndices(stack.database, stack.scope, stack.program, stack.hints, resync=resync)
+    return LiveIndices(stack.database, stack.scope, stack.program, stack.notifier, resync=resync)
 
 
 def images(live: LiveIndices) -> Images:
@@ -76,7 +76,7 @@ async def test_the_whole_of_an_index_is_read_again_only_after_a_change(
         }
 
 
-async def test_a_condition_that_a_fold_of_this_process_fulfils_is_seen_without_hint_or_resync(
+async def test_a_condition_that_a_fold_of_this_process_fulfils_is_seen_without_notification_or_resync(
     nats_server: NatsServer, database_url: str
 ) -> None:
     async with Processing(nats_server.url, database_url) as stack, live_indices(stack) as live:
@@ -98,7 +98,7 @@ async def test_a_condition_that_a_fold_of_this_process_fulfils_is_seen_without_h
         assert seen[-1] == (("shop-0", "a"), ("shop-1", "a"))
 
 
-async def test_what_another_processor_folds_is_told_by_its_hint(
+async def test_what_another_processor_folds_is_told_by_its_notification(
     nats_server: NatsServer, postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with Processing(nats_server.url, postgres_url) as stack, live_indices(stack) as live:
@@ -115,7 +115,9 @@ async def test_what_another_processor_folds_is_told_by_its_hint(
             assert await asyncio.gather(*waiting) == [((f"pod-{n}", "a"),) for n in range(8)]
 
 
-async def test_a_change_whose_hint_was_lost_is_found_by_the_resync(nats_server: NatsServer, database_url: str) -> None:
+async def test_a_change_whose_notification_was_lost_is_found_by_the_resync(
+    nats_server: NatsServer, database_url: str
+) -> None:
     async with (
         Processing(nats_server.url, database_url) as stack,
         live_indices(stack, timedelta(milliseconds=50)) as live,

@@ -19,7 +19,7 @@ from levelog.testing import Simulation
 from levelog.wire.objects import Sequence
 from levelog.wire.records import LoggedRecord
 from levelog.wire.subjects import partition_of
-from levelog_log.hints import Topic
+from levelog_log.notifications import Topic
 from levelog_processors import processor
 from levelog_processors.deliver import unrecorded
 from levelog_processors.deliver.delivery import Delivery
@@ -433,7 +433,7 @@ async def test_an_object_that_is_asked_for_while_its_call_runs_is_tried_at_once_
 
         async def ask() -> None:
             await retry_holds(stack.database, stack.scope, [("webs/record", "webs.example.com/default/bad")])
-            await stack.hints.publish(Topic.HELD)
+            await stack.notifier.publish(Topic.HELD)
 
         async def has_failed(times: int) -> bool:
             return [row["attempts"] for row in await stack.rows(call_holds)] == [times]

@@ -13,7 +13,7 @@ from levelog import Intent, Level, Operator, patch_status
 from levelog.wire.objects import Application
 from levelog.wire.objects import Sequence as LogSequence
 from levelog.wire.records import LoggedRecord, ObjectSeen, ReceiptNoted
-from levelog_log.hints import Hint
+from levelog_log.notifications import Listener
 from levelog_log.publisher import BatchPublisher
 from levelog_log.reader import Reader
 from levelog_processors import waiting
@@ -44,8 +44,8 @@ async def test_the_end_of_a_write_is_joined_by_what_comes_next(nats_server: Nats
         noted = writer.message(receipt(intent("webs.example.com/default/shop", attempts=1), version=7))
         await publisher.publish([web_message(writer, "shop", 7), noted])
         async with Reader(stream, start=LogSequence(1)) as reader, asyncio.timeout(30):
-            hint = Hint()
-            arrivals = Arrivals(reader, hint)
+            listener = Listener()
+            arrivals = Arrivals(reader, listener)
             ended: list[LoggedRecord] = []
             while len(ended) < 2:
                 await arrivals.wait(MINUTE)
@@ -59,9 +59,9 @@ async def test_the_end_of_a_write_is_joined_by_what_comes_next(nats_server: Nats
             assert await arrivals.joined(ended[:1], MINUTE) == ended[:1]  # of a write without its receipt
             assert await arrivals.joined(ended, timedelta(0)) == ended
             resting = asyncio.create_task(arrivals.joined(ended, MINUTE))
-            hint.set()
+            listener.notify()
             assert await resting == ended
-            assert await hint.wait(MINUTE), "the hint is still there for the next one"
+            assert await listener.wait(MINUTE), "the notification is still there for the next one"
 
 
 async def test_ends_of_writes_wait_for_nothing_while_more_may_follow_from_them() -> None:

@@ -21,7 +21,7 @@ from levelog.testing import Simulation
 from levelog.wire.objects import Application
 from levelog.wire.records import ObjectDeleted, ObjectSeen
 from levelog_history.why import Looking, Question
-from levelog_log.hints import Topic
+from levelog_log.notifications import Topic
 from levelog_processors.deliver.timers import BATCH, Timers
 from levelog_processors.engine import Engine
 from levelog_processors.program import Program
@@ -632,7 +632,7 @@ async def test_with_a_running_processor_a_call_that_is_asked_for_is_tried_at_onc
 
         await until(is_called, "the call of the other one")
         await retry_holds(stack.database, stack.scope, [("webs/tick", NAME)])
-        await stack.hints.publish(Topic.HELD)
+        await stack.notifier.publish(Topic.HELD)
         await until(partial(has_failed, 2), "the one that was asked for")
 
 

@@ -61,7 +61,9 @@ def operator() -> Operator:
 async def acting(run: Processing, proxy: FaultProxy, folder: Path, token: str) -> AsyncGenerator[None]:
     """An actuator of the run, behind the proxy."""
     async with await connect_kube(proxy.kubeconfig(folder / "actuator", token=token)) as client:
-        actuator = Actuator(run.database, run.scope, client, BatchPublisher(run.stream), run.hints, settings=SETTINGS)
+        actuator = Actuator(
+            run.database, run.scope, client, BatchPublisher(run.stream), run.notifier, settings=SETTINGS
+        )
         task = asyncio.create_task(actuator.run())
         try:
             yield

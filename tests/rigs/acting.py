@@ -22,7 +22,7 @@ from levelog_actuator.ledger import TakenResults
 from levelog_kube.client import KubeClient
 from levelog_kube.client import connect as connect_kube
 from levelog_kube.discovery import cluster_uid
-from levelog_log.hints import Hints, Topic
+from levelog_log.notifications import Notifier, Topic
 from levelog_log.publisher import BatchPublisher
 from levelog_log.reader import Reader
 from levelog_log.stream import LogStream, ensure_stream
@@ -94,7 +94,7 @@ class Acting:
         self.connection: Connection
         self.database: Database
         self.door: TcpProxy
-        self.hints: Hints
+        self.notifier: Notifier
         self.namespace: str
         self.proxy: FaultProxy
         self.scope: Scope
@@ -112,7 +112,7 @@ class Acting:
             cluster = await cluster_uid(self.client)
             self.connection = connection = await stack.enter_async_context(await connect_nats(self._nats_url))
             self.stream = await ensure_stream(connection, cluster, partitions=PARTITIONS)
-            self.hints = await stack.enter_async_context(Hints(connection, cluster, APPLICATION))
+            self.notifier = await stack.enter_async_context(Notifier(connection, cluster, APPLICATION))
             await migrate(self.database_url)
             self.database = await stack.enter_async_context(await Database.open(self.database_url))
             self.scope = await scope_of(self.database, self.stream, cluster)
@@ -132,7 +132,7 @@ class Acting:
             self.scope,
             self.client,
             publisher,
-            self.hints,
+            self.notifier,
             settings=settings,
             effects=effects_of(effects),
             writers=self.writers,
@@ -159,11 +159,11 @@ class Acting:
         if isinstance(result, Exception):
             raise result
 
-    async def decide(self, *rows: dict[str, Any], hint: bool = True) -> list[str]:
+    async def decide(self, *rows: dict[str, Any], is_notified: bool = True) -> list[str]:
         """Store intents as a processor does; returns their keys."""
         keys = await decide(self.database, *({**row, "scope": self.scope.number} for row in rows))
-        if hint:
-            await self.hints.publish(Topic.INTENT)
+        if is_notified:
+            await self.notifier.publish(Topic.INTENT)
         return keys
 
     def intent(self, verb: str, seen: Any = None, *, body: Any = None, target: str = "", **columns: Any) -> Any:

@@ -18,7 +18,7 @@ from levelog import Operator
 from levelog_actuator import Actuator
 from levelog_kube.client import connect as connect_kube
 from levelog_kube.discovery import cluster_uid
-from levelog_log.hints import Hints
+from levelog_log.notifications import Notifier
 from levelog_log.publisher import BatchPublisher
 from levelog_log.stream import open_stream
 from levelog_log.transport.connection import connect as connect_nats
@@ -64,9 +64,9 @@ async def main(nats_url: str, database_url: str, kubeconfig: str, folder: str = 
         cluster = await cluster_uid(client)
         stream = await open_stream(connection, cluster)
         scope = await scope_of(database, stream, cluster)
-        async with Hints(connection, cluster, APPLICATION) as hints:
+        async with Notifier(connection, cluster, APPLICATION) as notifier:
             publisher = BatchPublisher(stream)
-            actuator = Actuator(database, scope, client, publisher, hints, settings=settings, effects=effects)
+            actuator = Actuator(database, scope, client, publisher, notifier, settings=settings, effects=effects)
             task = asyncio.create_task(actuator.run())
             asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
             print("RUNS", flush=True)

@@ -22,7 +22,7 @@ from levelog_cli.settings import Settings
 from levelog_cli.wiring.roles import Role
 from levelog_ingest.ingest import Ingest
 from levelog_ingest.status import WatchedResource
-from levelog_log.hints import Hints
+from levelog_log.notifications import Notifier
 from levelog_log.publisher import BatchPublisher
 from levelog_log.stream import LogStream, ensure_stream
 from levelog_log.transport.connection import connect as connect_nats
@@ -85,11 +85,11 @@ class MeterStack:
             connection = await stack.enter_async_context(await connect_nats(self._nats_url, timeout=PATIENCE))
             identity = await self._client.get("/api/v1/namespaces/kube-system")
             stream = await ensure_stream(connection, Cluster(identity.metadata["uid"]), partitions=2)
-            hints = await stack.enter_async_context(Hints(connection, stream.cluster, Application("meters")))
+            notifier = await stack.enter_async_context(Notifier(connection, stream.cluster, Application("meters")))
             stack.push_async_callback(self._end)
             self._tasks = [
                 asyncio.create_task(_supervised(lambda: self._run_ingest(stream))),
-                asyncio.create_task(self._work(stream, hints)),
+                asyncio.create_task(self._work(stream, notifier)),
             ]
             self._stack = stack.pop_all()
         return self
@@ -192,7 +192,7 @@ class MeterStack:
         async with known_cluster(self._settings(self.ingest), self._program, frozenset({Role.INGEST})) as (client, _):
             await Ingest(client, stream, watched, Redactor(), silence=SILENCE).run()
 
-    async def _work(self, stream: LogStream, hints: Hints) -> None:
+    async def _work(self, stream: LogStream, notifier: Notifier) -> None:
         program = self._program
         scope = await open_scope(
             self._database,
@@ -207,10 +207,10 @@ class MeterStack:
         async def act() -> None:
             async with known_cluster(self._settings(self.actuate), program, frozenset({Role.ACTUATE})) as (client, _):
                 publisher = BatchPublisher(stream)
-                await Actuator(self._database, scope, client, publisher, hints, settings=SETTINGS).run()
+                await Actuator(self._database, scope, client, publisher, notifier, settings=SETTINGS).run()
 
         async with asyncio.TaskGroup() as tasks:
-            processor = Processor(self._database, scope, program, stream, hints, owner="one")
+            processor = Processor(self._database, scope, program, stream, notifier, owner="one")
             tasks.create_task(processor.run())
             tasks.create_task(_supervised(act))
 

@@ -20,8 +20,8 @@ from levelog_actuator import Actuator, ActuatorSettings
 from levelog_cli.loading import load_operators
 from levelog_kube.client import KubeClient
 from levelog_log.appender import Appender
-from levelog_log.hints import Hints
 from levelog_log.messages import AboutResource, MessageWriter
+from levelog_log.notifications import Notifier
 from levelog_log.publisher import BatchPublisher
 from levelog_log.stream import LogStream, ensure_stream
 from levelog_log.transport.connection import connect
@@ -71,7 +71,7 @@ class Processing:
         self.stream: LogStream
         self.database: Database
         self.scope: Scope
-        self.hints: Hints
+        self.notifier: Notifier
         self.on_keys: Callable[[Collection[IndexKey]], None] | None = None
         """What processors started from now on tell of the keys that they change."""
 
@@ -85,7 +85,7 @@ class Processing:
             self._writer = MessageWriter(self._cluster, PARTITIONS, source="test")
             await migrate(self._database_url)
             self.database = await stack.enter_async_context(await Database.open(self._database_url))
-            self.hints = await stack.enter_async_context(Hints(connection, self._cluster, Application("webs")))
+            self.notifier = await stack.enter_async_context(Notifier(connection, self._cluster, Application("webs")))
             await self.open()
             self._stack = stack.pop_all()
         return self
@@ -119,7 +119,7 @@ class Processing:
             self.scope,
             self.program,
             self.stream,
-            self.hints,
+            self.notifier,
             owner=f"{name}-{len(self.processors)}",
             on_keys=self.on_keys,
             events_from=events_from,
@@ -136,7 +136,7 @@ class Processing:
             self.scope,
             client,
             BatchPublisher(self.stream),
-            self.hints,
+            self.notifier,
             settings=settings,
             effects=self.program.effects,
             writers=self.program.writers,

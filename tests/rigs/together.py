@@ -17,7 +17,7 @@ from levelog_ingest.ingest import Ingest
 from levelog_ingest.status import WatchedResource
 from levelog_kube.client import connect as connect_kube
 from levelog_kube.discovery import cluster_uid
-from levelog_log.hints import Hints
+from levelog_log.notifications import Notifier
 from levelog_log.publisher import BatchPublisher
 from levelog_log.stream import ensure_stream
 from levelog_log.transport.connection import connect as connect_nats
@@ -64,7 +64,7 @@ async def together(
         client = await stack.enter_async_context(await connect_kube(kubeconfig))
         connection = await stack.enter_async_context(await connect_nats(nats_url))
         stream = await ensure_stream(connection, await cluster_uid(client), partitions=PARTITIONS)
-        hints = await stack.enter_async_context(Hints(connection, stream.cluster, application))
+        notifier = await stack.enter_async_context(Notifier(connection, stream.cluster, application))
         database = await stack.enter_async_context(await Database.open(database_url))
         opened = await open_scope(
             database,
@@ -84,14 +84,14 @@ async def together(
             scope,
             client,
             publisher,
-            hints,
+            notifier,
             settings=settings,
             effects=program.effects,
             writers=program.writers,
         )
         runs = [
             Ingest(client, stream, resources, Redactor()).run(),
-            Processor(database, scope, program, stream, hints, owner="one", claimant=actuator).run(),
+            Processor(database, scope, program, stream, notifier, owner="one", claimant=actuator).run(),
             actuator.run(),
         ]
         tasks: list[asyncio.Task[Any]] = [asyncio.create_task(each) for each in runs]

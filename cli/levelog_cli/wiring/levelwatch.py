@@ -1,6 +1,6 @@
 """`levelog levels --watch`: the levels as they are, then each that changes.
 
-The tables are read again and again, since a reader may be allowed nothing but SQL, and hints tell of intents,
+The tables are read again and again, since a reader may be allowed nothing but SQL, and notifications tell of intents,
 not of levels. What changes twice between two readings is shown once.
 """
 

@@ -11,7 +11,7 @@ from levelog_cli.servers.nats import connect_nats
 from levelog_cli.settings import Settings
 from levelog_cli.wiring.lookback import chosen_scopes
 from levelog_history.levels import refuse_unknown
-from levelog_log.hints import Hints, Topic
+from levelog_log.notifications import Notifier, Topic
 from levelog_store.deliver.positions import retry_holds
 from levelog_store.fold.levelwrites import RETRIABLE, retry_levels
 from levelog_store.look.overview import LevelLine, read_level_lines
@@ -70,15 +70,15 @@ def _is_retriable(line: LevelLine) -> bool:
 
 
 async def _tell(settings: Settings, scopes: list[Scope]) -> None:
-    """Hint at the work; without NATS, whoever runs finds it within 10 s."""
+    """Notify of the work; without NATS, whoever runs finds it within 10 s."""
     url = settings.nats_url or DataDir(settings.data_dir).running_nats_url()
     if not url:
         return
     try:
         async with await connect_nats(settings, url, "levelog retry") as connection:
             for scope in scopes:
-                hints = Hints(connection, Cluster(scope.cluster), Application(scope.application))
+                notifier = Notifier(connection, Cluster(scope.cluster), Application(scope.application))
                 for topic in Topic:
-                    await hints.publish(topic)
+                    await notifier.publish(topic)
     except Unavailable as error:
         sys.stderr.write(f"levelog: nobody was told, so that it may take 10 s: {error}\n")

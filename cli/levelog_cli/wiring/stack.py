@@ -24,8 +24,8 @@ from levelog_cli.servers.backing import Backing, embedded_backing, load_redactor
 from levelog_cli.servers.nats import await_log, connect_nats, refuse_disagreement
 from levelog_cli.settings import Settings
 from levelog_cli.wiring.roles import EVERYTHING, Role, needs_cluster, needs_sql, shown
-from levelog_log.hints import Hints, Topic
 from levelog_log.leadership import Leadership
+from levelog_log.notifications import Notifier, Topic
 from levelog_log.publisher import BatchPublisher
 from levelog_log.stream import LogStream, ensure_stream
 from levelog_log.timelinemark import TimelineMark
@@ -45,7 +45,7 @@ import socket
 
 log = logging.getLogger(__name__)
 
-_RESYNC: Final = timedelta(seconds=10)  # a hint may be lost
+_RESYNC: Final = timedelta(seconds=10)  # a notification may be lost
 
 
 async def run_stack(
@@ -219,17 +219,17 @@ class _Process(Struct, kw_only=True):
     async def _work(self, stream: LogStream, database: "Database") -> None:
         """Process and actuate on one scope of the database."""
         async with AsyncExitStack() as stack:
-            hints = await stack.enter_async_context(Hints(self.connection, stream.cluster, self.application.name))
+            notifier = await stack.enter_async_context(Notifier(self.connection, stream.cluster, self.application.name))
             if self.backing.nats is None:
                 mark = TimelineMark(stream, self.application.name, holder=process_name())
                 await stack.enter_async_context(mark.kept(lambda: database.timeline, database.require))
             if Role.PROCESS in self.roles:
-                scope = await self._open_scope(stream, database, hints)
+                scope = await self._open_scope(stream, database, notifier)
             else:
-                scope = await _await_scope(database, stream, self.application.name, hints)
-            await self._work_on(scope, stream, database, hints)
+                scope = await _await_scope(database, stream, self.application.name, notifier)
+            await self._work_on(scope, stream, database, notifier)
 
-    async def _work_on(self, scope: "Scope", stream: LogStream, database: "Database", hints: Hints) -> None:
+    async def _work_on(self, scope: "Scope", stream: LogStream, database: "Database", notifier: Notifier) -> None:
         from levelog_processors.hooks import Lifecycle
         from levelog_processors.live import LiveIndices
         from levelog_processors.processor import Processor
@@ -244,18 +244,18 @@ class _Process(Struct, kw_only=True):
             async with AsyncExitStack() as stack:
                 live = None
                 if program.effects:  # which may need what start-up hooks make
-                    live = await stack.enter_async_context(LiveIndices(database, scope, program, hints))
+                    live = await stack.enter_async_context(LiveIndices(database, scope, program, notifier))
                     await stack.enter_async_context(Lifecycle(program, live.index))
                 self.monitor.trace(scope, stream, database)
-                if actuator := self._actuator(scope, stream, database, hints, live):
+                if actuator := self._actuator(scope, stream, database, notifier, live):
                     await actuator.run()
             return
         if self.settings.check_purity:
             check_purity()
         events_from = await self._events_from(stream)
-        async with LiveIndices(database, scope, program, hints) as live, Lifecycle(program, live.index):
+        async with LiveIndices(database, scope, program, notifier) as live, Lifecycle(program, live.index):
             self.monitor.trace(scope, stream, database)
-            actuator = self._actuator(scope, stream, database, hints, live)
+            actuator = self._actuator(scope, stream, database, notifier, live)
             if self.settings.dry_run and program.unrecorded:
                 log.warning("dry run: not called: %s", ", ".join(sorted(program.unrecorded)))
             processor = Processor(
@@ -263,7 +263,7 @@ class _Process(Struct, kw_only=True):
                 scope,
                 program,
                 stream,
-                hints,
+                notifier,
                 owner=process_name(database.token),
                 threads=self.settings.threads,
                 on_keys=live.tell,
@@ -297,7 +297,12 @@ class _Process(Struct, kw_only=True):
         return moment.sequence - 1
 
     def _actuator(
-        self, scope: "Scope", stream: LogStream, database: "Database", hints: Hints, live: "LiveIndices | None"
+        self,
+        scope: "Scope",
+        stream: LogStream,
+        database: "Database",
+        notifier: Notifier,
+        live: "LiveIndices | None",
     ) -> "Actuator | DryRun | None":
         """The actuator, if that is a role of this process."""
         if self.client is None or Role.ACTUATE not in self.roles:
@@ -314,13 +319,13 @@ class _Process(Struct, kw_only=True):
             from levelog_actuator.dryrun import DryRun
 
             self.monitor.watch(Role.ACTUATE)
-            return DryRun(database, scope, self.client, hints, settings=limits, redactor=self.redactor)
+            return DryRun(database, scope, self.client, notifier, settings=limits, redactor=self.redactor)
         actuator = Actuator(
             database,
             scope,
             self.client,
             BatchPublisher(stream),
-            hints,
+            notifier,
             settings=limits,
             redactor=self.redactor,
             effects=self.application.program.effects,
@@ -330,7 +335,7 @@ class _Process(Struct, kw_only=True):
         self.monitor.actuator(actuator)
         return actuator
 
-    async def _open_scope(self, stream: LogStream, database: "Database", hints: Hints) -> "Scope":
+    async def _open_scope(self, stream: LogStream, database: "Database", notifier: Notifier) -> "Scope":
         from levelog_cli.servers.databases import make_views, refuse_company
         from levelog_processors.upkeep import verify
         from levelog_store.owners.scopes import open_scope
@@ -348,7 +353,7 @@ class _Process(Struct, kw_only=True):
         )
         verified = await verify(database, scope, stream)
         await make_views(database, self.application)
-        await hints.publish(Topic.INTENT)
+        await notifier.publish(Topic.INTENT)
         return verified
 
 
@@ -360,11 +365,13 @@ def process_name(token: str = "") -> str:
     return f"{socket.gethostname()}-{os.getpid()}-{token or secrets.token_hex(4)}"
 
 
-async def _await_scope(database: "Database", stream: LogStream, application: Application, hints: Hints) -> "Scope":
+async def _await_scope(
+    database: "Database", stream: LogStream, application: Application, notifier: Notifier
+) -> "Scope":
     """The application's scope, as soon as a processor has opened it for this log."""
     from levelog_store.owners.scopes import find_scopes
 
-    hint = hints.listen(Topic.INTENT)
+    listener = notifier.listen(Topic.INTENT)
     is_told = False
     while True:
         async with database.reading() as connection:
@@ -375,4 +382,4 @@ async def _await_scope(database: "Database", stream: LogStream, application: App
         if not is_told:
             log.info("waits for `levelog process` to open application %s", application)
             is_told = True
-        await hint.wait(_RESYNC)
+        await listener.wait(_RESYNC)

@@ -11,7 +11,7 @@ from levelog.wire.objects import ObjectKey, Partition
 from levelog.wire.objects import Sequence as LogSequence
 from levelog.wire.records import LoggedRecord
 from levelog.wire.subjects import object_subject, resource_subjects
-from levelog_log.hints import Hints, Topic
+from levelog_log.notifications import Notifier, Topic
 from levelog_log.reader import Reader
 from levelog_log.stream import LogStream
 from levelog_processors.deliver.delivery import Delivery
@@ -31,15 +31,17 @@ NOTE_EVERY: Final = timedelta(seconds=30)
 class RecordFeed:
     """Reads the log for the record handlers of one processor."""
 
-    def __init__(self, database: Database, scope: Scope, program: Program, stream: LogStream, hints: Hints) -> None:
+    def __init__(
+        self, database: Database, scope: Scope, program: Program, stream: LogStream, notifier: Notifier
+    ) -> None:
         self._stream = stream
-        self._hint = hints.listen(Topic.HELD)
+        self._listener = notifier.listen(Topic.HELD)
         self._is_asked = False
         """Somebody has said that what is held is to be tried again."""
         self._resources = {each.reader.resource.group_resource for each in program.record_handlers.values()}
         self._partitions = scope.partitions
         self.delivery = Delivery(database, scope, program, self._read_object)
-        self.delivery.on_return = self._hint.nudge
+        self.delivery.on_return = self._listener.nudge
 
     async def run(self, partitions: Collection[int]) -> None:
         """Feed the handlers, until cancelled. Raises LeaseLost; HistoryLost if the log is another one."""
@@ -64,7 +66,7 @@ class RecordFeed:
         delivery, clock = self.delivery, asyncio.get_running_loop().time
         start = LogSequence(delivery.read_to + 1)
         async with Reader(self._stream, start=start, subjects=self._subjects(partitions)) as reader:
-            reader.on_arrival = self._hint.nudge
+            reader.on_arrival = self._listener.nudge
             noted_at = looked_at = clock()
             while True:
                 records = await self._next(reader)
@@ -92,7 +94,7 @@ class RecordFeed:
             wait = timedelta(0)
         elif (due := self.delivery.due_at) is not None:
             wait = min(wait, RESYNC, max(due - datetime.now(UTC), timedelta(0)))
-        self._is_asked |= await self._hint.wait(wait)
+        self._is_asked |= await self._listener.wait(wait)
         return await reader.next_batch(BATCH, timedelta(0))
 
     async def _read_object(

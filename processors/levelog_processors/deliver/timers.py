@@ -19,7 +19,7 @@ from levelog.handlers.injection import Given, about
 from levelog.handlers.timers import EPOCH, MICROSECOND, TimerHandler, created_of, microseconds, moment
 from levelog.wire.canonical import digest
 from levelog.wire.records import LoggedRecord, ObjectSeen
-from levelog_log.hints import Hint
+from levelog_log.notifications import Listener
 from levelog_processors.deliver.unrecorded import Chain, Name, UnrecordedCalls
 from levelog_processors.program import Program
 from levelog_processors.waiting import RESYNC
@@ -127,9 +127,9 @@ class Timers(UnrecordedCalls[TimerHandler]):
                 heappush(self._schedule, (due, handler.source, name, record.uid))
             self.on_return()
 
-    async def run(self, hint: Hint) -> None:
-        """Make the calls, until cancelled; `hint` tells that a call that is held is asked for. Raises LeaseLost."""
-        self.on_return = hint.set
+    async def run(self, listener: Listener) -> None:
+        """Make the calls, until cancelled; `listener` tells that a call that is held is asked for. Raises LeaseLost."""
+        self.on_return = listener.notify
         try:
             await self._is_open.wait()
             while True:
@@ -137,7 +137,7 @@ class Timers(UnrecordedCalls[TimerHandler]):
                 await self.step()
                 due, now = self.due_at, self._clock()
                 wait = RESYNC if due is None else min(RESYNC, max(due - now, timedelta(0)))
-                is_asked = await hint.wait(wait)
+                is_asked = await listener.wait(wait)
                 if (is_asked or wait == RESYNC) and not self.is_busy:
                     await self.look()
         finally:

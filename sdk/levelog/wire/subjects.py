@@ -133,9 +133,9 @@ def stream_name(cluster: Cluster) -> str:
     return f"levelog-{cluster}"
 
 
-def hint_subject(cluster: Cluster, application: Application, topic: str) -> str:
+def notification_subject(cluster: Cluster, application: Application, topic: str) -> str:
     """Core NATS subject, in no stream, on which a process tells others that there is work (`wake`, `intent`)."""
-    return f"levelog-hint.{cluster}.{encode_token(application)}.{topic}"
+    return f"levelog-notify.{cluster}.{encode_token(application)}.{topic}"
 
 
 def lease_subject(cluster: Cluster, application: Application, task: str) -> str:

@@ -36,7 +36,7 @@ async def is_chosen(actuator: Actuator, row: dict[str, Any]) -> bool:
     return bool(actuator.choose([sendable(row)]))
 
 
-async def test_what_is_claimed_for_it_is_carried_out_once_and_without_a_hint(on_sandbox: Acting) -> None:
+async def test_what_is_claimed_for_it_is_carried_out_once_and_without_a_notification(on_sandbox: Acting) -> None:
     seen = await on_sandbox.make("configmaps", "a")
     row = on_sandbox.intent("patch", seen, body={"data": {"k": "1"}})
     async with on_sandbox.running() as actuator:

@@ -24,7 +24,7 @@ async def test_a_dry_run_tells_each_write_and_leaves_it_to_the_next_run(acting: 
     await acting.decide(effect)
     keys = await acting.decide(*wanted)
     before = await acting.rows()
-    dry = DryRun(acting.database, acting.scope, acting.client, acting.hints, settings=QUICK, redactor=Redactor())
+    dry = DryRun(acting.database, acting.scope, acting.client, acting.notifier, settings=QUICK, redactor=Redactor())
     running = asyncio.create_task(dry.run())
 
     async def is_told() -> bool:

@@ -15,7 +15,7 @@ from sqlalchemy import update
 
 from levelog import GiveUp, Operator, Retry, Struct
 from levelog_actuator import effects
-from levelog_log.hints import Topic
+from levelog_log.notifications import Topic
 from levelog_sandbox import Sandbox
 from levelog_store.tables import intents
 from rigs.acting import QUICK, Acting
@@ -238,7 +238,7 @@ async def test_a_call_that_is_claimed_again_while_it_lasts_is_stored_under_the_n
             await connection.execute(
                 update(intents).where(intents.c.key == key).values(due_at=NOON, expires_at=NOON, owner="")
             )
-        await acting.hints.publish(Topic.INTENT)
+        await acting.notifier.publish(Topic.INTENT)
 
         async def is_claimed_again() -> bool:
             return await claim_of() != first

@@ -14,7 +14,7 @@ import pytest_asyncio
 from msgspec.structs import replace
 
 from levelog import Operator, Retry
-from levelog_log.hints import Hint, Topic
+from levelog_log.notifications import Listener, Topic
 from levelog_sandbox import Sandbox
 from rigs.acting import QUICK, WITHOUT_RESYNC, Acting
 from rigs.api import Api
@@ -84,7 +84,7 @@ async def test_a_handler_that_is_full_holds_up_no_other_however_many_of_its_call
     acting: Acting, waiting: int
 ) -> None:
     crowd = Crowd()
-    await acting.decide(*calls("slow", waiting), hint=False)
+    await acting.decide(*calls("slow", waiting), is_notified=False)
     async with acting.running(WITHOUT_RESYNC, limited(crowd, "plain", 2)):
         await crowd.come_to(running=2, came=2)
         body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}}
@@ -103,11 +103,11 @@ async def test_a_handler_that_is_full_holds_up_no_other_however_many_of_its_call
 async def test_who_has_no_limit_listens_once(acting: Acting, monkeypatch: pytest.MonkeyPatch) -> None:
     listening = list[Topic]()
 
-    def listen(topic: Topic) -> Hint:
+    def listen(topic: Topic) -> Listener:
         listening.append(topic)
-        return Hint()
+        return Listener()
 
-    monkeypatch.setattr(acting.hints, "listen", listen)
+    monkeypatch.setattr(acting.notifier, "listen", listen)
     acting.actuator(WITHOUT_RESYNC)
     assert listening.count(Topic.INTENT) == 1
     acting.actuator(WITHOUT_RESYNC, limited(Crowd(), "plain", 1))

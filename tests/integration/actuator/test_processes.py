@@ -129,7 +129,7 @@ async def test_a_receipt_that_was_stored_before_a_kill_reaches_the_log_after_it(
     wanted = await wanted_of(shared, "status")
     await actuator.start()
     nats_server.kill()
-    (key,) = await shared.decide(wanted, hint=False)
+    (key,) = await shared.decide(wanted, is_notified=False)
 
     async def is_stored() -> bool:
         return bool((await shared.rows())[key]["state"] == "written")
@@ -162,7 +162,7 @@ async def test_a_receipt_that_its_own_actuator_never_relays_is_relayed_by_anothe
     )
     async with on_sandbox.running():
         await on_sandbox.carried_out(on_sandbox.intent("delete", await on_sandbox.make("configmaps", "a")))
-        await on_sandbox.decide(left | {"state": "written", "receipt": msgspec.json.encode(receipt)}, hint=False)
+        await on_sandbox.decide(left | {"state": "written", "receipt": msgspec.json.encode(receipt)}, is_notified=False)
         assert await on_sandbox.receipts_of([left["key"]]) == [receipt]
         await on_sandbox.relayed(left["key"])
 
@@ -361,7 +361,7 @@ async def test_who_was_without_the_database_itself_takes_nobody_for_gone(shared:
         "expires_at": later,
         "attempts": 1,
     }
-    await shared.decide(left, hint=False)
+    await shared.decide(left, is_notified=False)
     async with shared.database.transaction() as connection:
         await beat(connection, shared.scope, "two", timedelta(seconds=-1))
     for at[0] in (0.0, 5.0, 20.0, 25.0, 26.0):  # away for a while before the 20
@@ -376,7 +376,7 @@ async def test_nothing_is_written_to_another_cluster_or_under_another_log(on_san
     other_log = msgspec.structs.replace(on_sandbox.scope, stream_created="another time")
     for changed, words in ((other_cluster, "the cluster at"), (other_log, "the stream levelog-")):
         publisher = BatchPublisher(on_sandbox.stream)
-        stranger = Actuator(on_sandbox.database, changed, on_sandbox.client, publisher, on_sandbox.hints)
+        stranger = Actuator(on_sandbox.database, changed, on_sandbox.client, publisher, on_sandbox.notifier)
         with pytest.raises(IdentityMismatch, match=words):
             await stranger.run()
     assert on_sandbox.sent() == []

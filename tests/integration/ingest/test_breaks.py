@@ -13,7 +13,7 @@ from levelog.wire.records import LoggedRecord, ObjectSeen
 from levelog_kube.client import connect as connect_kube
 from levelog_kube.discovery import cluster_uid
 from levelog_log import reader as reading
-from levelog_log.hints import Hints
+from levelog_log.notifications import Notifier
 from levelog_log.reader import Reader
 from levelog_log.stream import LogStream, ensure_stream
 from levelog_log.transport.connection import connect
@@ -38,8 +38,8 @@ async def world(tmp_path: Path, nats_server: NatsServer) -> AsyncGenerator[tuple
 async def processing(stream: LogStream) -> AsyncGenerator[None]:
     """What a processor does with the log: it reads one partition, and reports."""
     async with (
-        Hints(stream.connection, stream.cluster, APPLICATION) as hints,
-        Reader(stream, partitions=[Partition(0)], report=hints.report) as reader,
+        Notifier(stream.connection, stream.cluster, APPLICATION) as notifier,
+        Reader(stream, partitions=[Partition(0)], report=notifier.report) as reader,
     ):
 
         async def read() -> None:
@@ -91,9 +91,9 @@ async def test_what_is_told_wrongly_is_passed(
     _, kubeconfig, stream = world
     async with ingesting(kubeconfig, stream, application=APPLICATION) as ingest:
         await until_watching(ingest)
-        await stream.connection.publish(f"levelog-hint.{stream.cluster}.{APPLICATION}.lost", b"nonsense")
+        await stream.connection.publish(f"levelog-notify.{stream.cluster}.{APPLICATION}.lost", b"nonsense")
         await stream.connection.publish(
-            f"levelog-hint.{stream.cluster}.{APPLICATION}.lost",
+            f"levelog-notify.{stream.cluster}.{APPLICATION}.lost",
             b'{"kind":"out of order","partition":1,"after":1,"before":2}',
         )
         records = await until_recorded(stream, lambda records: lists(records) == 2)

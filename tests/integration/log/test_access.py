@@ -15,7 +15,7 @@ import pytest
 
 from levelog.errors import ConfigurationError, LevelogError, Unavailable
 from levelog.wire.objects import Application, Cluster
-from levelog_log.hints import Hints
+from levelog_log.notifications import Notifier
 from levelog_log.stream import ensure_stream
 from levelog_log.transport.access import NatsAccess
 from levelog_log.transport.connection import Connection, connect
@@ -236,7 +236,7 @@ async def test_a_password_that_is_not_encoded_is_not_shown(password: str) -> Non
 
 async def test_a_subject_that_may_not_be_used_is_named_with_what_is_missing() -> None:
     permissions = (
-        "{ publish: { deny: ['levelog.>', '$JS.API.STREAM.CREATE.>'] }, subscribe: { deny: 'levelog-hint.>' } }"
+        "{ publish: { deny: ['levelog.>', '$JS.API.STREAM.CREATE.>'] }, subscribe: { deny: 'levelog-notify.>' } }"
     )
     users = f"authorization {{ users: [ {{ user: me, password: x, permissions: {permissions} }} ] }}"
     async with NatsServer(settings=users) as server:
@@ -248,11 +248,11 @@ async def test_a_subject_that_may_not_be_used_is_named_with_what_is_missing() ->
             what = "this user may not publish to $JS.API.STREAM.CREATE.levelog-c: give it that permission"
             assert str(raised.value) == f"NATS at {server.url} refused a subject, {what}"
         async with await connect(url, timeout=LONG) as connection:
-            await connection.subscribe("levelog-hint.c.Shop.*", AsyncMock())
-            await refused(connection, r"may not subscribe to levelog-hint\.c\.Shop\.\*: give it")
+            await connection.subscribe("levelog-notify.c.Shop.*", AsyncMock())
+            await refused(connection, r"may not subscribe to levelog-notify\.c\.Shop\.\*: give it")
         async with await connect(url, timeout=LONG) as connection:
-            with pytest.raises(ConfigurationError, match=r"may not subscribe to levelog-hint\.c\.Shop\.\*: give it"):
-                await Hints(connection, cluster, Application("Shop")).__aenter__()
+            with pytest.raises(ConfigurationError, match=r"may not subscribe to levelog-notify\.c\.Shop\.\*: give it"):
+                await Notifier(connection, cluster, Application("Shop")).__aenter__()
 
 
 async def test_a_connection_that_the_server_closes_for_good_ends_what_waits() -> None:

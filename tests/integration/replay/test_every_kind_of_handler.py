@@ -21,7 +21,7 @@ from levelog_ingest.ingest import Ingest
 from levelog_ingest.status import WatchedResource
 from levelog_kube.client import connect as connect_kube
 from levelog_kube.discovery import cluster_uid
-from levelog_log.hints import Hints
+from levelog_log.notifications import Notifier
 from levelog_log.publisher import BatchPublisher
 from levelog_log.stream import LogStream, ensure_stream
 from levelog_log.transport.connection import connect as connect_nats
@@ -107,7 +107,7 @@ async def recorded(nats_server: NatsServer, postgres_url: str, tmp_path: Path) -
         client = await stack.enter_async_context(await connect_kube(sandbox.kubeconfig(tmp_path / "kubeconfig")))
         connection = await stack.enter_async_context(await connect_nats(nats_server.url))
         stream = await ensure_stream(connection, await cluster_uid(client), partitions=2)
-        hints = await stack.enter_async_context(Hints(connection, stream.cluster, APPLICATION))
+        notifier = await stack.enter_async_context(Notifier(connection, stream.cluster, APPLICATION))
         code = program()
         scope = await open_scope(
             database,
@@ -125,8 +125,8 @@ async def recorded(nats_server: NatsServer, postgres_url: str, tmp_path: Path) -
         ]
         ingest = Ingest(client, stream, watched, Redactor())
         publisher = BatchPublisher(stream)
-        actuator = Actuator(database, scope, client, publisher, hints, settings=QUICK, effects=code.effects)
-        processors = [Processor(database, scope, code, stream, hints, owner=owner) for owner in ("one", "two")]
+        actuator = Actuator(database, scope, client, publisher, notifier, settings=QUICK, effects=code.effects)
+        processors = [Processor(database, scope, code, stream, notifier, owner=owner) for owner in ("one", "two")]
         running = [ingest.run(), actuator.run(), *(each.run() for each in processors)]
         depot.tasks = [asyncio.create_task(each) for each in running]
         try:

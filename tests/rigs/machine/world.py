@@ -164,7 +164,7 @@ class World:
         """The processor that decides, or was the last to."""
         self._epochs: dict[int, int] = {}
         self._untold: set[str] = set()
-        """Processors that a hint is on its way to: levels that others decide on stand otherwise."""
+        """Processors that a notification is on its way to: levels that others decide on stand otherwise."""
         self._broken: list[Broken] = []
         laboratory.heard = self._hear
 

@@ -24,7 +24,7 @@ from levelog_actuator.heartbeat import Heartbeat
 from levelog_actuator.ledger import Ledger, TakenResults
 from levelog_actuator.limits import ActuatorSettings
 from levelog_actuator.results import Ended, Result
-from levelog_log.hints import Hint
+from levelog_log.notifications import Listener
 from levelog_processors.live import LiveIndices
 from levelog_processors.program import Program
 from levelog_store.actuate import claims, outcomes
@@ -39,7 +39,7 @@ from rigs.machine.log import Log
 from rigs.machine.operator import Web
 
 if TYPE_CHECKING:
-    from levelog_log.hints import Hints
+    from levelog_log.notifications import Notifier
 
 SETTINGS: Final = ActuatorSettings(
     lease=timedelta(days=1), heartbeat_timeout=timedelta(days=1), first_delay=timedelta(0)
@@ -97,7 +97,7 @@ class Holder:
         self.owner = owner
         self._tenures = tenures
         self._pauses = SteppedPauses()
-        self._live = LiveIndices(database, scope, program, cast("Hints", None))
+        self._live = LiveIndices(database, scope, program, cast("Notifier", None))
         self._live.waits = self._pauses.watching
         self._taken: list[TakenResults] = []
         self._ledger = Ledger(
@@ -111,7 +111,7 @@ class Holder:
         )
         caller = EffectCaller(program.effects, SETTINGS)
         caller.index = self._live.index
-        levels = AwaitedLevels(database, scope, SETTINGS, Hint())
+        levels = AwaitedLevels(database, scope, SETTINGS, Listener())
         self._daemons = _SlowDaemons(database, scope, owner, self._live.index, levels, self._pauses)
         caller.daemons = self._daemons
         self._effects = Effects(
