@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import field
 
-from levelog import GiveUp, Index, Intent, Level, Operator, OperatorError, Owner, Resource, Struct, apply
+from levelog import GiveUp, Index, Intent, Level, Operator, Owner, Resource, Struct, apply
 from levelog.conditions import MOST_MESSAGE, Condition
 from levelog.daemons import Daemon
 from levelog.levels import Levels
@@ -272,11 +272,6 @@ def test_what_no_write_can_close_counts_where_it_is_asked_for_and_says_what_is_m
             simulation.run()
             assert conditions_of(simulation)["Ready"]["message"] == message
         assert statuses_of(simulation) == READY
-
-
-def test_what_conditions_count_besides_are_views_of_the_operator() -> None:
-    with pytest.raises(OperatorError, match=r"conditions takes the function of a view, not 'ready': also=\[ready\]"):
-        Operator("webs").conditions(Web, also=["ready"])  # type: ignore[list-item]  # pyright: ignore[reportArgumentType]
 
 
 def test_an_object_that_is_being_deleted_is_not_said_to_be_ready_by_views_that_leave_it_alone() -> None:

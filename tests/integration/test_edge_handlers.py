@@ -1,10 +1,9 @@
 """Edge handlers and timers: called for what differs from what they handled, for nothing else, and not too often."""
 
-import re
 from collections import defaultdict
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
-from functools import partial, wraps
+from functools import wraps
 from itertools import pairwise
 from threading import Event
 from typing import Any
@@ -13,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from levelog import ABSENT, GiveUp, Intent, Operator, OperatorError, Resource, Retry, Struct, delete
+from levelog import ABSENT, GiveUp, Intent, Operator, Resource, Retry, Struct, delete
 from levelog.edges import Diff, FieldChange
 from levelog.testing import Simulation
 
@@ -610,48 +609,6 @@ def test_an_idle_timer_counts_from_the_last_change_of_what_it_reads(sharp: bool)
         assert minutes() == ([50] if sharp else [45])
 
 
-def wrong_filter(op: Operator) -> None:
-    @op.on.field("spec.image")
-    @op.on.update(labels={"a": "b"})
-    def handler(web: Web) -> None:
-        pass
-
-
-def wrong_parameter(op: Operator) -> None:
-    @op.on.update
-    def handler(web: Web, old) -> None:  # type: ignore[no-untyped-def]  # pyright: ignore
-        pass
-
-
-def wrong_retries(op: Operator) -> None:
-    @op.on.update(retries=-1)
-    def handler(web: Web) -> None:
-        pass
-
-
-def wrong_since(op: Operator) -> None:
-    @op.on.create(since=datetime(2026, 1, 1))  # noqa: DTZ001 - that is what is wrong
-    def handler(web: Web) -> None:
-        pass
-
-
-def wrong_option(op: Operator) -> None:
-    op.on.update(idle=timedelta(1))  # type: ignore[call-overload]  # pyright: ignore
-
-
-def wrong_idle(op: Operator) -> None:
-    @op.timer(every=timedelta(1), idle=timedelta(0))
-    def handler(web: Web) -> None:
-        pass
-
-
-def wrong_callable(op: Operator) -> None:
-    def handler(web: Web, *, region: str) -> None:
-        pass
-
-    op.on.create(partial(handler, region="north"))
-
-
 def test_a_decorator_names_the_class_whose_objects_the_function_takes_decoded_or_plain() -> None:
     op, told = Operator("webs"), list[tuple[str, str]]()
 
@@ -707,111 +664,3 @@ def test_a_decorator_names_the_class_whose_objects_the_function_takes_decoded_or
         assert sorted(told) == [
             *(("mirror update", "b"), ("provision delete", "b"), ("provision update", "b"), ("pull", "b")),
         ]
-
-
-def wrong_label(op: Operator) -> None:
-    @op.on.create(labels={"a": None})  # type: ignore[dict-item]  # pyright: ignore
-    def handler(web: Web) -> None:
-        pass
-
-
-def wrong_when(op: Operator) -> None:
-    @op.on.create(when=True)  # type: ignore[call-overload, untyped-decorator]  # pyright: ignore
-    def handler(web: Web) -> None:
-        pass
-
-
-def wrong_field(op: Operator) -> None:
-    @op.on.field("spec.nonesuch")
-    def handler(web: Web) -> None:
-        pass
-
-
-def wrong_depth(op: Operator) -> None:
-    @op.on.field("spec.image.tag")
-    def handler(web: Web) -> None:
-        pass
-
-
-def wrong_status(op: Operator) -> None:
-    @op.on.field("status.phase", of=Web)
-    def handler(web: Mapping[str, Any]) -> None:
-        pass
-
-
-def wrong_metadata(op: Operator) -> None:
-    @op.on.field("metadata.name")
-    def handler(web: Web) -> None:
-        pass
-
-
-def wrong_path(op: Operator) -> None:
-    op.on.field("spec.containers[0]")
-
-
-def wrong_bare(op: Operator) -> None:
-    @op.on.field  # type: ignore[arg-type]  # pyright: ignore
-    def handler(web: Web) -> None:
-        pass
-
-
-def wrong_name(op: Operator) -> None:
-    @op.on.update
-    def handler(web: Web, patch: str) -> None:
-        pass
-
-
-def wrong_grace(op: Operator) -> None:
-    @op.daemon(grace=timedelta(0))
-    async def handler(web: Web) -> None:
-        pass
-
-
-def wrong_daemon(op: Operator) -> None:
-    @op.daemon
-    async def handler(web: Web) -> AsyncIterator[int]:
-        yield 1
-
-
-def wrong_time(op: Operator) -> None:
-    @op.timer(every=timedelta(0))
-    def handler(web: Web) -> None:
-        pass
-
-
-@pytest.mark.parametrize(
-    ("wrong", "says"),
-    [
-        (wrong_filter, "handler handler: has options in two of its decorators: give all of them to one"),
-        (wrong_parameter, "handler handler: parameter 'old' is not annotated: annotate it with Web | None"),
-        (wrong_retries, "handler handler: retries=-1 is not a number of retries"),
-        (wrong_since, "handler handler: since=datetime.datetime(2026, 1, 1, 0, 0) is not a datetime with a time zone"),
-        (wrong_option, "on.update: takes no option 'idle'"),
-        (wrong_idle, "timer handler: idle=datetime.timedelta(0) is not a timedelta of at least"),
-        (wrong_callable, "handler: takes a function with a name, not functools.partial("),
-        (wrong_label, "labels: a=None is no text, PRESENT, ABSENT or function"),
-        (wrong_when, "when=True is not a function of the object"),
-        (
-            wrong_field,
-            "handler handler: spec.nonesuch: WebSpec has no field that JSON names 'nonesuch'; it has image, rep",
-        ),
-        (wrong_depth, "handler handler: spec.image.tag: what is before 'tag' has no parts that are compared"),
-        (
-            wrong_status,
-            "handler handler: status.phase is not compared in plain objects: annotate with a class that has",
-        ),
-        (wrong_metadata, "handler handler: metadata.name is not compared: of the metadata, labels and annotations are"),
-        (wrong_path, "on.field: 'spec.containers[0]' is no field: write it as 'spec.image'"),
-        (wrong_bare, "on.field: <function"),
-        (
-            wrong_name,
-            "handler handler: parameter 'patch' is str; a function of this kind may take its object first, reas",
-        ),
-        (wrong_grace, "daemon handler: grace=datetime.timedelta(0) is not a time above 0"),
-        (wrong_daemon, "daemon handler: yields; save what it has to know by daemon.save("),
-        (wrong_time, "timer handler: every=datetime.timedelta(0) is not a timedelta of at least"),
-    ],
-)
-def test_a_wrong_handler_is_refused_when_it_is_loaded(wrong: Callable[[Operator], None], says: str) -> None:
-    with pytest.raises(OperatorError, match="^" + re.escape(says)):
-        wrong(Operator("webs"))

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from levelog import Intent, Level, Operator, OperatorError, Resource, apply, create, delete, patch
+from levelog import Intent, Level, Operator, Resource, apply, create, delete, patch
 from levelog.testing import Simulation
 
 
@@ -83,17 +83,3 @@ def test_a_parent_without_a_namespace_writes_in_all_of_them() -> None:
     op = operator(apply(manifest(namespace="other")), anywhere=False, parent=Tenant)
     tenant = {"apiVersion": "example.com/v1", "kind": "Tenant", "metadata": {"name": "shop"}}
     assert run(op, tenant)[2] == ["settled"]
-
-
-def test_a_place_without_a_verb_is_refused() -> None:
-    op = Operator("webs")
-
-    @op.view
-    def config(web: Web) -> Level[bool]:
-        return Level(desired=True, actual=False)
-
-    with pytest.raises(OperatorError, match="says of ConfigMap where, and not what"):
-
-        @op.reconcile(config, writes={ConfigMap: ["anywhere"]})
-        def write(web: Web) -> Iterator[Intent]:
-            yield apply(manifest())

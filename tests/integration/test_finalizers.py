@@ -1,6 +1,5 @@
 """Finalizers of handlers: on before anything is done, off once the end is handled, and never left without a handler."""
 
-import re
 from collections.abc import Callable, Mapping
 from datetime import timedelta
 from typing import Any
@@ -9,10 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from levelog import External, GiveUp, LabelledResource, Operator, OperatorError, Resource, Retry, Struct
+from levelog import External, GiveUp, LabelledResource, Operator, Resource, Retry, Struct
 from levelog.handlers.edgehandlers import IS_HANDLED, IS_OPEN
 from levelog.testing import Simulation
-from levelog_processors.program import Program
 
 FINALIZER = "levelog/webs"
 
@@ -275,37 +273,6 @@ def test_a_class_is_released_beside_handlers_that_hold_nothing_up() -> None:
         assert told == ["shop"]
 
 
-@pytest.mark.parametrize("is_first", [True, False])
-def test_a_class_whose_objects_are_held_up_is_not_released(is_first: bool) -> None:
-    op = Operator("webs")
-    if is_first:
-        op.remove_finalizer(Web)
-
-    @op.on.delete(finalizer=True)
-    def archive(web: Web) -> None:
-        """Not called."""
-
-    if not is_first:
-        op.remove_finalizer(Web)
-    with pytest.raises(
-        OperatorError, match=r"^op\.remove_finalizer\(Web\): archive needs the finalizer on these objects"
-    ):
-        Program([op])
-
-
-@pytest.mark.parametrize(
-    ("released", "sentence"),
-    [
-        (Branch, "op.remove_finalizer: Branch is external"),
-        ("webs", "op.remove_finalizer: webs, which is not a class derived from Resource"),
-        (Resource, "op.remove_finalizer: Resource does not say which resource it is"),
-    ],
-)
-def test_what_has_no_finalizers_is_not_released(released: Any, sentence: str) -> None:
-    with pytest.raises(OperatorError, match=f"^{re.escape(sentence)}"):
-        Operator("webs").remove_finalizer(released)
-
-
 STEPS = st.lists(st.sampled_from(["apply", "delete", "run", "minute", "fail", "mend", "strip"]), max_size=12)
 
 
@@ -357,17 +324,3 @@ def test_whatever_happens_each_end_is_handled_and_no_finalizer_is_left(steps: li
         made = {uid for reason, uid in told if reason == "create"}
         assert {uid for reason, uid in told if reason == "delete"} >= made
         assert len(told) == len(set(told))  # each once
-
-
-def test_an_operator_whose_name_no_finalizer_can_have_is_refused() -> None:
-    op = Operator("my webs")
-    with pytest.raises(OperatorError, match="its finalizer would be 'levelog/my webs', which the API refuses"):
-
-        @op.on.delete(finalizer=True)
-        def archive(web: Web) -> None:
-            """Not registered."""
-
-
-def test_only_the_decorator_of_deletions_takes_a_finalizer() -> None:
-    with pytest.raises(OperatorError, match=r"^on\.create: takes no option 'finalizer'"):
-        Operator("webs").on.create(finalizer=True)  # type: ignore[call-overload]  # pyright: ignore

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from levelog import Level, LiveIndex, Operator, OperatorError, Resource, Struct
+from levelog import Level, LiveIndex, Operator, Resource, Struct
 from levelog.errors import HookFailed
 from levelog.testing import Simulation
 
@@ -183,23 +183,3 @@ def test_a_task_that_fails_is_told(caplog: pytest.LogCaptureFixture) -> None:
     with Simulation(op):
         assert failed.wait(60)
     assert "a task of the startup hook watch of operator shop failed: KeyError: 'x'" in caplog.text
-
-
-def test_wrong_hooks_are_refused_when_they_are_defined() -> None:
-    op = operator()
-
-    def takes_the_object(web: Web) -> None: ...
-
-    def unknown_index(nothing: LiveIndex[str, str]) -> None: ...
-
-    def yields() -> Iterator[None]:
-        yield
-
-    with pytest.raises(OperatorError, match=r"startup hook takes_the_object: parameter 'web' is Web; .* may take ind"):
-        op.on.startup(takes_the_object)
-    with pytest.raises(OperatorError, match="'nothing' asks for an index that is not defined above it; known are: n"):
-        op.on.startup(unknown_index)
-    with pytest.raises(OperatorError, match="cleanup hook yields: yields; a hook runs to its end"):
-        op.on.cleanup(yields)
-    with pytest.raises(OperatorError, match="timeout=3 is not a time above 0"):
-        op.on.startup(timeout=3)(lambda: None)  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue, reportArgumentType]

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from levelog import Manifest, Operator, OperatorError, Resource, Struct
+from levelog import Manifest, Operator, Resource, Struct
 from levelog.testing import Simulation
 
 
@@ -128,9 +128,3 @@ def test_more_deletions_than_may_be_at_once_wait_until_they_are_confirmed() -> N
         simulation.apply(shop())
         simulation.run()
         assert children(simulation) == ["c1", "s1", "s2"], "what was confirmed is over"
-
-
-def test_a_limit_of_deletions_is_a_number() -> None:
-    for wrong in (-1, True, "3"):
-        with pytest.raises(OperatorError, match="is no number of children"):
-            operator(manifests, max_deletions=wrong)

@@ -4,14 +4,10 @@ from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any, Final
 
-import pytest
-
 from levelog import Intent, Level, Manifest, Operator, Resource, Struct, apply
 from levelog.conditions import Condition
-from levelog.errors import OperatorError
 from levelog.levels import Levels
 from levelog.testing import Simulation
-from levelog_processors.program import Program
 
 HOUR: Final = timedelta(hours=1)
 
@@ -274,21 +270,7 @@ def test_two_that_look_each_other_up_come_to_rest_since_neither_is_shown_to_the_
         assert simulation.level("others", "default", "b").actual == ["own in_sync"]
 
 
-def test_what_cannot_be_looked_up_is_refused_with_what_to_write() -> None:
-    op = Operator("webs")
-    with pytest.raises(OperatorError, match="add levels: Levels"):
-
-        @op.view(levels_of=[Web])
-        def nothing(board: Board) -> Level[int]:
-            raise NotImplementedError
-
-    @op.view(levels_of=[Pod])
-    def shown(board: Board, levels: Levels) -> Level[int]:
-        raise NotImplementedError
-
-    with pytest.raises(OperatorError, match="levels_of= names Pod, of which operator 'webs' has no view"):
-        Program([op])
-
+def test_levels_that_are_looked_up_undeclared_fail_the_level_with_what_to_write() -> None:
     other = Operator("others")
 
     @other.view

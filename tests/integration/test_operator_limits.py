@@ -3,9 +3,7 @@
 from collections.abc import Iterator
 from datetime import timedelta
 
-import pytest
-
-from levelog import Intent, Level, Operator, OperatorError, Resource, call
+from levelog import Intent, Level, Operator, Resource, call
 from levelog.testing import Simulation
 
 MINUTE = timedelta(minutes=1)
@@ -66,9 +64,3 @@ def test_limits_of_an_operator_hold_for_each_function_that_says_nothing_else() -
         assert called.count("paged") == 3
         simulation.advance(timedelta(hours=2))
         assert called.count("timed") in (60, 61)
-
-
-@pytest.mark.parametrize(("option", "value"), [("retries", -1), ("backoff", timedelta(0)), ("give_up_after", 60)])
-def test_limits_that_say_nothing_are_refused(option: str, value: object) -> None:
-    with pytest.raises(OperatorError, match=f"operator 'x': {option}="):
-        Operator("x", **{option: value})  # type: ignore[arg-type]

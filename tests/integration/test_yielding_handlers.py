@@ -1,15 +1,14 @@
 """Edge handlers that yield intents, and those that are given up after a time."""
 
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
-from levelog import Diff, GiveUp, Intent, Operator, OperatorError, Resource, Retry, Struct, apply, call, patch
+from levelog import Diff, GiveUp, Intent, Operator, Resource, Retry, Struct, apply, call, patch
 from levelog.intents import delete, event
 from levelog.testing import Simulation
-from levelog_processors.program import Program
 
 BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)
@@ -202,42 +201,6 @@ def test_what_is_not_declared_or_may_not_be_recorded_fails_the_level(intent: Any
         assert level.status == "failed"
         assert says in level.reason
         assert [each.verb for each in simulation.intents] == ["call"]
-
-
-def yields_without_saying_what(op: Operator) -> None:
-    @op.on.create
-    def handler(web: Web) -> Iterator[Intent]:
-        yield delete(web)
-
-
-def says_what_without_yielding(op: Operator) -> None:
-    @op.on.create(writes={ConfigMap: ["apply"]})
-    def handler(web: Web) -> None:
-        pass
-
-
-def gives_up_before_it_begins(op: Operator) -> None:
-    @op.on.create(give_up_after=timedelta(0))
-    def handler(web: Web) -> None:
-        pass
-
-
-@pytest.mark.parametrize(
-    ("wrong", "says"),
-    [
-        (yields_without_saying_what, "handler handler: yields intents; say in one of its decorators what they write"),
-        (says_what_without_yielding, "handler handler: writes= is for handlers that yield intents, and it does not"),
-        (gives_up_before_it_begins, "handler handler: give_up_after=datetime.timedelta.0. is not a timedelta above"),
-    ],
-)
-def test_a_wrong_declaration_is_refused_when_it_is_loaded(wrong: Callable[[Operator], None], says: str) -> None:
-    def load() -> None:
-        op = Operator("webs")
-        wrong(op)
-        Program([op])
-
-    with pytest.raises(OperatorError, match=f"^{says}"):
-        load()
 
 
 @pytest.mark.parametrize("error", [ValueError("busy"), Retry("busy", delay=timedelta(seconds=30))])

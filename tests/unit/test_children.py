@@ -1,7 +1,6 @@
 """What `@op.children` takes and refuses, and the steps that it plans."""
 
-from collections.abc import Iterator, Mapping
-from datetime import datetime
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
@@ -9,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from levelog import Index, Intent, Manifest, Operator, OperatorError, Owner, Resource, Struct, apply
+from levelog import Index, Manifest, Operator, Owner, Resource, Struct, apply
 from levelog.errors import ChildRefused
 from levelog.handlers.children import REDACTOR, ChildIndex, ChildrenView
 from levelog.handlers.owned import ChildKind, ChildrenLevel, OwnedChild, WantedChild, level_of
@@ -173,68 +172,6 @@ def test_a_parent_without_namespace_needs_one_in_the_manifest() -> None:
 def test_what_has_no_json_form_is_refused() -> None:
     with pytest.raises(ChildRefused, match="ConfigMap a: Encoding objects of type object is unsupported"):
         level({**config(), "data": {"x": object()}})
-
-
-@pytest.mark.parametrize(
-    ("parent", "of", "message"),
-    [
-        (Web, [], r"children stack: of=\[\] names no class"),
-        (Web, [ConfigMap, ConfigMap], "of= names configmaps twice"),
-        (Web, ClusterRole, "ClusterRole has no namespace, so that a Web, which has one, cannot own it"),
-        (Web, "configmaps", "'configmaps' is not a class derived from Resource"),
-        (Web, [ConfigMap, str], "str is not a class derived from Resource"),
-        (Zone, ConfigMap, "the first parameter is Web; it has to be the parent, Zone"),
-    ],
-)
-def test_a_wrong_declaration_is_refused_when_the_file_is_loaded(parent: Any, of: Any, message: str) -> None:
-    op = Operator("shop")
-
-    def stack(web: Web) -> None:
-        pass
-
-    with pytest.raises(OperatorError, match=message):
-        op.children(parent, of=of)(stack)
-
-
-def test_an_async_function_and_a_plain_mapping_are_refused() -> None:
-    op = Operator("shop")
-
-    async def later(web: Web) -> None:
-        pass
-
-    def plain(web: Mapping[str, Any]) -> None:
-        pass
-
-    def asking(web: Web) -> Iterator[Intent]:
-        yield apply({})
-
-    with pytest.raises(OperatorError, match="children asking: is annotated to return intents: return manifests"):
-        op.children(Web, of=ConfigMap)(asking)  # type: ignore[type-var] # pyright: ignore[reportArgumentType]
-
-    def timed(web: Web, now: datetime) -> Manifest:
-        return config(str(now))
-
-    with pytest.raises(OperatorError, match="children timed: parameter 'now' asks for the time, but nothing calls"):
-        Operator("webs").children(Web, of=ConfigMap)(timed)
-    with pytest.raises(OperatorError, match="children later: is async"):
-        op.children(Web, of=ConfigMap)(later)  # type: ignore[type-var]  # pyright: ignore[reportArgumentType]
-    with pytest.raises(OperatorError, match=r"children plain: the first parameter is .*has to be the parent, Web"):
-        op.children(Web, of=ConfigMap)(plain)
-
-
-def test_two_functions_of_a_parent_do_not_share_a_kind() -> None:
-    op = Operator("shop")
-
-    @op.children(Web, of=ConfigMap)
-    def first(web: Web) -> None:
-        pass
-
-    def second(web: Web) -> None:
-        pass
-
-    with pytest.raises(OperatorError, match="children second: ConfigMap of a Web are children of 'first' already"):
-        op.children(Web, of=[Service, ConfigMap])(second)
-    op.children(Web, of=Service)(second)
 
 
 class Settings(Struct):

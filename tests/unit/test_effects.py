@@ -2,12 +2,11 @@
 
 import re
 from collections.abc import Callable, Iterator
-from datetime import timedelta
 from typing import Any
 
 import pytest
 
-from levelog import Call, Index, Intent, Level, Operator, OperatorError, Resource, Struct, call, event
+from levelog import Index, Intent, Level, Operator, OperatorError, Resource, Struct, call, event
 from levelog_processors.decide.targets import addressed
 from levelog_processors.program import Program
 from levelog_store.owners.handlers import differences
@@ -70,75 +69,6 @@ def of(op: Operator, intent: Intent, namespace: str = "default") -> Any:
         recorded_at=None,
     )
     return addressed(view, parent, intent)
-
-
-def no_request() -> None: ...
-
-
-def open_request(request) -> None: ...  # type: ignore[no-untyped-def] # pyright: ignore
-
-
-def a_function(request: Callable[[], None]) -> None: ...
-
-
-def gives_a_set_of_objects(request: Page) -> type: ...  # type: ignore[empty-body] # pyright: ignore[reportReturnType]
-
-
-def a_level(request: Page, level: Level[int]) -> None: ...
-
-
-def a_text(request: Page, key: str) -> None: ...
-
-
-def generates(request: Page) -> Iterator[int]:
-    yield 1
-
-
-@pytest.mark.parametrize(
-    ("function", "said"),
-    [
-        (no_request, "effect no_request: takes no parameter; the first one is its request"),
-        (open_request, "effect open_request: parameter 'request' is not annotated; it is the request"),
-        (a_function, "effect a_function: parameter 'request' is Callable[[], None], which has no JSON form"),
-        (gives_a_set_of_objects, "effect gives_a_set_of_objects: returns type, which has no JSON form"),
-        (
-            a_level,
-            "parameter 'level' is Level[int]; a function of this kind may take its request first, idempotency_key",
-        ),
-        (a_text, "parameter 'key' is str; a function of this kind may take"),
-        (generates, "effect generates: yields; an effect runs to its end and returns its result"),
-    ],
-    ids=lambda value: getattr(value, "__name__", ""),
-)
-def test_an_effect_that_cannot_be_called_is_refused_at_load(function: Callable[..., Any], said: str) -> None:
-    with pytest.raises(OperatorError, match=re.escape(said)):
-        Operator("webs").effect(function)
-
-
-def test_a_time_limit_is_a_time() -> None:
-    with pytest.raises(
-        OperatorError, match=re.escape("effect page: timeout=datetime.timedelta(0) is not a time above 0")
-    ):
-        Operator("webs").effect(timeout=timedelta(0))(page)
-
-
-def test_a_view_that_reads_calls_of_another_type_is_refused_at_load() -> None:
-    op = Operator("webs")
-    op.effect(page)
-
-    def told(web: Web, page: Index[str, Call[Other, int]]) -> Level[int]:
-        return Level(1, 0)
-
-    with pytest.raises(
-        OperatorError, match=re.escape("view told: parameter 'page' is Index[str, Call[Other, int]], but")
-    ):
-        op.view(told)
-
-
-def test_an_effect_has_no_name_of_an_index_or_a_view() -> None:
-    op = paging(page)
-    with pytest.raises(OperatorError, match="has the index 'page' already"):
-        op.effect(page)
 
 
 def test_nothing_is_watched_for_an_effect() -> None:

@@ -2,12 +2,11 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from levelog import Operator, OperatorError, Resource
+from levelog import Operator, Resource
 from levelog.wire.objects import Version
 from levelog.wire.records import BookmarkNoted, LoggedRecord, ObjectDeleted, ObjectSeen
 from levelog_processors.fold.rules import Fold
@@ -185,12 +184,3 @@ def test_invariant_3_entries_expire_alike_whatever_the_size_of_a_batch(steps: li
         name: entries for name, entries in whole.entries.items() if entries
     }
     assert parts.times == whole.times
-
-
-@pytest.mark.parametrize("wrong", [timedelta(0), -HOUR, 60])
-def test_a_lifetime_has_to_be_a_timedelta_above_zero(wrong: Any) -> None:
-    def names(pod: Pod) -> Iterator[tuple[str, int]]:
-        yield pod.metadata.name, 1
-
-    with pytest.raises(OperatorError, match=r"index names: expires=.* is not a timedelta above zero"):
-        Operator("webs").index(expires=wrong)(names)

@@ -1,11 +1,11 @@
 import re
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any, Final
 
 import pytest
 
-from levelog import External, Index, Intent, Level, Objects, Operator, OperatorError, Resource, Struct, delete, patch
+from levelog import External, Index, Level, Objects, Operator, Resource, Struct
 from levelog.resources import external_key
 from levelog.secrets.redaction import Redactor
 from levelog.wire.objects import ObjectKey
@@ -125,60 +125,6 @@ def test_a_source_changes_no_fingerprint() -> None:
     assert fingerprint("a") == fingerprint("b")
 
 
-def test_records_that_nothing_gives_are_refused() -> None:
-    with pytest.raises(OperatorError, match="reads Branch, which no source gives"):
-        Program([with_index(Operator("git"))])
-
-
-def test_records_have_one_source() -> None:
-    op = with_source(Operator("git"))
-    with pytest.raises(OperatorError, match="given by 'branches' already"):
-
-        @op.source(Branch, every=EVERY)
-        def more() -> list[Branch]:
-            return []
-
-    with pytest.raises(OperatorError, match="two sources, a/branches and b/branches"):
-        Program([with_source(with_index(Operator("a"))), with_source(Operator("b"))])
-
-
-def plain() -> list[Branch]:
-    return []
-
-
-async def coroutine() -> list[Branch]:
-    return []
-
-
-async def generator() -> AsyncIterator[list[Branch]]:
-    yield []
-
-
-def asking(branch: Branch) -> list[Branch]:
-    return [branch]
-
-
-@pytest.mark.parametrize(
-    ("function", "cls", "options", "said"),
-    [
-        (plain, Branch, {}, "source plain: say how often it is asked"),
-        (coroutine, Branch, {}, "source coroutine: say how often it is asked"),
-        (plain, Branch, {"every": 30}, "every=30 is not a time above 0"),
-        (plain, Branch, {"every": timedelta(0)}, "is not a time above 0"),
-        (plain, Branch, {"every": EVERY, "timeout": timedelta(0)}, "timeout="),
-        (generator, Web, {}, "source generator: Web is not a class of external records"),
-        (generator, External, {}, "source generator: External is not a class of external records"),
-        (asking, Branch, {"every": EVERY}, "source asking: parameter 'branch' is Branch"),
-    ],
-)
-def test_a_source_that_cannot_be_asked_is_refused(
-    function: Callable[..., Any], cls: Any, options: dict[str, Any], said: str
-) -> None:
-    source: Any = Operator("git", settings=Git()).source
-    with pytest.raises(OperatorError, match=re.escape(said)):
-        source(cls, **options)(function)
-
-
 def test_settings_and_logger_are_given() -> None:
     op = Operator("git", settings=Git(url="here"))
 
@@ -187,54 +133,6 @@ def test_settings_and_logger_are_given() -> None:
         return [Branch(name=git.url, commit="")]
 
     assert op.sources["branches.external"].begin() == [Branch(name="here", commit="")]
-
-
-def test_classes_say_what_is_wrong_with_them() -> None:
-    with pytest.raises(OperatorError, match="group= is for classes of the Kubernetes API"):
-
-        class Grouped(External, plural="branches", group="example.com"):  # pyright: ignore[reportUnusedClass]
-            pass
-
-    with pytest.raises(OperatorError, match=re.escape("plural='a.b' has to be of a-z")):
-
-        class Dotted(External, plural="a.b"):  # pyright: ignore[reportUnusedClass]
-            pass
-
-    with pytest.raises(OperatorError, match="metadata is levelog's own"):
-
-        class Own(External, plural="owns"):  # pyright: ignore[reportUnusedClass]
-            metadata: dict[str, str]  # type: ignore[assignment]  # pyright: ignore
-
-
-def test_nothing_writes_an_external_record() -> None:
-    branch: Any = Branch
-    for write in (
-        lambda: delete(branch, "main"),
-        lambda: patch(branch, "main", {}),
-        lambda: delete(branch(name="a", commit="")),
-    ):
-        make: Any = write
-        with pytest.raises(OperatorError, match="Branch is External"):
-            make()
-    op = with_source(Operator("git"))
-
-    @op.view
-    def level(web: Web) -> Level[int]:
-        return Level(desired=0, actual=0)
-
-    with pytest.raises(OperatorError, match="Branch is External"):
-
-        @op.reconcile(level, writes={branch: ["delete"]})
-        def converge(web: Web) -> Iterator[Intent]:
-            yield from ()
-
-    with pytest.raises(OperatorError, match="Branch is External"):
-        op.children(Web, of=branch)(lambda web: None)  # pyright: ignore
-    with pytest.raises(OperatorError, match="its parent 'branch': Branch is External"):
-
-        @op.view
-        def of_branches(branch: Branch) -> Level[int]:
-            return Level(desired=0, actual=0)
 
 
 def test_a_view_reads_records_by_class_and_by_index() -> None:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from levelog import Level, Operator, OperatorError, Owner, Resource, Struct
+from levelog import Level, Operator, Owner, Resource, Struct
 from levelog.handlers.indexers import OnError
 from levelog.wire.objects import Application, Uid
 from levelog.wire.records import ObjectDeleted, ObjectSeen
@@ -354,15 +354,6 @@ def test_an_index_takes_as_many_entries_of_one_object_as_it_says() -> None:
     assert failure.error == "3 entries of one object, where max_entries=2 of index twice allows no more"
 
 
-@pytest.mark.parametrize("limit", [0, -1, 1.5, True, 32_768, "many"])
-def test_a_limit_of_entries_that_no_index_can_have_is_refused(limit: Any) -> None:
-    def names(web: Web) -> Iterator[tuple[str, int]]:
-        yield web.metadata.name, 1
-
-    with pytest.raises(OperatorError, match=r"index names: max_entries=.* is not a number from 1 to 32,767"):
-        Operator("webs").index(max_entries=limit)(names)
-
-
 def test_the_options_of_an_index_are_part_of_its_fingerprint() -> None:
     def names(web: Web) -> Iterator[tuple[str, int]]:
         yield web.metadata.name, 1
@@ -374,31 +365,6 @@ def test_the_options_of_an_index_are_part_of_its_fingerprint() -> None:
         op.index(**each)(names)
         fingerprints.add(op.indices["names"].fingerprint)
     assert len(fingerprints) == len(options)
-
-
-def test_a_way_to_handle_errors_that_is_not_known_is_refused() -> None:
-    def names(web: Web) -> Iterator[tuple[str, int]]:
-        yield web.metadata.name, 1
-
-    option: Any = "warn"
-    with pytest.raises(OperatorError, match='errors=\'warn\' is none of "hold", "block" and "ignore"'):
-        Operator("webs").index(errors=option)(names)
-
-
-def test_a_view_that_would_hide_a_table_is_refused() -> None:
-    op = Operator("webs")
-
-    def levels(web: Web) -> Level[int]:
-        return Level(1, 1)
-
-    op.view(levels)
-    with pytest.raises(OperatorError, match="named 'levels' would hide levelog's own table"):
-        Program([op])
-
-
-def test_an_application_without_handlers_is_refused() -> None:
-    with pytest.raises(OperatorError, match="nothing to run"):
-        Program([Operator("empty")])
 
 
 def test_a_parent_that_is_left_out_loses_its_level_once() -> None:

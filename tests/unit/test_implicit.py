@@ -1,8 +1,6 @@
 from typing import Any
 
-import pytest
-
-from levelog import Index, Level, Objects, Operator, OperatorError, Resource, Struct
+from levelog import Level, Objects, Operator, Resource, Struct
 from levelog_processors.decide.views import Evaluation
 from levelog_processors.fold.entries import index_entries
 from levelog_processors.fold.rules import Fold
@@ -158,41 +156,6 @@ def test_a_namespace_that_is_not_watched_is_refused_and_not_taken_for_empty() ->
     assert "looks up Pod 'shop-0' in namespace elsewhere, but levelog watches default alone" in evaluation.result.error
 
 
-def test_two_classes_of_one_name_are_refused() -> None:
-    def pod_class() -> type[Resource]:
-        class Pod(Resource, version="v1", plural="pods"):
-            pass
-
-        return Pod
-
-    other = Operator("webs")
-
-    def one(web: Web, objects: Objects) -> Level[int]:
-        return Level(1, 1)
-
-    def two(web: Web, objects: Objects) -> Level[int]:
-        return Level(1, 1)
-
-    other.view(reads=[Pod])(one)
-    with pytest.raises(OperatorError, match="two classes named Pod, of pods and of pods: rename one"):
-        other.view(reads=[pod_class()])(two)
-
-
-def test_reads_and_the_parameter_for_them_come_together() -> None:
-    def without(web: Web) -> Level[int]:
-        return Level(1, 1)
-
-    def alone(web: Web, objects: Objects) -> Level[int]:
-        return Level(1, 1)
-
-    with pytest.raises(OperatorError, match=r"without: reads=\[Pod\], but no parameter takes them"):
-        Operator("webs").view(reads=[Pod])(without)
-    with pytest.raises(OperatorError, match="alone: parameter 'objects' is Objects, but the view does not say which"):
-        Operator("webs").view(alone)
-    with pytest.raises(OperatorError, match="reads=Spec, which is not a class derived from Resource"):
-        Operator("webs").view(reads=[Spec])(alone)  # type: ignore[list-item]  # pyright: ignore[reportArgumentType]
-
-
 def test_other_fields_of_a_class_are_other_code_of_the_views_that_read_it() -> None:
     def fingerprint(*, short: bool) -> str:
         class Some(Struct):
@@ -212,11 +175,3 @@ def test_other_fields_of_a_class_are_other_code_of_the_views_that_read_it() -> N
 
     assert fingerprint(short=True) != fingerprint(short=False)
     assert fingerprint(short=True) == fingerprint(short=True)
-
-
-def test_an_implicit_index_cannot_be_taken_by_a_parameter() -> None:
-    def view(web: Web, pods: Index[str, str], objects: Objects) -> Level[int]:
-        return Level(1, 1)
-
-    with pytest.raises(OperatorError, match="known are: none"):
-        op.view(reads=[Pod])(view)

@@ -1,14 +1,10 @@
 """What functions may ask for by name and type, and what is said of a parameter that nothing is given to."""
 
 import logging
-import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import UTC, datetime
-from typing import Any
 
-import pytest
-
-from levelog import Index, Intent, Level, Operator, OperatorError, Resource, Struct
+from levelog import Index, Intent, Level, Operator, Resource, Struct
 from levelog.handlers.injection import Given
 
 
@@ -56,54 +52,8 @@ def test_each_kind_of_function_gets_what_it_asks_for() -> None:
     assert index.entries(body) == [("nginx", "a")]
 
 
-def takes_when(web: Web, when: datetime) -> Level[int]:
-    return Level(1, 1)
-
-
-def takes_a_level(web: Web, level: Level[int]) -> Level[int]:
-    return Level(1, 1)
-
-
 def takes_settings(web: Web, settings: Settings) -> Level[int]:
     return Level(1, 1)
-
-
-def takes_anything(web: Web, *others: int) -> Level[int]:
-    return Level(1, 1)
-
-
-def takes_a_bare_name(web: Web, settings) -> Level[int]:  # type: ignore[no-untyped-def]
-    return Level(1, 1)
-
-
-@pytest.mark.parametrize(
-    ("function", "said"),
-    [
-        (takes_when, "view takes_when: parameter 'when' is datetime; a function of this kind may take "),
-        (takes_a_level, "parameter 'level' is Level[int]; "),
-        (takes_settings, "and settings (annotated with the class of Operator(settings=…))"),
-        (takes_anything, "view takes_anything: parameter '*others: int' cannot be given by name and type"),
-        (takes_a_bare_name, "parameter 'settings' is not annotated; "),
-    ],
-)
-def test_a_parameter_that_nothing_is_given_to_is_refused_with_what_is_possible(
-    function: Callable[..., Any], said: str
-) -> None:
-    with pytest.raises(OperatorError, match=re.escape(said)):
-        Operator("shop").view(function)
-
-
-def test_the_class_of_the_settings_is_named_where_an_operator_has_them() -> None:
-    with pytest.raises(OperatorError, match=re.escape("logger: logging.Logger and settings: Settings") + "$"):
-        Operator("shop", settings=Settings()).view(takes_when)
-
-
-def test_an_index_function_is_given_no_time() -> None:
-    def aged(web: Web, now: datetime) -> Iterator[tuple[str, str]]:
-        yield "", ""
-
-    with pytest.raises(OperatorError, match="index aged: parameter 'now' is datetime; "):
-        Operator("shop").index(aged)
 
 
 def fingerprints(settings: Settings) -> list[str]:
@@ -125,8 +75,3 @@ def test_settings_are_part_of_the_fingerprint_of_what_takes_them() -> None:
     assert other == plain
     assert view_after != view_before
     assert index_after != index_before
-
-
-def test_settings_without_a_json_form_are_refused() -> None:
-    with pytest.raises(OperatorError, match="operator 'shop': settings of class object have no JSON form"):
-        Operator("shop", settings=object())

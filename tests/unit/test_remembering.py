@@ -5,14 +5,13 @@ from typing import Any, Literal
 
 import pytest
 
-from levelog import Manifest, Operator, OperatorError
 from levelog.wire.objects import ObjectKey, Partition, Sequence, Uid
 from levelog.wire.projection import Applied
 from levelog.wire.records import LoggedRecord, ReceiptNoted
 from levelog_processors.fold.rules import Fold
 from levelog_processors.program import Program
 from levelog_store.fold.changes import Changes, PriorState
-from rigs.stacks import ConfigMap, Shop, op
+from rigs.stacks import op
 
 PROGRAM = Program([op])
 INDEX, KEY, TARGET = "shop/@applied/stack", '"shops.example.com/default/shop"', "@configmaps/default/shop"
@@ -79,14 +78,3 @@ def test_a_receipt_that_says_nothing_of_it_changes_nothing() -> None:
     ):
         changes = folded(each)
         assert (changes.entries_written, changes.entries_removed, changes.keys) == ([], [], {})
-
-
-def test_two_operators_of_an_application_do_not_share_children() -> None:
-    other = Operator("other")
-
-    @other.children(Shop, of=ConfigMap)
-    def configs(shop: Shop) -> list[Manifest]:
-        return []
-
-    with pytest.raises(OperatorError, match="children configs: ConfigMap of a Shop are children of 'stack' already"):
-        Program([op, other])

@@ -3,9 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
-import pytest
-
-from levelog import Intent, Level, Operator, OperatorError, Resource, apply, delete, patch, patch_status
+from levelog import Intent, Level, Operator, Resource, apply, delete, patch, patch_status
 from levelog.testing import Simulation
 
 
@@ -113,21 +111,3 @@ def operator_that_reads_config_maps() -> Operator:
         yield config.metadata.name, ""
 
     return other
-
-
-@pytest.mark.parametrize(
-    ("writes", "said"),
-    [
-        ([ConfigMap], 'it says of each class which intents are yielded: {Pod: ["apply"]}'),
-        ({Fragment: ["apply"]}, "which is not a class derived from Resource"),
-        ({Resource: ["apply"]}, "which is not a class derived from Resource with a plural"),
-        ({ConfigMap: "apply"}, "gives ConfigMap 'apply', which is not a list of verbs"),
-        ({ConfigMap: []}, "gives ConfigMap [], which is not a list of verbs"),
-        ({ConfigMap: ["update"]}, "gives ConfigMap the verb 'update'; there are: apply, create, patch"),
-    ],
-)
-def test_a_declaration_that_is_none_is_refused_at_load(writes: Any, said: str) -> None:
-    with pytest.raises(OperatorError) as raised:
-        operator(writes=writes)
-    assert str(raised.value).startswith("reconcile function write: writes= ")
-    assert said in str(raised.value)
