@@ -1,6 +1,6 @@
 """What the API serves: each kind in each version, where it is stored, and how to find it."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.resources import files
@@ -132,10 +132,7 @@ class Registry:
 
     def __init__(self) -> None:
         self._resources: dict[tuple[str, str, str], ServedResource] = {}
-        self.builder, kinds = _builtin()
-        self.scale = _scale(self.builder)
-        """The kind of what `/scale` of a resource is; it has no path of its own."""
-        own = [_builtin_resource(kind, self.builder) for kind in kinds]
+        self.builder, self.scale, own = _builtin()
         self.reviews = {(kind.group, kind.version, kind.plural): kind for kind in own if not kind.storage}
         """By group, version and plural: what is answered at once, and never stored."""
         for kind in own:
@@ -206,14 +203,11 @@ def anything(
 
 
 @cache
-def _document() -> Json:
-    loaded: Json = msgspec.json.decode(files("levelog_sandbox").joinpath("schemas/builtin.json").read_bytes())
-    return loaded
-
-
-def _builtin() -> tuple[SchemaBuilder, list[Json]]:
-    document = _document()
-    return SchemaBuilder(document["definitions"]), document["kinds"]
+def _builtin() -> tuple[SchemaBuilder, ServedResource, Sequence[ServedResource]]:
+    """The kind of what `/scale` of a resource is, which has no path of its own, and all others; for all sandboxes."""
+    document: Json = msgspec.json.decode(files("levelog_sandbox").joinpath("schemas/builtin.json").read_bytes())
+    builder = SchemaBuilder(document["definitions"])
+    return builder, _scale(builder), [_builtin_resource(kind, builder) for kind in document["kinds"]]
 
 
 def _builtin_resource(kind: Json, builder: SchemaBuilder) -> ServedResource:

@@ -21,6 +21,7 @@ from sqlalchemy.dialects.sqlite.pysqlite import SQLiteDialect_pysqlite
 from sqlalchemy.engine import URL
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 from sqlalchemy.pool import AsyncAdaptedQueuePool, Pool
+from sqlalchemy.util import LRUCache
 from sqlalchemy.util.concurrency import await_
 
 from levelog.errors import ConfigurationError
@@ -180,6 +181,7 @@ def _sqlite_engine(
         max_overflow=0,
         connect_args={"timeout": BUSY_SECONDS, "cached_statements": STATEMENTS, "check_same_thread": False},
     )
+    engine.sync_engine.update_execution_options(compiled_cache=_compiled)
     dialect = _dialect(engine)
     dialect.waits, dialect.begins = waits, begin
 
@@ -196,6 +198,8 @@ def _sqlite_engine(
 
 
 INLINE: Final = "sqlite+inline"
+_compiled: Final[LRUCache[Any, Any]] = LRUCache(STATEMENTS)
+"""Statements as all engines of SQLite execute them: to compile them again took half of a simulation's start."""
 
 
 class _Cursor(sqlite3.Cursor):
@@ -253,6 +257,13 @@ class InlineSqlite(SQLiteDialect_pysqlite):
     """Written since a commit waited."""
     _rows_before = 0
     """Written in all when the transaction began."""
+
+    def __eq__(self, other: object) -> bool:
+        """Whether the other one compiles statements in the same way."""
+        return isinstance(other, InlineSqlite)
+
+    def __hash__(self) -> int:
+        return hash(InlineSqlite)
 
     @classmethod
     def get_pool_class(cls, url: URL) -> type[Pool]:  # noqa: ARG003

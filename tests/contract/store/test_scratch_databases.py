@@ -3,12 +3,14 @@
 import threading
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import pytest_asyncio
 from sqlalchemy import insert, select
 
 from levelog.errors import ConfigurationError
+from levelog_store.connect import engines
 from levelog_store.connect.database import Database
 from levelog_store.tables import metadata, scopes
 
@@ -68,6 +70,21 @@ async def test_a_snapshot_of_a_scratch_database_sees_one_moment_also_while_it_is
             found.append(name)
     assert found == [f"{n:03}" for n in range(500)]
     assert (await applications(scratch))[-1] == "later"
+
+
+async def test_the_next_database_compiles_nothing_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    compiled: dict[Any, Any] = {}
+    monkeypatch.setattr(engines, "_compiled", compiled)
+    counts: list[int] = []
+    for name in "ab":
+        async with await Database.open(f"sqlite:///{tmp_path}/{name}", is_scratch=True) as database:
+            async with database.transaction() as connection:
+                await connection.run_sync(metadata.create_all)
+                await connection.execute(insert(scopes), row("one"))
+            assert await applications(database) == ["one"]
+        counts.append(len(compiled))
+    assert counts == [len(compiled)] * 2
+    assert compiled
 
 
 async def test_errors_of_a_scratch_database_are_levelogs(scratch: Database) -> None:
