@@ -3,10 +3,9 @@
 WHAT is `edges` (stories of handlers, side by side with Kopf), `changes` (what a change takes, side by side with Go and
 Kopf), `sizes` (what the number of objects takes, likewise), `several` (several operators on one resource, likewise),
 `processors` (one, two and four that share the work, and what takes over when one is killed),
-`tenants` (what a namespace that never rests costs a quiet one), `lasting` (timers and daemons), `first` (the first
-list, and a write for each object), `latency`, `noise` (calls for changes that nothing reads), `starts` (start with one
-index), `groups` (evaluations for one changed pod of many), `children` (what one parent of many children leaves in the
-tables), `replay` (history read and decided again), `state` (what is in memory, without servers); by default all.
+`tenants` (what a namespace that never rests costs a quiet one), `lasting` (timers and daemons), `noise` (calls for
+changes that nothing reads), `children` (what one parent of many children leaves in the tables), `replay` (history read
+and decided again), `state` (what is in memory, without servers); by default all.
 """
 
 import argparse
@@ -21,54 +20,37 @@ from bench import (
     changes,
     children,
     edges,
-    first,
-    groups,
     lasting,
-    latency,
     noise,
     processors,
     replay,
     several,
     sizes,
-    starts,
     state,
     tenants,
 )
-from bench.installation import Installation
-from bench.kopfprocess import OPERATORS
 from bench.servers import Servers
 
 SIZES = (12_000, 100_000)
-PARTS = (
-    *(
-        "edges",
-        "changes",
-        "sizes",
-        "several",
-        "processors",
-        "tenants",
-        "lasting",
-        "first",
-        "latency",
-        "noise",
-        "starts",
-        "groups",
-    ),
+PARTS = [
+    "edges",
+    "changes",
+    "sizes",
+    "several",
+    "processors",
+    "tenants",
+    "lasting",
+    "noise",
     "children",
     "replay",
     "state",
-)
+]
 
 
 async def main() -> None:
     """Run the measurements."""
     parser = argparse.ArgumentParser(prog="bench", description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("what", nargs="*", metavar="WHAT", help=", ".join(PARTS))
-    parser.add_argument(
-        "--webs", type=int, default=12_000, help="objects of 3 KB, for `first` and at most for `starts`"
-    )
-    parser.add_argument("--changes", type=int, default=2_000, help="changes, for `latency`; at most as many as objects")
-    parser.add_argument("--rate", type=float, default=100.0, help="changes a second, for the latency")
     parser.add_argument("--noise", type=int, default=10_000, help="changes that nothing reads")
     parser.add_argument("--records", type=int, default=100_000, help="records of 3 KB, for `replay` and `state`")
     parser.add_argument("--objects", type=int, default=2_000, help="objects of 3 KB, for `changes`")
@@ -86,8 +68,6 @@ async def main() -> None:
     what = arguments.what or PARTS
     if unknown := set(what) - set(PARTS):
         parser.error(f"{', '.join(sorted(unknown))}: there is {', '.join(PARTS)}")
-    if "latency" in what and arguments.changes > arguments.webs:
-        parser.error("--changes: at most --webs, since each object is changed once")
     console = Console(width=110)
     if "edges" in what:
         await edges.run(console)
@@ -118,20 +98,8 @@ async def main() -> None:
             is_recorded = not arguments.unrecorded
             await lasting.run(servers, console, timers, daemons, every, arguments.peer, is_recorded=is_recorded)
             await servers.delete_webs()
-        if {"first", "latency"} & set(what):
-            async with Installation(servers, OPERATORS / "statuses.py") as levelog:
-                await first.run(servers, levelog, console, arguments.webs)
-                if "latency" in what:
-                    await latency.run(servers, levelog, console, arguments.changes, arguments.rate)
-            await servers.delete_webs()
         if "noise" in what:
             await noise.run(servers, console, 1000, arguments.noise)
-        if "starts" in what:
-            counts = sorted({min(count, arguments.webs) for count in (1_000, 4_000, 12_000)})
-            await starts.run(servers, console, counts)
-            await servers.delete_webs()
-        if "groups" in what:
-            await groups.run(servers, console, 50, 5_000)
         if "children" in what:
             await children.run(servers, console, arguments.children)
 

@@ -5,7 +5,7 @@ import tempfile
 from contextlib import AsyncExitStack
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
 import msgspec
 from sqlalchemy import func, select
@@ -53,11 +53,7 @@ class Installation:
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="levelog-bench-")))
             url = self._servers.postgres.url_of(await self._servers.postgres.create_database())
             self._levelog = Levelog(folder, self._servers.control_plane.kubeconfig)
-            self._levelog.env |= {
-                "LEVELOG_NATS_URL": self.nats.url,
-                "LEVELOG_DATABASE_URL": url,
-                "LEVELOG_LOG_LEVEL": "debug",
-            }
+            self._levelog.env |= {"LEVELOG_NATS_URL": self.nats.url, "LEVELOG_DATABASE_URL": url}
             ended = await self._levelog.ends("migrate")
             if ended.status:
                 raise RuntimeError(ended.stderr)
@@ -81,14 +77,6 @@ class Installation:
         """Raise what a process ended with, if one did."""
         for process in self.processes.values():
             process.check()
-
-    def usage(self) -> dict[str, Usage]:
-        """Usage of each process."""
-        return {role: usage_of(process.pid) for role, process in self.processes.items()}
-
-    def log_lines(self, role: str) -> list[dict[str, Any]]:
-        """Lines that a process has logged so far."""
-        return [msgspec.json.decode(line) for line in self.processes[role].log.read_bytes().splitlines() if line]
 
     async def levels(self, status: str) -> int:
         """How many levels have a status."""

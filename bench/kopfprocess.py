@@ -7,7 +7,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
-from bench.installation import Usage, usage_of
 from bench.servers import Servers
 from rigs.processes import Process
 
@@ -48,10 +47,6 @@ class Kopf:
     def check(self) -> None:
         """Raise what the process ended with, if it did."""
         self._process.check()
-
-    def usage(self) -> Usage:
-        """What the process has used."""
-        return usage_of(self._process.pid)
 
     @property
     def calls(self) -> int:
