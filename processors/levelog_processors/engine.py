@@ -10,7 +10,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from levelog.secrets.redaction import Redactor
 from levelog.wire.objects import Sequence as LogSequence
-from levelog.wire.records import LoggedRecord, SyncFinished
+from levelog.wire.records import LoggedRecord, ReceiptNoted, SyncFinished
 from levelog_processors.clock import DatabaseClock
 from levelog_processors.decide.evaluating import Evaluator
 from levelog_processors.decide.functions import MOST_BEGUN, PATIENCE, Acting, Caller
@@ -167,19 +167,21 @@ class Engine:
             state.recall(state.fold(part, is_leased=False), self._anew)
         wakes: dict[ViewParent, Wake] = {}
         folded: list[Changes] = []
+        receipts: list[ReceiptNoted] = []
         is_all = len(self.epochs) == self._scope.partitions
         for is_leased in (True,) if is_all else (True, False):
             for part in parts(each for each in rest if is_all or (each.partition in self.epochs) == is_leased):
                 changes = state.fold(part, is_leased=is_leased)
                 wakes |= state.apply(changes, is_leased=is_leased)
                 folded.append(changes)
+                if is_leased:
+                    receipts += (each.record for each in changes.receipts)
         kinds = {type(logged.record) for logged in fresh}
         has_list = not kinds.isdisjoint(ALONE)
         if has_list:
             self._readiness = None
         if self._has_tables:  # else a replay, which decides anew whatever the log tells of
             tell_forgotten({level: to for changes in folded for level, to in changes.forgotten.items()})
-        receipts = [each.record for changes in folded for each in changes.receipts]
         gone = {view for changes in folded for view, _ in changes.gone}
         blocked = {view for changes in folded for each in changes.replaced for view in each.views}
         return Folded(

@@ -21,11 +21,46 @@ from rigs.webs import PODS, WEBS, deleted, lists_done, logged, pod, web
 PARTITIONS = 2
 SHOP = web("shop", 1, replicas=1)
 OWN = partition_of(SHOP.key, PARTITIONS)
+MADE = pod("shop-0", 7, owner="uid-shop")
 
 
 def placed(partition: int) -> str:
     """The name of a pod in a partition."""
     return next(name for n in range(99) if partition_of(pod(name := f"shop-{n}", 1).key, PARTITIONS) == partition)
+
+
+def receipt(key: str) -> ReceiptNoted:
+    """Of the intent with this key, which has made the pod of the shop."""
+    return ReceiptNoted(
+        application=Application("webs"),
+        key=key,
+        view="webs/pods",
+        parent=SHOP.key,
+        parent_uid=SHOP.uid,
+        round=1,
+        verb="apply",
+        target=MADE.key,
+        outcome="written",
+        target_uid=Uid(MADE.uid),
+        target_version=MADE.version,
+        process="test",
+        time=NOON,
+    )
+
+
+async def test_a_receipt_counts_for_who_holds_its_partition(database_url: str) -> None:
+    """All processors fold it; actuators are told once that a target may be free."""
+    program = Program(load_operators([WEBS_FILE]))
+    counts: dict[int, bool] = {}
+    async with await Database.open(database_url) as database:
+        scope = await scope_of(database, partitions=PARTITIONS, fingerprint=program.fingerprint)
+        epochs = await processor(database, scope, "test").tend()
+        for partition in range(PARTITIONS):
+            engine = Engine(database, scope, program, patience=None)
+            await engine.hold({partition: epochs[partition]})
+            counts[partition] = engine.fold(logged([receipt("any")], partition=OWN)).has_receipts
+            await engine.close()
+    assert counts == {OWN: True, 1 - OWN: False}
 
 
 async def test_invariant_5_a_level_is_woken_that_has_seen_more_of_others_than_the_tables_have(
@@ -77,24 +112,8 @@ async def test_invariant_5_a_level_that_waits_for_a_time_is_woken_if_its_write_w
         await engine.decide()
         async with database.reading() as connection:
             key = (await connection.execute(select(intents.c.key))).scalar_one()
-        made = pod("shop-0", 7, owner="uid-shop")
-        receipt = ReceiptNoted(
-            application=Application("webs"),
-            key=key,
-            view="webs/pods",
-            parent=SHOP.key,
-            parent_uid=SHOP.uid,
-            round=1,
-            verb="apply",
-            target=made.key,
-            outcome="written",
-            target_uid=Uid(made.uid),
-            target_version=made.version,
-            process="test",
-            time=NOON,
-        )
-        log += logged([made], first=len(log) + 1, partitions=PARTITIONS)
-        log += logged([receipt], first=len(log) + 1, partition=OWN)
+        log += logged([MADE], first=len(log) + 1, partitions=PARTITIONS)
+        log += logged([receipt(key)], first=len(log) + 1, partition=OWN)
         engine.fold(log)
         await engine.flush()
         async with database.transaction() as connection:

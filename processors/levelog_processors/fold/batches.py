@@ -30,6 +30,7 @@ class Folded(Struct, frozen=True):
     keys: set[IndexKey]
     """Keys of indices that changed."""
     has_receipts: bool = False
+    """Of leased partitions."""
     frees_targets: bool = False
     """Intents that are committed wait for a target whose intent has ended."""
     has_news: bool = False
