@@ -18,11 +18,11 @@ from levelog.handlers.views import ReconcileHandler
 from levelog.indices import GiveIndex
 from levelog.secrets.redaction import Redactor
 from levelog_actuator.awaited import AwaitedLevels
+from levelog_actuator.claimchecks import ClaimChecks
 from levelog_actuator.claiming import ClaimLoop
 from levelog_actuator.daemons import Daemons
 from levelog_actuator.effects import EffectCaller, Effects
 from levelog_actuator.heartbeat import Heartbeat
-from levelog_actuator.heldclaims import HeldClaims
 from levelog_actuator.ledger import Ledger, TakenResults
 from levelog_actuator.limits import ActuatorSettings, Limits, Outage, try_later
 from levelog_actuator.patching import CallPatcher
@@ -101,7 +101,7 @@ class Actuator:
             on_hastened=lambda: notifier.publish(Topic.WAKE),
             clock=self._heartbeat.now,
         )
-        self._held = HeldClaims(database, scope, self.owner, clock)
+        self._claim_checks = ClaimChecks(database, scope, self.owner, clock)
         self._clock = clock
         limits = {name: each.limits.max_concurrency for name, each in (effects or {}).items()}
         max_concurrency = {name: limit for name, limit in limits.items() if limit is not None}
@@ -310,7 +310,7 @@ class Actuator:
             if intent.verb == "call":
                 self._effects.begin(intent)
                 continue
-            self._held.begin(intent, since)
+            self._claim_checks.begin(intent, since)
             task = asyncio.create_task(self._carry_out(intent, since))
             self._sending.add(task)
             task.add_done_callback(self._sending.discard)
@@ -327,7 +327,7 @@ class Actuator:
                 self._note(result)
                 self._ledger.record(result)
         finally:
-            self._held.end(intent)
+            self._claim_checks.end(intent)
             self._limits.end(intent)
 
     async def _send_for_call(self, order: Order) -> Result:
@@ -368,7 +368,7 @@ class Actuator:
         if rest := self._limits.resting(intent):
             return Later.unsent(intent, "the API has too much to do for its group", rest)
         try:
-            if not await self._held.is_held(intent, since=self._heartbeat.since):
+            if not await self._claim_checks.is_still_ours(intent, since=self._heartbeat.since):
                 level = logging.WARNING if claimed_at > -math.inf else logging.DEBUG
                 log.log(level, "the claim ended while the intent waited", extra=about(intent))
                 return None

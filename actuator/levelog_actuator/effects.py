@@ -260,8 +260,8 @@ class Effects(Struct, eq=False):
         async with self.database.transaction(durable=False) as connection:
             begun = list(self.begun)
             await claims.keep(connection, self.scope, self.owner, begun, lease=self.settings.lease)
-            held = await claims.still_claimed(connection, self.scope, self.owner, daemons) if daemons else set()
-        if self.caller.daemons and (lost := [key for key in daemons if key not in held]):
+            ours = await claims.still_claimed(connection, self.scope, self.owner, daemons) if daemons else set()
+        if self.caller.daemons and (lost := [key for key in daemons if key not in ours]):
             self.caller.daemons.lose(lost)
 
     def outlasts(self, limit: timedelta) -> bool:

@@ -49,7 +49,7 @@ _LOOK: Final = timedelta(seconds=2)  # how often one that stands by looks; takeo
 _RELEASE_LIMIT: Final = timedelta(seconds=2)
 
 
-class HeldTask(Struct, frozen=True, kw_only=True):
+class LeaderRecord(Struct, frozen=True, kw_only=True):
     """Who does a task, and since when."""
 
     holder: str
@@ -77,7 +77,7 @@ class Lease:
         self._seen = 0, 0.0
         """The last message that was read, and since when it is that, by the event loop's clock."""
 
-    async def take(self) -> HeldTask | None:
+    async def take(self) -> LeaderRecord | None:
         """Take the lease if it is free, or renew ours; else say who holds it. Raises Unavailable, LevelogError."""
         last, sequence = await self._read()
         is_free = last is None or last.is_released or self._is_left(sequence)
@@ -105,7 +105,7 @@ class Lease:
             await self._write(self._sequence, is_released=True)
             self._sequence = 0
 
-    async def _read(self) -> tuple[HeldTask | None, int]:
+    async def _read(self) -> tuple[LeaderRecord | None, int]:
         """The last message of the task, with its sequence, 0 if there is none."""
         answer = await self._ask_for_last()
         if answer.error is not None and answer.error.err_code == NO_STREAM:
@@ -124,12 +124,12 @@ class Lease:
 
     async def _write(self, expected: int, *, is_released: bool = False) -> bool:
         """Replace the message that we know; tells whether it was the last one."""
-        held = HeldTask(holder=self.holder, since=self._since, token=self._token, is_released=is_released)
+        leader = LeaderRecord(holder=self.holder, since=self._since, token=self._token, is_released=is_released)
         step = f"taking the lease {self.subject}"
         try:
             message = await self.connection.request(
                 self.subject,
-                msgspec.json.encode(held),
+                msgspec.json.encode(leader),
                 headers=header_lines({_EXPECTED: str(expected)}),
                 step=step,
                 timeout=self.lasts / 3,
@@ -150,7 +150,7 @@ class Lease:
         _refuse(f"creating stream {wanted.name}", answer.error)
 
 
-async def holder_of(stream: LogStream, application: Application, task: str) -> HeldTask | None:
+async def holder_of(stream: LogStream, application: Application, task: str) -> LeaderRecord | None:
     """The process that does a task now; None if there is none. Raises Unavailable, LevelogError."""
     request = MessageRequest(last_by_subj=lease_subject(stream.cluster, application, task))
     name = lease_stream(stream.cluster)
@@ -159,8 +159,8 @@ async def holder_of(stream: LogStream, application: Application, task: str) -> H
         if answer.error is not None and answer.error.err_code != NO_STREAM:
             _refuse(f"reading the lease {request.last_by_subj}", answer.error, unless=NO_MESSAGE)
         return None
-    held = _decode(answer.message.data)
-    return None if held.is_released else held
+    leader = _decode(answer.message.data)
+    return None if leader.is_released else leader
 
 
 def _configuration(stream: LogStream, lasts: timedelta) -> StreamConfig:
@@ -179,9 +179,9 @@ def _configuration(stream: LogStream, lasts: timedelta) -> StreamConfig:
     )
 
 
-def _decode(payload: bytes) -> HeldTask:
+def _decode(payload: bytes) -> LeaderRecord:
     try:
-        return msgspec.json.decode(payload, type=HeldTask)
+        return msgspec.json.decode(payload, type=LeaderRecord)
     except msgspec.DecodeError as error:
         raise LevelogError(f"a lease cannot be read: {error}: {payload[:200]!r}") from error
 
@@ -274,15 +274,15 @@ class Leadership:
                 has_changed.clear()
                 asked_at = loop.time()
                 try:
-                    held = await self._lease.take()
+                    leader = await self._lease.take()
                 except LevelogError as error:
                     await self._lease.connection.wait_connected()
                     self._tell(level_of(error), f"the lease of {self._task} cannot be taken: {error}")
                 else:
-                    if held is None:
+                    if leader is None:
                         self._told = ""
                         return asked_at
-                    self._tell(logging.INFO, f"stands by: {held.holder} does {self._task}")
+                    self._tell(logging.INFO, f"stands by: {leader.holder} does {self._task}")
                 try:
                     async with asyncio.timeout(min(_LOOK, self._lease.lasts / 3).total_seconds()):
                         await has_changed.wait()

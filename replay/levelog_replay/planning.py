@@ -42,7 +42,7 @@ class PlannedLevel(Struct, frozen=True, kw_only=True):
     writes: tuple[trial.PlannedWrite, ...]
     is_due: bool
     """The code that runs would decide on it now too."""
-    is_held: bool
+    is_later: bool
     """It is decided on only after others, of views that wait for a list."""
     deletions: tuple[str, ...] = ()
     """What it would delete, in this round or once all else is done: children, by kind and name, or targets."""
@@ -62,7 +62,7 @@ class Planned(Struct, frozen=True, kw_only=True):
     """Levels that wait for writes under way; what follows is not known."""
     unlisted: Mapping[str, Sequence[str]]
     """Views that decide on nothing before these resources are listed."""
-    held: Sequence[str] = ()
+    later: Sequence[str] = ()
     """Views that decide on some of their levels only once those have decided."""
 
     @property
@@ -179,7 +179,7 @@ async def _planned(
                 change=change,
                 writes=tuple(writes[change.name]),
                 is_due=change.name in due,
-                is_held=change.after is not None and change.after.reason == CHANGED_CODE,
+                is_later=change.after is not None and change.after.reason == CHANGED_CODE,
                 deletions=_deletions(change, writes[change.name], children),
             )
             async for change in trial.read_changed_levels(connection)
@@ -191,7 +191,7 @@ async def _planned(
             dropped=await trial.count_dropped_writes(connection),
             waiting=[name for name in await trial.read_waiting(connection) if name not in writes],
             unlisted=unlisted,
-            held=[view for view in woken if view not in unlisted],
+            later=[view for view in woken if view not in unlisted],
         )
 
 

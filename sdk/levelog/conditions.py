@@ -57,15 +57,15 @@ def inspect_conditions(
     """
 
     def conditions(parent: Mapping[str, Any], levels: Levels, now: datetime) -> Level[dict[str, Any]]:
-        held, acting = {each.get("type"): each for each in _held(parent)}, counted()
+        existing, acting = {each.get("type"): each for each in _conditions_of(parent)}, counted()
         own = {view: each for view, each in _told(levels, acting).items() if each.status != "deleting"}
-        generation, stalled = parent["metadata"].get("generation", 0), held.get("Stalled", {})
+        generation, stalled = parent["metadata"].get("generation", 0), existing.get("Stalled", {})
         told = _failures(stalled, acting) if stalled.get("observedGeneration") == generation else {}
         level_statuses = {
             name: _as_before(each, told.get(name)) for name, each in (own | _of_children(levels, acting)).items()
         }
         wanted = summed_up(level_statuses, generation) if own else {}
-        actual = {kind: {name: held[kind].get(name) for name in _FIELDS} for kind in wanted if kind in held}
+        actual = {kind: {name: existing[kind].get(name) for name in _FIELDS} for kind in wanted if kind in existing}
         has_failed = any(each.status == "failed" for each in level_statuses.values())
         settling = [
             each.since for each in level_statuses.values() if each.status == "settling" and each.since is not None
@@ -91,10 +91,10 @@ def conditions_writer(
     async def write(
         parent: Mapping[str, Any], level: Level[dict[str, Any]], now: datetime
     ) -> list[Intent]:  # async, so that it needs no thread
-        held = {each.get("type"): each for each in _held(parent)}
-        conditions = {kind: dict(each) for kind, each in held.items()}
+        existing = {each.get("type"): each for each in _conditions_of(parent)}
+        conditions = {kind: dict(each) for kind, each in existing.items()}
         for kind, fields in level.desired.items():
-            before = held.get(kind, {})
+            before = existing.get(kind, {})
             is_same = before.get("status") == fields["status"] and before.get("lastTransitionTime")
             at = before["lastTransitionTime"] if is_same else f"{now:%Y-%m-%dT%H:%M:%SZ}"
             conditions[kind] = {"type": kind, **fields, "lastTransitionTime": at}
@@ -107,7 +107,7 @@ def conditions_writer(
             body={"status": {"conditions": list(conditions.values())}},
             options=IntentOptions(if_unchanged=True),  # the list is replaced as a whole
         )
-        return [patch, *_events_of_failures(level.desired, held, counted())] if events else [patch]
+        return [patch, *_events_of_failures(level.desired, existing, counted())] if events else [patch]
 
     write.__name__ = f"{view.name}.write"
     verbs: list[Verb] = ["patch_status", "event"] if events else ["patch_status"]
@@ -117,13 +117,13 @@ def conditions_writer(
 
 
 def _events_of_failures(
-    wanted: Mapping[str, Mapping[str, Any]], held: Mapping[Any, Mapping[str, Any]], acting: Collection[str]
+    wanted: Mapping[str, Mapping[str, Any]], existing: Mapping[Any, Mapping[str, Any]], acting: Collection[str]
 ) -> Iterator[Intent]:
     """One Event for each level of the object that is told to have failed, unless the same is told already.
 
     A status that has to be patched again says what it said before, by which the actuator knows the Event again.
     """
-    before = held.get("Stalled", {})
+    before = existing.get("Stalled", {})
     told = _failures(before, acting)
     occurrence = digest(canonical(before))
     for view, error in _failures(wanted.get("Stalled", {}), acting).items():
@@ -204,6 +204,6 @@ def _in_sync(views: Collection[str]) -> str:
     return f"in sync: {', '.join(own)}" + (f"; children: {len(children)}" if children else "")
 
 
-def _held(parent: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
+def _conditions_of(parent: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
     status = parent.get("status") or {}
     return status.get("conditions") or ()

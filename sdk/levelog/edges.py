@@ -36,7 +36,7 @@ class Edge(Struct, frozen=True, kw_only=True, omit_defaults=True):
     reason: Reason
     is_noted: bool = False
     """The handler is not called for this edge; it is remembered as what it knows of the object."""
-    is_held: bool = False
+    is_finalizing: bool = False
     """The object that is being deleted is there until this is handled, or given up."""
     object: dict[str, Any]
     """The essence of the object, and who it is."""

@@ -541,11 +541,11 @@ class Operator:
 
         Raises OperatorError if another class of that name has it.
         """
-        held = self.indices.setdefault(index.name, index)
-        if isinstance(held, ImplicitIndex) and held.cls is not index.cls:
+        known = self.indices.setdefault(index.name, index)
+        if isinstance(known, ImplicitIndex) and known.cls is not index.cls:
             raise OperatorError(
                 f"operator {self.name!r} reads objects of two classes named {index.cls.__name__}, of "
-                f"{held.resource.group_resource} and of {index.resource.group_resource}: rename one"
+                f"{known.resource.group_resource} and of {index.resource.group_resource}: rename one"
             )
 
     def resources(self) -> dict[tuple[str, str], ResourceType]:
@@ -578,19 +578,19 @@ class Operator:
     def _claim(self, name: str, function: Callable[..., Any]) -> None:
         """Refuse a second handler of one name; one function may reconcile several views."""
         kinds: dict[str, Mapping[str, object]] = {"index": self.indices, "view": self.views}
-        held = [kind for kind, handlers in kinds.items() if name in handlers]
+        taken = [kind for kind, handlers in kinds.items() if name in handlers]
         if name in self.views and self.views[name].is_made:
-            held = ["function"]
+            taken = ["function"]
         if any(handler.name == name and handler.function is not function for handler in self.reconcilers.values()):
-            held.append("reconcile function")
+            taken.append("reconcile function")
         if any(handler.name == name for handler in self.sources.values()):
-            held.append("source")
+            taken.append("source")
         if name in self.record_handlers:
-            held.append("event handler")
+            taken.append("event handler")
         if name in self.timers:
-            held.append("timer")
-        if held:
+            taken.append("timer")
+        if taken:
             raise OperatorError(
-                f"{function.__qualname__}: operator {self.name!r} has the {held[0]} {name!r} already; "
+                f"{function.__qualname__}: operator {self.name!r} has the {taken[0]} {name!r} already; "
                 "each handler needs a name of its own"
             )

@@ -59,9 +59,9 @@ def test_a_write_is_settled_with_its_receipt_if_both_are_folded_at_once(told: li
         result_uid=record.target_uid,
         result_version=record.target_version,
         is_folded=True,
-        held_uid=row.uid if row else None,
-        held_version=row.version if row else None,
-        held_is_deleting=row.is_deleting if row else None,
+        shown_uid=row.uid if row else None,
+        shown_version=row.version if row else None,
+        shown_is_deleting=row.is_deleting if row else None,
         buried_version=tombstone.version if tombstone else None,
     )
     assert is_settled(as_decided) or not is_shown

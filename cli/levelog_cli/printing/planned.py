@@ -76,7 +76,7 @@ def _reason(level: PlannedLevel) -> str:
 def _group(level: PlannedLevel) -> str:
     """What levels have in common that are shown together."""
     before, after = level.change.before, level.change.after
-    if level.is_held:
+    if level.is_later:
         what = "decided on after others"
     elif after is None:
         what = "gone"
@@ -106,7 +106,7 @@ def _example(levels: Sequence[PlannedLevel]) -> Iterator[str]:
     if level.is_due:
         yield from labelled("due", "the code that runs would decide on it now too")
     before, after = level.change.before or _NOTHING, level.change.after
-    if after is not None and not level.is_held:
+    if after is not None and not level.is_later:
         if after.reason:
             yield from labelled("reason", after.reason)
         for part in _PARTS:
@@ -159,8 +159,8 @@ def _remarks(plan: Planned) -> Iterator[str]:
     for view, resources in plan.unlisted.items():
         awaited = ", ".join(resources) or "all that it reads, of the same namespaces"
         remarks.append(f"{view} decides, and perhaps writes, once this is listed: {awaited}")
-    if plan.held:
-        remarks.append(f"{', '.join(plan.held)} {'decides' if len(plan.held) == 1 else 'decide'} after that")
+    if plan.later:
+        remarks.append(f"{', '.join(plan.later)} {'decides' if len(plan.later) == 1 else 'decide'} after that")
     for remark in remarks:
         yield from folded(remark, line_width())
 
@@ -176,7 +176,7 @@ def plan_json(plan: Planned) -> dict[str, Any]:
                 "view": level.change.view,
                 "parent": level.change.parent,
                 "is_due": level.is_due,
-                "is_held": level.is_held,
+                "is_later": level.is_later,
                 "deletions": level.deletions,
                 "before": _told(level.change.before),
                 "after": _told(level.change.after),
@@ -190,7 +190,7 @@ def plan_json(plan: Planned) -> dict[str, Any]:
         "dropped": plan.dropped,
         "waiting": [{"view": view, "parent": parent} for view, parent in plan.waiting],
         "unlisted": plan.unlisted,
-        "held": plan.held,
+        "later": plan.later,
     }
 
 

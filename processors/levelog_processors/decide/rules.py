@@ -243,8 +243,10 @@ def _undone(count: int, by: str) -> str:
 def _undone_by(facts: Facts) -> str:
     """Who undid the last round, as far as the API tells."""
     own = field_manager(facts.view.operator)
-    others = [i.held_manager for i in facts.intents if i.held_manager not in ("", own)]
-    again = [i.target for i in facts.intents if i.held_manager == own and (i.held_version or 0) > i.result_version > 0]
+    others = [i.shown_manager for i in facts.intents if i.shown_manager not in ("", own)]
+    again = [
+        i.target for i in facts.intents if i.shown_manager == own and (i.shown_version or 0) > i.result_version > 0
+    ]
     if others or not again:
         return others[0] if others else ""
     return f"another write of {own} itself: `levelog why {again[0]}` shows both"

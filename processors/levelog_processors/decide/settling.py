@@ -42,15 +42,15 @@ def is_settled(intent: OpenIntent) -> bool:
     is_deleted = intent.verb == "delete" and intent.outcome in ("written", "unchanged", "gone")
     if not (is_shown_by_log or is_deleted) or not intent.is_watched:
         return True
-    is_buried = intent.buried_version is not None and intent.held_uid is None
+    is_buried = intent.buried_version is not None and intent.shown_uid is None
     if is_deleted:
-        return is_buried or intent.held_uid != intent.result_uid or bool(intent.held_is_deleting)
-    if intent.held_uid is None or intent.held_version is None:
+        return is_buried or intent.shown_uid != intent.result_uid or bool(intent.shown_is_deleting)
+    if intent.shown_uid is None or intent.shown_version is None:
         is_past = is_buried and (intent.buried_version or 0) >= intent.result_version
         return is_past or intent.observed_version == GONE
-    if intent.held_uid != intent.result_uid:  # another incarnation is newer only if it came later
-        return intent.held_version > intent.result_version
-    return intent.held_version >= intent.result_version
+    if intent.shown_uid != intent.result_uid:  # another incarnation is newer only if it came later
+        return intent.shown_version > intent.result_version
+    return intent.shown_version >= intent.result_version
 
 
 LOOKS_APART: Final = timedelta(seconds=1)

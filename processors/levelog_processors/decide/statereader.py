@@ -47,18 +47,18 @@ class StateReader(Struct, frozen=True):
     ) -> Facts | None:
         """The facts of a level; None: its parent is gone, or not the view's."""
         state, program, level = self.state, self.program, (wake.view, wake.parent)
-        view, parent, held = program.views[wake.view], state.objects.get(wake.parent), state.levels.get(level)
-        identity = parent_inputs(view, parent.body, held.looked_at if held else None) if parent else None
+        view, parent, stored = program.views[wake.view], state.objects.get(wake.parent), state.levels.get(level)
+        identity = parent_inputs(view, parent.body, stored.looked_at if stored else None) if parent else None
         if parent is None or identity is None:
             return None
-        row = level_before(wake, parent, held, rounds.get((*level, parent.uid), 0))
+        row = level_before(wake, parent, stored, rounds.get((*level, parent.uid), 0))
         places = self._places(view, level)
         facts = Facts(
             wake=wake,
             view=view,
             parent=parent,
             before=row,
-            intents=self._intents(intents, row.parent_uid if held is None else held.parent_uid),
+            intents=self._intents(intents, row.parent_uid if stored is None else stored.parent_uid),
             inputs=identity,
             reads=row.reads,
             versions=digest_of_versions({place: self.version(place) for place in places}),
@@ -100,13 +100,13 @@ class StateReader(Struct, frozen=True):
 
     def with_target(self, intent: OpenIntent) -> OpenIntent:
         """The intent with what is known of its target now."""
-        held, gone = self.state.objects.get(intent.target), self.state.tombstones.get(intent.target)
+        shown, gone = self.state.objects.get(intent.target), self.state.tombstones.get(intent.target)
         intent = replace(
             intent,
-            held_uid=held.uid if held else None,
-            held_version=held.version if held else None,
-            held_is_deleting=held.is_deleting if held else None,
-            held_manager=(held.manager or "") if held else "",
+            shown_uid=shown.uid if shown else None,
+            shown_version=shown.version if shown else None,
+            shown_is_deleting=shown.is_deleting if shown else None,
+            shown_manager=(shown.manager or "") if shown else "",
             buried_version=gone.version if gone else None,
         )
         return as_watched(intent, self.program, self.namespaces)

@@ -20,7 +20,7 @@ from levelog.handlers.owned import (
     WantedChild,
     as_stored,
     confirms,
-    held_back,
+    deletion_refusal,
     level_of,
     owned_child,
     sight_of,
@@ -194,7 +194,7 @@ class ChildrenView(ViewHandler):
             extra = [child for child in owned if child.key in level.drift.extra]
             confirmed = indices[MARK + confirmed_name(self.parent)][metadata.uid]
             if len(extra) > self.max_deletions and not any(confirms(each, extra, self.kinds) for each in confirmed):
-                raise ChildRefused(held_back(extra, self.kinds, self.max_deletions, self.resource, metadata))
+                raise ChildRefused(deletion_refusal(extra, self.kinds, self.max_deletions, self.resource, metadata))
         return level
 
     def sight(

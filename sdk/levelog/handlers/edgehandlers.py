@@ -153,7 +153,7 @@ class EdgeHandler(CalledHandler):
         """Tell whether one of the calls has handled the end of the object."""
         return any(each.name == END for each in calls)
 
-    def hold(
+    def note_unfinished(
         self, level: Level[Any], found: dict[str, Any], calls: Sequence[Call[Edge, Any]], read: Mapping[str, Any]
     ) -> None:
         """Note in the level of an object that is being deleted what a call has left that did not handle its end."""
@@ -193,7 +193,7 @@ def edge_effect(handler: EdgeHandler, lender: Lender, yielding: Yields | None = 
 
     made = calling_effect(handler, Edge, _CODE, lender, keep if yielding is not None else None)
     made.yielding = yielding
-    made.notes_failure, made.in_line = lambda edge: edge.is_held, (KNOWN, END)
+    made.notes_failure, made.in_line = lambda edge: edge.is_finalizing, (KNOWN, END)
     return made
 
 
@@ -214,11 +214,11 @@ def edge_view(
         calls: list[Call[Edge, Any]] = list(read[index][uid])
         phases: list[Phase] = list(read["finalizing"][uid]) if finalizing is not None else []
         if handler.options.finalizer and found["metadata"].get("deletionTimestamp"):
-            is_open = "held" in phases and not handler.is_ended(calls)
+            is_open = "finalizing" in phases and not handler.is_ended(calls)
             level: Level[Any] = Level(desired=IS_HANDLED, actual=IS_OPEN if is_open else IS_HANDLED)
             if is_open:
                 handler.state(found)  # a read of all that the call is given, so that it is given the newest
-                handler.hold(level, found, [each for each in calls if each.name == END], read)
+                handler.note_unfinished(level, found, [each for each in calls if each.name == END], read)
         else:
             level = handler.level(found, [each for each in calls if not each.name], read)
             if "waits" in phases and level.drift:
@@ -235,8 +235,8 @@ def edge_view(
         annotations |= {handler.written_name: Index[str, Call[str, None]], "levels": Levels}
     options = handler.options
     filters = value_fingerprint((options.field, options.value, options.old, options.new, str(options.since)))
-    held = () if finalizing is None else (str(options.finalizer), finalizing.fingerprint)
-    made = made_view(handler, view, annotations, inspect_view, _CODE, *sorted(handler.reasons), filters, *held)
+    code = () if finalizing is None else (str(options.finalizer), finalizing.fingerprint)
+    made = made_view(handler, view, annotations, inspect_view, _CODE, *sorted(handler.reasons), filters, *code)
     made.stands_on = (handler.writes_name,) if handler.is_yielding else ()
     return made
 
@@ -275,7 +275,7 @@ def edge_writer(handler: EdgeHandler, view: ViewHandler, effect: EffectHandler, 
             return []
         found = handler.handed(parent)
         if is_end or level.desired == IS_HANDLED:
-            edge = Edge(reason="delete", object=found, is_held=not is_end, carried=handler.carried(level))
+            edge = Edge(reason="delete", object=found, is_finalizing=not is_end, carried=handler.carried(level))
             return [call(effect.function, msgspec.structs.replace(edge, is_noted=not handler.fits(edge)), name=END)]
         reason = handler.beginning(found) if level.actual is None else "update"
         edge = Edge(reason=reason, object=found, diff=handler.diff(level), carried=handler.carried(level))

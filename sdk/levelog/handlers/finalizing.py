@@ -50,7 +50,7 @@ def finalizing_name(resource: GroupResource) -> str:
 
 
 class FinalizingIndex(IndexHandler):
-    """Says by an object's uid whether handlers have to wait for its finalizer, or it is being deleted and held."""
+    """Says by an object's uid whether handlers have to wait for its finalizer, or it is being deleted and has it."""
 
     def __init__(self, cls: type[ResourceBase], finalizer: str, handlers: Sequence[CalledHandler]) -> None:
         def entries(found: Mapping[str, Any]) -> Iterator[tuple[str, Phase]]:
@@ -58,7 +58,7 @@ class FinalizingIndex(IndexHandler):
             is_on = finalizer in (metadata.get("finalizers") or ())
             if metadata.get("deletionTimestamp"):
                 if is_on:
-                    yield metadata["uid"], "held"
+                    yield metadata["uid"], "finalizing"
             elif not is_on and any(is_wanted(each, found) for each in handlers):
                 yield metadata["uid"], "waits"
 
@@ -128,15 +128,15 @@ def finalizer_writer(cls: type[ResourceBase], finalizer: str, view: ViewHandler,
     return made
 
 
-def operations_for(held: Sequence[str], finalizer: str, *, is_wanted: bool) -> list[dict[str, Any]]:
+def operations_for(finalizers: Sequence[str], finalizer: str, *, is_wanted: bool) -> list[dict[str, Any]]:
     """The JSON patch that puts a finalizer on, or takes it off; other finalizers stay as they are.
 
     It tests the finalizers alone: what else of the object changes meanwhile, such as its status, does not refuse it.
     """
     path = "/metadata/finalizers"
-    test = {"op": "test", "path": path, "value": list(held) or None}
+    test = {"op": "test", "path": path, "value": list(finalizers) or None}
     if not is_wanted:
-        return [test, {"op": "remove", "path": f"{path}/{held.index(finalizer)}"}]
-    if held:
+        return [test, {"op": "remove", "path": f"{path}/{finalizers.index(finalizer)}"}]
+    if finalizers:
         return [test, {"op": "add", "path": f"{path}/-", "value": finalizer}]
     return [test, {"op": "add", "path": path, "value": [finalizer]}]

@@ -34,8 +34,8 @@ from levelog.selectors import Selector, taken_from
 from levelog.wire.canonical import digest
 
 OF_CALLED: Final = (Given.KEY, Given.RETRY, Given.STARTED, Given.LOGGER, Given.SETTINGS)
-Phase: TypeAlias = Literal["waits", "held"]
-"""An object waits for its operator's finalizer, or is being deleted and held by it."""
+Phase: TypeAlias = Literal["waits", "finalizing"]
+"""An object waits for its operator's finalizer, or is being deleted and still has it."""
 InspectView: TypeAlias = Callable[[Callable[..., Any]], ViewHandler]
 
 

@@ -145,7 +145,7 @@ def actual_of(desired: Mapping[str, Any], owned: Iterable[OwnedChild]) -> dict[s
     }
 
 
-def held_back(
+def deletion_refusal(
     extra: Sequence[OwnedChild], kinds: Sequence[ChildKind], most: int, parents: ResourceType, parent: Metadata
 ) -> str:
     """Why these children are not deleted, and how to confirm that they shall be."""

@@ -194,8 +194,8 @@ def daemon_view(
 
     annotations = {runs: Index[str, Call[Run, RunEnd | None]], wanted: Index[str, Any]}
     annotations |= {"finalizing": Index[str, Phase]} if finalizing is not None else {}
-    held = () if finalizing is None else (finalizing.fingerprint,)
-    return made_view(handler, view, annotations, inspect_view, _CODE, *held)
+    code = () if finalizing is None else (finalizing.fingerprint,)
+    return made_view(handler, view, annotations, inspect_view, _CODE, *code)
 
 
 def daemon_writer(handler: DaemonHandler, view: ViewHandler, effect: EffectHandler, lender: Lender) -> ReconcileHandler:

@@ -276,12 +276,12 @@ class ReconcileHandler:
 
     def refuse_elsewhere(self, intent: Intent, resource: ResourceType, parent: str, target: str) -> None:
         """Raises OperatorError for a target outside of its parent's namespace, unless the function says so."""
-        held = writes_of(self.writes or (), resource.group_resource)
-        if not any(each.is_anywhere for each in held):
+        declared = writes_of(self.writes or (), resource.group_resource)
+        if not any(each.is_anywhere for each in declared):
             raise OperatorError(
                 f"{intent.verb} of {target}: it is not in the namespace of {parent}, which writes there alone. If "
                 f"{self.name} is to write elsewhere, declare it: writes={{{resource.kind}: "
-                f"{_listed([*_verbs(held), intent.verb, _ANYWHERE])}}}"
+                f"{_listed([*_verbs(declared), intent.verb, _ANYWHERE])}}}"
             )
 
 
@@ -333,11 +333,11 @@ def refuse_undeclared(
     function: str, view: str, writes: Sequence[WrittenClass], verb: Verb, resource: ResourceType, name: str
 ) -> None:
     """Raises OperatorError, with the declaration that is missing, unless `writes` allow the verb for the resource."""
-    held = writes_of(writes, resource.group_resource)
-    if any(verb in write.verbs for write in held):
+    declared = writes_of(writes, resource.group_resource)
+    if any(verb in write.verbs for write in declared):
         return
-    shown = [f"{held[0].cls.__name__ if held else resource.kind}: {_listed([*_verbs(held), verb])}"]
-    shown = [str(write) for write in writes if write not in held] + shown
+    shown = [f"{declared[0].cls.__name__ if declared else resource.kind}: {_listed([*_verbs(declared), verb])}"]
+    shown = [str(write) for write in writes if write not in declared] + shown
     raise OperatorError(
         f"{verb} of {resource.kind} {name}: writes= of {function} does not name it, so that the actuator may lack the "
         f"right: declare it, @op.reconcile({view}, writes={{{', '.join(shown)}}}), and grant what `levelog rbac` prints"

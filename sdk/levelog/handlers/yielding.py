@@ -94,8 +94,8 @@ class Yields:
         return YieldedIntent(**values, resource=str(resource.group_resource), options=options)
 
     def _effect(self, intent: Intent) -> None:
-        held = self._effects.get(intent.name)
-        if held is None or held.function is not intent.effect:
+        known = self._effects.get(intent.name)
+        if known is None or known.function is not intent.effect:
             raise GiveUp(f"it took place, but yielded a call of {intent.name}, which is no effect of the operator")
 
     def _resource(self, intent: Intent) -> ResourceType:

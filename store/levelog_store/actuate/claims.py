@@ -75,7 +75,7 @@ def is_unsettled(table: FromClause) -> ColumnElement[bool]:
 OfCalls: TypeAlias = Literal["with", "without", "only"]
 
 IS_IN_SCOPE: Final = intents.c.scope == OF_SCOPE
-IS_HELD: Final = and_(intents.c.state == CLAIMED, intents.c.owner == bindparam("by"))
+IS_OWNERS: Final = and_(intents.c.state == CLAIMED, intents.c.owner == bindparam("by"))
 IS_OF_CLAIM: Final = intents.c.claim == bindparam("under", type_=BigInteger)
 """An owner may have lost a claim and have another one since."""
 OF_LEVEL: Final = ("view", "parent", "parent_uid")
@@ -363,14 +363,14 @@ async def read_open(connection: AsyncConnection, scope: Scope, limit: int) -> li
 
 async def still_claimed(connection: AsyncConnection, scope: Scope, owner: str, keys: Collection[str]) -> set[str]:
     """The intents that the owner may still act on."""
-    return set((await run(connection, scope, held, of_keys=keys, by=owner)).scalars())
+    return set((await run(connection, scope, claimed_by, of_keys=keys, by=owner)).scalars())
 
 
 @built_once
-def held(dialect: Dialect) -> Select[Any]:
+def claimed_by(dialect: Dialect) -> Select[Any]:
     """Which of the rows `of_keys` their owner holds."""
     is_current = intents.c.expires_at > now(dialect)
-    return select(intents.c.key).where(is_one_of_keys(dialect), IS_HELD, is_current)
+    return select(intents.c.key).where(is_one_of_keys(dialect), IS_OWNERS, is_current)
 
 
 async def keep(
@@ -383,7 +383,7 @@ async def keep(
 @built_once
 def _keep(dialect: Dialect, lease: timedelta) -> Update:
     ends = now(dialect, lease)
-    is_ours = locked(dialect, intents, one_of_named(dialect, intents.c.key, "of_keys"), IS_HELD)
+    is_ours = locked(dialect, intents, one_of_named(dialect, intents.c.key, "of_keys"), IS_OWNERS)
     return update(intents).where(is_ours).values(expires_at=ends, due_at=ends)
 
 
@@ -461,7 +461,7 @@ def give_back() -> Update:
     """Put off the row `of_key` that its owner holds under the claim."""
     return (
         update(intents)
-        .where(IS_KEY, IS_HELD, IS_OF_CLAIM)
+        .where(IS_KEY, IS_OWNERS, IS_OF_CLAIM)
         .values(
             state=bindparam("to_state"),
             owner="",

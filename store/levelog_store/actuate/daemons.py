@@ -8,7 +8,7 @@ from sqlalchemy import Dialect, Update, bindparam, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from levelog.levels import LevelStatus
-from levelog_store.actuate.claims import IS_HELD, IS_KEY, IS_OF_CLAIM, ClaimedIntent
+from levelog_store.actuate.claims import IS_KEY, IS_OF_CLAIM, IS_OWNERS, ClaimedIntent
 from levelog_store.dialects import built_once, now, of_pairs, run
 from levelog_store.rows import Scope, ViewParent
 from levelog_store.tables import intents, levels
@@ -29,7 +29,7 @@ def put(dialect: Dialect) -> Update:
     """Change the progress of the row `of_key` that its owner holds under the claim, as long as that lasts."""
     is_current = intents.c.expires_at > now(dialect)
     content = bindparam("content", type_=intents.c.progress.type)
-    return update(intents).where(IS_KEY, IS_HELD, IS_OF_CLAIM, is_current).values(progress=content)
+    return update(intents).where(IS_KEY, IS_OWNERS, IS_OF_CLAIM, is_current).values(progress=content)
 
 
 async def read_awaited(

@@ -26,9 +26,9 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from levelog.wire.canonical import canonical
 from levelog.wire.records import ReceiptNoted
 from levelog_store.actuate.claims import (
-    IS_HELD,
     IS_IN_SCOPE,
     IS_KEY,
+    IS_OWNERS,
     OF_LEVEL,
     PENDING,
     WRITTEN,
@@ -83,12 +83,12 @@ async def store_receipts(
     transaction changes next. `is_relayed`: the receipts are in the log already.
     """
     under = {receipt.key: claim for receipt, claim in receipts}
-    rows = (await run(connection, scope, lock_held, of_keys=[*under, *beside], by=owner)).all()
-    held = {key: is_waiting for key, claim, is_waiting in rows if claim == under.get(key)}
-    ended = [values_of(scope, each) | {"new_is_relayed": is_relayed} for each, _ in receipts if each.key in held]
+    rows = (await run(connection, scope, lock_claimed, of_keys=[*under, *beside], by=owner)).all()
+    owned = {key: is_waiting for key, claim, is_waiting in rows if claim == under.get(key)}
+    ended = [values_of(scope, each) | {"new_is_relayed": is_relayed} for each, _ in receipts if each.key in owned]
     if ended:
         await connection.execute(end(connection.dialect), ended)
-    return held
+    return owned
 
 
 def values_of(scope: Scope, receipt: ReceiptNoted) -> dict[str, Any]:
@@ -107,7 +107,7 @@ def values_of(scope: Scope, receipt: ReceiptNoted) -> dict[str, Any]:
 
 
 @built_once
-def lock_held(dialect: Dialect) -> Select[str, int, bool]:
+def lock_claimed(dialect: Dialect) -> Select[str, int, bool]:
     """Which of the rows `of_keys` their owner holds, also if the claim has ended; locked where there are row locks.
 
     Each with the number of the claim, and whether another row waits for its target.
@@ -117,7 +117,7 @@ def lock_held(dialect: Dialect) -> Select[str, int, bool]:
     waits = exists().where(of_target, is_unsettled(other), other.c.state == PENDING)
     return (
         select(intents.c.key, intents.c.claim, waits)
-        .where(is_one_of_keys(dialect), IS_HELD)
+        .where(is_one_of_keys(dialect), IS_OWNERS)
         .order_by(intents.c.key)
         .with_for_update(of=intents)
     )

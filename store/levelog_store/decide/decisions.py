@@ -56,10 +56,10 @@ class OpenIntent(StoredIntent, frozen=True, kw_only=True, omit_defaults=True):
     observed_version: int | None = None
     """Version in the observation of the target; 0: it was gone; None: no observation."""
     observed_at: datetime | None = None
-    held_uid: str | None = None
-    held_version: int | None = None
-    held_is_deleting: bool | None = None
-    held_manager: str = ""
+    shown_uid: str | None = None
+    shown_version: int | None = None
+    shown_is_deleting: bool | None = None
+    shown_manager: str = ""
     """Who wrote the target last."""
     buried_version: int | None = None
     """Version of the target's tombstone."""

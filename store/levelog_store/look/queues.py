@@ -64,12 +64,12 @@ def _counts(dialect: Dialect) -> Select[str, int, int, int]:
     """How many calls of each effect are claimed, by how many, and how many may be claimed now."""
     effect = effect_column(dialect, intents).label("effect")
     is_free = may_be_claimed(dialect)
-    is_held = and_(intents.c.owner != "", ~is_free)
+    is_claimed = and_(intents.c.owner != "", ~is_free)
     return (
         select(
             effect,
-            func.count().filter(is_held).label("under_way"),
-            func.count(intents.c.owner.distinct()).filter(is_held).label("actuators"),
+            func.count().filter(is_claimed).label("under_way"),
+            func.count(intents.c.owner.distinct()).filter(is_claimed).label("actuators"),
             func.count().filter(is_free).label("waiting"),
         )
         .where(_IS_OPEN_CALL)

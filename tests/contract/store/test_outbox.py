@@ -497,8 +497,8 @@ async def test_what_is_done_to_claimed_intents_finds_them_by_their_keys(database
     async with filled(database, is_analyzed=database.is_shared) as connection:
         for statement in (
             claims.take(connection.dialect, LEASE),
-            claims.held(connection.dialect),
-            outcomes.lock_held(connection.dialect),
+            claims.claimed_by(connection.dialect),
+            outcomes.lock_claimed(connection.dialect),
             outcomes.end(connection.dialect),
             claims.give_back(),
             outcomes.relayed(connection.dialect),

@@ -74,7 +74,7 @@ async def test_rows_are_those_that_sqlalchemy_gives(database: Database) -> None:
             (all_intents(), SCOPE),
             (chosen_states(), {}),
             (claims.claimable(dialect), {"of_scope": 1, "limit": 10}),
-            (outcomes.lock_held(dialect), named),
+            (outcomes.lock_claimed(dialect), named),
         ):
             ours, theirs = await both(connection, statement, parameters)
             assert (ours[0], theirs[0]) == (True, False)

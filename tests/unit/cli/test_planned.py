@@ -18,10 +18,10 @@ def write(verb: str, target: str, key: str) -> PlannedWrite:
 
 
 def level(
-    name: str, after: Verdict, *writes: PlannedWrite, view: str = "shops/texts", is_held: bool = False
+    name: str, after: Verdict, *writes: PlannedWrite, view: str = "shops/texts", is_later: bool = False
 ) -> PlannedLevel:
     change = LevelChange(view=view, parent=f"shops.example.com/default/{name}", before=SETTLED, after=after)
-    return PlannedLevel(change=change, writes=writes, is_due=False, is_held=is_held)
+    return PlannedLevel(change=change, writes=writes, is_due=False, is_later=is_later)
 
 
 def printed(monkeypatch: pytest.MonkeyPatch, *levels: PlannedLevel, **others: object) -> str:
@@ -67,8 +67,8 @@ def test_of_many_reasons_the_commonest_are_shown(monkeypatch: pytest.MonkeyPatch
 
 
 def test_what_waits_for_a_list_is_not_said_to_write_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    held = level("first", Verdict(status="blocked"), view="shops/conditions", is_held=True)
-    text = printed(monkeypatch, held, unlisted={"shops/ends": ["endpoints"]}, held=["shops/conditions"])
+    later = level("first", Verdict(status="blocked"), view="shops/conditions", is_later=True)
+    text = printed(monkeypatch, later, unlisted={"shops/ends": ["endpoints"]}, later=["shops/conditions"])
     assert "shops/conditions, 1 level: decided on after others" in text
     assert text.endswith(
         "writes that would follow at once: none\n"

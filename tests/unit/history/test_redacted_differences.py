@@ -42,7 +42,7 @@ def test_conclusions_that_differ_in_hashes_alone_are_told_apart_if_their_intents
 
 def planned(before: Conclusion, after: Conclusion) -> str:
     change = LevelChange(view="vaults/password", parent="main", before=before.verdict, after=after.verdict)
-    level = PlannedLevel(change=change, writes=(), is_due=False, is_held=False)
+    level = PlannedLevel(change=change, writes=(), is_due=False, is_later=False)
     at = datetime(2026, 1, 1, tzinfo=UTC)
     plan = Planned(at=at, levels=[level], counts={}, dropped=0, waiting=[], unlisted={})
     return " ".join(" ".join(plan_lines(plan)).split())

@@ -41,8 +41,8 @@ def declare(function: Any, how: Callable[[KopfFile], None]) -> None:
 def operator_in(module: ModuleType) -> Operator:
     """The operator of an imported Kopf file and of what that imports, for tests. Raises OperatorError for none."""
     names = {module.__name__, *_named_by(module)}
-    held = [(name, each) for name, each in list(sys.modules.items()) if _FILE in getattr(each, "__dict__", ())]
-    found = {name: each.__dict__[_FILE] for name, each in held}
+    loaded = [(name, each) for name, each in list(sys.modules.items()) if _FILE in getattr(each, "__dict__", ())]
+    found = {name: each.__dict__[_FILE] for name, each in loaded}
     files = [file for name, file in found.items() if name in names or names & file.importers]
     if files and files != [vars(module).get(_FILE)]:
         whole = KopfFile(_name_in(vars(module)))

@@ -42,8 +42,8 @@ def is_unseen(call: Call[Any, Any], found: Mapping[str, Any]) -> bool:
 def merge_patches(first: dict[str, Any], then: Mapping[str, Any]) -> None:
     """Add a merge patch to another, in place."""
     for key, value in then.items():
-        held = first.get(key)
-        if isinstance(held, dict) and isinstance(value, Mapping):
-            merge_patches(held, value)  # pyright: ignore[reportUnknownArgumentType]
+        before = first.get(key)
+        if isinstance(before, dict) and isinstance(value, Mapping):
+            merge_patches(before, value)  # pyright: ignore[reportUnknownArgumentType]
         else:
             first[key] = value

@@ -78,27 +78,27 @@ class Calls:
         """Call those that are due. Raises InnerPending as long as one has to be called again."""
         waiting: dict[str, InnerProgress] = {}
         for handler in list(self._registered.values()):
-            held = self._progress.setdefault(handler.id, InnerProgress(began=datetime.now(UTC)))
-            if not held.is_over and not held.wait:
-                await self._call(handler, held)
-            if not held.is_over:
-                waiting[handler.id] = held
+            progress = self._progress.setdefault(handler.id, InnerProgress(began=datetime.now(UTC)))
+            if not progress.is_over and not progress.wait:
+                await self._call(handler, progress)
+            if not progress.is_over:
+                waiting[handler.id] = progress
         self._registered.clear()
         if waiting:
             first = min(waiting, key=lambda name: waiting[name].wait)
             least = waiting[first].wait
-            for held in waiting.values():
-                held.wait -= least
+            for progress in waiting.values():
+                progress.wait -= least
             raise InnerPending(f"{first} is to be called again: {waiting[first].error}", delay=least)
 
-    async def _call(self, handler: InnerHandler, held: InnerProgress) -> None:
-        if handler.limits.timeout is not None and datetime.now(UTC) - held.began > handler.limits.timeout:
-            self._end(handler, held, f"has timed out after {handler.limits.timeout}")
+    async def _call(self, handler: InnerHandler, progress: InnerProgress) -> None:
+        if handler.limits.timeout is not None and datetime.now(UTC) - progress.began > handler.limits.timeout:
+            self._end(handler, progress, f"has timed out after {handler.limits.timeout}")
             return
         patch = Patch()
-        told = {**self._kwargs, **call_keywords(held.began, held.retry, patch), "param": handler.param}
+        told = {**self._kwargs, **call_keywords(progress.began, progress.retry, patch), "param": handler.param}
         if not handler.filters.take(told) or not handler.is_taken(told):
-            held.is_over = True
+            progress.is_over = True
             return
         with registering(Calls(f"{handler.id}/", told, self._progress, self._body)) as inner:
             try:
@@ -106,34 +106,34 @@ class Calls:
                 if inner:
                     await inner.run()
             except Exception as error:  # noqa: BLE001 - a user's function may raise anything
-                held.patch = patch.merged(self._body)
-                self._failed(handler, held, error)
+                progress.patch = patch.merged(self._body)
+                self._failed(handler, progress, error)
                 return
         if result is not None:
             patch.status[handler.id] = msgspec.to_builtins(result, enc_hook=dict)
-        held.patch, held.is_over = patch.merged(self._body), True
+        progress.patch, progress.is_over = patch.merged(self._body), True
 
-    def _failed(self, handler: InnerHandler, held: InnerProgress, error: Exception) -> None:
+    def _failed(self, handler: InnerHandler, progress: InnerProgress, error: Exception) -> None:
         logger, limits, error = self._kwargs["logger"], handler.limits, meant(error)
         if isinstance(error, InnerPending):
-            held.wait, held.error = error.delay or timedelta(0), str(error)
+            progress.wait, progress.error = error.delay or timedelta(0), str(error)
             return
-        held.retry += 1
+        progress.retry += 1
         is_odd = not isinstance(error, Retry | GiveUp)
         if is_odd:
             logger.error("%s failed", handler.id, exc_info=error)
         if isinstance(error, GiveUp) or (is_odd and limits.errors is not ErrorsMode.TEMPORARY):
-            self._end(handler, held, f"{type(error).__name__}: {error}")
-        elif limits.retries is not None and held.retry >= limits.retries:
-            self._end(handler, held, f"has exceeded {limits.retries} retries: {error}")
+            self._end(handler, progress, f"{type(error).__name__}: {error}")
+        elif limits.retries is not None and progress.retry >= limits.retries:
+            self._end(handler, progress, f"has exceeded {limits.retries} retries: {error}")
         else:
             delay = error.delay if isinstance(error, Retry) else handler.backoff
-            held.wait, held.error = delay or timedelta(0), f"{type(error).__name__}: {error}"
+            progress.wait, progress.error = delay or timedelta(0), f"{type(error).__name__}: {error}"
 
-    def _end(self, handler: InnerHandler, held: InnerProgress, why: str) -> None:
+    def _end(self, handler: InnerHandler, progress: InnerProgress, why: str) -> None:
         """Leave one alone; the handler around it ends all the same, as in Kopf."""
         self._kwargs["logger"].error("%s is given up: %s", handler.id, why)
-        held.is_over = True
+        progress.is_over = True
 
 
 async def _called(function: Callable[..., Any], told: Mapping[str, Any]) -> Any:

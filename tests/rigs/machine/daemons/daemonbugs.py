@@ -16,7 +16,7 @@ from levelog_actuator.daemons import Daemons
 from levelog_actuator.effects import EffectCaller, Effects
 from levelog_actuator.results import Later, Result
 from levelog_store.actuate import daemons as stored
-from levelog_store.actuate.claims import IS_HELD, IS_KEY, IS_OF_CLAIM, ClaimedIntent
+from levelog_store.actuate.claims import IS_KEY, IS_OF_CLAIM, IS_OWNERS, ClaimedIntent
 from levelog_store.dialects import now
 from levelog_store.tables import intents
 from rigs.machine.bugs import Bug
@@ -41,7 +41,7 @@ def kept_under_any_claim(_: Laboratory) -> Generator[None]:
 
     def put(dialect: Dialect) -> Update:
         content = bindparam("content", type_=intents.c.progress.type)
-        return update(intents).where(IS_KEY, IS_HELD, intents.c.expires_at > now(dialect)).values(progress=content)
+        return update(intents).where(IS_KEY, IS_OWNERS, intents.c.expires_at > now(dialect)).values(progress=content)
 
     with patch.object(stored, "put", put):
         yield
@@ -58,7 +58,7 @@ def kept_after_the_claim(_: Laboratory) -> Generator[None]:
 
     def put(_: Dialect) -> Update:
         content = bindparam("content", type_=intents.c.progress.type)
-        return update(intents).where(IS_KEY, IS_HELD, IS_OF_CLAIM).values(progress=content)
+        return update(intents).where(IS_KEY, IS_OWNERS, IS_OF_CLAIM).values(progress=content)
 
     with patch.object(stored, "put", put):
         yield

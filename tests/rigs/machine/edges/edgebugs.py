@@ -91,11 +91,11 @@ def under_any_claim() -> Generator[None]:
 def outcomes_of_lost_claims_count(_: Laboratory) -> Generator[None]:
     """What came of a call is stored although another actuator has claimed its intent."""
 
-    def lock_held(dialect: Dialect) -> Select[str, int, bool]:
+    def lock_claimed(dialect: Dialect) -> Select[str, int, bool]:
         found = select(intents.c.key, intents.c.claim, false())
         return found.where(is_one_of_keys(dialect), intents.c.state == CLAIMED)
 
-    with patch.object(outcomes, "lock_held", lock_held), under_any_claim():
+    with patch.object(outcomes, "lock_claimed", lock_claimed), under_any_claim():
         yield
 
 

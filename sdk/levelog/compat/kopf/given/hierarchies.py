@@ -39,16 +39,16 @@ def append_owner_reference(
     """Name the owner in objects, by its uid, in place of a reference to it that they have."""
     reference = build_owner_reference(_owner(owner), controller=controller, block_owner_deletion=block_owner_deletion)
     for manifest in _manifests(objs):
-        held = manifest.setdefault("metadata", {}).setdefault("ownerReferences", [])
-        held[:] = [*(each for each in held if each.get("uid") != reference["uid"]), reference]
+        owners = manifest.setdefault("metadata", {}).setdefault("ownerReferences", [])
+        owners[:] = [*(each for each in owners if each.get("uid") != reference["uid"]), reference]
 
 
 def remove_owner_reference(objs: Child, owner: Mapping[str, Any] | None = None) -> None:
     """Take the owner's reference out of objects."""
     uid = _owner(owner)["metadata"].get("uid")
     for manifest in _manifests(objs):
-        held = manifest.setdefault("metadata", {}).setdefault("ownerReferences", [])
-        held[:] = [each for each in held if each.get("uid") != uid]
+        owners = manifest.setdefault("metadata", {}).setdefault("ownerReferences", [])
+        owners[:] = [each for each in owners if each.get("uid") != uid]
 
 
 def build_owner_reference(
@@ -112,10 +112,10 @@ def label(
     paths = [nested] if isinstance(nested, str) else list(nested or ())
     for manifest in _manifests(objs):
         for place in (manifest, *(_at(manifest, path) for path in paths)):
-            held = place.setdefault("metadata", {}).setdefault("labels", {}) if place is not None else {}
+            existing = place.setdefault("metadata", {}).setdefault("labels", {}) if place is not None else {}
             for key, value in given.items():
-                if forced or key not in held:
-                    held[key] = value
+                if forced or key not in existing:
+                    existing[key] = value
 
 
 def _owner(given: Mapping[str, Any] | None) -> Mapping[str, Any]:

@@ -231,8 +231,8 @@ def merge(content: dict[str, Any], patch: Mapping[str, Any]) -> dict[str, Any]:
         if value is None:
             content.pop(key, None)
         elif isinstance(value, Mapping):
-            held = content.get(key)
-            content[key] = merge(held if isinstance(held, dict) else {}, value)  # pyright: ignore[reportUnknownArgumentType]
+            existing = content.get(key)
+            content[key] = merge(existing if isinstance(existing, dict) else {}, value)  # pyright: ignore[reportUnknownArgumentType]
         else:
             content[key] = value
     return content
@@ -242,10 +242,10 @@ def difference(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str,
     """The merge patch that makes one object of another."""
     found: dict[str, Any] = {key: None for key in before if key not in after}
     for key, value in after.items():
-        held = before.get(key)
-        if isinstance(held, Mapping) and isinstance(value, Mapping):
-            if inner := difference(held, value):  # pyright: ignore[reportUnknownArgumentType]
+        existing = before.get(key)
+        if isinstance(existing, Mapping) and isinstance(value, Mapping):
+            if inner := difference(existing, value):  # pyright: ignore[reportUnknownArgumentType]
                 found[key] = inner
-        elif key not in before or held != value:
+        elif key not in before or existing != value:
             found[key] = value
     return found

@@ -111,7 +111,7 @@ class ChangeHandler(AttemptedHandler, EdgeHandler):
         """Tell whether one of the calls has handled the end of the object, and is not made again."""
         return any(each.name == END and left(each.result) is None for each in calls)
 
-    def hold(
+    def note_unfinished(
         self, level: Level[Any], found: dict[str, Any], calls: Sequence[Call[Edge, Any]], read: Mapping[str, Any]
     ) -> None:
         """Have a call for the end of the object that raised made again, once it is due and its patch is seen."""
@@ -218,7 +218,7 @@ class ChangeHandler(AttemptedHandler, EdgeHandler):
         if before is None:  # there is nothing left to be patched
             forget_memo(edge.object)
             return None
-        if not edge.is_held:
+        if not edge.is_finalizing:
             raise PermanentError(before.error) if before.is_over else TemporaryError(before.error, before.delay)
         return result
 

@@ -153,9 +153,9 @@ class LastingHandler(AttemptedHandler, DaemonHandler):
         if retry == 0 and delay and not await daemon.sleep(delay):
             return
         carried = (daemon.state or {}).get(LEFT)
-        held = {name: await index.everything() for name, index in indices.items()}
-        beside = [asyncio.create_task(_refresh(held, indices))] if indices else []
-        told = self._of_object(daemon) | {name: KopfIndex(partial(held.__getitem__, name)) for name in indices}
+        values = {name: await index.everything() for name, index in indices.items()}
+        beside = [asyncio.create_task(_refresh(values, indices))] if indices else []
+        told = self._of_object(daemon) | {name: KopfIndex(partial(values.__getitem__, name)) for name in indices}
         body = self._body(daemon)
         try:
             if self.attempts.is_async:
@@ -214,11 +214,13 @@ async def _tell(daemon: Daemon[Any, Any], stopped: SyncDaemonStopperChecker) -> 
         stopped.ended.set()
 
 
-async def _refresh(held: dict[str, Mapping[Any, Collection[Any]]], indices: Mapping[str, LiveIndex[Any, Any]]) -> None:
+async def _refresh(
+    values: dict[str, Mapping[Any, Collection[Any]]], indices: Mapping[str, LiveIndex[Any, Any]]
+) -> None:
     while True:
         await asyncio.sleep(REFRESH_SECONDS)
         for name, index in indices.items():
             try:
-                held[name] = await index.everything()
+                values[name] = await index.everything()
             except Unavailable as error:
                 log.warning("index %s is looked up as it was: %s", name, error)

@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy import Engine as SqlEngine
 from sqlalchemy import event
 
-from levelog_actuator.heldclaims import RECHECK_SECONDS, HeldClaims
+from levelog_actuator.claimchecks import RECHECK_SECONDS, ClaimChecks
 from levelog_store.actuate import claims
 from levelog_store.connect.database import Database
 from rigs.acting import QUICK, Acting, writes
@@ -60,7 +60,7 @@ async def test_a_look_that_began_before_a_claim_says_nothing_of_it(
     clock = asyncio.get_running_loop().time
     async with await Database.open(database_url) as database, asyncio.timeout(30):
         again, _ = await decide(database, intent("pods/default/a"), intent("pods/default/b"))
-        held = HeldClaims(database, SCOPE, "one", clock)
+        checks = ClaimChecks(database, SCOPE, "one", clock)
 
         async def claimed() -> dict[str, claims.ClaimedIntent]:
             async with database.transaction() as connection:
@@ -74,13 +74,13 @@ async def test_a_look_that_began_before_a_claim_says_nothing_of_it(
             )
             await claims.postpone(connection, SCOPE, "one", [back])
         for each in first.values():
-            held.begin(each, clock() - 2 * RECHECK_SECONDS)
+            checks.begin(each, clock() - 2 * RECHECK_SECONDS)
         [other] = [each for key, each in first.items() if key != again]
-        looking = asyncio.create_task(held.is_held(other, since=0.0))
+        looking = asyncio.create_task(checks.is_still_ours(other, since=0.0))
         await has_looked.wait()
-        held.end(first[again])
+        checks.end(first[again])
         began, second = clock(), await claimed()
-        held.begin(second[again], began)
+        checks.begin(second[again], began)
         may_go_on.set()
         assert await looking
-        assert await held.is_held(second[again], since=0.0)
+        assert await checks.is_still_ours(second[again], since=0.0)

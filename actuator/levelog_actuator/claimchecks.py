@@ -1,4 +1,4 @@
-"""Checks that claims which waited for their turn are still held, in one query for all of them."""
+"""Checks that claims which waited for their turn are still this actuator's, in one query for all of them."""
 
 import asyncio
 from collections.abc import Callable
@@ -14,7 +14,7 @@ RECHECK_SECONDS = 1.0
 """A claim that waited longer for its turn is looked up again before anything is sent."""
 
 
-class HeldClaims(Struct, eq=False):
+class ClaimChecks(Struct, eq=False):
     """The claims of one actuator that are under way, and when each was last known to be its own.
 
     However many wait, they are looked up once in `RECHECK_SECONDS`: an overload does not feed itself.
@@ -35,25 +35,25 @@ class HeldClaims(Struct, eq=False):
         """Forget a claim."""
         self.known_at.pop(intent.key, None)
 
-    async def is_held(self, intent: ClaimedIntent, *, since: float) -> bool:
+    async def is_still_ours(self, intent: ClaimedIntent, *, since: float) -> bool:
         """Tell whether the claim is this actuator's, as known a moment ago and after `since`. Raises Unavailable."""
         moment = self.clock() - RECHECK_SECONDS
         while (known_at := self.known_at.get(intent.key)) is not None:
             if known_at > since and known_at >= moment:
                 return True
             if self.looking is None or self.looking.done():
-                self.looking = asyncio.create_task(self._look(), name="actuator claims held")
+                self.looking = asyncio.create_task(self._look(), name="actuator claim checks")
             await asyncio.shield(self.looking)
         return False
 
     async def _look(self) -> None:
         at, asked = self.clock(), dict(self.known_at)
         async with self.database.reading() as connection:
-            held = await claims.still_claimed(connection, self.scope, self.owner, list(asked))
+            owned = await claims.still_claimed(connection, self.scope, self.owner, list(asked))
         for key, known_at in asked.items():
             if self.known_at.get(key) != known_at:  # it has ended; a new one was not asked for
                 continue
-            if key in held:
+            if key in owned:
                 self.known_at[key] = max(at, known_at)
             else:
                 del self.known_at[key]
