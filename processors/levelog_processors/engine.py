@@ -48,7 +48,7 @@ class Engine:
     Processors, simulations, replay in mode `log` and the state machines of the tests all step this engine. What is
     folded is written with the next decisions, or by `flush`. Steps raise LeaseLost, with nothing committed, if the
     partitions are no longer leased, and CommitsLost if the tables are behind the earlier steps: after that, and after
-    any other failure of a step, `hold` has to start again from the tables.
+    any other failure of a step, `load` has to start again from the tables.
     """
 
     def __init__(
@@ -137,7 +137,7 @@ class Engine:
 
     # -- begin
 
-    async def hold(self, epochs: Mapping[int, int]) -> None:
+    async def load(self, epochs: Mapping[int, int]) -> None:
         """Work under these leases from now on, from what the tables hold."""
         self._is_set_back, self._readiness = True, None
         found = await self.tables.load(epochs, self._program.kept)

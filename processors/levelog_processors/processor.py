@@ -270,7 +270,7 @@ class Processor:
     async def _work(self, epochs: Mapping[int, int]) -> None:
         engine = self._engine
         self.health.take_up()
-        await engine.hold(epochs)
+        await engine.load(epochs)
         if self._timers.is_needed:
             await self._timers.hold(epochs)
         start = Sequence(min(engine.folded_to.values()) + 1)

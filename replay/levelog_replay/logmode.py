@@ -79,7 +79,7 @@ class LogReplay:
 
     async def run(self) -> AsyncGenerator[LoggedRecord]:
         """Go through the history; yields each record after what it led to was decided."""
-        await self._engine.hold(self._scratch.epochs)
+        await self._engine.load(self._scratch.epochs)
         first: list[LoggedRecord] = []
         async with aclosing(_each(self._history)) as records:
             async for logged in records:
@@ -116,14 +116,14 @@ class LogReplay:
         """Decide until nothing is due now; tells whether anything was decided."""
         has_decided = is_planned = False
         while True:
-            cut = await self._engine.decide(now=self._now)
-            self.decisions += len(cut.decided)
-            for row in (row for decided in cut.decided for row in decided.intents):
+            batch = await self._engine.decide(now=self._now)
+            self.decisions += len(batch.decided)
+            for row in (row for decided in batch.decided for row in decided.intents):
                 self.writes.add((row.verb, row.target))
                 self.keys.add(row.key)
-            has_decided |= bool(cut.decided)
-            is_planned |= any(decided.due_at is not None for decided in cut.decided)
-            if not cut.has_more:
+            has_decided |= bool(batch.decided)
+            is_planned |= any(decided.due_at is not None for decided in batch.decided)
+            if not batch.has_more:
                 break
         if is_planned or self._next_due is not None:
             self._next_due = self._engine.next_due

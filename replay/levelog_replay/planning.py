@@ -147,7 +147,7 @@ async def _take_over(
     epochs = await Leases(scratch, promoted, owner="plan", duration=_LEASE).tend()
     engine = course.engine = Engine(scratch, promoted, program, patience=None, caller=caller, redactor=redactor)
     try:
-        await engine.hold(epochs)
+        await engine.load(epochs)
         while (await engine.decide(now=at)).has_more:
             pass
         await engine.flush()

@@ -64,8 +64,8 @@ from levelog_testing.pacing import Runs, VirtualPauses
 PARTITIONS: Final = 4
 REDACTOR: Final = Redactor(b"of simulations, where nothing is secret")
 """Views see hashes in place of secret values, as they do live."""
-MOST_CUTS: Final = 1000
-"""A simulation that does not come to rest within so many cuts is a loop, and is refused."""
+MOST_BATCHES: Final = 1000
+"""A simulation that does not come to rest within so many batches is a loop, and is refused."""
 
 _PROCESS: Final = "simulation"
 """Who sends, in claims and receipts."""
@@ -140,7 +140,7 @@ class World:
             await self._delivery.hold(epochs)
         if self.program.timers:
             await self._timers.hold(epochs)
-        await self.engine.hold(epochs)
+        await self.engine.load(epochs)
         begun: list[Record] = []
         ended: list[Record] = []
         for name in sorted(self.program.watched):
@@ -160,11 +160,11 @@ class World:
 
     async def run(self) -> None:
         """Fold, decide and write until nothing is pending now."""
-        for _ in range(MOST_CUTS):
+        for _ in range(MOST_BATCHES):
             await self.sandbox.settle()
             moved = await self._take_changes()
-            cut = await self.engine.decide(now=self.clock())
-            moved |= bool(cut.decided)
+            batch = await self.engine.decide(now=self.clock())
+            moved |= bool(batch.decided)
             moved |= await self._send()
             moved |= await self._deliver()
             moved |= await self._call_timers()
@@ -172,7 +172,7 @@ class World:
             if not moved:
                 return
         raise LevelogError(
-            f"the simulation did not come to rest within {MOST_CUTS} cuts: levels ask for writes in a circle"
+            f"the simulation did not come to rest within {MOST_BATCHES} batches: levels ask for writes in a circle"
         )
 
     async def advance(self, time: timedelta) -> None:

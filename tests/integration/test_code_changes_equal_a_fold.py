@@ -75,7 +75,7 @@ async def ran(folder: Path, name: str, versions: Sequence[tuple[int, Sequence[Lo
                 code=program.handlers,
             )
             engine = Engine(database, scope, program, patience=None)
-            await engine.hold(await Leases(database, scope, owner=f"{name}{version}").tend())
+            await engine.load(await Leases(database, scope, owner=f"{name}{version}").tend())
             if is_killed:
                 continue
             engine.fold(records)

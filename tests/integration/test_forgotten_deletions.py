@@ -85,7 +85,7 @@ async def test_deletions_that_are_handled_or_given_up_are_forgotten_with_their_l
         scope = await scope_of(database, partitions=1, fingerprint=program.fingerprint)
         await fill(database, scope)
         engine = Engine(database, scope, program, patience=None)
-        await engine.hold(await processor(database, scope, "test").tend())
+        await engine.load(await processor(database, scope, "test").tend())
         assert await engine.forget(before=0) == 2
         left = [name for name in LEVELS if name not in ("handled", "given-up")]
 

@@ -163,7 +163,7 @@ async def stepped(tmp_path: Path, released: asyncio.Event) -> AsyncIterator[Step
             fingerprint=program.fingerprint,
         )
         engine = Engine(database, scope, program, patience=timedelta(0))
-        await engine.hold(await Leases(database, scope, owner="test", duration=timedelta(hours=1)).tend())
+        await engine.load(await Leases(database, scope, owner="test", duration=timedelta(hours=1)).tend())
         found = Stepped(database, scope, engine)
         await found.list()
         yield found

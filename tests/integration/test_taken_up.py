@@ -78,13 +78,13 @@ async def test_invariant_5_a_level_is_woken_that_has_seen_more_of_others_than_th
         scope = await scope_of(database, partitions=PARTITIONS, fingerprint=program.fingerprint)
         epochs = await processor(database, scope, "test").tend()
         engine = Engine(database, scope, program, patience=None)
-        await engine.hold({OWN: epochs[OWN]})  # nobody folds the other partition into the tables
+        await engine.load({OWN: epochs[OWN]})  # nobody folds the other partition into the tables
         for record in log:
             engine.fold([record])
         await engine.decide()
         [level] = engine.state.levels.values()
         assert (level.status, other.key.name in str(level.actual)) == ("in_sync", True)
-        await engine.hold(engine.epochs)
+        await engine.load(engine.epochs)
         log += logged([deleted(other, 5)], first=len(log) + 1, partitions=PARTITIONS)
         engine.fold(log)
         await engine.decide()
@@ -107,7 +107,7 @@ async def test_invariant_5_a_level_that_waits_for_a_time_is_woken_if_its_write_w
         scope = await scope_of(database, partitions=PARTITIONS, fingerprint=program.fingerprint)
         epochs = await processor(database, scope, "test").tend()
         engine = Engine(database, scope, program, patience=None)
-        await engine.hold(epochs)
+        await engine.load(epochs)
         engine.fold(log)
         await engine.decide()
         async with database.reading() as connection:
@@ -119,7 +119,7 @@ async def test_invariant_5_a_level_that_waits_for_a_time_is_woken_if_its_write_w
         async with database.transaction() as connection:
             later = now(connection.dialect, timedelta(hours=1))
             await connection.execute(update(wakeups).values(due_at=later))
-        await engine.hold(epochs)
+        await engine.load(epochs)
         engine.fold(log)
         await engine.decide()
         assert [level.status for level in engine.state.levels.values()] == ["in_sync"]

@@ -104,7 +104,7 @@ class Ticking:
         scope = replace(self.stack.scope, owner="one")
         self.epochs = await Leases(self.stack.database, scope, owner="one", duration=timedelta(days=1)).tend()
         engine = self._engine = Engine(self.stack.database, scope, self.stack.program, patience=None)
-        await engine.hold(self.epochs)
+        await engine.load(self.epochs)
         options = {"clock": lambda: self.now, "patience": patience}
         self.timers = Timers(self.stack.database, scope, self.stack.program, engine.whole, **options)
         await self.timers.hold(self.epochs)

@@ -155,7 +155,7 @@ async def test_pages_tell_all_without_scripts(shown: Any, browser: Opens) -> Non
             assert len(await page.texts("h1")) == 1, path
         await page.open(shown.url + POD)
         assert len(await page.texts(".marks .mark")) > 10
-        assert await page.texts(".pulse") == [""]
+        assert await page.texts(".connection") == [""]
 
 
 @pytest.mark.parametrize(("width", "is_dark"), [(390, False), (390, True), (1280, True)])
@@ -209,7 +209,7 @@ async def test_an_open_page_renews_itself_and_survives_another_server(
         await first.says("pages of webs: ")
         async with browser() as page:
             await page.open(f"http://127.0.0.1:{port}/o/pods/default/hostile-0")
-            await page.shows(".pulse", "live")
+            await page.shows(".connection", "live")
             before = await page.texts(".marks .mark")
             await shown.api.request("DELETE", "/api/v1/namespaces/default/pods/hostile-0")
             await page.shows(".why .mark", "hostile-0 created", seconds=60)
@@ -217,11 +217,11 @@ async def test_an_open_page_renews_itself_and_survives_another_server(
             await page.shows(".marks .mark", "hostile-0 deleted")
             assert len(await page.texts(".marks .mark")) > len(before)
             first.stop()
-            await page.shows(".pulse", "connection lost")
+            await page.shows(".connection", "connection lost")
             second = start(2)
             try:
                 await second.says("pages of webs: ")
-                await page.shows(".pulse", "live", seconds=60)
+                await page.shows(".connection", "live", seconds=60)
             finally:
                 second.stop()
     finally:

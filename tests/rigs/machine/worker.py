@@ -120,7 +120,7 @@ class Worker:
 
     async def begin_at_checkpoints(self) -> None:
         """Forget what was folded, and go on from what the tables hold."""
-        await self._engine.hold(self.epochs)
+        await self._engine.load(self.epochs)
         self.position = min(self._engine.folded_to.values(), default=0)
         self._trail = Trail(cast("LogStream", self._log), ReadTo(self.position), newest=self._engine.newest)
         self._high_watermark = HighWatermark(cast("Reader", self), lambda: 0.0)

@@ -1,8 +1,8 @@
 "use strict";
 // Asks for the page again when the log says that something happened; what is the same stays as it is.
 (() => {
-  const pulse = document.querySelector(".pulse");
-  const say = (state, text) => { pulse.className = `pulse ${state}`; pulse.textContent = text; };
+  const connection = document.querySelector(".connection");
+  const say = (state, text) => { connection.className = `connection ${state}`; connection.textContent = text; };
   let tag = "", isAsking = false, isStale = false;
 
   async function renew() {
