@@ -14,7 +14,7 @@ import pytest
 from hypothesis import Phase, example, find, given, settings
 from hypothesis import strategies as st
 
-from levelog import Call, GiveUp, Index, Intent, Level, Operator, Resource, Retry, apply, call, delete, event, patch
+from levelog import Call, GiveUp, Index, Intent, Level, Operator, Retry, apply, call, delete, event, patch
 from levelog.intents import IntentOptions
 from levelog.testing import Simulation
 from levelog.wire.objects import ObjectKey
@@ -23,6 +23,7 @@ from levelog_kube.client import KubeClient, connect
 from levelog_kube.discovery import cluster_uid
 from levelog_sandbox import Sandbox
 from levelog_store.tables import levels
+from rigs.kinds import ConfigMap, Web
 from rigs.nats import NatsServer
 from rigs.processing import Processing
 from rigs.run.examples import examples
@@ -31,14 +32,6 @@ from rigs.webs import deleted
 from rigs.webs import web as web_record
 
 NOW: Final = datetime(2026, 1, 1, tzinfo=UTC)
-
-
-class Web(Resource, group="example.com", version="v1", plural="webs"):
-    pass
-
-
-class ConfigMap(Resource, version="v1", plural="configmaps", kind="ConfigMap"):
-    pass
 
 
 class Broken(Exception):

@@ -29,6 +29,7 @@ from levelog_processors.program import Program
 from levelog_sandbox import Sandbox
 from levelog_store.connect.database import Database
 from rigs.acting import QUICK
+from rigs.kinds import ConfigMap, Pod
 from rigs.nats import NatsServer
 from rigs.processing import Processing
 from rigs.statements import counting
@@ -52,14 +53,6 @@ class WebStatus(Struct):
 class Web(Resource, group="example.com", version="v1", plural="webs"):
     spec: WebSpec
     status: WebStatus = WebStatus()
-
-
-class Pod(Resource, version="v1", plural="pods"):
-    pass
-
-
-class ConfigMap(Resource, version="v1", plural="configmaps"):
-    pass
 
 
 def web(name: str = "shop", /, **spec: Any) -> dict[str, Any]:

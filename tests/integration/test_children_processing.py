@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from levelog import Manifest, Operator, Resource
+from levelog import Manifest, Operator
 from levelog.secrets.redaction import Redactor
 from levelog.wire.objects import GroupResource, ObjectKey, Uid
 from levelog.wire.projection import Applied, applied
@@ -17,19 +17,12 @@ from levelog_replay.planning import plan
 from levelog_store.connect.database import Database
 from levelog_store.owners.scopes import find_scopes
 from levelog_store.tables import index_entries, intents
+from rigs.kinds import ConfigMap, Web
 from rigs.nats import NatsServer
 from rigs.processing import Processing
 from rigs.webs import NOON, WEBS, deleted, lists_done, seen, web
 
 CONFIG_MAPS = GroupResource(group="", resource="configmaps")
-
-
-class Web(Resource, group="example.com", version="v1", plural="webs"):
-    pass
-
-
-class ConfigMap(Resource, version="v1", plural="configmaps"):
-    pass
 
 
 op = Operator("webs")

@@ -14,6 +14,7 @@ from levelog.conditions import MOST_MESSAGE, Condition
 from levelog.daemons import Daemon
 from levelog.levels import Levels
 from levelog.testing import Simulation
+from rigs.kinds import Pod
 
 
 class WebSpec(Struct):
@@ -22,10 +23,6 @@ class WebSpec(Struct):
 
 class Web(Resource, group="example.com", version="v1", plural="webs"):
     spec: WebSpec
-
-
-class Pod(Resource, version="v1", plural="pods"):
-    pass
 
 
 class ShopStatus(Struct):

@@ -10,6 +10,7 @@ import pytest
 from levelog import GiveUp, LabelledResource, LevelogError, LiveIndex, Operator, Resource, Retry, Struct
 from levelog.daemons import Daemon
 from levelog.testing import Simulation
+from rigs.kinds import Pod
 
 BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)
@@ -22,10 +23,6 @@ class WebSpec(Struct):
 
 class Web(Resource, group="example.com", version="v1", plural="webs"):
     spec: WebSpec
-
-
-class Pod(Resource, version="v1", plural="pods"):
-    pass
 
 
 class Progress(Struct):

@@ -7,17 +7,10 @@ import pytest
 
 from levelog import Intent, Level, Operator, Resource, apply, create, delete, patch
 from levelog.testing import Simulation
-
-
-class Web(Resource, group="example.com", version="v1", plural="webs"):
-    pass
+from rigs.kinds import ConfigMap, Web
 
 
 class Tenant(Resource, group="example.com", version="v1", plural="tenants", scope="Cluster"):
-    pass
-
-
-class ConfigMap(Resource, version="v1", plural="configmaps"):
     pass
 
 

@@ -3,24 +3,17 @@ from datetime import timedelta
 
 from msgspec.structs import replace
 
-from levelog import Index, Level, Operator, Resource
+from levelog import Index, Level, Operator
 from levelog.testing import Simulation
 from levelog.wire.objects import Version
 from levelog.wire.records import BookmarkNoted
 from levelog_store.tables import index_entries, levels
+from rigs.kinds import Pod, Web
 from rigs.nats import NatsServer
 from rigs.processing import Processing
 from rigs.webs import NOON, PODS, pod, web
 
 HOUR = timedelta(hours=1)
-
-
-class Web(Resource, group="example.com", version="v1", plural="webs"):
-    pass
-
-
-class Pod(Resource, version="v1", plural="pods"):
-    pass
 
 
 op = Operator("webs")

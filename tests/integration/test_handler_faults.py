@@ -13,6 +13,7 @@ import pytest
 
 from levelog import Index, Intent, Level, Operator, Resource, Struct, apply
 from levelog.testing import Simulation
+from rigs.kinds import ConfigMap
 from rigs.nats import NatsServer
 from rigs.processing import Processing
 from rigs.waiting import until
@@ -29,10 +30,6 @@ class Spec(Struct):
 
 class Web(Resource, group="example.com", version="v1", plural="webs"):
     spec: Spec
-
-
-class ConfigMap(Resource, version="v1", plural="configmaps", kind="ConfigMap"):
-    pass
 
 
 def web(name: str, does: str = "") -> dict[str, Any]:

@@ -9,19 +9,16 @@ from typing import Any
 
 import pytest
 
-from levelog import Level, LiveIndex, Operator, Resource, Struct
+from levelog import Level, LiveIndex, Operator, Struct
 from levelog.errors import HookFailed
 from levelog.testing import Simulation
+from rigs.kinds import Web
 
 SHORT = timedelta(milliseconds=50)
 
 
 class Settings(Struct):
     greeting: str = "hello"
-
-
-class Web(Resource, group="example.com", version="v1", plural="webs"):
-    pass
 
 
 def web(name: str) -> dict[str, Any]:

@@ -8,6 +8,7 @@ import pytest
 
 from levelog import Manifest, Operator, Resource, Struct
 from levelog.testing import Simulation
+from rigs.kinds import ConfigMap
 
 
 class ShopSpec(Struct):
@@ -20,10 +21,6 @@ class Shop(Resource, group="example.com", version="v1", plural="shops"):
 
 
 class StatefulSet(Resource, group="apps", version="v1", plural="statefulsets"):
-    pass
-
-
-class ConfigMap(Resource, version="v1", plural="configmaps"):
     pass
 
 

@@ -8,6 +8,7 @@ from levelog import Intent, Level, Manifest, Operator, Resource, Struct, apply
 from levelog.conditions import Condition
 from levelog.levels import Levels
 from levelog.testing import Simulation
+from rigs.kinds import Pod
 
 HOUR: Final = timedelta(hours=1)
 
@@ -31,10 +32,6 @@ class WebSpec(Struct):
 
 class Web(Resource, group="example.com", version="v1", plural="webs"):
     spec: WebSpec
-
-
-class Pod(Resource, version="v1", plural="pods"):
-    pass
 
 
 class BoardSpec(Struct):

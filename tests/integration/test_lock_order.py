@@ -6,6 +6,7 @@ from itertools import count
 from levelog import Index, Level, Operator, Resource, Struct
 from levelog.levels import Levels
 from levelog_store.tables import levels as level_rows
+from rigs.kinds import Pod
 from rigs.nats import NatsServer
 from rigs.processing import Processing
 from rigs.webs import pod, web
@@ -22,10 +23,6 @@ class WebSpec(Struct):
 
 class Web(Resource, group="example.com", version="v1", plural="webs"):
     spec: WebSpec
-
-
-class Pod(Resource, version="v1", plural="pods"):
-    pass
 
 
 @op.index

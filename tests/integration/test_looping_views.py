@@ -9,6 +9,7 @@ from sqlalchemy import select
 from levelog import Index, Level, Operator, Resource, Struct
 from levelog_processors.decide import portions
 from levelog_store.tables import decisions, wakeups
+from rigs.kinds import Pod
 from rigs.nats import NatsServer
 from rigs.processing import Processing
 from rigs.webs import pod, web
@@ -23,10 +24,6 @@ class Spec(Struct):
 
 class Web(Resource, group="example.com", version="v1", plural="webs"):
     spec: Spec
-
-
-class Pod(Resource, version="v1", plural="pods"):
-    pass
 
 
 op = Operator("webs")

@@ -3,14 +3,11 @@
 from collections.abc import Iterator
 from datetime import timedelta
 
-from levelog import Intent, Level, Operator, Resource, call
+from levelog import Intent, Level, Operator, call
 from levelog.testing import Simulation
+from rigs.kinds import Web
 
 MINUTE = timedelta(minutes=1)
-
-
-class Web(Resource, group="example.com", version="v1", plural="webs"):
-    pass
 
 
 def web(name: str) -> dict[str, object]:

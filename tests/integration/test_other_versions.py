@@ -12,6 +12,7 @@ from levelog.wire.objects import ObjectKey
 from levelog.wire.records import ObjectSeen, SyncFinished, SyncStarted
 from levelog_history.revisions import Revision, Revisions
 from levelog_store.tables import intents, levels, objects
+from rigs.kinds import Pod
 from rigs.logs import read_all
 from rigs.nats import NatsServer
 from rigs.processing import Processing
@@ -35,10 +36,6 @@ class NewSpec(Struct):
 
 class NewWeb(Resource, group="example.com", version=NEW, plural="webs", kind="Web"):
     spec: NewSpec
-
-
-class Pod(Resource, version="v1", plural="pods"):
-    pass
 
 
 def operator(web_class: Any) -> Operator:

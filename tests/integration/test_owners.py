@@ -7,6 +7,7 @@ import pytest
 
 from levelog import Index, Intent, Level, Operator, Owner, Resource, Struct, apply, delete
 from levelog.testing import Simulation
+from rigs.kinds import Pod
 
 
 class WebSpec(Struct):
@@ -18,10 +19,6 @@ class Web(Resource, group="example.com", version="v1", plural="webs"):
 
 
 class Tenant(Resource, group="example.com", version="v1", plural="tenants", scope="Cluster"):
-    pass
-
-
-class Pod(Resource, version="v1", plural="pods"):
     pass
 
 

@@ -4,22 +4,15 @@ from collections.abc import Iterator
 
 from sqlalchemy import update
 
-from levelog import Index, Level, Operator, Owner, Resource
+from levelog import Index, Level, Operator, Owner
 from levelog.wire.objects import Version
 from levelog.wire.records import HistoryReverted
 from levelog_store.tables import intents, levels, objects
+from rigs.kinds import Pod, Web
 from rigs.nats import NatsServer
 from rigs.processing import Processing
 from rigs.waiting import until
 from rigs.webs import NOON, PODS, deleted, lists_done, pod, web
-
-
-class Web(Resource, group="example.com", version="v1", plural="webs"):
-    pass
-
-
-class Pod(Resource, version="v1", plural="pods"):
-    pass
 
 
 def operator() -> Operator:

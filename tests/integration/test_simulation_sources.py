@@ -6,16 +6,13 @@ from typing import Any
 
 import pytest
 
-from levelog import External, Index, Level, LevelogError, Operator, Resource
+from levelog import External, Index, Level, LevelogError, Operator
 from levelog.testing import Simulate
+from rigs.kinds import Web
 
 
 class Branch(External, plural="branches"):
     commit: str
-
-
-class Web(Resource, group="example.com", version="v1", plural="webs"):
-    pass
 
 
 WEB = {"apiVersion": "example.com/v1", "kind": "Web", "metadata": {"name": "main", "namespace": "default"}}

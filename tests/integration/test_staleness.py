@@ -1,23 +1,16 @@
 from collections.abc import Iterator
 from datetime import timedelta
 
-from levelog import Index, Level, Operator, Owner, Resource
+from levelog import Index, Level, Operator, Owner
 from levelog.wire.objects import Version
 from levelog.wire.records import BookmarkNoted, GapNoted
 from levelog_store.look.contact import read_errors
 from levelog_store.tables import key_versions, levels, syncs, wakeups
+from rigs.kinds import Pod, Web
 from rigs.nats import NatsServer
 from rigs.processing import PARTITIONS, Processing
 from rigs.waiting import until
 from rigs.webs import NOON, PODS, WEBS, lists_done, pod, web
-
-
-class Web(Resource, group="example.com", version="v1", plural="webs"):
-    pass
-
-
-class Pod(Resource, version="v1", plural="pods"):
-    pass
 
 
 def operator() -> Operator:

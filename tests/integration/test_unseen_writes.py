@@ -7,7 +7,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from levelog import Index, Intent, Level, Operator, Owner, Resource, apply
+from levelog import Index, Intent, Level, Operator, Owner, apply
 from levelog.wire.objects import GroupResource
 from levelog.wire.records import TargetObserved
 from levelog_actuator import Actuator, ActuatorSettings
@@ -19,6 +19,7 @@ from levelog_store.tables import intents
 from rigs.controlplane import ControlPlane
 from rigs.faultproxy import FaultProxy
 from rigs.ingesting import ingesting
+from rigs.kinds import ConfigMap
 from rigs.logs import read_all
 from rigs.nats import NatsServer
 from rigs.processing import Processing
@@ -31,10 +32,6 @@ SETTINGS = ActuatorSettings(
     look_after=timedelta(seconds=0.2),
     most_look=timedelta(seconds=0.5),
 )
-
-
-class ConfigMap(Resource, version="v1", plural="configmaps"):
-    pass
 
 
 def operator() -> Operator:

@@ -9,6 +9,7 @@ import pytest
 from levelog import Diff, GiveUp, Intent, Operator, Resource, Retry, Struct, apply, call, patch
 from levelog.intents import delete, event
 from levelog.testing import Simulation
+from rigs.kinds import ConfigMap, Secret
 
 BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)
@@ -23,15 +24,7 @@ class Web(Resource, group="example.com", version="v1", plural="webs"):
     spec: WebSpec
 
 
-class ConfigMap(Resource, version="v1", plural="configmaps"):
-    pass
-
-
 class Total(Resource, group="example.com", version="v1", plural="totals"):
-    pass
-
-
-class Secret(Resource, version="v1", plural="secrets"):
     pass
 
 

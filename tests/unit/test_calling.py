@@ -11,18 +11,15 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from levelog import Intent, Level, Operator, Resource, delete
+from levelog import Intent, Level, Operator, delete
 from levelog.calls.caller import MOST_LOST, FunctionCaller
 from levelog.calls.faults import HandlerFault, StillRuns
 from levelog_processors.decide.functions import Caller
+from rigs.kinds import Web
 from rigs.waiting import until
 
 SHORT = timedelta(milliseconds=50)
 LONG = timedelta(seconds=60)
-
-
-class Web(Resource, group="example.com", version="v1", plural="webs"):
-    pass
 
 
 INTENT = delete(Web, "a", namespace="default")

@@ -10,25 +10,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from levelog import External, Index, Intent, Level, Operator, Resource, Struct, apply, call, patch
+from levelog import External, Index, Intent, Level, Operator, Struct, apply, call, patch
 from levelog.errors import RecordError
 from levelog.secrets.redaction import Redactor
 from levelog.testing import Simulation
 from levelog.wire.canonical import canonical, canonical_json
 from levelog_ingest.sources.encoding import Encoder
 from levelog_processors.program import Program
+from rigs.kinds import ConfigMap, Web
 
 
 class Box(Struct):
     value: Any
-
-
-class Web(Resource, group="example.com", version="v1", plural="webs"):
-    pass
-
-
-class ConfigMap(Resource, version="v1", plural="configmaps"):
-    pass
 
 
 class Gauge(External, plural="gauges"):

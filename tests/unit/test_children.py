@@ -18,29 +18,14 @@ from levelog.wire.objects import Uid
 from levelog.wire.projection import fields_of
 from levelog_processors.program import Program
 from levelog_processors.sqlviews import sql_views
-
-
-class Web(Resource, group="example.com", version="v1", plural="webs"):
-    pass
+from rigs.kinds import ConfigMap, Service, Web
 
 
 class Zone(Resource, group="example.com", version="v1", plural="zones", scope="Cluster"):
     pass
 
 
-class ConfigMap(Resource, version="v1", plural="configmaps"):
-    pass
-
-
-class Service(Resource, version="v1", plural="services"):
-    pass
-
-
 class KnativeService(Resource, group="serving.knative.dev", version="v1", plural="services", kind="Service"):
-    pass
-
-
-class Secret(Resource, version="v1", plural="secrets"):
     pass
 
 

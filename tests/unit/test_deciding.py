@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from levelog import Level, Operator, OperatorError, Resource, delete, patch
+from levelog import Level, Operator, OperatorError, delete, patch
 from levelog.secrets.redaction import Redactor
 from levelog.wire.canonical import canonical
 from levelog_cli.loading import load_operators
@@ -18,6 +18,7 @@ from levelog_processors.decide.targets import target_key
 from levelog_processors.program import BoundView, Program
 from levelog_store.decide.decisions import Basis, IntentRow, OpenIntent, PendingWake
 from levelog_store.rows import LevelRow, StoredObject
+from rigs.kinds import Web
 from rigs.processing import WEBS_FILE
 from rigs.webs import NOON, pod, web
 
@@ -417,10 +418,6 @@ def _ahead() -> Operator:
         return Level(1, 1)
 
     return op
-
-
-class Web(Resource, group="example.com", version="v1", plural="webs"):
-    pass
 
 
 AHEAD: Final = Program([_ahead()])

@@ -11,6 +11,7 @@ from levelog_processors.decide.targets import addressed
 from levelog_processors.program import Program
 from levelog_store.owners.handlers import differences
 from levelog_store.rows import StoredObject
+from rigs.kinds import Web
 
 
 class Page(Struct):
@@ -19,10 +20,6 @@ class Page(Struct):
 
 class Other(Struct):
     squad: str
-
-
-class Web(Resource, group="example.com", version="v1", plural="webs"):
-    pass
 
 
 class Node(Resource, version="v1", plural="nodes", scope="Cluster"):

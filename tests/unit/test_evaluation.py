@@ -14,6 +14,7 @@ from levelog_processors.fold.entries import canonical_key
 from levelog_processors.program import BoundView, Program
 from levelog_store.rows import ERRORS, Bucket, IndexKey, WholeIndex
 from rigs.evaluating import evaluation_of
+from rigs.kinds import Pod
 from rigs.webs import web
 
 
@@ -23,10 +24,6 @@ class Spec(Struct):
 
 class Web(Resource, group="example.com", version="v1", plural="webs"):
     spec: Spec
-
-
-class Pod(Resource, version="v1", plural="pods"):
-    pass
 
 
 class Buckets:

@@ -6,20 +6,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from levelog import Operator, Resource
+from levelog import Operator
 from levelog.wire.objects import Version
 from levelog.wire.records import BookmarkNoted, LoggedRecord, ObjectDeleted, ObjectSeen
 from levelog_processors.fold.rules import Fold
 from levelog_processors.program import Program
 from levelog_store.fold.changes import Changes, PriorState
 from levelog_store.rows import Entry, StoredObject
+from rigs.kinds import Pod
 from rigs.webs import NOON, PODS, deleted, logged, pod
 
 HOUR = timedelta(hours=1)
-
-
-class Pod(Resource, version="v1", plural="pods"):
-    pass
 
 
 op = Operator("webs")

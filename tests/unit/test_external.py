@@ -5,12 +5,13 @@ from typing import Any, Final
 
 import pytest
 
-from levelog import External, Index, Level, Objects, Operator, Resource, Struct
+from levelog import External, Index, Level, Objects, Operator, Struct
 from levelog.resources import external_key
 from levelog.secrets.redaction import Redactor
 from levelog.wire.objects import ObjectKey
 from levelog_ingest.sources.encoding import Encoder
 from levelog_processors.program import Program
+from rigs.kinds import Web
 
 EVERY = timedelta(seconds=30)
 
@@ -20,10 +21,6 @@ class Branch(External, plural="branches"):
 
 
 class Zone(External, plural="zones", scope="Namespaced"):
-    pass
-
-
-class Web(Resource, group="example.com", version="v1", plural="webs"):
     pass
 
 

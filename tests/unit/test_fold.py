@@ -18,13 +18,10 @@ from levelog_processors.fold.rules import Fold, parent_inputs
 from levelog_processors.program import Program
 from levelog_store.fold.changes import Changes, PriorState
 from levelog_store.rows import ERRORS, Entry, LevelRow
+from rigs.kinds import Web
 from rigs.webs import PODS, deleted, lists_done, logged, pod, web
 
 WEBS = Path(__file__).parents[2] / "examples/webs/webs.py"
-
-
-class Web(Resource, group="example.com", version="v1", plural="webs"):
-    pass
 
 
 @pytest.fixture(scope="module")

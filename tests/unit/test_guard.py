@@ -19,7 +19,6 @@ from typing import Any
 
 import pytest
 
-from levelog import Resource
 from levelog.calls import audit
 from levelog.calls.faults import HandlerFault
 from levelog.handlers.views import MOST_VIEW_TIME
@@ -31,10 +30,6 @@ SHORT = timedelta(milliseconds=50)
 LONG = timedelta(seconds=60)
 THREADS_ARE_AUDITED = pytest.mark.skipif(sys.version_info < (3, 12), reason="Python 3.11 does not tell")
 SLEEP_IS_AUDITED = pytest.mark.skipif(sys.version_info < (3, 13), reason="only Python 3.13 tells")
-
-
-class Web(Resource, group="example.com", version="v1", plural="webs"):
-    pass
 
 
 @pytest.fixture

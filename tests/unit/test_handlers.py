@@ -6,6 +6,7 @@ import pytest
 
 from levelog import ABSENT, PRESENT, Index, Intent, Level, Operator, Resource, Struct
 from levelog.selectors import Selector
+from rigs.kinds import Pod
 
 
 class WebSpec(Struct):
@@ -14,10 +15,6 @@ class WebSpec(Struct):
 
 class Web(Resource, group="example.com", version="v1", plural="webs"):
     spec: WebSpec
-
-
-class Pod(Resource, version="v1", plural="pods"):
-    pass
 
 
 def owners(pod: Pod) -> Iterator[tuple[str, str]]:

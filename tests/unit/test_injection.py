@@ -4,17 +4,14 @@ import logging
 from collections.abc import Iterator
 from datetime import UTC, datetime
 
-from levelog import Index, Intent, Level, Operator, Resource, Struct
+from levelog import Index, Intent, Level, Operator, Struct
 from levelog.handlers.injection import Given
+from rigs.kinds import Web
 
 
 class Settings(Struct):
     image: str = "nginx"
     grace: int = 30
-
-
-class Web(Resource, group="example.com", version="v1", plural="webs"):
-    pass
 
 
 def names(web: Web, settings: Settings, logger: logging.Logger) -> Iterator[tuple[str, str]]:

@@ -2,15 +2,11 @@
 
 import pytest
 
-from levelog.resources import Resource
 from levelog_cli.servers.permissions import to_read
 from levelog_ingest.namespaces import has_patterns, is_matched
+from rigs.kinds import Web
 
 NAMES = ["default", "team-a", "team-b", "team-test", "teams"]
-
-
-class Web(Resource, group="example.com", version="v1", plural="webs"):
-    pass
 
 
 @pytest.mark.parametrize(

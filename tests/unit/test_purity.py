@@ -15,16 +15,13 @@ from typing import Any
 
 import pytest
 
-from levelog import Level, Operator, OperatorError, Resource
+from levelog import Level, Operator, OperatorError
 from levelog.handlers.purity import require_pure
 from levelog_processors.program import Program
+from rigs.kinds import Web
 
 LOADED_AT = time.time()
 HOME = os.environ.get("HOME")
-
-
-class Web(Resource, group="example.com", version="v1", plural="webs"):
-    pass
 
 
 def now(web: Web) -> Any:

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from levelog import Intent, Level, Operator, Resource, apply, create, patch
+from levelog import Intent, Level, Operator, apply, create, patch
 from levelog.errors import ConfigurationError
 from levelog.secrets.redaction import SECRETS, Redactor
 from levelog.wire.objects import GroupResource
@@ -14,22 +14,11 @@ from levelog_processors.decide.intents import intent_rows
 from levelog_processors.program import Program
 from levelog_store.decide.decisions import IntentRow
 from levelog_store.rows import StoredObject
+from rigs.kinds import Pod, Secret, Web
 
 REDACTOR = Redactor(b"0123456789abcdef")
 PODS = GroupResource(group="", resource="pods")
 op = Operator("secrets")
-
-
-class Web(Resource, group="example.com", version="v1", plural="webs"):
-    pass
-
-
-class Secret(Resource, version="v1", plural="secrets"):
-    pass
-
-
-class Pod(Resource, version="v1", plural="pods"):
-    pass
 
 
 @op.view

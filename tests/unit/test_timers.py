@@ -7,7 +7,7 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from levelog import Operator, Resource
+from levelog import Operator
 from levelog.compat.kopf.attempts import LEFT, Left, next_call
 from levelog.compat.kopf.failures import TryLimits
 from levelog.effects import Call
@@ -17,14 +17,11 @@ from levelog.handlers.injection import Lender
 from levelog.handlers.timers import PATIENCE, Tick, TimerHandler, microseconds, moment
 from levelog.resources import Metadata
 from levelog.wire.objects import Uid
+from rigs.kinds import Web
 
 NOW: Final = datetime(2026, 6, 1, tzinfo=UTC)
 MOMENTS: Final = st.timedeltas(timedelta(days=-100), timedelta(days=100)).map(lambda after: NOW + after)
 TIMES: Final = st.timedeltas(timedelta(seconds=1), timedelta(days=10))
-
-
-class Web(Resource, group="example.com", version="v1", plural="webs"):
-    pass
 
 
 def check(web: Web) -> None:

@@ -3,16 +3,9 @@
 from collections.abc import Iterator
 from typing import Any
 
-from levelog import Intent, Level, Operator, Resource, apply, delete, patch, patch_status
+from levelog import Intent, Level, Operator, apply, delete, patch, patch_status
 from levelog.testing import Simulation
-
-
-class Web(Resource, group="example.com", version="v1", plural="webs"):
-    pass
-
-
-class ConfigMap(Resource, version="v1", plural="configmaps"):
-    pass
+from rigs.kinds import ConfigMap, Web
 
 
 class Fragment:

@@ -5,7 +5,7 @@ from typing import Any
 from msgspec.structs import replace
 from sqlalchemy import insert, text, update
 
-from levelog import Call, Index, Level, Operator, Resource, Struct
+from levelog import Call, Index, Level, Operator, Struct
 from levelog.handlers.indexers import call_entry
 from levelog.wire.canonical import canonical
 from levelog.wire.objects import Application, Cluster
@@ -19,12 +19,9 @@ from levelog_store.look.sqlviews import IndexView, JsonColumn, SqlType, replace_
 from levelog_store.owners.scopes import find_scopes, open_scope
 from levelog_store.rows import ERRORS, Entry, LevelRow, StoredObject, SyncRow
 from levelog_store.tables import INPUTS, RESERVED, handlers, levels, metadata
+from rigs.kinds import Web
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
-
-
-class Web(Resource, group="example.com", version="v1", plural="webs"):
-    pass
 
 
 class Size(Struct):

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from levelog import Operator, Resource, Struct, event
+from levelog import Operator, Struct, event
 from levelog.effects import CallPatch
 from levelog.wire.canonical import canonical
 from levelog.wire.records import ReceiptNoted
@@ -14,13 +14,10 @@ from levelog_actuator.patching import Kept
 from rigs.acting import WEBS, Acting, writes
 from rigs.faults import Action, FailAfter, FailBefore, Refuse
 from rigs.intents import intent
+from rigs.kinds import Web
 
 PATCH = {"status": {"phase": "made", "size": 2}, "metadata": {"labels": {"made": "yes"}}}
 WENT_WRONG = (FailAfter(), FailAfter(how="reset"), FailBefore(), Refuse(code=500), Refuse(code=429, retry_after=1))
-
-
-class Web(Resource, group="example.com", version="v1", plural="webs"):
-    pass
 
 
 class Asked(Struct):

@@ -5,18 +5,11 @@ from typing import Any
 
 import pytest
 
-from levelog import Intent, Level, Operator, Resource, apply
+from levelog import Intent, Level, Operator, apply
 from levelog.wire.canonical import canonical
 from levelog_processors.program import Program
 from rigs.acting import Acting
-
-
-class Web(Resource, group="example.com", version="v1", plural="webs"):
-    pass
-
-
-class ConfigMap(Resource, version="v1", plural="configmaps"):
-    pass
+from rigs.kinds import ConfigMap, Web
 
 
 def program(writes: Any) -> Program:

@@ -17,19 +17,12 @@ from levelog_cli.loading import LoadedApplication, load_application
 from levelog_cli.settings import Settings
 from levelog_cli.wiring.manifests import roles_of
 from levelog_processors.program import Program
+from rigs.kinds import ConfigMap, Web
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 
 
 class Zone(Resource, group="example.com", version="v1", plural="zones", scope="Cluster"):
-    pass
-
-
-class Web(Resource, group="example.com", version="v1", plural="webs"):
-    pass
-
-
-class ConfigMap(Resource, version="v1", plural="configmaps"):
     pass
 
 
