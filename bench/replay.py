@@ -28,11 +28,9 @@ from levelog_processors.program import Program
 from levelog_replay.judging import Judge
 from levelog_replay.logmode import LogReplay
 from levelog_replay.recordedmode import RecordedReplay
-from levelog_replay.scratch import Scratch, open_scratch
 from levelog_replay.sources import LogRecording, Selection, open_recording
 from levelog_replay.tape import Rebuilt, Tape
 from levelog_store.decide.decisions import Asked, Decision
-from levelog_store.look.recall import read_called
 from rigs.nats import NatsServer
 
 WEBS = GroupResource(group="example.com", resource="webs")
@@ -41,7 +39,7 @@ BEGIN = datetime.now(UTC) + timedelta(hours=1)
 VERSIONS = 10
 """Of each object, one after the other: the first tenth of the records shows all objects once."""
 IN_ORDER = 500
-"""Records of mode `log`, which commits and looks for wakeups after each."""
+"""Records of mode `log`, which decides after each."""
 _BATCH = 500
 _FETCH = 1000
 
@@ -72,11 +70,10 @@ async def run(console: Console, count: int) -> None:
         short = await ensure_stream(connection, Cluster("bench-short"))
         written = await _record(short, IN_ORDER)
         recording, program = await _opened(short)
-        async with open_scratch(program, recording.origin) as scratch:
-            decided, seconds = await _in_order(recording, scratch)
-            add(f"mode log: {written} records, decided on after each", written, seconds)
-            again = await _again(_Decided(recording, scratch))
-            add(f"mode recorded: {decided} decisions made again, a snapshot for each", decided, again)
+        decided, seconds = await _in_order(recording, program)
+        add(f"mode log: {written} records, decided on after each", written, seconds)
+        again = await _again(_Decided(recording, decided))
+        add(f"mode recorded: {len(decided)} decisions made again, a snapshot for each", len(decided), again)
     console.print(table)
     console.print(f"most memory for {count} records: {grown:+,.0f} MB to that for {once}")
 
@@ -159,27 +156,27 @@ async def _fold(stream: LogStream, last: int) -> float:
     return time.monotonic() - begun
 
 
-async def _in_order(recording: LogRecording, scratch: Scratch) -> tuple[int, float]:
+async def _in_order(recording: LogRecording, program: Program) -> tuple[Sequence[Decision], float]:
     """Decisions that were made, and seconds."""
-    replay = LogReplay(recording, scratch, redactor=Redactor())
+    replay = LogReplay(recording, program, redactor=Redactor())
     begun = time.monotonic()
-    async for _ in replay.run():
-        pass
+    decided = [each async for each, _ in replay.decisions()]
     seconds = time.monotonic() - begun
     await replay.close()
-    return replay.decisions, seconds
+    return decided, seconds
 
 
 class _Decided:
     """A history with the decisions that mode `log` made on it."""
 
-    def __init__(self, recording: LogRecording, scratch: Scratch) -> None:
+    def __init__(self, recording: LogRecording, decided: Sequence[Decision]) -> None:
         self.origin, self.first, self.last = recording.origin, recording.first, recording.last
         self.records, self.redaction = recording.records, recording.redaction
-        self._scratch = scratch
+        self._decided = decided
 
-    def decisions(self) -> AsyncGenerator[Decision]:
-        return read_called(self._scratch.database, self._scratch.scope)
+    async def decisions(self) -> AsyncGenerator[Decision]:
+        for each in self._decided:
+            yield each
 
     async def intents(self, keys: list[str]) -> dict[str, Asked]:  # noqa: ARG002 - the view writes nothing
         return {}

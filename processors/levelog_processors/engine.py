@@ -6,8 +6,6 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import partial
 
-from sqlalchemy.ext.asyncio import AsyncConnection
-
 from levelog.secrets.redaction import Redactor
 from levelog.wire.objects import Sequence as LogSequence
 from levelog.wire.records import LoggedRecord, ReceiptNoted, SyncFinished
@@ -21,7 +19,6 @@ from levelog_processors.decide.rules import conclude
 from levelog_processors.decide.settling import is_settled
 from levelog_processors.decide.statereader import StateReader
 from levelog_processors.decide.tally import BATCH, CallCounts, EvaluationBatch
-from levelog_processors.decide.transaction import deciding
 from levelog_processors.fold.batches import ALONE, Folded, parts, tell_forgotten
 from levelog_processors.program import Program
 from levelog_processors.state.bodies import MOST_BYTES
@@ -29,15 +26,11 @@ from levelog_processors.state.restoring import anew, left_behind, restored, wake
 from levelog_processors.state.state import State
 from levelog_processors.tables import Tables
 from levelog_store.actuate.claims import Claimant
-from levelog_store.connect.database import Database
-from levelog_store.decide import inputreads as stored
 from levelog_store.decide.decisions import Decided, OpenIntent, PendingWake
-from levelog_store.decide.decisionwrites import write_valid
 from levelog_store.decide.inputreads import wakes_in_turn
 from levelog_store.fold.changes import Changes, Wake
-from levelog_store.fold.checkpoints import advance_checkpoints
-from levelog_store.fold.statereads import AwaitedWrite, read_requested
-from levelog_store.rows import Scope, StoredObject, ViewParent
+from levelog_store.fold.statereads import AwaitedWrite
+from levelog_store.rows import StoredObject, ViewParent
 
 log = logging.getLogger(__name__)
 
@@ -53,36 +46,31 @@ class Engine:
 
     def __init__(
         self,
-        database: Database,
-        scope: Scope,
+        tables: Tables,
         program: Program,
         *,
         patience: timedelta | None = PATIENCE,
         redactor: Redactor | None = None,
         caller: Caller | None = None,
         claimant: Claimant | None = None,
-        has_tables: bool = True,
         most_bodies: int = MOST_BYTES,
     ) -> None:
         """`patience`: how long a batch waits for slow reconcile functions, which a later one concludes; None: for all.
 
         `redactor`: that of what is recorded. `caller`: what calls reconcile functions, if it is another than usual.
-        `claimant` gets what is decided without asking for it, as far as it has room. Without `has_tables` it begins
-        with an empty log, and what that can tell is in memory alone. `most_bodies`: bytes of bodies that it holds,
-        while the tables have the others.
+        `claimant` gets what is decided without asking for it, as far as it has room. `most_bodies`: bytes of bodies
+        that it holds, while the tables have the others.
         """
-        self._database = database
-        self._scope = scope
+        self.tables = tables
+        self._scope = scope = tables.scope
         self._program = program
         self._redactor = redactor or Redactor()
         self.acting = Acting(
             caller or Caller(), patience=patience, redactor=self._redactor, identity=(scope.cluster, scope.application)
         )
-        self.evaluator = Evaluator(database, scope, program, self._redactor)
+        self.evaluator = Evaluator(tables, program, self._redactor)
         self.claimant = claimant
-        self._has_tables = has_tables
-        self._most_bodies = most_bodies if has_tables else None
-        self.tables = Tables(database, scope, hold_state=has_tables)
+        self._most_bodies = most_bodies if tables.hold_state else None
         self.state = State(program, scope.application, scope.partitions)
         self.newest = LogSequence(0), ""
         """The newest record that the tables come from, of any partition, when the partitions were taken."""
@@ -160,7 +148,7 @@ class Engine:
     def fold(self, records: Iterable[LoggedRecord]) -> Folded:
         """Fold the records that are not folded yet, in the order of the log."""
         state = self.state
-        state.may_lack_levels = self._database.was_promoted
+        state.may_lack_levels = self.tables.may_lack_levels
         fresh = [logged for logged in records if logged.sequence > state.folded_to[logged.partition]]
         known, rest = _parted(fresh, self.decided_to)
         for part in parts(known):
@@ -180,7 +168,7 @@ class Engine:
         has_list = not kinds.isdisjoint(ALONE)
         if has_list:
             self._readiness = None
-        if self._has_tables:  # else a replay, which decides anew whatever the log tells of
+        if self.tables.hold_state:  # else a replay, which decides anew whatever the log tells of
             tell_forgotten({level: to for changes in folded for level, to in changes.forgotten.items()})
         gone = {view for changes in folded for view, _ in changes.gone}
         blocked = {view for changes in folded for each in changes.replaced for view in each.views}
@@ -200,14 +188,7 @@ class Engine:
 
         Without `has_time`, objects and entries stay behind, as with a decision.
         """
-        self.tables.begin()
-        async with self._database.transaction(durable=False) as connection:
-            made = await self.tables.guard(connection, self.state)
-            self.state.levels |= {(row.view, row.parent): row for row in made}
-            await self.tables.write(connection, self.state, has_time=has_time)
-            if read_to:
-                await advance_checkpoints(connection, self._scope, list(self.epochs), read_to)
-        self.tables.written(self.state, read_to=read_to)
+        await self.tables.flush(self.state, read_to=read_to, has_time=has_time)
 
     # -- decide
 
@@ -235,8 +216,7 @@ class Engine:
         """
         rows = self.state.handled()
         if rows:
-            async with self._database.reading() as connection:
-                calling = await stored.read_calling(connection, self._scope, [row.uid for row in rows])
+            calling = await self.tables.calling([row.uid for row in rows])
             rows = [row for row in rows if row.uid not in calling]
         self.state.forget_handled(rows)
         self.state.forget_old(before)
@@ -246,19 +226,13 @@ class Engine:
 
     async def notice(self) -> None:
         """Take what other processes ask for, and the database's time. Raises CommitsLost."""
-        async with self._database.reading() as connection:
-            found = await read_requested(connection, self._scope, list(self.epochs))
-            await self._look_around(connection)
-        self.tables.check(found)
-        self.clock.look(found.moment)
-        for wake in found.wakes:
-            if self.state.wakes.request(wake):
-                self.tables.has_row(wake)
+        self.clock.look(await self.tables.notice(self.state))
+        await self._look_around()
 
-    async def _look_around(self, connection: AsyncConnection) -> None:
+    async def _look_around(self) -> None:
         self._has_lookups = False
         if self.is_shared and self._program.looked_up:
-            await look_around(connection, self._scope, self.state_reader, self.epochs)
+            await look_around(self.tables.levels_of, self.state_reader, self.epochs)
 
     async def decide(
         self, *, now: datetime | None = None, leaving: Collection[ViewParent] = (), most: int = BATCH
@@ -274,8 +248,7 @@ class Engine:
             return EvaluationBatch(False, (), at)
         self._wake_for_time(at)
         if self._has_lookups:
-            async with self._database.reading() as connection:
-                await self._look_around(connection)
+            await self._look_around()
         if state.ends.reverted or state.ends.unmade:  # which end more than they name, or make levels
             await self.flush()
         returned = acting.returned(self.epochs)
@@ -356,23 +329,13 @@ class Engine:
         ]
         if not batch and not state.ends:
             return (), ()
-        self.tables.begin()
-        claimant = self.claimant
-        chosen = claimant.choose([row for each in batch for row in each.intents]) if claimant is not None else ()
-        async with deciding(self._database, claimant if chosen else None) as within:
-            connection = within.connection
-            await self.tables.guard(connection, state)
-            claiming = within.claiming(frozenset(chosen))
-            written = await write_valid(connection, self._scope, batch, self._program.fingerprint, claiming=claiming)
-            within.note(written, claiming)
+        async with self.tables.deciding(state, batch, self.claimant) as written:
             asked = woken(self._program, written.valid)
             for decided in written.valid:
                 state.take(decided)
                 self._has_lookups |= self.is_shared and are_of_others(state, decided.dependencies_added, self.epochs)
             state.tell(told(self._program, written.valid), asked)
             state.ask(asked)
-            await self.tables.write(connection, state)
-        self.tables.written(state)
         return written.valid, written.claimed
 
 

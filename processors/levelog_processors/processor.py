@@ -30,6 +30,7 @@ from levelog_processors.fold.batches import Folded
 from levelog_processors.health import LoopHealth
 from levelog_processors.program import Program
 from levelog_processors.progress import CatchingUp, WorkProgress
+from levelog_processors.tables import SqlTables
 from levelog_processors.upkeep import PARTITION, PRUNE_EVERY, Pruner, Statistics, start_over
 from levelog_processors.waiting import RESYNC, Arrivals, HighWatermark, Pace, Schedule
 from levelog_store.actuate.claims import Claimant
@@ -92,7 +93,7 @@ class Processor:
         self._leases = Leases(database, scope, owner=owner)
         self._threads = threads
         caller = Caller(threads=threads)
-        self._engine = Engine(database, scope, program, redactor=redactor, caller=caller, claimant=claimant)
+        self._engine = Engine(SqlTables(database, scope), program, redactor=redactor, caller=caller, claimant=claimant)
         self._statistics = Statistics(database)
         self._feed = RecordFeed(database, scope, program, stream, notifier)
         self._timers = Timers(database, scope, program, self._engine.whole)

@@ -1,37 +1,110 @@
 """The tables of a State: it begins with what they hold, and whatever it folds and decides is written there."""
 
-from collections.abc import Collection, Mapping, Sequence
-from typing import Final
+from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from datetime import UTC, datetime
+from typing import Final, Protocol, TypeAlias
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from levelog_processors.decide.transaction import deciding
 from levelog_processors.state.state import State
+from levelog_store.actuate.claims import Claimant
 from levelog_store.connect.database import Database
-from levelog_store.decide.decisions import PendingWake
-from levelog_store.fold.checkpoints import count_commit, note_mirrored
+from levelog_store.decide import inputreads as stored
+from levelog_store.decide.decisions import Decided
+from levelog_store.decide.decisionwrites import WrittenDecisions, write_valid
+from levelog_store.decide.inputreads import ToldIntent
+from levelog_store.fold.checkpoints import advance_checkpoints, count_commit, note_mirrored
 from levelog_store.fold.ends import write_ends
-from levelog_store.fold.statereads import Requested, StoredState, read_state
+from levelog_store.fold.statereads import StoredState, read_requested, read_state
 from levelog_store.fold.statewrites import write_keys, write_reads, write_state, write_wakes_of
 from levelog_store.owners.leases import check_checkpoints, check_commits, guard
-from levelog_store.rows import LevelRow, Scope, ViewParent
+from levelog_store.rows import LevelRow, Scope, StoredObject, ViewParent
+
+Rounds: TypeAlias = Mapping[tuple[str, str, str], int]
+"""The last round of which there are intents, by view, parent and the parent's uid."""
 
 
-class Tables:
-    """How far the tables are, and the writes of one process that bring them up to its State.
+class Tables(Protocol):
+    """What an engine has besides its State, and writes whatever that folds and decides to.
 
-    A transaction is `begin`, then `guard` and `write` in it, and `written` once it is committed. Who fails between has
-    to `load` again.
+    Who fails in `flush` or `deciding` has to `load` again. What others write is answered here for tables that nobody
+    else writes.
     """
 
+    scope: Scope
+    hold_state: bool
+    """They have what the log can tell, too; else that is in memory alone."""
+    epochs: Mapping[int, int]
+    """Leases under which the engine commits, by partition."""
+    is_whole: bool = True
+    """What is in memory is in the tables, or can be written; not after a step has failed, until `load`."""
+
+    async def load(self, epochs: Mapping[int, int], bodies_of: Collection[str]) -> StoredState | None:
+        """Give what they hold, to work under these leases; None if they hold no state.
+
+        Of the bodies of objects only those of some resources.
+        """
+        ...
+
+    async def intents_of(
+        self, levels: Sequence[ViewParent], unknown: Sequence[ViewParent]
+    ) -> tuple[Mapping[ViewParent, Sequence[ToldIntent]], Rounds]:
+        """Intents of each level's last round, and older ones that are not settled; last rounds of the `unknown`."""
+        ...
+
+    async def last_applied(self, targets: Collection[str]) -> Mapping[str, bytes]:
+        """Body of the newest apply to each target that was not superseded."""
+        ...
+
+    async def flush(self, state: State, *, read_to: int, has_time: bool) -> None:
+        """Write what is folded, see `Engine.flush`; the State has the levels that were made."""
+        ...
+
+    def deciding(
+        self, state: State, batch: Sequence[Decided], claimant: Claimant | None
+    ) -> AbstractAsyncContextManager[WrittenDecisions]:
+        """Write the decisions that still hold; at the end what is folded and, by then, to be decided on.
+
+        Raises LeaseLost and CommitsLost.
+        """
+        ...
+
+    @property
+    def may_lack_levels(self) -> bool:
+        """Decisions that were committed may be lost."""
+        return False
+
+    def are_behind(self, state: State) -> bool:  # noqa: ARG002 - of what is in memory alone
+        """Tell whether a restart would read records again."""
+        return False
+
+    async def objects(self, names: Collection[str]) -> Mapping[str, StoredObject]:  # noqa: ARG002 - see above
+        """Objects by name, whose bodies have left memory."""
+        return {}
+
+    async def levels_of(self, parents: Collection[str]) -> Mapping[ViewParent, LevelRow]:  # noqa: ARG002 - see above
+        """Levels of parents that others decide on, of all views."""
+        return {}
+
+    async def calling(self, uids: Collection[str]) -> Collection[str]:  # noqa: ARG002 - see above
+        """The parents with these uids that are called for: what a call did is known once its receipt is folded."""
+        return ()
+
+    async def notice(self, state: State) -> datetime:  # noqa: ARG002 - see above
+        """Take what others ask for; returns the time by their clock. Raises CommitsLost."""
+        return datetime.now(UTC)
+
+
+class SqlTables(Tables):
+    """How far the tables in SQL are, and the writes of one process that bring them up to its State."""
+
     def __init__(self, database: Database, scope: Scope, *, hold_state: bool = True) -> None:
-        """Without `hold_state`, what the log can tell is in memory alone."""
         self._database: Final = database
-        self._scope: Final = scope
-        self._hold_state: Final = hold_state
+        self.scope = self._scope = scope
+        self.hold_state = hold_state
         self.epochs: Mapping[int, int] = {}
-        """Leases under which it commits, by partition."""
-        self.is_whole = True
-        """What is in memory is in the tables, or can be written; not after a step has failed, until `load`."""
         self._checkpoints: dict[int, int] = {}
         """Checkpoints of the leased partitions, as the tables have them."""
         self._commits: dict[int, int] = {}
@@ -46,12 +119,9 @@ class Tables:
         """Backfills, by name and partition, that are done in memory."""
 
     async def load(self, epochs: Mapping[int, int], bodies_of: Collection[str]) -> StoredState | None:
-        """Read what the tables hold, to work under these leases; None if they hold no state.
-
-        Of the bodies of objects only those of some resources.
-        """
+        """Read all of it, as of one commit."""
         self.epochs, self.is_whole = epochs, True
-        if not self._hold_state:
+        if not self.hold_state:
             return None
         async with self._database.reading() as connection:
             found = await read_state(connection, self._scope, bodies_of)
@@ -62,26 +132,93 @@ class Tables:
         self._unfinished = [(each.name, each.partition) for each in found.unfinished if each.partition in epochs]
         return found
 
+    @property
+    def may_lack_levels(self) -> bool:
+        """A replica was promoted that may not have had the last commits."""
+        return self._database.was_promoted
+
     def are_behind(self, state: State) -> bool:
-        """Tell whether a restart would read records again."""
+        """Tell whether objects and entries are to be written."""
         return any(state.folded_to[partition] != to for partition, to in self._mirrored.items())
 
-    def check(self, found: Requested) -> None:
-        """Raise CommitsLost if the tables are behind what was committed."""
+    # -- what others have written
+
+    async def intents_of(
+        self, levels: Sequence[ViewParent], unknown: Sequence[ViewParent]
+    ) -> tuple[Mapping[ViewParent, Sequence[ToldIntent]], Rounds]:
+        """Read them in one snapshot."""
+        async with self._database.reading() as connection:
+            intents = await stored.read_intents_of(connection, self._scope, levels)
+            return intents, await stored.read_last_rounds(connection, self._scope, unknown)
+
+    async def last_applied(self, targets: Collection[str]) -> Mapping[str, bytes]:
+        """Read the bodies."""
+        async with self._database.reading() as connection:
+            return await stored.read_last_applied(connection, self._scope, targets)
+
+    async def objects(self, names: Collection[str]) -> Mapping[str, StoredObject]:
+        """Read rows, which may be a second older or newer than what is held."""
+        async with self._database.reading() as connection:
+            return await stored.read_objects(connection, self._scope, names)
+
+    async def levels_of(self, parents: Collection[str]) -> Mapping[ViewParent, LevelRow]:
+        """Read them, whoever decides on them."""
+        async with self._database.reading() as connection:
+            return await stored.read_levels(connection, self._scope, parents)
+
+    async def calling(self, uids: Collection[str]) -> Collection[str]:
+        """Read which have calls under way."""
+        async with self._database.reading() as connection:
+            return await stored.read_calling(connection, self._scope, uids)
+
+    async def notice(self, state: State) -> datetime:
+        """Take wakeups of other processes, and the database's time."""
+        async with self._database.reading() as connection:
+            found = await read_requested(connection, self._scope, list(self.epochs))
         check_checkpoints(self._scope, found.folded_to, self._checkpoints)
         check_commits(self._scope, found.commits, self._commits)
+        for wake in found.wakes:
+            if state.wakes.request(wake):
+                self._rows.add((wake.view, wake.parent))
+        return found.moment
 
-    def has_row(self, wake: PendingWake) -> None:
-        """Note that another process has written a wakeup."""
-        self._rows.add((wake.view, wake.parent))
+    # -- write
 
-    def begin(self) -> None:
+    async def flush(self, state: State, *, read_to: int, has_time: bool) -> None:
+        """Write in a transaction that does not wait for the disk."""
+        self._begin()
+        async with self._database.transaction(durable=False) as connection:
+            made = await self._guard(connection, state)
+            state.levels |= {(row.view, row.parent): row for row in made}
+            await self._write(connection, state, has_time=has_time)
+            if read_to:
+                await advance_checkpoints(connection, self._scope, list(self.epochs), read_to)
+        self._written(state, read_to=read_to)
+
+    @asynccontextmanager
+    async def deciding(
+        self, state: State, batch: Sequence[Decided], claimant: Claimant | None
+    ) -> AsyncGenerator[WrittenDecisions]:
+        """Write in one transaction; it waits for the disk if the claimant gets intents."""
+        self._begin()
+        chosen = claimant.choose([row for each in batch for row in each.intents]) if claimant is not None else ()
+        async with deciding(self._database, claimant if chosen else None) as within:
+            connection = within.connection
+            await self._guard(connection, state)
+            claiming = within.claiming(frozenset(chosen))
+            written = await write_valid(connection, self._scope, batch, self._scope.fingerprint, claiming=claiming)
+            within.note(written, claiming)
+            yield written
+            await self._write(connection, state)
+        self._written(state)
+
+    def _begin(self) -> None:
         """Raise RuntimeError if the step before has failed."""
         if not self.is_whole:
             raise RuntimeError("the step before has failed: what is in memory is not what the tables hold")
         self.is_whole = False
 
-    async def guard(self, connection: AsyncConnection, state: State) -> Sequence[LevelRow]:
+    async def _guard(self, connection: AsyncConnection, state: State) -> Sequence[LevelRow]:
         """Lock the leases, and write what folded records have ended; returns levels that were made.
 
         Raises LeaseLost and CommitsLost.
@@ -91,9 +228,9 @@ class Tables:
             await count_commit(connection, self._scope, min(self.epochs))
         return await write_ends(connection, self._scope, state.ends)
 
-    async def write(self, connection: AsyncConnection, state: State, *, has_time: bool = False) -> None:
-        """Write what is to be decided on and, if it `has_time` or cannot wait, what is folded, after `guard`."""
-        if not self._hold_state:
+    async def _write(self, connection: AsyncConnection, state: State, *, has_time: bool = False) -> None:
+        """Write what is to be decided on and, if it `has_time` or cannot wait, what is folded, after `_guard`."""
+        if not self.hold_state:
             return
         self._is_mirroring = has_time or state.is_pressing
         if not self._is_mirroring:  # by versions a restart tells that levels have read what there is
@@ -110,7 +247,7 @@ class Tables:
         wakes = {each: pending.get(each) for each in state.wakes.unwritten if each in pending or each in self._rows}
         await write_wakes_of(connection, self._scope, wakes, state.wakes.seen)
 
-    def written(self, state: State, *, read_to: int = 0) -> None:
+    def _written(self, state: State, *, read_to: int = 0) -> None:
         """Note that it is committed; `read_to`: up to where the log has no record of the partitions."""
         for partition, point in state.ends.checkpoints.items():
             self._checkpoints[partition] = point.sequence
@@ -125,4 +262,4 @@ class Tables:
         if self._is_mirroring:
             self._unfinished = []
             self._mirrored |= {partition: state.folded_to[partition] for partition in self.epochs}
-        state.written(is_mirrored=self._is_mirroring or not self._hold_state)
+        state.written(is_mirrored=self._is_mirroring or not self.hold_state)

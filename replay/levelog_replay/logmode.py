@@ -5,7 +5,7 @@ are folded as they are live; what is decided here is sent by nobody.
 """
 
 from collections import defaultdict
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from datetime import UTC, datetime
 from typing import Final
@@ -17,15 +17,15 @@ from levelog.secrets.redaction import Redactor
 from levelog.wire.records import LoggedRecord, SyncFinished
 from levelog_processors.decide.functions import Caller
 from levelog_processors.engine import Engine
+from levelog_processors.program import Program
 from levelog_processors.state.state import State
 from levelog_replay.comparing import NO_VIEW, Conclusion, Judged
-from levelog_replay.scratch import Scratch
+from levelog_replay.memory import MemoryTables, WithWrites
 from levelog_replay.sources import Recording
 from levelog_replay.travel.edits import Edited
 from levelog_store.actuate.claims import Claimant
-from levelog_store.decide.decisions import Asked, Decision
-from levelog_store.look.recall import read_called, read_intents
-from levelog_store.rows import ViewParent
+from levelog_store.decide.decisions import Decision
+from levelog_store.rows import Scope, ViewParent
 
 FIRST_BATCH: Final = 1000
 """Records folded at once while no view can decide yet; counted from the first one, however they were read."""
@@ -33,12 +33,12 @@ _BEGIN: Final = datetime.min.replace(tzinfo=UTC)
 
 
 class LogReplay:
-    """Folds a history in memory and decides on it; what was decided is in the `decisions` of a scratch database."""
+    """Folds a history in memory, and decides on it."""
 
     def __init__(
         self,
         history: Recording,
-        scratch: Scratch,
+        program: Program,
         *,
         redactor: Redactor,
         caller: Caller | None = None,
@@ -46,23 +46,23 @@ class LogReplay:
     ) -> None:
         """`claimant` tells which of the writes that are decided are under way until their receipts come."""
         self._history = history
-        self._scratch = scratch
         self._now = _BEGIN
-        self._engine = Engine(
-            scratch.database,
-            scratch.scope,
-            scratch.program,
-            patience=None,
-            caller=caller,
-            redactor=redactor,
-            claimant=claimant,
-            has_tables=False,
+        origin = history.origin
+        self._tables = MemoryTables(
+            Scope(
+                number=0,
+                cluster=origin.cluster,
+                application=origin.application,
+                partitions=origin.partitions,
+                fingerprint=program.fingerprint,
+                stream_created=origin.stream_created,
+                resets=0,
+            )
         )
+        self._engine = Engine(self._tables, program, patience=None, caller=caller, redactor=redactor, claimant=claimant)
         self._next_due: datetime | None = None
         self.records = 0
         """How many were folded."""
-        self.decisions = 0
-        """How many were made."""
         self.writes: set[tuple[str, str]] = set()
         """Verb and target of each write that was decided."""
         self.keys: set[str] = set()
@@ -79,7 +79,7 @@ class LogReplay:
 
     async def run(self) -> AsyncGenerator[LoggedRecord]:
         """Go through the history; yields each record after what it led to was decided."""
-        await self._engine.load(self._scratch.epochs)
+        await self._engine.load(dict.fromkeys(range(self._history.origin.partitions), 1))
         first: list[LoggedRecord] = []
         async with aclosing(_each(self._history)) as records:
             async for logged in records:
@@ -95,7 +95,22 @@ class LogReplay:
         if first:
             await self._take(first)
 
+    async def decisions(self) -> AsyncGenerator[WithWrites]:
+        """Go through the history; yields each decision for which a view was called, with its writes."""
+        async with aclosing(self.run()) as run:
+            async for _ in run:
+                for each in self._taken():
+                    yield each
+        for each in self._taken():
+            yield each
+
+    def _taken(self) -> list[WithWrites]:
+        """What was decided since it was asked for last."""
+        found, self._tables.decided = self._tables.decided, []
+        return [each for each in found if each[0].is_called]
+
     async def _take(self, records: list[LoggedRecord]) -> None:
+        self._taken()
         time = max(self._now, *(logged.record.time for logged in records))
         await self._pass_to(time)
         folded = self._engine.fold(records)
@@ -117,7 +132,6 @@ class LogReplay:
         has_decided = is_planned = False
         while True:
             batch = await self._engine.decide(now=self._now)
-            self.decisions += len(batch.decided)
             for row in (row for decided in batch.decided for row in decided.intents):
                 self.writes.add((row.verb, row.target))
                 self.keys.add(row.key)
@@ -140,9 +154,9 @@ _END: Final = 1 << 63
 
 
 class Side(Struct, frozen=True):
-    """What one version of the code has decided on one history."""
+    """One version of the code, and the history that it decides on."""
 
-    scratch: Scratch
+    replay: LogReplay
     history: Recording
 
     def place(self, sequence: int) -> int:
@@ -158,7 +172,7 @@ class Side(Struct, frozen=True):
         return replace(past, cause=number(past.cause), causes=causes, parent_sequence=number(past.parent_sequence))
 
 
-async def pairs(sides: Sequence[Side]) -> AsyncIterator[tuple[int, Judged, Judged]]:
+async def pairs(sides: Sequence[Side]) -> AsyncGenerator[tuple[int, Judged, Judged]]:
     """Decisions of two sides on a level after the same record; where one side made none, its half has no conclusion."""
     moments = [_Moments(side) for side in sides]
     while True:
@@ -176,32 +190,25 @@ async def pairs(sides: Sequence[Side]) -> AsyncIterator[tuple[int, Judged, Judge
 
 
 class _Moments:
-    """The decisions of one side, those of one place at a time."""
+    """The decisions of one side, those of one place at a time; what comes later is not decided yet."""
 
     def __init__(self, side: Side) -> None:
         self._side = side
-        self._scratch = scratch = side.scratch
-        self._decisions = read_called(scratch.database, scratch.scope)
-        self._ahead: Decision | None = None
+        self._decisions = side.replay.decisions()
+        self._ahead: WithWrites | None = None
 
     async def next(self) -> int:
         """The next place; _END: there is none."""
         if self._ahead is None:
             self._ahead = await anext(self._decisions, None)
-        return _END if self._ahead is None else self._side.place(self._ahead.seen_to)
+        return _END if self._ahead is None else self._side.place(self._ahead[0].seen_to)
 
     async def take(self, place: int) -> Mapping[ViewParent, list[Judged]]:
         """The decisions of a place, by level."""
         found: defaultdict[ViewParent, list[Judged]] = defaultdict(list)
         while await self.next() == place and self._ahead is not None:
-            past, self._ahead = self._ahead, None
-            found[past.view, past.parent].append(await self._judged(past))
+            (past, asked), self._ahead = self._ahead, None
+            conclusion = Conclusion.recorded(past).with_intents({each.key: each for each in asked})
+            judged = Judged(past=self._side.recorded(past), conclusion=conclusion)
+            found[past.view, past.parent].append(judged)
         return found
-
-    async def _judged(self, past: Decision) -> Judged:
-        conclusion = Conclusion.recorded(past)
-        if past.intents:
-            async with self._scratch.database.reading() as connection:
-                asked = await read_intents(Asked, connection, self._scratch.scope, past.intents)
-            conclusion = conclusion.with_intents(asked)
-        return Judged(past=self._side.recorded(past), conclusion=conclusion)

@@ -19,6 +19,7 @@ from levelog.handlers.children import ChildrenView
 from levelog.secrets.redaction import Redactor
 from levelog_processors.engine import Engine
 from levelog_processors.program import Program
+from levelog_processors.tables import SqlTables
 from levelog_replay.calling import ReplayCaller
 from levelog_store.connect.database import Database
 from levelog_store.decide.inputreads import read_checkpoints, read_mirrored
@@ -145,7 +146,9 @@ async def _take_over(
         code=program.handlers,
     )
     epochs = await Leases(scratch, promoted, owner="plan", duration=_LEASE).tend()
-    engine = course.engine = Engine(scratch, promoted, program, patience=None, caller=caller, redactor=redactor)
+    engine = course.engine = Engine(
+        SqlTables(scratch, promoted), program, patience=None, caller=caller, redactor=redactor
+    )
     try:
         await engine.load(epochs)
         while (await engine.decide(now=at)).has_more:

@@ -5,16 +5,24 @@ from typing import Protocol
 
 from msgspec import Struct
 
-from levelog.wire.objects import Application, ObjectKey, Sequence
+from levelog.wire.objects import Application, Cluster, ObjectKey, Sequence
 from levelog.wire.records import LoggedRecord
 from levelog_history.reach import Moment
 from levelog_log.reader import Reader
 from levelog_log.stream import LogStream
-from levelog_replay.scratch import Origin
 from levelog_store.connect.database import Database
 from levelog_store.decide.decisions import Asked, Decision
 from levelog_store.look.recall import read_called, read_intents
 from levelog_store.rows import Scope
+
+
+class Origin(Struct, frozen=True, kw_only=True):
+    """Whose history it is; idempotency keys are made of it."""
+
+    cluster: Cluster
+    application: Application
+    partitions: int
+    stream_created: str = ""
 
 
 class Recording(Protocol):

@@ -20,7 +20,6 @@ from levelog_replay.effects.repeating import Repeater
 from levelog_replay.judging import Judge
 from levelog_replay.logmode import LogReplay, Side, pairs
 from levelog_replay.recordedmode import RecordedReplay
-from levelog_replay.scratch import open_scratch
 from levelog_replay.sources import History, LiveHistory, Recording, Selection
 from levelog_replay.stops.stopping import Stops
 from levelog_replay.tape import Rebuilt
@@ -193,9 +192,9 @@ class Versions(Struct, frozen=True, kw_only=True):
         comparison = Comparison()
         both = Edited(history, edits, is_applied=False), Edited(history, edits)
         async with AsyncExitStack() as stack:
-            sides, _ = await self._sides(stack, both, await PastWrites.read(history))
-            start = both[0].start
+            sides = await self._sides(stack, both, await PastWrites.read(history))
             async for at, one, other in pairs(sides):
+                start = both[0].start  # which is read by the time that something differs
                 if start is not None and at >= start and (found := comparison.take_both(one, other)) is not None:
                     yield found
 
@@ -209,27 +208,21 @@ class Versions(Struct, frozen=True, kw_only=True):
     async def _in_order(self, comparison: Comparison, history: Recording, selection: Selection) -> int:
         """Mode `log`; returns how many records were folded."""
         async with AsyncExitStack() as stack:
-            sides, records = await self._sides(stack, (history, history))
+            sides = await self._sides(stack, (history, history))
             async for _, one, other in pairs(sides):
                 if selection.has(one.past):
                     comparison.take_both(one, other)
-        return records
+        return sum(side.replay.records for side in sides)
 
     async def _sides(
         self, stack: AsyncExitStack, histories: Sequence[Recording], written: PastWrites | None = None
-    ) -> tuple[list[Side], int]:
-        """What two versions of the code decide, each on its history, and how many records were folded."""
+    ) -> list[Side]:
+        """Two versions of the code, each with its history, which they decide on as they are compared."""
         sides: list[Side] = []
-        records = 0
         for name, program, history in zip(self.names, self.programs, histories, strict=True):
-            scratch = await stack.enter_async_context(open_scratch(program, history.origin))
-            replay = LogReplay(history, scratch, redactor=self.redactor, caller=self.caller(), claimant=written)
-            try:
-                async with self.following(name, history.last - history.first + 1, partial(getattr, replay, "records")):
-                    async for _ in replay.run():
-                        pass
-            finally:
-                await replay.close()
-            records += replay.records
-            sides.append(Side(scratch, history))
-        return sides, records
+            replay = LogReplay(history, program, redactor=self.redactor, caller=self.caller(), claimant=written)
+            stack.push_async_callback(replay.close)
+            every = history.last - history.first + 1
+            await stack.enter_async_context(self.following(name, every, partial(getattr, replay, "records")))
+            sides.append(Side(replay, history))
+        return sides

@@ -50,6 +50,7 @@ from levelog_processors.hooks import Lifecycle
 from levelog_processors.live import LiveIndices
 from levelog_processors.program import Program
 from levelog_processors.state.state import State
+from levelog_processors.tables import SqlTables
 from levelog_sandbox import Sandbox, StatusError
 from levelog_store.actuate.claims import ClaimedIntent
 from levelog_store.connect.database import Database
@@ -84,7 +85,7 @@ class World:
         self.clock = clock
         self.refusals: list[Refusal] = []
         self.is_echoing = True
-        self.engine = Engine(database, scope, program, patience=None, redactor=REDACTOR, has_tables=False)
+        self.engine = Engine(SqlTables(database, scope, hold_state=False), program, patience=None, redactor=REDACTOR)
         self.live = _Indices(database, scope, program, _NoNotifier())
         self.live.engine = self.engine
         self._sender = sender

@@ -14,6 +14,7 @@ from levelog.wire.objects import Application, Cluster
 from levelog.wire.records import LoggedRecord
 from levelog_processors.engine import Engine
 from levelog_processors.program import Program
+from levelog_processors.tables import SqlTables
 from levelog_store.connect.database import Database
 from levelog_store.owners.leases import Leases
 from levelog_store.owners.scopes import open_scope
@@ -74,7 +75,7 @@ async def ran(folder: Path, name: str, versions: Sequence[tuple[int, Sequence[Lo
                 fingerprint=program.fingerprint,
                 code=program.handlers,
             )
-            engine = Engine(database, scope, program, patience=None)
+            engine = Engine(SqlTables(database, scope), program, patience=None)
             await engine.load(await Leases(database, scope, owner=f"{name}{version}").tend())
             if is_killed:
                 continue

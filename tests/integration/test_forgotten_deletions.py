@@ -9,6 +9,7 @@ from levelog.handlers.indexers import call_entry
 from levelog_processors.engine import Engine
 from levelog_processors.fold.receipts import calls_key
 from levelog_processors.program import Program
+from levelog_processors.tables import SqlTables
 from levelog_store.connect.database import Database
 from levelog_store.decide.decisions import PendingWake
 from levelog_store.dialects import rows_of
@@ -84,7 +85,7 @@ async def test_deletions_that_are_handled_or_given_up_are_forgotten_with_their_l
     async with await Database.open(database_url) as database:
         scope = await scope_of(database, partitions=1, fingerprint=program.fingerprint)
         await fill(database, scope)
-        engine = Engine(database, scope, program, patience=None)
+        engine = Engine(SqlTables(database, scope), program, patience=None)
         await engine.load(await processor(database, scope, "test").tend())
         assert await engine.forget(before=0) == 2
         left = [name for name in LEVELS if name not in ("handled", "given-up")]

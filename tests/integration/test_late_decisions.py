@@ -21,6 +21,7 @@ from levelog.wire.objects import Application, Cluster
 from levelog_processors.decide.tally import EvaluationBatch
 from levelog_processors.engine import Engine
 from levelog_processors.program import Program
+from levelog_processors.tables import SqlTables
 from levelog_store.actuate import claims
 from levelog_store.actuate.claims import ClaimedIntent
 from levelog_store.actuate.elapsed import elapsed
@@ -162,7 +163,7 @@ async def stepped(tmp_path: Path, released: asyncio.Event) -> AsyncIterator[Step
             stream_created="stream",
             fingerprint=program.fingerprint,
         )
-        engine = Engine(database, scope, program, patience=timedelta(0))
+        engine = Engine(SqlTables(database, scope), program, patience=timedelta(0))
         await engine.load(await Leases(database, scope, owner="test", duration=timedelta(hours=1)).tend())
         found = Stepped(database, scope, engine)
         await found.list()

@@ -10,6 +10,7 @@ from levelog.wire.subjects import partition_of
 from levelog_cli.loading import load_operators
 from levelog_processors.engine import Engine
 from levelog_processors.program import Program
+from levelog_processors.tables import SqlTables
 from levelog_store.connect.database import Database
 from levelog_store.dialects import now
 from levelog_store.tables import intents, wakeups
@@ -56,8 +57,8 @@ async def test_a_receipt_counts_for_who_holds_its_partition(database_url: str) -
         scope = await scope_of(database, partitions=PARTITIONS, fingerprint=program.fingerprint)
         epochs = await processor(database, scope, "test").tend()
         for partition in range(PARTITIONS):
-            engine = Engine(database, scope, program, patience=None)
-            await engine.hold({partition: epochs[partition]})
+            engine = Engine(SqlTables(database, scope), program, patience=None)
+            await engine.load({partition: epochs[partition]})
             counts[partition] = engine.fold(logged([receipt("any")], partition=OWN)).has_receipts
             await engine.close()
     assert counts == {OWN: True, 1 - OWN: False}
@@ -77,7 +78,7 @@ async def test_invariant_5_a_level_is_woken_that_has_seen_more_of_others_than_th
     async with await Database.open(database_url) as database:
         scope = await scope_of(database, partitions=PARTITIONS, fingerprint=program.fingerprint)
         epochs = await processor(database, scope, "test").tend()
-        engine = Engine(database, scope, program, patience=None)
+        engine = Engine(SqlTables(database, scope), program, patience=None)
         await engine.load({OWN: epochs[OWN]})  # nobody folds the other partition into the tables
         for record in log:
             engine.fold([record])
@@ -106,7 +107,7 @@ async def test_invariant_5_a_level_that_waits_for_a_time_is_woken_if_its_write_w
     async with await Database.open(database_url) as database:
         scope = await scope_of(database, partitions=PARTITIONS, fingerprint=program.fingerprint)
         epochs = await processor(database, scope, "test").tend()
-        engine = Engine(database, scope, program, patience=None)
+        engine = Engine(SqlTables(database, scope), program, patience=None)
         await engine.load(epochs)
         engine.fold(log)
         await engine.decide()

@@ -25,6 +25,7 @@ from levelog_log.notifications import Topic
 from levelog_processors.deliver.timers import BATCH, Timers
 from levelog_processors.engine import Engine
 from levelog_processors.program import Program
+from levelog_processors.tables import SqlTables
 from levelog_store.deliver.positions import retry_holds
 from levelog_store.look.overview import read_level_lines
 from levelog_store.owners.leases import Leases
@@ -103,7 +104,7 @@ class Ticking:
         await self.end()
         scope = replace(self.stack.scope, owner="one")
         self.epochs = await Leases(self.stack.database, scope, owner="one", duration=timedelta(days=1)).tend()
-        engine = self._engine = Engine(self.stack.database, scope, self.stack.program, patience=None)
+        engine = self._engine = Engine(SqlTables(self.stack.database, scope), self.stack.program, patience=None)
         await engine.load(self.epochs)
         options = {"clock": lambda: self.now, "patience": patience}
         self.timers = Timers(self.stack.database, scope, self.stack.program, engine.whole, **options)

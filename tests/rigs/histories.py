@@ -10,7 +10,7 @@ from levelog import Resource, Struct
 from levelog.wire.objects import Application, Cluster
 from levelog.wire.records import LoggedRecord, ObjectUnreadable
 from levelog.wire.subjects import partition_of
-from levelog_replay.scratch import Origin
+from levelog_replay.sources import Origin
 from rigs.webs import NOON, WEBS, deleted, lists_done, logged, web
 
 PARTITIONS = 2

@@ -1,7 +1,6 @@
 """State: what the log shows, in memory, however the records came; and which levels are asked for, in which order."""
 
-from collections.abc import AsyncGenerator, Callable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Collection, Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from typing import Any, cast
@@ -20,6 +19,8 @@ from levelog_processors.program import Program
 from levelog_processors.state.buckets import Buckets
 from levelog_processors.state.state import State
 from levelog_processors.state.wakes import Wakes
+from levelog_processors.tables import SqlTables
+from levelog_store.connect.database import Database
 from levelog_store.decide.decisions import Decided, PendingWake
 from levelog_store.fold.changes import Wake
 from levelog_store.rows import Entry, LevelRow, Scope, StoredObject
@@ -43,21 +44,9 @@ def state() -> State:
     return State(Program([op]), "webs", PARTITIONS)
 
 
-class Reading:
-    """A database that records are folded beside, while a body is read."""
-
-    def __init__(self, meanwhile: Callable[[], None]) -> None:
-        self.meanwhile = meanwhile
-
-    @asynccontextmanager
-    async def reading(self) -> AsyncGenerator[None]:
-        self.meanwhile()
-        yield
-
-
 @pytest.mark.parametrize("record", [web("shop", 6), deleted(web("shop", 5), 6)])
 async def test_a_body_that_is_read_undoes_nothing_that_was_folded_meanwhile(
-    record: ObjectSeen | ObjectDeleted, monkeypatch: pytest.MonkeyPatch
+    record: ObjectSeen | ObjectDeleted,
 ) -> None:
     program = Program([op])
     of = State(program, "webs", PARTITIONS, most_bodies=0)
@@ -68,12 +57,12 @@ async def test_a_body_that_is_read_undoes_nothing_that_was_folded_meanwhile(
     of.let_go()
     assert of.lacking([name])
 
-    async def rows(*_: object) -> dict[str, StoredObject]:
-        return {name: before}
+    class FoldedBeside(SqlTables):
+        async def objects(self, names: Collection[str]) -> dict[str, StoredObject]:
+            fold(of, logged([record], first=9))
+            return {name: before}
 
-    monkeypatch.setattr("levelog_processors.decide.evaluating.stored.read_objects", rows)
-    database: Any = Reading(lambda: fold(of, logged([record], first=9)))
-    evaluator = Evaluator(database, cast("Scope", None), program, Redactor())
+    evaluator = Evaluator(FoldedBeside(cast("Database", None), cast("Scope", None)), program, Redactor())
     assert (await evaluator.whole(of, [name]))[name].body == before.body
     now = of.objects.get(name)
     assert now is None if isinstance(record, ObjectDeleted) else now is not None and now.version == 6

@@ -17,25 +17,17 @@ from levelog_processors.decide.tally import CallCounts
 from levelog_processors.decide.views import Evaluation, Suspects
 from levelog_processors.program import Program
 from levelog_processors.state.state import State
-from levelog_store.connect.database import Database
-from levelog_store.decide import inputreads as stored
+from levelog_processors.tables import Tables
 from levelog_store.decide.decisions import PendingWake
 from levelog_store.decide.inputreads import ToldIntent
-from levelog_store.rows import Scope, StoredObject, ViewParent
+from levelog_store.rows import StoredObject, ViewParent
 
 
 class Evaluator:
     """Calls the views of levels, and reads what their decisions take from SQL."""
 
-    def __init__(
-        self,
-        database: Database,
-        scope: Scope,
-        program: Program,
-        redactor: Redactor,
-    ) -> None:
-        self._database = database
-        self._scope = scope
+    def __init__(self, tables: Tables, program: Program, redactor: Redactor) -> None:
+        self._tables = tables
         self._program = program
         self._redactor = redactor
         self.calls = CallCounts()
@@ -86,20 +78,16 @@ class Evaluator:
         """What SQL has of the writes of levels, and the last round of those that are unknown."""
         if not levels:
             return {}, {}
-        async with self._database.reading() as connection:
-            intents = await stored.read_intents_of(connection, self._scope, levels)
-            unknown = [level for level in levels if level not in state.levels]
-            return intents, await stored.read_last_rounds(connection, self._scope, unknown)
+        return await self._tables.intents_of(levels, [level for level in levels if level not in state.levels])
 
     async def with_rows(self, state_reader: StateReader, acted: Sequence[Acted]) -> list[Acted]:
         """The rounds with the rows of their intents, compared with what is held of the targets."""
         targets = await self.whole(state_reader.state, target_names(acted))
         applied: Mapping[str, bytes] = {}
         if with_applied := [name for name in target_names(acted, verb="apply") if name in targets]:
-            async with self._database.reading() as connection:
-                applied = await stored.read_last_applied(connection, self._scope, with_applied)
+            applied = await self._tables.last_applied(with_applied)
         calls = {place: state_reader.bucket(place) for place in places_of_calls(acted)}
-        identity = (self._scope.cluster, self._scope.application)
+        identity = (self._tables.scope.cluster, self._tables.scope.application)
         is_shown = partial(is_watched, self._program, state_reader.namespaces)
 
         def completed(look: Outlook, round_: Round) -> Round:
@@ -117,8 +105,7 @@ class Evaluator:
         lacking = state.lacking(found)
         if not lacking:
             return found
-        async with self._database.reading() as connection:
-            rows = await stored.read_objects(connection, self._scope, lacking)
+        rows = await self._tables.objects(lacking)
         for name in lacking:
             held, row = found.pop(name), rows.get(name)
             if row is None:

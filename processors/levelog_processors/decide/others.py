@@ -1,14 +1,11 @@
 """Levels that other processes decide on, and views here look up."""
 
-from collections.abc import Collection, Iterable
-
-from sqlalchemy.ext.asyncio import AsyncConnection
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 
 from levelog_processors.decide.statereader import StateReader
 from levelog_processors.state.state import State
-from levelog_store.decide.inputreads import read_levels
 from levelog_store.fold.changes import Wake
-from levelog_store.rows import IndexKey, Scope, ViewParent, is_of_levels, parent_at
+from levelog_store.rows import IndexKey, LevelRow, ViewParent, is_of_levels, parent_at
 
 
 def are_of_others(state: State, places: Iterable[IndexKey], leased: Collection[int]) -> bool:
@@ -22,14 +19,16 @@ def _is_of_others(state: State, place: IndexKey, leased: Collection[int]) -> boo
 
 
 async def look_around(
-    connection: AsyncConnection, scope: Scope, state_reader: StateReader, leased: Collection[int]
+    levels_of: Callable[[Sequence[str]], Awaitable[Mapping[ViewParent, LevelRow]]],
+    state_reader: StateReader,
+    leased: Collection[int],
 ) -> None:
     """Read them anew, and ask for the levels that look up what has changed."""
     state = state_reader.state
     places = {place: parent_at(place) for place in state.readers if _is_of_others(state, place, leased)}
     if not places:
         return
-    levels = await read_levels(connection, scope, sorted({*places.values()}))
+    levels = await levels_of(sorted({*places.values()}))
     before = {place: state_reader.bucket(place).values for place in places}
     causes: dict[str, int] = {}
     for parent in {*places.values()}:  # which may be looked up under several keys

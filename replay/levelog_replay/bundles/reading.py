@@ -26,7 +26,7 @@ from levelog_replay.bundles.lines import (
     SchemaLine,
     UnreadableLine,
 )
-from levelog_replay.scratch import Origin
+from levelog_replay.sources import Origin
 from levelog_store.decide.decisions import Asked, Decision
 
 _BATCH: Final = 1000

@@ -14,7 +14,6 @@ from msgspec.structs import replace
 from levelog.wire.records import LoggedRecord, ObjectDeleted, ObjectSeen, ReceiptNoted
 from levelog_processors.program import Program
 from levelog_replay.logmode import LogReplay
-from levelog_replay.scratch import open_scratch
 from levelog_replay.sources import Recording
 from levelog_replay.travel.edits import PastWrites
 from levelog_replay.travel.expressions import Expression, PastState
@@ -57,7 +56,7 @@ class Orders:
     def __init__(
         self, history: Recording, expression: Expression, program: Program, replay: Callable[..., LogReplay], most: int
     ) -> None:
-        """`replay` makes one of a history and a scratch database; `most` is how many orders are tried."""
+        """`replay` makes one of a history and a program; `most` is how many orders are tried."""
         self._history = history
         self._expression = expression
         self._program = program
@@ -117,21 +116,20 @@ class Orders:
     ) -> int | None:
         """After which record it begins to hold; takes down after which records writes were decided, by their keys."""
         history = _Ordered(self._history, records)
-        async with open_scratch(self._program, history.origin) as scratch:
-            replay = self._replay(history, scratch, claimant=written)
-            try:
-                past = PastState(replay.state, replay.state.levels, replay.writes)
-                holds = self._expression.on(past)
-                held = holds(0)
-                async with aclosing(replay.run()) as run:
-                    async for logged in run:
-                        past.follow(None)
-                        decided |= dict.fromkeys(replay.keys - decided.keys(), logged.sequence)
-                        was, held = held, holds(logged.sequence)
-                        if held and not was:
-                            return logged.sequence
-            finally:
-                await replay.close()
+        replay = self._replay(history, self._program, claimant=written)
+        try:
+            past = PastState(replay.state, replay.state.levels, replay.writes)
+            holds = self._expression.on(past)
+            held = holds(0)
+            async with aclosing(replay.run()) as run:
+                async for logged in run:
+                    past.follow(None)
+                    decided |= dict.fromkeys(replay.keys - decided.keys(), logged.sequence)
+                    was, held = held, holds(logged.sequence)
+                    if held and not was:
+                        return logged.sequence
+        finally:
+            await replay.close()
         return None
 
     def _note_causes(self, records: Iterable[LoggedRecord], decided: dict[str, int]) -> None:

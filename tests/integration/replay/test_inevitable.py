@@ -11,7 +11,6 @@ from levelog.wire.subjects import partition_of
 from levelog_cli.loading import load_operators
 from levelog_processors.program import Program
 from levelog_replay.logmode import LogReplay
-from levelog_replay.scratch import open_scratch
 from levelog_replay.travel.expressions import Expression
 from levelog_replay.travel.orders import Inevitable, Orders
 from rigs.histories import Told
@@ -65,11 +64,10 @@ async def test_a_pod_and_the_web_that_wants_it_race() -> None:
 
 async def test_what_came_of_a_write_does_not_come_before_what_the_write_was_decided_on() -> None:
     scaled = web(NAME, 4, replicas=2)
-    async with open_scratch(PROGRAM, history().origin) as scratch:
-        first = LogReplay(history(scaled), scratch, redactor=Redactor())
-        async for _ in first.run():
-            pass
-        await first.close()
+    first = LogReplay(history(scaled), PROGRAM, redactor=Redactor())
+    async for _ in first.run():
+        pass
+    await first.close()
     [key] = first.keys
     row = {"key": key, "view": "webs/pods", "parent": str(scaled.key), "parent_uid": scaled.uid, "round": 1}
     answer = receipt({**row, "verb": "apply", "target": SECOND, "attempts": 1, "owner": ""}, version=5)

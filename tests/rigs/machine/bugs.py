@@ -288,7 +288,7 @@ def others_wake_nothing(_: Laboratory) -> Generator[None]:
 def levels_of_others_stay_as_read(_: Laboratory) -> Generator[None]:
     """How levels stand on which others decide is read once, when the partitions are taken."""
 
-    async def nothing(self: Engine, _: Any) -> None:
+    async def nothing(self: Engine) -> None:
         self._has_lookups = False  # pyright: ignore[reportPrivateUsage]
 
     with _replaced((Engine, "_look_around"), by=nothing):

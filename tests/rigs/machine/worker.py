@@ -23,6 +23,7 @@ from levelog_processors.decide.tally import EvaluationBatch
 from levelog_processors.engine import Engine
 from levelog_processors.program import Program
 from levelog_processors.state.state import State
+from levelog_processors.tables import SqlTables
 from levelog_processors.upkeep import start_over
 from levelog_processors.waiting import HighWatermark
 from levelog_store.owners.leases import Leases
@@ -90,7 +91,9 @@ class Worker:
         self.owner = owner
         self._leases = Leases(self._database, scope, owner=owner)
         self._gate = _Gate()
-        self._engine = Engine(self._database, scope, program, patience=None, caller=self._gate, most_bodies=0)
+        self._engine = Engine(
+            SqlTables(self._database, scope), program, patience=None, caller=self._gate, most_bodies=0
+        )
         self.epochs: dict[int, int] = {}
         """What it believes to hold."""
         self.position = 0

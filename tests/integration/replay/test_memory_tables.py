@@ -1,0 +1,213 @@
+"""In memory, rounds, intents and decisions change as the rows of the tables do: both lead to the same decisions."""
+
+import asyncio
+import tempfile
+from collections.abc import AsyncGenerator, Sequence
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+from unittest.mock import patch
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from levelog import Operator
+from levelog.secrets.redaction import Redactor
+from levelog.wire.objects import Application, Cluster, ObjectKey, Uid, Version
+from levelog.wire.records import (
+    CallNoted,
+    HistoryReverted,
+    LoggedRecord,
+    ObjectSeen,
+    ReceiptNoted,
+    TargetObserved,
+)
+from levelog.wire.subjects import partition_of
+from levelog_cli.loading import load_operators
+from levelog_processors.decide.tally import EvaluationBatch
+from levelog_processors.engine import Engine
+from levelog_processors.program import Program
+from levelog_replay.logmode import LogReplay
+from levelog_replay.sources import Origin
+from levelog_replay.travel.edits import PastWrites
+from levelog_store.decide.decisions import Decided, IntentRow
+from rigs.histories import Told, Web
+from rigs.inorder import decided_in_order
+from rigs.levelog import WEBS_FILE
+from rigs.run.examples import examples
+from rigs.webs import NOON, PODS, WEBS, deleted, lists_done, logged, pod, receipt, web
+
+PARTITIONS: Final = 2
+Story: TypeAlias = Sequence[tuple[str, int, int]]
+"""What happens next, to which Web or write, and how."""
+told = Operator("told")
+
+
+@told.on.create
+@told.on.update
+@told.on.delete
+def tell(web: Web) -> str:
+    return web.spec.image
+
+
+class Happening:
+    """A history that is written while it is decided on, so that it has receipts of what is decided."""
+
+    def __init__(self, story: Story) -> None:
+        self.origin = Origin(cluster=Cluster("cluster"), application=Application("webs"), partitions=PARTITIONS)
+        self.first, self.last = 1, 0
+        self.records_so_far: list[LoggedRecord] = []
+        self.asked: list[tuple[Decided, IntentRow]] = []
+        self._story = story
+        self._version = 1
+        self._there: dict[str, ObjectSeen] = {}
+        self._incarnation = 1
+
+    async def records(self, start: int = 0) -> AsyncGenerator[list[LoggedRecord]]:
+        for resource in (WEBS, PODS):
+            for mark in lists_done(resource, 1):
+                for partition in range(PARTITIONS):
+                    yield [self._logged(mark, partition)]
+        for what, which, how in self._story:
+            self._version += 1
+            for record in getattr(self, what)(which, how):
+                if isinstance(record, HistoryReverted):
+                    marks = lists_done(record.resource, self._version)
+                    for each in (record, *(replace(mark, sync_id=str(self._version)) for mark in marks)):
+                        for partition in range(PARTITIONS):
+                            yield [self._logged(each, partition)]
+                    continue
+                key = record.parent if isinstance(record, ReceiptNoted | TargetObserved) else record.key
+                yield [self._logged(record, partition_of(key, PARTITIONS))]
+
+    def _logged(self, record: Any, partition: int) -> LoggedRecord:
+        number = len(self.records_so_far) + 1
+        at = replace(record, time=NOON + timedelta(seconds=number))
+        [one] = logged([at], first=number, partitions=PARTITIONS, partition=partition)
+        self.records_so_far.append(one)
+        return one
+
+    def wish(self, which: int, how: int) -> list[Any]:
+        """A Web asks for other pods, or is being deleted."""
+        name, (replicas, image) = f"web{which % 2}", divmod(how, 2)
+        values: dict[str, Any] = {"replicas": replicas % 3, "image": "ab"[image], "uid": f"{name}-{self._incarnation}"}
+        if how == 13:
+            values["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+        seen = web(name, self._version, **values)
+        self._there[str(seen.key)] = seen
+        return [seen]
+
+    def end(self, which: int, how: int) -> list[Any]:
+        """Something is deleted by hand; what comes later may be another incarnation."""
+        if not self._there:
+            return []
+        self._incarnation += how % 2
+        name = sorted(self._there)[which % len(self._there)]
+        return [deleted(self._there.pop(name), self._version)]
+
+    def answer(self, which: int, how: int) -> list[Any]:
+        """A write that was decided comes to something, which the log shows before, after, or not at all."""
+        if not self.asked:
+            return []
+        decided, row = self.asked[-1 - which % len(self.asked)]
+        outcome = ("written", "written", "written", "failed", "conflict", "gone", "unchanged")[how % 7]
+        values: dict[str, Any] = {"key": row.key, "verb": row.verb, "target": row.target, "round": row.round}
+        values |= {"view": decided.wake.view, "parent": decided.wake.parent, "parent_uid": decided.level.parent_uid}
+        error = "no" if outcome in ("failed", "conflict") else ""
+        found = receipt(
+            {**values, "owner": "", "attempts": 1 + how // 7}, outcome=outcome, version=self._version, error=error
+        )
+        if row.verb == "call":
+            return [found if error else replace(found, call=CallNoted(request=msgspec.json.decode(row.body), result=1))]
+        shown = self._shown(row, decided.level.parent_uid) if outcome == "written" else []
+        return [[*shown, found], [found, *shown], [found]][which % 3]
+
+    def _shown(self, row: IntentRow, owner: str) -> list[Any]:
+        if row.verb == "delete":
+            held = self._there.pop(row.target, None)
+            return [deleted(held, self._version)] if held is not None else []
+        image = msgspec.json.decode(row.body)["spec"]["containers"][0]["image"]
+        seen = pod(ObjectKey.parse(row.target).name, self._version, owner=owner, image=image)
+        self._there[row.target] = seen
+        return [seen]
+
+    def observation(self, which: int, how: int) -> list[Any]:
+        """An actuator looked up what it had written."""
+        if not self.asked:
+            return []
+        decided, row = self.asked[-1 - which % len(self.asked)]
+        return [
+            TargetObserved(
+                application="webs",
+                key=row.key,
+                view=decided.wake.view,
+                parent=ObjectKey.parse(decided.wake.parent),
+                parent_uid=Uid(decided.level.parent_uid),
+                target=ObjectKey.parse(row.target),
+                target_version=self._version if how % 2 else 0,
+                time=NOON,
+            )
+        ]
+
+    def reverted(self, which: int, _: int) -> list[Any]:
+        """The cluster is restored from a backup, and has nothing."""
+        self._there.clear()
+        resource = (WEBS, PODS)[which % 2]
+        at = Version(self._version)
+        return [HistoryReverted(resource=resource, since=at, version=at, time=NOON)]
+
+
+STORIES = st.lists(
+    st.tuples(
+        st.sampled_from(["wish"] * 4 + ["answer"] * 8 + ["end", "end", "observation", "reverted"]),
+        st.integers(0, 5),
+        st.integers(0, 13),
+    ),
+    min_size=3,
+    max_size=40,
+)
+
+
+def program() -> Program:
+    return Program([*load_operators([WEBS_FILE]), told])
+
+
+async def happened(story: Story) -> list[LoggedRecord]:
+    """The records of a story."""
+    happening = Happening(story)
+    replay = LogReplay(happening, program(), redactor=Redactor())
+    engine: Engine = getattr(replay, "_engine")  # noqa: B009
+    decide = engine.decide
+
+    async def noting(**values: Any) -> EvaluationBatch:
+        found = await decide(**values)
+        happening.asked += [(each, row) for each in found.decided for row in each.intents]
+        return found
+
+    with patch.object(engine, "decide", noting):
+        async for _ in replay.run():
+            pass
+    await replay.close()
+    return happening.records_so_far
+
+
+@pytest.mark.parametrize("is_claimed", [False, True])
+@settings(max_examples=examples(25), deadline=None)
+@given(story=STORIES)
+def test_invariant_12_what_is_decided_in_memory_is_decided_on_the_tables(is_claimed: bool, story: Story) -> None:
+    async def both() -> tuple[bytes, bytes]:
+        records = await happened(story)
+        history = Told(records, 1000)
+        claimant = await PastWrites.read(history) if is_claimed else None
+        with tempfile.TemporaryDirectory() as folder:
+            url = f"sqlite:///{Path(folder) / 'levelog.db'}"
+            return (
+                await decided_in_order(program(), history, claimant=claimant),
+                await decided_in_order(program(), history, url, claimant=claimant),
+            )
+
+    one, other = asyncio.run(both())
+    assert one == other
