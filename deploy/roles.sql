@@ -41,11 +41,10 @@ DECLARE
     -- A call that it gives back may be withdrawn: levels that wait for that are looked at sooner.
     GRANT SELECT (scope, view, parent, due_at), UPDATE (due_at) ON wakeups TO :actuator;
     -- `levelog retry` asks for a look at levels that are there, and sets the time of the next attempt of a write or a call.
-    GRANT SELECT ON alembic_version, scopes, handlers, backfills, objects, levels, wakeups, intents, syncs, call_holds TO :retrier;
+    GRANT SELECT ON alembic_version, scopes, handlers, backfills, objects, levels, wakeups, intents, syncs TO :retrier;
     GRANT INSERT (scope, view, parent, partition, cause, generation, due_at), UPDATE (generation, due_at)
       ON wakeups TO :retrier;
     GRANT UPDATE (due_at) ON intents TO :retrier;
-    GRANT UPDATE (due_at) ON call_holds TO :retrier;
   $grants$;
   role text;
   name text;

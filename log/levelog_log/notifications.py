@@ -33,8 +33,6 @@ class Topic(StrEnum):
     """For processors: one has come for its share of the partitions, or has given some up."""
     LEVELS = "levels"
     """For actuators: a level stands otherwise that a daemon may wait for."""
-    HELD = "held"
-    """For processors: objects whose records wait for record handlers are to be tried again."""
 
 
 class Notifier:

@@ -224,10 +224,15 @@ class Engine:
             await self.flush()
         return len(rows)
 
-    async def notice(self) -> None:
-        """Take what other processes ask for, and the database's time. Raises CommitsLost."""
-        self.clock.look(await self.tables.notice(self.state))
+    async def notice(self) -> Collection[ViewParent]:
+        """Take what other processes ask for, and the database's time. Raises CommitsLost.
+
+        Returns what is no level: handlers and objects whose calls leave no records.
+        """
+        moment, calls = await self.tables.notice(self.state)
+        self.clock.look(moment)
         await self._look_around()
+        return calls
 
     async def _look_around(self) -> None:
         self._has_lookups = False

@@ -24,7 +24,7 @@ from levelog_processors.decide.portions import Portion
 from levelog_processors.decide.tally import CallCounts, EvaluationBatch
 from levelog_processors.deliver.feed import RecordFeed
 from levelog_processors.deliver.timers import Timers
-from levelog_processors.deliver.unrecorded import CallOutcome, HoldStatus
+from levelog_processors.deliver.unrecorded import CallOutcome
 from levelog_processors.engine import Engine
 from levelog_processors.fold.batches import Folded
 from levelog_processors.health import LoopHealth
@@ -95,9 +95,8 @@ class Processor:
         caller = Caller(threads=threads)
         self._engine = Engine(SqlTables(database, scope), program, redactor=redactor, caller=caller, claimant=claimant)
         self._statistics = Statistics(database)
-        self._feed = RecordFeed(database, scope, program, stream, notifier)
+        self._feed = RecordFeed(database, scope, program, stream)
         self._timers = Timers(database, scope, program, self._engine.whole)
-        self._held_listener = notifier.listen(Topic.HELD)
         self._events_from = events_from
         self._writes_after = writes_after
         self._is_dry = is_dry
@@ -157,11 +156,6 @@ class Processor:
         """
         reconciled = ((view.name, view.reconcile) for view in self.program.views.values() if view.reconcile is not None)
         return {name: MOST_BEGUN if function.is_async else self._threads for name, function in reconciled}
-
-    @property
-    def held(self) -> Mapping[tuple[str, HoldStatus], int]:
-        """How many objects wait for calls that leave no records, by handler and status; none is left out."""
-        return {**self._feed.delivery.held, **self._timers.held}
 
     def count_by(self, on_call: Callable[[str, CallOutcome], None], on_expired: Callable[[str], None]) -> None:
         """Tell of each such call that ends, and each time that records have expired before, by handler."""
@@ -227,7 +221,7 @@ class Processor:
         if self._feed.delivery.is_needed and not self._is_dry:
             work["record handlers"] = self._feed.run(epochs)
         if self._timers.is_needed and not self._is_dry:
-            work["timers"] = self._timers.run(self._held_listener)
+            work["timers"] = self._timers.run()
         tasks = [asyncio.create_task(each, name=name) for name, each in work.items()]
         try:
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -308,7 +302,9 @@ class Processor:
                     self._timers.open()
                     self.health.is_behind = False
                     if is_asked or schedule.is_overdue:
-                        await engine.notice()
+                        asked = await engine.notice()
+                        self._feed.delivery.hasten(asked)
+                        self._timers.hasten(asked)
                         await self._forget()
                         schedule.resynced()
                         self._plan(schedule)

@@ -92,9 +92,9 @@ class Tables(Protocol):
         """The parents with these uids that are called for: what a call did is known once its receipt is folded."""
         return ()
 
-    async def notice(self, state: State) -> datetime:  # noqa: ARG002 - see above
-        """Take what others ask for; returns the time by their clock. Raises CommitsLost."""
-        return datetime.now(UTC)
+    async def notice(self, state: State) -> tuple[datetime, Collection[ViewParent]]:  # noqa: ARG002 - see above
+        """Take what others ask for; returns the time by their clock, and what is no level. Raises CommitsLost."""
+        return datetime.now(UTC), ()
 
 
 class SqlTables(Tables):
@@ -171,16 +171,23 @@ class SqlTables(Tables):
         async with self._database.reading() as connection:
             return await stored.read_calling(connection, self._scope, uids)
 
-    async def notice(self, state: State) -> datetime:
-        """Take wakeups of other processes, and the database's time."""
+    async def notice(self, state: State) -> tuple[datetime, Collection[ViewParent]]:
+        """Take wakeups of other processes; returns the database's time, and those of calls without records."""
         async with self._database.reading() as connection:
             found = await read_requested(connection, self._scope, list(self.epochs))
         check_checkpoints(self._scope, found.folded_to, self._checkpoints)
         check_commits(self._scope, found.commits, self._commits)
+        wakes, calls = state.wakes, set[ViewParent]()
         for wake in found.wakes:
-            if state.wakes.request(wake):
-                self._rows.add((wake.view, wake.parent))
-        return found.moment
+            name = wake.view, wake.parent
+            is_call = wake.view not in state.program.views
+            if is_call and wakes.seen.get(name) != wake.generation:
+                calls.add(name)
+            if wakes.request(wake):
+                self._rows.add(name)
+            if is_call:
+                wakes.forget(name)
+        return found.moment, calls
 
     # -- write
 

@@ -170,19 +170,6 @@ call_positions = _table(
     comment="how far each handler is whose calls leave no records",
 )
 
-call_holds = _table(
-    "call_holds",
-    _key("handler"),
-    _key("object"),
-    _value("partition", SmallInteger),
-    _value("position", BigInteger, comment="of its first record that is not handled, or due time"),
-    _value("attempts", Integer, comment="calls for that one that failed"),
-    _value("error", comment="of the last of them; empty: it is being called"),
-    _time("since", nullable=False),
-    _time("due_at", nullable=False),
-    comment="objects whose calls fail, or have not returned",
-)
-
 index_entries = _table(
     "index_entries",
     _key("index"),
@@ -222,7 +209,11 @@ levels = _table(
     _value("versions", server_default="", comment="digest of the sequences that changed them"),
     _value("decided_inputs", comment="digest of parent and keys at the last round"),
     Column("repeats", BYTE_TEXT, comment="rounds in a row that wrote for one and the same state, as JSON"),
-    _value("cause", BigInteger, comment="sequence of the newest record that led to the evaluation"),
+    _value(
+        "cause",
+        BigInteger,
+        comment="sequence of the newest record that led to the evaluation; of a held call its position",
+    ),
     _value(
         "suppressed",
         server_default="",
@@ -235,6 +226,7 @@ levels = _table(
     Index("levels_parent", "scope", "parent"),
     Index("levels_status", "scope", "status", "since"),
     Index("levels_partition", "scope", "partition", "view"),
+    comment="levels, and objects whose calls leave no records and fail, or have not returned",
 )
 
 dependencies = _table(

@@ -78,8 +78,8 @@ async def running(nats_server: NatsServer, postgres_url: str, tmp_path: Path) ->
             for shown in (
                 'levelog_levels{status="failed",view="webs/pods"} 1.0',
                 'levelog_effects_total{effect="page",outcome="written"} 1.0',
-                'levelog_unrecorded_holds{handler="webs/noted",status="failed"} 1.0',
-                'levelog_unrecorded_holds{handler="webs/probe",status="failed"} 1.0',
+                'levelog_levels{status="failed",view="webs/noted"} 1.0',
+                'levelog_levels{status="failed",view="webs/probe"} 1.0',
             ):
                 await listener.says("/metrics", 200, shown)
             yield running
@@ -163,10 +163,10 @@ async def test_prometheus_loads_the_rules_scrapes_a_process_and_answers_each_pan
 
         async def is_pending() -> bool:
             active = {rule["name"] for rule in await prometheus.rules() if rule["state"] != "inactive"}
-            return active == {"LevelogLevelsFailed", "LevelogCallsWait"}
+            return active == {"LevelogLevelsFailed"}
 
         await until(has_evaluated_all, "rules that are evaluated")
-        await until(is_pending, "alerts that levels failed and calls wait, and no other")
+        await until(is_pending, "the alert that levels failed, and no other")
         for name, text in boards.expressions():
 
             async def has_data(text: str = text) -> bool:
@@ -201,8 +201,8 @@ WELL: Final = {
     'levelog_undone_total{view="webs/pods"}': "0+0x90",
     'levelog_writes_total{outcome="written"}': "0+5x90",
     'levelog_writes_total{outcome="postponed"}': "0+1x90",
-    'levelog_unrecorded_holds{handler="webs/noted", status="failed"}': "0 1 0+0x88",
-    'levelog_unrecorded_holds{handler="webs/noted", status="settling"}': "1+0x90",
+    'levelog_levels{view="webs/noted", status="failed"}': "0 1 0+0x88",
+    'levelog_levels{view="webs/noted", status="settling"}': "1+0x90",
     'levelog_records_expired_total{handler="webs/noted"}': "1+0x90",
 }
 """Series of a process in which nothing is wrong, each minute."""
@@ -222,10 +222,6 @@ WRONG: Final[Mapping[str, tuple[Mapping[str, str], Mapping[str, str]]]] = {
     "LevelogLevelsBlocked": ({'levelog_levels{view="webs/pods", status="blocked"}': "2+0x90"}, OF_PODS),
     "LevelogLevelsFailed": ({'levelog_levels{view="webs/pods", status="failed"}': "2+0x90"}, OF_PODS),
     "LevelogUndone": ({'levelog_undone_total{view="webs/pods"}': "0x10 1+1x5 6+0x75"}, OF_PODS),
-    "LevelogCallsWait": (
-        {'levelog_unrecorded_holds{handler="webs/noted", status="failed"}': "0x10 1+0x80"},
-        {"handler": "webs/noted"},
-    ),
     "LevelogRecordsExpired": (
         {'levelog_records_expired_total{handler="webs/noted"}': "0x30 1+0x60"},
         {"handler": "webs/noted"},

@@ -379,7 +379,6 @@ async def test_no_role_may_do_what_is_anothers(migrated: str) -> None:
         "retrier": (
             *(*ddl, *writes, "UPDATE intents SET state = 'pending'", "UPDATE intents SET body = '{}'"),
             *("UPDATE wakeups SET parent = ''", "DELETE FROM wakeups", "SELECT * FROM index_entries"),
-            *("UPDATE call_holds SET position = 0", "DELETE FROM call_holds"),
         ),
         "reader": (*ddl, *writes, "UPDATE intents SET state = 'pending'", "SELECT * FROM intents FOR UPDATE"),
     }

@@ -270,7 +270,7 @@ async def test_calls_without_records_are_counted_by_handler_and_objects_that_wai
         calls = {
             each: scraped.value("levelog_unrecorded_calls_total", handler=handler, outcome=each) for each in outcomes
         }
-        return calls, scraped.value("levelog_unrecorded_holds", handler=handler, status="failed")
+        return calls, scraped.value("levelog_levels", view=handler, status="failed")
 
     async def is_held() -> bool:
         calls, held = await counted()

@@ -25,10 +25,10 @@ from levelog_processors.deliver import unrecorded
 from levelog_processors.deliver.delivery import Delivery
 from levelog_processors.program import Program
 from levelog_store.decide.inputreads import read_checkpoints
-from levelog_store.deliver.positions import retry_holds
+from levelog_store.fold.levelwrites import retry_levels
 from levelog_store.look.overview import read_level_lines
 from levelog_store.owners.leases import Leases
-from levelog_store.tables import call_holds, call_positions, leases
+from levelog_store.tables import call_positions, leases, levels, wakeups
 from rigs.nats import NatsServer
 from rigs.processing import Processing
 from rigs.waiting import until
@@ -188,7 +188,7 @@ async def test_invariant_14_a_poisoned_object_is_shown_and_holds_up_no_other_one
         assert told.records["bad"] == [1, 2, 3]
 
         async def is_released() -> bool:
-            return not await stack.rows(call_holds)
+            return not await stack.rows(levels)
 
         await until(is_released, "nothing held")
         await stack.tell(web("bad", 6, replicas=4))
@@ -210,7 +210,7 @@ async def test_a_call_that_outlasts_its_time_and_goes_on_is_no_attempt_for_those
         stack.start()
 
         async def still_runs() -> bool:
-            return any("still runs" in row["error"] for row in await stack.rows(call_holds))
+            return any("still runs" in row["reason"] for row in await stack.rows(levels))
 
         try:
             await until(still_runs, "an attempt while the first one goes on")
@@ -333,8 +333,8 @@ async def test_records_of_a_held_object_that_expired_are_an_error_that_names_it(
         held: list[dict[str, Any]] = []
 
         async def is_held() -> bool:
-            held[:] = await stack.rows(call_holds)
-            return [bool(row["error"]) for row in held] == [True]
+            held[:] = await stack.rows(levels)
+            return [row["status"] for row in held] == ["failed"]
 
         await until(is_held, "the object held")
         await stack.folded(last)
@@ -349,7 +349,7 @@ async def test_records_of_a_held_object_that_expired_are_an_error_that_names_it(
             await wait_for(lambda: told.records["bad"], "what did not expire")
         assert told.records["bad"] == [3]
         assert set(told.records["good"]) == {4}  # twice, if it was stopped before that was stored
-        name, sequence = "webs.example.com/default/bad", held[0]["position"]
+        name, sequence = "webs.example.com/default/bad", held[0]["cause"]
         assert expired(caplog) == [
             f"webs/record was not called for records of {name} from {sequence} on, which have expired"
         ]
@@ -395,7 +395,7 @@ async def test_a_record_that_expires_between_a_call_that_hung_and_a_restart_is_a
         held: list[dict[str, Any]] = []
 
         async def is_held() -> bool:
-            held[:] = await stack.rows(call_holds)
+            held[:] = await stack.rows(levels)
             return bool(held)
 
         await until(is_held, "the object held")
@@ -416,7 +416,7 @@ async def test_a_record_that_expires_between_a_call_that_hung_and_a_restart_is_a
             stack.start()
             await wait_for(lambda: told.records["bad"], "what did not expire")
         assert told.records["bad"] == [3]
-        name, sequence = "webs.example.com/default/bad", held[0]["position"]
+        name, sequence = "webs.example.com/default/bad", held[0]["cause"]
         assert expired(caplog) == [
             f"webs/record was not called for records of {name} from {sequence} on, which have expired"
         ]
@@ -432,23 +432,32 @@ async def test_an_object_that_is_asked_for_while_its_call_runs_is_tried_at_once_
         stack.start()
 
         async def ask() -> None:
-            await retry_holds(stack.database, stack.scope, [("webs/record", "webs.example.com/default/bad")])
-            await stack.notifier.publish(Topic.HELD)
+            await retry_levels(stack.database, stack.scope, [("webs/record", "webs.example.com/default/bad")])
+            await stack.notifier.publish(Topic.WAKE)
 
         async def has_failed(times: int) -> bool:
-            return [row["attempts"] for row in await stack.rows(call_holds)] == [times]
+            return [row["attempts"] for row in await stack.rows(levels)] == [times]
 
         await until(partial(has_failed, 1), "the first failure")
         told.hanging["bad"] = asyncio.Event()
         await ask()
         await wait_for(lambda: len(told.retries) == 2, "the call that was asked for")
-        assert stack.processors["one"].held == {("webs/record", "failed"): 1}  # however long the call lasts
+        assert [row["status"] for row in await stack.rows(levels)] == ["failed"]  # however long the call lasts
         await ask()
         told.hanging.pop("bad").set()
         await until(partial(has_failed, 3), "the one that was asked for meanwhile")
         assert told.retries == [0, 1, 2]
-        [row] = await stack.rows(call_holds)
-        assert row["due_at"] - row["since"] > timedelta(minutes=59)  # and then as its backoff says
+        [row] = await stack.rows(levels)
+        assert row["recheck_at"] - row["since"] > timedelta(minutes=59)  # and then as its backoff says
+        await stack.stop()
+        await ask()
+        stack.start()
+
+        async def is_answered() -> bool:
+            return not await stack.rows(wakeups)
+
+        await until(is_answered, "what was asked for while no process ran")
+        assert len(told.retries) > 3
 
 
 def test_in_a_simulation_they_are_called_through_and_tried_again_in_its_time() -> None:

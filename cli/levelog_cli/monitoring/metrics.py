@@ -208,17 +208,6 @@ class Metrics(Collector):
         suppressed = CounterMetricFamily(
             "levelog_suppressed", "Wakeups for which no function was called", self._processor.calls.suppressed
         )
-        from levelog_processors.deliver.unrecorded import HoldStatus
-
-        held = self._processor.held
-        holds = GaugeMetricFamily(
-            "levelog_unrecorded_holds",
-            "Objects that wait for a call that leaves no records, by what the last one came to",
-            labels=["handler", "status"],
-        )
-        for handler in self._processor.program.unrecorded:
-            for status in get_args(HoldStatus):
-                holds.add_metric([handler, status], held.get((handler, status), 0))
         failures = GaugeMetricFamily(
             "levelog_index_failures", "Objects that an index function fails for", labels=["index"]
         )
@@ -229,7 +218,6 @@ class Metrics(Collector):
             contact,
             lag,
             suppressed,
-            holds,
             failures,
             *_running(self._processor),
             *await self._work(self._processor),
@@ -244,8 +232,10 @@ class Metrics(Collector):
         await asyncio.wait([self._counting], timeout=READ_SECONDS)
         if not self._counting.done() or self._counting.exception() is not None:
             return []
-        levels = dict.fromkeys(((view, status) for view in processor.program.views for status in STATUSES), 0)
-        depth = dict.fromkeys(processor.program.views, 0)
+        program = processor.program
+        shown_as_levels = *program.views, *program.unrecorded
+        levels = dict.fromkeys(((name, status) for name in shown_as_levels for status in STATUSES), 0)
+        depth = dict.fromkeys(program.views, 0)
         for work in self._counting.result():
             if work.status:
                 levels[work.view, work.status] = work.count

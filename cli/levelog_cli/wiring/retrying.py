@@ -12,7 +12,6 @@ from levelog_cli.settings import Settings
 from levelog_cli.wiring.lookback import chosen_scopes
 from levelog_history.levels import refuse_unknown
 from levelog_log.notifications import Notifier, Topic
-from levelog_store.deliver.positions import retry_holds
 from levelog_store.fold.levelwrites import RETRIABLE, retry_levels
 from levelog_store.look.overview import LevelLine, read_level_lines
 from levelog_store.rows import Scope
@@ -42,9 +41,8 @@ async def retry_selected(settings: Settings, names: list[str], *, view: str, all
                     await refuse_unknown(connection, scopes, name, view)
                 chosen += _retriable(found, name)
         for scope in scopes:
-            lines = [line for of, line in chosen if of.number == scope.number]
-            await retry_levels(database, scope, {(line.view, line.parent) for line in lines if not line.is_held})
-            await retry_holds(database, scope, {(line.view, line.parent) for line in lines if line.is_held})
+            named = {(line.view, line.parent) for of, line in chosen if of.number == scope.number}
+            await retry_levels(database, scope, named)
     told = {(scope.cluster, scope.application): scope for scope, _ in chosen}
     await _tell(settings, list(told.values()))
     for _, line in chosen:
@@ -62,10 +60,8 @@ def _retriable(found: list[tuple[Scope, LevelLine]], name: str) -> list[tuple[Sc
 
 
 def _is_retriable(line: LevelLine) -> bool:
-    if line.is_held:
-        return line.status == "failed"
     if line.evaluated_at is None:
-        return False
+        return line.status == "failed"
     return not line.writes or bool(line.put_off) if line.status == "settling" else line.status in RETRIABLE
 
 

@@ -16,11 +16,11 @@ from levelog.handlers.injection import Given, about
 from levelog.wire.canonical import digest
 from levelog.wire.objects import ObjectKey
 from levelog.wire.records import LoggedRecord, ObjectDeleted, ObjectSeen
-from levelog_processors.deliver.unrecorded import Chain, Name, UnrecordedCalls
+from levelog_processors.deliver.unrecorded import Chain, UnrecordedCalls
 from levelog_processors.program import Program
 from levelog_store.connect.database import Database
 from levelog_store.deliver.positions import Place, write_positions
-from levelog_store.rows import Scope
+from levelog_store.rows import Scope, ViewParent
 
 log = logging.getLogger(__name__)
 
@@ -67,7 +67,7 @@ class Delivery(UnrecordedCalls[RecordHandler]):
 
     async def deliver(self, records: Sequence[LoggedRecord], read_to: int) -> None:
         """Call the handlers for records, in the order of the log; nothing is left before `read_to`."""
-        chains: dict[Name, tuple[Chain[RecordHandler], list[LoggedRecord]]] = {}
+        chains: dict[ViewParent, tuple[Chain[RecordHandler], list[LoggedRecord]]] = {}
         now = self._clock()
         for logged in records:
             record = logged.record
@@ -102,7 +102,7 @@ class Delivery(UnrecordedCalls[RecordHandler]):
     def _move(self, read_to: int) -> None:
         self._positions = {place: max(at, read_to) for place, at in self._positions.items()}
 
-    async def _store(self, held: Sequence[Chain[RecordHandler]] = (), *, released: Collection[Name] = ()) -> None:
+    async def _store(self, held: Sequence[Chain[RecordHandler]] = (), *, released: Collection[ViewParent] = ()) -> None:
         positions = self._positions
         await super()._store(held, released=released)
         self._stored |= positions

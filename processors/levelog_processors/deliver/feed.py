@@ -11,12 +11,11 @@ from levelog.wire.objects import ObjectKey, Partition
 from levelog.wire.objects import Sequence as LogSequence
 from levelog.wire.records import LoggedRecord
 from levelog.wire.subjects import object_subject, resource_subjects
-from levelog_log.notifications import Notifier, Topic
+from levelog_log.notifications import Listener
 from levelog_log.reader import Reader
 from levelog_log.stream import LogStream
 from levelog_processors.deliver.delivery import Delivery
 from levelog_processors.program import Program
-from levelog_processors.waiting import RESYNC
 from levelog_store.connect.database import Database
 from levelog_store.rows import Scope
 
@@ -31,17 +30,13 @@ NOTE_EVERY: Final = timedelta(seconds=30)
 class RecordFeed:
     """Reads the log for the record handlers of one processor."""
 
-    def __init__(
-        self, database: Database, scope: Scope, program: Program, stream: LogStream, notifier: Notifier
-    ) -> None:
+    def __init__(self, database: Database, scope: Scope, program: Program, stream: LogStream) -> None:
         self._stream = stream
-        self._listener = notifier.listen(Topic.HELD)
-        self._is_asked = False
-        """Somebody has said that what is held is to be tried again."""
+        self._listener = Listener()
         self._resources = {each.reader.resource.group_resource for each in program.record_handlers.values()}
         self._partitions = scope.partitions
         self.delivery = Delivery(database, scope, program, self._read_object)
-        self.delivery.on_return = self._listener.nudge
+        self.delivery.on_return = self._listener.notify
 
     async def run(self, partitions: Collection[int]) -> None:
         """Feed the handlers, until cancelled. Raises LeaseLost; HistoryLost if the log is another one."""
@@ -66,15 +61,12 @@ class RecordFeed:
         delivery, clock = self.delivery, asyncio.get_running_loop().time
         start = LogSequence(delivery.read_to + 1)
         async with Reader(self._stream, start=start, subjects=self._subjects(partitions)) as reader:
-            reader.on_arrival = self._listener.nudge
-            noted_at = looked_at = clock()
+            reader.on_arrival = self._listener.notify
+            noted_at = clock()
             while True:
                 records = await self._next(reader)
                 if records:
                     await delivery.deliver(records, records[-1].sequence)
-                if self._is_asked or clock() - looked_at >= RESYNC.total_seconds():
-                    looked_at, self._is_asked = clock(), False
-                    await delivery.look()
                 await delivery.step()
                 if clock() - noted_at >= NOTE_EVERY.total_seconds():
                     noted_at = clock()
@@ -88,13 +80,13 @@ class RecordFeed:
         return [each.replace(".*.", f".{partition}.", 1) for each in wildcards for partition in sorted(partitions)]
 
     async def _next(self, reader: Reader) -> list[LoggedRecord]:
-        """Records that have come; none once a function has returned, or something is due or to be looked for."""
+        """Records that have come; none once a function has returned, or something is due."""
         wait = NOTE_EVERY
         if reader.has_arrived or self.delivery.is_busy:
             wait = timedelta(0)
         elif (due := self.delivery.due_at) is not None:
-            wait = min(wait, RESYNC, max(due - datetime.now(UTC), timedelta(0)))
-        self._is_asked |= await self._listener.wait(wait)
+            wait = min(wait, max(due - datetime.now(UTC), timedelta(0)))
+        await self._listener.wait(wait)
         return await reader.next_batch(BATCH, timedelta(0))
 
     async def _read_object(

@@ -20,12 +20,12 @@ from levelog.handlers.timers import EPOCH, MICROSECOND, TimerHandler, created_of
 from levelog.wire.canonical import digest
 from levelog.wire.records import LoggedRecord, ObjectSeen
 from levelog_log.notifications import Listener
-from levelog_processors.deliver.unrecorded import Chain, Name, UnrecordedCalls
+from levelog_processors.deliver.unrecorded import Chain, UnrecordedCalls
 from levelog_processors.program import Program
 from levelog_processors.waiting import RESYNC
 from levelog_store.connect.database import Database
 from levelog_store.deliver.positions import Existing, Place, move_positions, read_existing
-from levelog_store.rows import Scope, StoredObject
+from levelog_store.rows import Scope, StoredObject, ViewParent
 
 log = logging.getLogger(__name__)
 
@@ -60,7 +60,7 @@ class Timers(UnrecordedCalls[TimerHandler]):
         """The objects that are there, or were when their last call was due."""
         self._since: dict[Place, int] = {}
         """Objects that nobody has seen before are new to a timer if their first call is due after this."""
-        self._late: set[Name] = set()
+        self._late: set[ViewParent] = set()
         """Timers and objects whose first call was due before what is stored: held before it is made."""
         self._called_to = self._stored_to = 0
         self._is_open = asyncio.Event()
@@ -127,8 +127,9 @@ class Timers(UnrecordedCalls[TimerHandler]):
                 heappush(self._schedule, (due, handler.source, name, record.uid))
             self.on_return()
 
-    async def run(self, listener: Listener) -> None:
-        """Make the calls, until cancelled; `listener` tells that a call that is held is asked for. Raises LeaseLost."""
+    async def run(self) -> None:
+        """Make the calls, until cancelled. Raises LeaseLost."""
+        listener = Listener()
         self.on_return = listener.notify
         try:
             await self._is_open.wait()
@@ -136,10 +137,7 @@ class Timers(UnrecordedCalls[TimerHandler]):
                 await self.call_due()
                 await self.step()
                 due, now = self.due_at, self._clock()
-                wait = RESYNC if due is None else min(RESYNC, max(due - now, timedelta(0)))
-                is_asked = await listener.wait(wait)
-                if (is_asked or wait == RESYNC) and not self.is_busy:
-                    await self.look()
+                await listener.wait(RESYNC if due is None else min(RESYNC, max(due - now, timedelta(0))))
         finally:
             self._is_open.clear()
 
@@ -160,9 +158,9 @@ class Timers(UnrecordedCalls[TimerHandler]):
             await self._store(new)
             self._stored_to = self._called_to
 
-    def _take_due(self, now: int) -> dict[Name, tuple[int, str]]:
+    def _take_due(self, now: int) -> dict[ViewParent, tuple[int, str]]:
         """Due time and uid of calls that are to be made, at most a batch; the next ones are planned."""
-        found: dict[Name, tuple[int, str]] = {}
+        found: dict[ViewParent, tuple[int, str]] = {}
         schedule = self._schedule
         while schedule and schedule[0][0] <= now and len(found) < BATCH:
             due, source, name, uid = schedule[0]
@@ -178,7 +176,7 @@ class Timers(UnrecordedCalls[TimerHandler]):
                 found[source, name] = due, uid
         return found
 
-    async def _make(self, calls: Mapping[Name, tuple[int, str]]) -> list[Chain[TimerHandler]]:
+    async def _make(self, calls: Mapping[ViewParent, tuple[int, str]]) -> list[Chain[TimerHandler]]:
         """Make calls, and return those that are held now."""
         chains: list[tuple[Chain[TimerHandler], StoredObject]] = []
         rows = await self._read({name for _, name in calls}) if calls else {}

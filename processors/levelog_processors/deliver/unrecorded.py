@@ -7,8 +7,7 @@ the first call that is not made. So it never delays other objects.
 import asyncio
 import logging
 from abc import ABC, abstractmethod
-from collections import Counter
-from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, Generic, Literal, TypeAlias, TypeVar
 
@@ -23,17 +22,9 @@ from levelog.handlers.views import VIEW_TIME
 from levelog_processors.decide.settling import backoff
 from levelog_processors.guard import FunctionGuard
 from levelog_store.connect.database import Database
-from levelog_store.deliver.positions import (
-    CallHold,
-    Place,
-    begin_positions,
-    lock_due_times,
-    read_holds,
-    release_holds,
-    write_holds,
-)
+from levelog_store.deliver.positions import Place, begin_positions, read_held, write_held
 from levelog_store.owners.leases import guard
-from levelog_store.rows import Scope
+from levelog_store.rows import LevelRow, Scope, ViewParent
 
 log = logging.getLogger(__name__)
 
@@ -42,12 +33,8 @@ PATIENCE: Final = timedelta(milliseconds=250)
 LONGEST: Final = timedelta(minutes=1)
 """Between two attempts at a call that fails."""
 
-HoldStatus: TypeAlias = Literal["settling", "failed"]
-"""Status of a held object in `levelog levels`; `failed` until its call has returned, even during an attempt."""
 CallOutcome: TypeAlias = Literal["returned", "failed", "passed"]
 """The result of an attempt: a failed one is repeated; after one that `passed`, the call is skipped."""
-Name: TypeAlias = tuple[str, str]
-"""Handler and object."""
 HandlerT = TypeVar("HandlerT", bound=CalledHandler)
 
 
@@ -64,14 +51,14 @@ class Chain(Struct, Generic[HandlerT], eq=False):
     attempts: int = 0
     """Attempts at it that failed."""
     failure: Failure | None = None
-    stored_due_at: datetime | None = None
-    """`due_at` as SQL has it; another time there is that of `levelog retry`."""
+    is_hastened: bool = False
+    """Somebody has asked for another attempt since the last one began."""
     task: asyncio.Task[None] | None = None
     next: int | None = None
     """Position of the first call that has been left since the last attempt began."""
 
     @property
-    def name(self) -> Name:
+    def name(self) -> ViewParent:
         """Handler and object."""
         return self.handler.source, self.object
 
@@ -79,11 +66,6 @@ class Chain(Struct, Generic[HandlerT], eq=False):
     def said(self) -> str:
         """What is called for, as messages name it."""
         return self.handler.said(self.position)
-
-    @property
-    def status(self) -> HoldStatus:
-        """Whether the last attempt failed."""
-        return "failed" if self.attempts or self.failure is not None else "settling"
 
     @property
     def is_over(self) -> bool:
@@ -94,17 +76,20 @@ class Chain(Struct, Generic[HandlerT], eq=False):
         return self.failure is None
 
     @property
-    def hold(self) -> CallHold:
-        """As it is stored."""
-        return CallHold(
-            handler=self.handler.source,
-            object=self.object,
+    def row(self) -> LevelRow:
+        """As it is stored, and shown as a level: `failed` until its call has returned, even during an attempt."""
+        error = self.failure.error if self.failure is not None else "is being called"
+        return LevelRow(
+            view=self.handler.source,
+            parent=self.object,
+            parent_uid="",
             partition=self.partition,
-            position=self.position,
+            status="failed" if self.attempts or self.failure is not None else "settling",
+            reason=f"{error} ({self.said})",
             attempts=self.attempts,
-            error=self.failure.error if self.failure is not None else "",
+            cause=self.position,
             since=self.since,
-            due_at=self.due_at,
+            recheck_at=self.due_at,
         )
 
 
@@ -130,7 +115,7 @@ class UnrecordedCalls(ABC, Generic[HandlerT]):
         self._function = call
         self._executor = Executor(subject="this object", clock=clock, schedule=backoff)
         self._epochs: Mapping[int, int] = {}
-        self._held: dict[Name, Chain[HandlerT]] = {}
+        self._held: dict[ViewParent, Chain[HandlerT]] = {}
         self._running: set[asyncio.Task[None]] = set()
         self._stepped_at = clock()
         self.on_return: Callable[[], None] = lambda: None
@@ -142,11 +127,6 @@ class UnrecordedCalls(ABC, Generic[HandlerT]):
     def is_needed(self) -> bool:
         """Tell whether there are handlers."""
         return bool(self._handlers)
-
-    @property
-    def held(self) -> Mapping[tuple[str, HoldStatus], int]:
-        """How many objects are held, by handler and status; zeros are left out."""
-        return Counter((chain.handler.source, chain.status) for chain in self._held.values())
 
     @property
     def is_busy(self) -> bool:
@@ -179,7 +159,7 @@ class UnrecordedCalls(ABC, Generic[HandlerT]):
                 chain.due_at -= self._stepped_at - now
         self._stepped_at = now
         changed: list[Chain[HandlerT]] = []
-        released: list[Name] = []
+        released: list[ViewParent] = []
         for chain in list(self._held.values()):
             if chain.task is not None and chain.task.done():
                 if chain.is_over:
@@ -190,8 +170,7 @@ class UnrecordedCalls(ABC, Generic[HandlerT]):
                 changed.append(chain)
                 self._settle(chain)
             if chain.task is None and chain.due_at <= self._clock():
-                chain.next = None
-                chain.failure = None
+                chain.next, chain.failure, chain.is_hastened = None, None, False
                 self._begin(chain, self._try_again(chain))
                 self._settle(chain)
         if self._patience is None and (tasks := [each.task for each in self._held.values() if each.task is not None]):
@@ -201,16 +180,11 @@ class UnrecordedCalls(ABC, Generic[HandlerT]):
             for name in released:
                 del self._held[name]
 
-    async def look(self) -> None:
-        """Read from SQL when held objects are due, since `levelog retry` may have changed that."""
-        if not any(each.task is None for each in self._held.values()):
-            return
-        async with self._database.reading() as connection:
-            holds = await read_holds(connection, self._scope, self._epochs)
-        for row in holds:
-            chain = self._held.get((row.handler, row.object))
-            if chain is not None and chain.task is None:
-                chain.due_at, chain.stored_due_at = min(chain.due_at, row.due_at), row.due_at
+    def hasten(self, names: Iterable[ViewParent]) -> None:
+        """Let objects be tried again at once, as far as they are held; while an attempt is made, after that."""
+        for chain in (self._held[name] for name in names if name in self._held):
+            chain.due_at, chain.is_hastened = self._clock(), True
+            self.on_return()
 
     async def _try_again(self, chain: Chain[HandlerT]) -> None:
         try:
@@ -233,11 +207,10 @@ class UnrecordedCalls(ABC, Generic[HandlerT]):
         await guard(connection, self._scope, epochs)
         positions = await begin_positions(connection, self._scope, self._handlers, epochs, start=start)
         self._epochs, now = epochs, self._clock()
-        for row in await read_holds(connection, self._scope, epochs):
-            if row.handler in self._handlers:
-                chain = Chain(self._handlers[row.handler], row.object, row.partition, row.since, now)
-                chain.position, chain.attempts, chain.stored_due_at = row.position, row.attempts, row.due_at
-                self._held[chain.name] = chain
+        for row in await read_held(connection, self._scope, self._handlers, epochs):
+            handler, since = self._handlers[row.view], row.since or now
+            chain = Chain(handler, row.parent, row.partition, since, now, row.cause, row.attempts)
+            self._held[chain.name] = chain
         return positions
 
     def _begin(self, chain: Chain[HandlerT], calls: Coroutine[Any, Any, None]) -> None:
@@ -255,19 +228,11 @@ class UnrecordedCalls(ABC, Generic[HandlerT]):
             self._settle(chain)
         return new
 
-    async def _store(self, held: Sequence[Chain[HandlerT]] = (), *, released: Collection[Name] = ()) -> None:
+    async def _store(self, held: Sequence[Chain[HandlerT]] = (), *, released: Collection[ViewParent] = ()) -> None:
         async with self._database.transaction(durable=False) as connection:
             await guard(connection, self._scope, self._epochs)
             await self._write_positions(connection)
-            asked = await lock_due_times(connection, self._scope, [each.name for each in held if each.stored_due_at])
-            for chain in held:
-                due_at = asked.get(chain.name)
-                if due_at is not None and due_at != chain.stored_due_at:
-                    chain.due_at = min(chain.due_at, due_at)
-            await write_holds(connection, self._scope, [each.hold for each in held])
-            await release_holds(connection, self._scope, released)
-        for chain in held:
-            chain.stored_due_at = chain.due_at
+            await write_held(connection, self._scope, [each.row for each in held], released=released)
 
     def _settle(self, chain: Chain[HandlerT]) -> None:
         """Take note of what an attempt came to, as far as it has returned."""
@@ -278,7 +243,7 @@ class UnrecordedCalls(ABC, Generic[HandlerT]):
             return
         chain.task = None
         now = self._clock()
-        chain.due_at = now if chain.failure is None else now + chain.failure.delay
+        chain.due_at = now if chain.failure is None or chain.is_hastened else now + chain.failure.delay
         if chain.failure is not None:
             said = "%s holds %s at %s, and tries again in %s: %s"
             log.info(said, chain.handler.source, chain.object, chain.said, chain.failure.delay, chain.failure.error)

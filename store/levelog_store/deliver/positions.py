@@ -1,24 +1,21 @@
-"""Positions, in each partition, of handlers whose calls leave no records, and the objects whose calls are held."""
+"""How far handlers are whose calls leave no records: a position in each partition, and in `levels` the held objects."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from datetime import datetime
+from operator import attrgetter
 from typing import Any, TypeAlias
 
 import msgspec
 from msgspec import Struct
-from sqlalchemy import BigInteger, Dialect, Select, Update, bindparam, func, select, true, update
+from sqlalchemy import BigInteger, Dialect, Select, Update, bindparam, func, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from levelog_store.connect.database import Database
 from levelog_store.decide.inputreads import read_mirrored
 from levelog_store.dialects import (
     built_once,
-    change,
     delete_each,
     mappings,
     named,
-    now,
-    of_pairs,
     one_of,
     one_of_named,
     read_as,
@@ -26,24 +23,11 @@ from levelog_store.dialects import (
     run,
     upsert,
 )
-from levelog_store.rows import Scope
-from levelog_store.tables import call_holds, call_positions, objects
+from levelog_store.rows import LevelRow, Scope, ViewParent
+from levelog_store.tables import call_positions, levels, objects
 
 Place: TypeAlias = tuple[str, int]
 """Handler and partition."""
-
-
-class CallHold(Struct, frozen=True, kw_only=True):
-    """A row of `call_holds`."""
-
-    handler: str
-    object: str
-    partition: int
-    position: int
-    attempts: int
-    error: str
-    since: datetime
-    due_at: datetime
 
 
 async def begin_positions(
@@ -132,49 +116,18 @@ def _existing(dialect: Dialect) -> Select[Any]:
     )
 
 
-async def read_holds(
-    connection: AsyncConnection, scope: Scope, partitions: Collection[int] | None = None
-) -> list[CallHold]:
-    """What waits, in some partitions or all, by handler and object."""
-    table = call_holds.c
-    are_asked = true() if partitions is None else one_of(connection.dialect, table.partition, partitions)
-    return await read_as(CallHold, connection, scope, call_holds, are_asked, order=(table.handler, table.object))
+async def read_held(
+    connection: AsyncConnection, scope: Scope, handlers: Collection[str], partitions: Collection[int]
+) -> list[LevelRow]:
+    """The objects that handlers hold in some partitions."""
+    table, dialect = levels.c, connection.dialect
+    are_held = one_of(dialect, table.view, handlers), one_of(dialect, table.partition, partitions)
+    return await read_as(LevelRow, connection, scope, levels, *are_held)
 
 
-async def lock_due_times(
-    connection: AsyncConnection, scope: Scope, names: Collection[tuple[str, str]]
-) -> dict[tuple[str, str], datetime]:
-    """When objects that wait are tried again, by handler and object; nobody changes that in this transaction's time."""
-    rows = await run(connection, scope, _due_times, pairs=sorted(names)) if names else ()
-    return {(handler, name): due_at for handler, name, due_at in rows}
-
-
-@built_once
-def _due_times(dialect: Dialect) -> Select[Any]:
-    table = call_holds.c
-    place = table.handler, table.object
-    return of_pairs(dialect, *place, table.due_at).order_by(*place).with_for_update(of=call_holds)
-
-
-async def write_holds(connection: AsyncConnection, scope: Scope, holds: Sequence[CallHold]) -> None:
-    """Store what waits. The caller holds the leases in the same transaction."""
-    in_order = sorted(holds, key=lambda each: (each.handler, each.object))
-    await upsert(connection, call_holds, rows_of(scope, in_order))
-
-
-async def retry_holds(database: Database, scope: Scope, names: Collection[tuple[str, str]]) -> None:
-    """Make held records due at once, by handler and object.
-
-    Any process may do this, beside those of the application: they look for it. Each is a transaction, since a processor
-    locks those that it changes before those that it deletes.
-    """
-    table = call_holds.c
-    for handler, name in sorted(names):
-        async with database.transaction() as connection:
-            is_it = table.handler == handler, table.object == name, table.error != ""
-            await change(connection, scope, call_holds, *is_it, due_at=now(connection.dialect))
-
-
-async def release_holds(connection: AsyncConnection, scope: Scope, names: Collection[tuple[str, str]]) -> None:
-    """Delete finished holds, by handler and object. The caller holds the leases in the same transaction."""
-    await delete_each(connection, scope, call_holds, ("handler", "object"), sorted(names))
+async def write_held(
+    connection: AsyncConnection, scope: Scope, held: Collection[LevelRow], *, released: Collection[ViewParent] = ()
+) -> None:
+    """Store which objects are held, and which are no more. The caller holds the leases in the same transaction."""
+    await upsert(connection, levels, rows_of(scope, sorted(held, key=attrgetter("view", "parent"))))
+    await delete_each(connection, scope, levels, ("view", "parent"), sorted(released))

@@ -110,6 +110,9 @@ ASKED_FOR: Final = datetime(1970, 1, 1, tzinfo=UTC)
 A reconcile function is called for a time that has come although nothing has changed.
 """
 
+IS_HELD_CALL: Final = and_(levels.c.evaluated_at.is_(None), levels.c.status != "blocked")
+"""Condition that a row of `levels` is no level, but an object whose call without records fails or runs."""
+
 RETRIABLE: Final = ("failed", "blocked", "drifting")
 """Statuses of levels that there is something to try again of; of one that is settling, if writes of it wait."""
 
@@ -143,7 +146,7 @@ async def wake_stuck(connection: AsyncConnection, scope: Scope) -> int:
         return table.scope == level.scope, table.view == level.view, table.parent == level.parent
 
     is_under_way, is_woken = there_is(*of_level(intent), intent.state.in_(UNSETTLED)), there_is(*of_level(wake))
-    is_stuck = level.scope == scope.number, level.status == "settling", ~is_under_way, ~is_woken
+    is_stuck = level.scope == scope.number, level.status == "settling", ~IS_HELD_CALL, ~is_under_way, ~is_woken
     due_at = literal(ASKED_FOR, wake.due_at.type)
     return (await connection.execute(wake_stored(connection.dialect, *is_stuck, due_at=due_at))).rowcount
 

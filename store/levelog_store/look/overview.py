@@ -11,10 +11,8 @@ from sqlalchemy import ColumnElement, Select, Table, and_, func, literal, or_, s
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from levelog.handlers.callnames import is_daemon, shown_write, title_of
-from levelog.handlers.timers import moment
 from levelog_store.actuate.claims import is_unsettled
 from levelog_store.decide.decisions import UNDONE, next_attempt
-from levelog_store.deliver.positions import CallHold, read_holds
 from levelog_store.dialects import constant, now, one_of
 from levelog_store.look.contact import listed_resources
 from levelog_store.look.queues import Queue, may_be_claimed, read_queues
@@ -56,8 +54,7 @@ class LevelLine(Struct, frozen=True, kw_only=True):
     status: str
     reason: str = ""
     queued: str = ""
-    """What follows on the reason and changes all the time: how many calls of the same effect run and wait, or how often
-    a call without records was tried."""
+    """What follows on the reason and changes all the time: how many calls of the same effect run and wait."""
     drift: bytes | None = None
     """JSON: keys that are missing, extra and changed."""
     round: int = 0
@@ -165,15 +162,14 @@ def select_levels() -> Select[Any]:
 async def read_unlevelled(
     connection: AsyncConnection, scope: Scope, *, view: str = "", status: str = "", name: str = ""
 ) -> list[LevelLine]:
-    """What has no level and is shown as one: parents never evaluated, and objects whose calls leave no records."""
+    """Parents that were never evaluated, and have no level."""
     level, wake = levels.c, wakeups.c
-    lines: list[LevelLine] = []
-    if status in ("", "blocked"):
-        of_wake = and_(level.scope == wake.scope, level.view == wake.view, level.parent == wake.parent)
-        waiting = select(wake.view, wake.parent).outerjoin(levels, of_wake).where(level.scope.is_(None))
-        found = await connection.execute(waiting.where(is_named(wakeups, scope, view, name)))
-        lines += [LevelLine(view=each.view, parent=each.parent, status="blocked") for each in found]
-    return lines + [line for line in await _held_lines(connection, scope) if _is_asked_for(line, view, status, name)]
+    if status not in ("", "blocked"):
+        return []
+    of_wake = and_(level.scope == wake.scope, level.view == wake.view, level.parent == wake.parent)
+    waiting = select(wake.view, wake.parent).outerjoin(levels, of_wake).where(level.scope.is_(None))
+    found = await connection.execute(waiting.where(is_named(wakeups, scope, view, name)))
+    return [LevelLine(view=each.view, parent=each.parent, status="blocked") for each in found]
 
 
 async def with_waits(
@@ -196,37 +192,6 @@ def is_named(table: Table, scope: Scope, view: str, name: str) -> ColumnElement[
     return and_(*wanted)
 
 
-async def _held_lines(connection: AsyncConnection, scope: Scope) -> list[LevelLine]:
-    """Objects whose calls leave no records, and fail or have not returned: they have no level, and are shown as one."""
-    holds = await read_holds(connection, scope)
-    timers = {each.name for each in await read_handlers(connection, scope) if each.kind == "timer"} if holds else set()
-    return [_held_line(each, timers) for each in holds]
-
-
-def _held_line(hold: CallHold, timers: Collection[str]) -> LevelLine:
-    tried = Tried(count=hold.attempts, since=hold.since, next_at=hold.due_at) if hold.error else None
-    return LevelLine(
-        view=hold.handler,
-        parent=hold.object,
-        status="failed" if hold.error else "settling",
-        reason=f"{hold.error or 'is being called'} ({_called_for(hold, timers)})",
-        queued=f"; {tried.text}" if tried is not None else "",
-        tried=tried,
-    )
-
-
-def _called_for(hold: CallHold, timers: Collection[str]) -> str:
-    if hold.handler not in timers:
-        return f"record {hold.position}"
-    return f"due {_moment(moment(hold.position))}"
-
-
-def _is_asked_for(line: LevelLine, view: str, status: str, name: str) -> bool:
-    is_viewed = not view or line.view == view or line.view.endswith(f"/{view}")
-    is_named = not name or line.parent == name or line.parent.endswith(f"/{name}")
-    return is_viewed and is_named and status in ("", line.status)
-
-
 def level_line(row: Mapping[Any, Any]) -> LevelLine:
     """The line of a row of `select_levels`."""
     values = dict(row)
@@ -239,7 +204,7 @@ def level_line(row: Mapping[Any, Any]) -> LevelLine:
     rounds = _rounds.decode(repeats) if repeats else None
     tried = Tried(
         count=max(attempts or 0, rounds.retries + 1 if rounds else 1),
-        since=(rounds.since or rounds.at) if rounds else None,
+        since=(rounds.since or rounds.at) if rounds else line.since if line.is_held else None,
         next_at=next_at,
     )
     return replace(line, reason=f"{line.reason}; {tried.text}", tried=tried)

@@ -11,10 +11,10 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from levelog_store.connect.database import Database
 from levelog_store.decide.decisions import Asked
 from levelog_store.dialects import fields
+from levelog_store.fold.levelwrites import IS_HELD_CALL
 from levelog_store.rows import UNSETTLED, Scope, Verdict, ViewParent
 from levelog_store.tables import (
     actuators,
-    call_holds,
     call_positions,
     decisions,
     intents,
@@ -26,7 +26,7 @@ from levelog_store.tables import (
 )
 
 _PAGE: Final = 500
-_LEFT: Final = (actuators, call_holds, call_positions, decisions, processors)
+_LEFT: Final = (actuators, call_positions, decisions, processors)
 """Tables that no decision rests on; all others are copied."""
 _beside: Final = MetaData()
 _OF_INTENTS: Final = (intents.c.key, intents.c.state)
@@ -67,7 +67,8 @@ async def copy_scope(database: Database, scope: Scope, scratch: Database) -> Non
         for tables in (metadata, _beside):
             await target.run_sync(tables.create_all, checkfirst=False)
         for table in (each for each in metadata.sorted_tables if each not in _LEFT):
-            query = select(table).where(table.c.scope == scope.number)
+            are_wanted = table.c.scope == scope.number, *([~IS_HELD_CALL] if table is levels else [])
+            query = select(table).where(*are_wanted)
             async with source.stream(query.execution_options(yield_per=_PAGE)) as rows:
                 async for page in rows.mappings().partitions():
                     await target.execute(insert(table), [dict(row) for row in page])

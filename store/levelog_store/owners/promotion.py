@@ -18,7 +18,6 @@ from levelog_store.owners.handlers import Backfill, Differences, Handler, differ
 from levelog_store.rows import Scope
 from levelog_store.tables import (
     backfills,
-    call_holds,
     call_positions,
     dependencies,
     handlers,
@@ -69,8 +68,8 @@ async def promote(connection: AsyncConnection, scope: Scope, code: Sequence[Hand
     if not found:
         return found
     await _delete(connection, scope, (index_entries, key_versions, dependencies), "index", found.emptied)
-    await _delete(connection, scope, (levels, dependencies, wakeups), "view", found.forgotten)
-    await _delete(connection, scope, (call_positions, call_holds), "handler", found.silenced)
+    await _delete(connection, scope, (levels, dependencies, wakeups), "view", found.forgotten | found.silenced)
+    await _delete(connection, scope, (call_positions,), "handler", found.silenced)
     evaluated = [view.name for view in found.evaluated]
     await _delete(connection, scope, (dependencies,), "view", evaluated)
     is_evaluated = one_of(connection.dialect, levels.c.view, evaluated)

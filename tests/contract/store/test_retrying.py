@@ -10,11 +10,12 @@ from sqlalchemy import insert, select, update
 from levelog_store.actuate.claims import claim
 from levelog_store.connect.database import Database
 from levelog_store.decide.decisions import PendingWake
-from levelog_store.deliver.positions import CallHold, lock_due_times, release_holds, retry_holds, write_holds
+from levelog_store.deliver.positions import read_held, write_held
 from levelog_store.fold.levelwrites import retry_levels, wake_stuck
 from levelog_store.fold.statereads import read_requested
 from levelog_store.fold.statewrites import write_wakes_of
-from levelog_store.tables import call_holds, intents, levels, wakeups
+from levelog_store.rows import LevelRow, ViewParent
+from levelog_store.tables import intents, levels, wakeups
 from rigs.intents import NOON, decide, intent, intents_by_key
 from rigs.leasing import SCOPE
 from rigs.locks import until_one_waits
@@ -122,10 +123,12 @@ async def test_who_tries_levels_again_leaves_writes_that_are_being_changed(share
 
 
 async def test_invariant_21_a_level_that_settles_without_a_write_under_way_is_woken(database: Database) -> None:
-    stuck, *others = (f"webs.example.com/default/{name}" for name in ("stuck", "writing", "woken", "failed"))
+    stuck, *others = (f"webs.example.com/default/{name}" for name in ("stuck", "writing", "woken", "failed", "called"))
     for parent in (stuck, *others[:2]):
         await level(database, parent, "settling")
     await level(database, others[2], "failed")
+    async with database.transaction() as connection:
+        await write_held(connection, SCOPE, [held_call(others[3], "settling")])
     settled = {"parent": stuck, "parent_uid": "u"}
     await decide(database, intent("pods/default/a", state="settled", **settled))
     await decide(database, intent("pods/default/b", parent=others[0], parent_uid="u", state="written"))
@@ -137,34 +140,21 @@ async def test_invariant_21_a_level_that_settles_without_a_write_under_way_is_wo
         assert await wake_stuck(connection, SCOPE) == 0
 
 
-def hold(name: str) -> CallHold:
-    """An object whose call has failed."""
-    told: dict[str, Any] = {"partition": 3, "position": 1, "attempts": 1, "error": "away", "since": NOON, "due_at": FAR}
-    return CallHold(handler="webs/record", object=f"webs.example.com/default/{name}", **told)
+def held_call(parent: str, status: str) -> LevelRow:
+    """An object whose call without records fails or runs."""
+    told: dict[str, Any] = {"partition": 3, "parent_uid": "", "cause": 1, "since": NOON, "recheck_at": FAR}
+    return LevelRow(view="webs/record", parent=parent, status=status, attempts=1, **told)
 
 
-async def test_any_number_of_calls_is_held_and_made_again_at_once(database: Database) -> None:
+async def test_any_number_of_calls_is_held_released_and_asked_for(database: Database) -> None:
     """As when what they all call is away for a while."""
-    holds = [hold(f"shop-{number:05}") for number in range(20_000)]
-    names = [(each.handler, each.object) for each in holds]
+    held = [held_call(f"webs.example.com/default/shop-{number:05}", "failed") for number in range(20_000)]
+    names: list[ViewParent] = [(row.view, row.parent) for row in held]
     async with database.transaction() as connection:
-        await write_holds(connection, SCOPE, holds)
-        assert await lock_due_times(connection, SCOPE, names[1:]) == dict.fromkeys(names[1:], FAR)
-        await release_holds(connection, SCOPE, names[:-1])
-        assert (await connection.execute(select(call_holds.c.object))).scalars().all() == [holds[-1].object]
-
-
-async def test_who_tries_held_calls_again_holds_none_while_another_one_is_locked(shared: Database) -> None:
-    """A processor locks those that it changes before those that it deletes."""
-    holds = [hold(name) for name in "ab"]
-    names = [(each.handler, each.object) for each in holds]
-    async with shared.transaction() as connection:
-        await write_holds(connection, SCOPE, holds)
-    async with shared.transaction() as handling:
-        await lock_due_times(handling, SCOPE, names[1:])
-        task = asyncio.create_task(retry_holds(shared, SCOPE, names))
-        await until_one_waits(shared)
-        await release_holds(handling, SCOPE, names[:1])
-    await task
-    async with shared.reading() as connection:
-        assert (await connection.execute(select(call_holds.c.due_at < FAR))).scalars().all() == [True]
+        await write_held(connection, SCOPE, held)
+        await write_held(connection, SCOPE, [], released=names[:-1])
+        assert await read_held(connection, SCOPE, ["webs/record"], [3]) == held[-1:]
+        assert await read_held(connection, SCOPE, ["webs/other"], [3]) == []
+        assert await read_held(connection, SCOPE, ["webs/record"], [4]) == []
+    await retry_levels(database, SCOPE, names[-2:])
+    assert [(wake.view, wake.parent) for wake in await due(database)] == names[-1:]

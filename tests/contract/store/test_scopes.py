@@ -108,12 +108,15 @@ async def test_a_reset_deletes_what_was_folded_and_keeps_rounds_and_intents_but_
         "cause": 41,
         "attempts": 2,
         "recheck_at": LONG_AGO,
+        "evaluated_at": LONG_AGO,
     }
+    held_call = {"view": "webs/audit", "parent": level["parent"], "status": "failed"}
     async with database.transaction() as connection:
         for each in (scope, other):
             for table in FOLDED:
                 await upsert(connection, table, [row(table, each)])
             await connection.execute(insert(levels), [row(levels, each, **level)])
+        await connection.execute(insert(levels), [row(levels, scope, **held_call)])
         for key, receipt, is_folded in (("waiting", b"{}", False), ("done", b"{}", True), ("open", None, False)):
             values = row(intents, scope, key=key, receipt=receipt, is_folded=is_folded, is_relayed=receipt is not None)
             await connection.execute(insert(intents), [values])

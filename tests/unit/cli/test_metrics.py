@@ -27,7 +27,6 @@ class Processor:
             record_handlers={"webs/audit": None},
             unrecorded={"webs/audit": None, "webs/tick": None},
         )
-        self.held = dict[tuple[str, str], int]()
         self.health = LoopHealth()
         self.calls = CallCounts(suppressed=7)
         self.index_failures = {"webs/images": 2}
