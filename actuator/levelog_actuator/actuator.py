@@ -103,18 +103,10 @@ class Actuator:
         )
         self._claim_checks = ClaimChecks(database, scope, self.owner, clock)
         self._clock = clock
-        limits = {name: each.limits.max_concurrency for name, each in (effects or {}).items()}
-        max_concurrency = {name: limit for name, limit in limits.items() if limit is not None}
-        self._limits = Limits(self._settings, max_concurrency=max_concurrency)
+        self._limits = Limits(self._settings)
         claiming = partial(ClaimLoop, database=database, scope=scope, settings=self._settings)
         listener = notifier.listen(Topic.INTENT)
         self._loops = [claiming(listener=listener, until_ready=self._until_open, claim=self._claim)]
-        self._limited: ClaimLoop | None = None
-        """Claims calls of effects that have a limit of their own, so that neither they nor others are held up."""
-        if max_concurrency:
-            listener, until_fresh = notifier.listen(Topic.INTENT), self._heartbeat.until_fresh
-            self._limited = claiming(listener=listener, until_ready=until_fresh, claim=self._claim_limited)
-            self._loops.append(self._limited)
         database.absence.on_end(self._look)
         caller = EffectCaller(effects or {}, self._settings, self._redactor, self._heartbeat.now, index=index)
         caller.patcher = CallPatcher(
@@ -131,11 +123,14 @@ class Actuator:
             caller,
             self._settings,
             on_result=self._ledger.record,
-            on_end=self._note_end,
-            is_own=self._limits.is_own,
+            on_end=self._limits.end,
             forget=self._ledger.forget,
             clock=clock,
         )
+        if self._effects.places:  # calls that have a limit are claimed apart, so that nobody is held up
+            listener, until_fresh = notifier.listen(Topic.INTENT), self._heartbeat.until_fresh
+            self._effects.on_place = listener.notify
+            self._loops.append(claiming(listener=listener, until_ready=until_fresh, claim=self._claim_limited))
         self._sending: set[asyncio.Task[None]] = set()
         self._is_claiming = self._is_stopping = False
         self._outage = Outage(self._settings, client.absence)
@@ -272,17 +267,17 @@ class Actuator:
                 limit=limit,
                 lease=self.lease,
                 without=room.without,
-                without_calls=self._limits.effects,
+                without_calls=self._effects.places,
             )
             took = self._clock() - reading
-        if self._limits.effects:
+        if self._effects.places:
             loop.spare(took)
         self.begin(claimed, began)
         return len(claimed) < limit and not room.without
 
     async def _claim_limited(self, loop: ClaimLoop) -> bool:
         """Claim and start calls of effects with a limit, as many as may run; returns whether no more may start."""
-        if not (rooms := self._limits.rooms):
+        if not (rooms := self._effects.rooms):
             return True
         began = self._clock()
         async with self._database.transaction() as connection:
@@ -294,11 +289,6 @@ class Actuator:
         self.begin(claimed, began)
         return not is_more
 
-    def _note_end(self, intent: ClaimedIntent) -> None:
-        self._limits.end(intent)
-        if self._limited is not None and self._limits.is_own(intent):
-            self._limited.listener.notify()
-
     def begin(self, claimed: Sequence[ClaimedIntent], since: float) -> None:
         """Carry out claimed intents; the claims count from `since` on the clock `elapsed`.
 
@@ -306,7 +296,8 @@ class Actuator:
         """
         for intent in claimed:
             log.debug("claimed", extra={"object": intent.target, "intent": intent.key})
-            self._limits.begin(intent)
+            if intent.verb != "call" or intent.effect not in self._effects.places:
+                self._limits.begin(intent)
             if intent.verb == "call":
                 self._effects.begin(intent)
                 continue

@@ -202,11 +202,11 @@ class Effects(Struct, eq=False):
     on_result: Callable[[Result], None]
     """Is given what came of them."""
     on_end: Callable[[ClaimedIntent], None]
-    """Hears of each that is not under way any more; where `is_own` says that its effect has a limit, once the function
-    has returned, also one that outlasts its time."""
-    is_own: Callable[[ClaimedIntent], bool]
+    """Hears of each that is not under way any more; not of effects with a limit."""
     forget: Callable[[str], None]
     """Drops what came of a run, by its key, and is not stored: it was claimed again."""
+    on_place: Callable[[], None] = lambda: None
+    """Hears that there may be room for another call of an effect with a limit."""
     clock: Callable[[], float] = elapsed
     """Clock by which the claims are counted."""
     attempting: Attempting = unwatched
@@ -214,16 +214,26 @@ class Effects(Struct, eq=False):
     begun: dict[str, asyncio.Task[None]] = {}
     again: dict[str, ClaimedIntent] = {}
     """Intents by key that were claimed again while the call of the claim before goes on."""
-    staying: dict[Hashable, ClaimedIntent] = {}
-    """Calls by key that are over while their functions go on."""
+    places: dict[str, set[Hashable]] = {}
+    """Keys of the calls of each effect with a limit, `operator/effect`, until its function has returned, if late."""
     kept_at: float = 0.0
 
     def __post_init__(self) -> None:
-        self.caller.executor.on_found = self._find
+        self.places = {name: set() for name, each in self.caller.effects.items() if each.limits.max_concurrency}
+        self.caller.executor.on_found = self._leave
+
+    @property
+    def rooms(self) -> Mapping[str, int]:
+        """How many calls more may begin of each effect that has a limit; those that are full are left out."""
+        most, effects = self.settings.claimed, self.caller.effects
+        taken = ((name, effects[name].limits.max_concurrency or 0, len(keys)) for name, keys in self.places.items())
+        return {name: room for name, limit, count in taken if (room := min(limit, most) - count) > 0}
 
     def begin(self, intent: ClaimedIntent) -> None:
         """Call the effect of a claimed intent."""
         running = self.begun.get(intent.key)
+        if (place := self.places.get(intent.effect)) is not None:
+            place.add(intent.key)
         if daemons := self.caller.daemons if self.caller.lasts(intent) else None:
             # the claim before was lost, and others may have kept more than what ran or ended under it knows
             self.forget(intent.key)
@@ -231,7 +241,8 @@ class Effects(Struct, eq=False):
             self.again[intent.key] = intent
             if daemons:
                 daemons.lose([intent.key])  # gives the new claim back when it has ended
-            self.on_end(intent)
+            if place is None:
+                self.on_end(intent)
             return
         task = asyncio.create_task(self._carry_out(intent), name=f"effect {intent.target}")
         self.begun[intent.key] = task
@@ -287,14 +298,15 @@ class Effects(Struct, eq=False):
             del self.begun[intent.key]
         if is_noted:
             return
-        if self.is_own(intent) and intent.key not in self.staying and self.caller.executor.is_lost(intent.key):
-            self.staying[intent.key] = intent
-        else:
+        if intent.effect not in self.places:
             self.on_end(intent)
+        elif not self.caller.executor.is_lost(intent.key):
+            self._leave(intent.key)
 
-    def _find(self, key: Hashable) -> None:
-        if (intent := self.staying.pop(key, None)) is not None:
-            self.on_end(intent)
+    def _leave(self, key: Hashable) -> None:
+        for keys in self.places.values():
+            keys.discard(key)
+        self.on_place()
 
     async def _carry_out(self, intent: ClaimedIntent) -> None:
         with self.attempting(intent) as told:

@@ -4,7 +4,7 @@ import asyncio
 import logging
 import random
 from collections import Counter, deque
-from collections.abc import AsyncGenerator, Callable, Collection, Mapping
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager, suppress
 from datetime import timedelta
 
@@ -172,23 +172,11 @@ class Limits:
     """Turns for requests, and room for claims: a group that is slow or rests leaves the others their room.
 
     A group rests after the API answered 429: nothing in it is sent before the time is over, not even newer intents.
-    Calls of effects with a limit of their own are in no group; only as many are claimed as may start.
     """
 
-    def __init__(
-        self,
-        settings: ActuatorSettings,
-        clock: Callable[[], float] | None = None,
-        *,
-        max_concurrency: Mapping[str, int] | None = None,
-    ) -> None:
-        """`clock` tells seconds; it is that of the event loop unless a test has another.
-
-        `max_concurrency`: of effects with a limit, `operator/effect`, how many calls may run at a time.
-        """
+    def __init__(self, settings: ActuatorSettings, clock: Callable[[], float] | None = None) -> None:
+        """`clock` tells seconds; it is that of the event loop unless a test has another."""
         self._settings = settings
-        self._max_concurrency = dict(max_concurrency or {})
-        self._running: Counter[str] = Counter()
         self._clock = clock or _now
         self._total = asyncio.Semaphore(settings.requests)
         self._turns: dict[str, Turns] = {}
@@ -215,9 +203,6 @@ class Limits:
 
     def begin(self, intent: ClaimedIntent) -> None:
         """Count a claimed intent."""
-        if self.is_own(intent):
-            self._running[intent.effect] += 1
-            return
         group = group_of(intent)
         self._versions.setdefault(group, set()).add(intent.api_version)
         self._claimed[group] += 1
@@ -226,9 +211,6 @@ class Limits:
 
     def end(self, intent: ClaimedIntent) -> None:
         """Note that a claimed intent is done with."""
-        if self.is_own(intent):
-            self._running[intent.effect] -= 1
-            return
         place = group, _ = group_of(intent), namespace_of(intent.target)
         self._claimed[group] -= 1
         self._of_namespaces[place] -= 1
@@ -259,22 +241,6 @@ class Limits:
                 while not self._is_open:
                     self._changed.clear()
                     await self._changed.wait()
-
-    @property
-    def effects(self) -> Collection[str]:
-        """Effects that have a limit of their own."""
-        return self._max_concurrency.keys()
-
-    @property
-    def rooms(self) -> Mapping[str, int]:
-        """How many calls more may begin of each effect that has a limit; those that are full are left out."""
-        most = self._settings.claimed
-        rooms = {effect: min(limit, most) - self._running[effect] for effect, limit in self._max_concurrency.items()}
-        return {effect: room for effect, room in rooms.items() if room > 0}
-
-    def is_own(self, intent: ClaimedIntent) -> bool:
-        """Tell whether it is a call of an effect that has a limit of its own."""
-        return intent.verb == "call" and intent.effect in self._max_concurrency
 
     @property
     def room(self) -> Room:

@@ -184,7 +184,7 @@ async def test_a_function_that_outlasts_its_time_keeps_its_place_until_it_has_re
     function.__name__ = "slow"
     op.effect(max_concurrency=1, timeout=timedelta(milliseconds=50))(function)
     async with acting.running(WITHOUT_RESYNC, op):
-        first, *_ = keys = await acting.decide(*calls("slow", 3))
+        first, *others = keys = await acting.decide(*calls("slow", 3))
 
         async def is_late() -> bool:
             return "goes on" in (await acting.rows())[first]["error"]
@@ -194,6 +194,8 @@ async def test_a_function_that_outlasts_its_time_keeps_its_place_until_it_has_re
             for _ in range(3):
                 await acting.carried_out(*calls("quick", 1))
             assert (crowd.running, crowd.came) == (1, 1)
+            rows = await acting.rows()
+            assert [rows[key]["state"] for key in others] == ["pending"] * 2  # another actuator may claim them
         finally:
             ends.set()
         receipts = await acting.receipts_of(keys)

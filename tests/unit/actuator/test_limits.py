@@ -2,10 +2,13 @@
 
 import asyncio
 from datetime import timedelta
+from typing import Any, cast
 
 import pytest
 from msgspec.structs import replace
 
+from levelog.operator import Operator
+from levelog_actuator.effects import EffectCaller, Effects
 from levelog_actuator.limits import ActuatorSettings, Limits, Room, Turns
 from levelog_store.actuate.claims import ClaimedIntent
 from rigs.orders import order
@@ -64,21 +67,42 @@ def test_groups_that_have_enough_together_claim_no_more_until_few_are_left() -> 
 
 
 SLOW = replace(order(api_version="effects/v1").intent, verb="call", view="webs/told", target="slow.effects/default/a")
-QUICK = replace(SLOW, target="quick.effects/default/a")
-OTHER = replace(SLOW, view="shops/told")
+QUICK = replace(SLOW, key="quick", target="quick.effects/default/a")
+OTHER = replace(SLOW, key="other", view="shops/told")
 
 
-def test_calls_of_an_effect_with_a_limit_take_nothing_of_the_room_of_others() -> None:
-    limit = Limits(SETTINGS, lambda: 0.0, max_concurrency={"webs/slow": 2, "webs/huge": 1000})
-    assert (set(limit.effects), limit.rooms) == ({"webs/slow", "webs/huge"}, {"webs/slow": 2, "webs/huge": 20})
-    for _ in range(2):
-        limit.begin(SLOW)
-    assert (limit.rooms, limit.room) == ({"webs/huge": 20}, Room(limit=20, without=()))
-    limit.begin(QUICK)
-    limit.begin(OTHER)  # the effect of another operator, of the same name
-    assert (limit.rooms, limit.room.limit) == ({"webs/huge": 20}, 18)
-    limit.end(SLOW)
-    assert limit.rooms == {"webs/slow": 1, "webs/huge": 20}
+async def test_calls_of_an_effect_with_a_limit_have_places_of_their_own() -> None:
+    op = Operator("webs")
+
+    @op.effect
+    async def quick(request: str) -> None:
+        pass
+
+    for name, limit in (("slow", 2), ("huge", 1000)):
+        quick.__name__ = name
+        op.effect(max_concurrency=limit)(quick)
+    ended, has_place = list[ClaimedIntent](), asyncio.Event()
+    effects = Effects(
+        cast("Any", None),
+        cast("Any", None),
+        "one",
+        EffectCaller({f"webs/{name}": each for name, each in op.effects.items()}, SETTINGS),
+        SETTINGS,
+        on_result=lambda _: None,
+        on_end=ended.append,
+        on_place=has_place.set,
+        forget=lambda _: None,
+    )
+    assert effects.rooms == {"webs/slow": 2, "webs/huge": 20}
+    for key in ("a", "b", "b"):
+        effects.begin(replace(SLOW, key=key))
+    effects.begin(QUICK)
+    effects.begin(OTHER)  # the effect of another operator, of the same name
+    assert effects.rooms == {"webs/huge": 20}
+    await asyncio.wait(effects.begun.values())
+    await has_place.wait()
+    assert effects.rooms == {"webs/slow": 2, "webs/huge": 20}
+    assert ended == [QUICK, OTHER]
 
 
 def test_a_group_rests_for_the_longest_time_that_was_asked_for() -> None:

@@ -122,7 +122,6 @@ class Holder:
             SETTINGS,
             on_result=self._ledger.record,
             on_end=lambda _: None,
-            is_own=lambda _: False,
             forget=self._ledger.forget,
         )
         self._effects.attempting = self._attempting
