@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from levelog.absence import level_of
 from levelog.calls.caller import THREADS
+from levelog.calls.executor import CallOutcome
 from levelog.counting import counted
 from levelog.errors import HistoryLost, LeaseLost, LevelogError, Unavailable
 from levelog.secrets.redaction import Redactor
@@ -24,7 +25,6 @@ from levelog_processors.decide.portions import Portion
 from levelog_processors.decide.tally import CallCounts, EvaluationBatch
 from levelog_processors.deliver.feed import RecordFeed
 from levelog_processors.deliver.timers import Timers
-from levelog_processors.deliver.unrecorded import CallOutcome
 from levelog_processors.engine import Engine
 from levelog_processors.fold.batches import Folded
 from levelog_processors.health import LoopHealth

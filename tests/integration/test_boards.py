@@ -77,7 +77,7 @@ async def running(nats_server: NatsServer, postgres_url: str, tmp_path: Path) ->
             sandbox.user.create(yaml.safe_load((WEBS / "shop.yaml").read_text()))
             for shown in (
                 'levelog_levels{status="failed",view="webs/pods"} 1.0',
-                'levelog_effects_total{effect="page",outcome="written"} 1.0',
+                'levelog_calls_total{function="webs/page",outcome="returned"} 1.0',
                 'levelog_levels{status="failed",view="webs/noted"} 1.0',
                 'levelog_levels{status="failed",view="webs/probe"} 1.0',
             ):

@@ -20,7 +20,7 @@ VIEW: Final = "webs/pods"
 PAGING: Final = """
 from collections.abc import Iterator
 
-from levelog import Call, Index, Intent, Level, Operator, Resource, Struct, call
+from levelog import Call, GiveUp, Index, Intent, Level, Operator, Resource, Struct, call
 
 op = Operator("paging")
 
@@ -30,9 +30,15 @@ class Web(Resource, group="example.com", version="v1", plural="webs"):
 class Alarm(Struct):
     text: str
 
+calls = []
+
 @op.effect
 def page(request: Alarm) -> None:
-    pass
+    if request.text == "never":
+        raise GiveUp("no page for it")
+    calls.append(request)
+    if len(calls) == 1:
+        raise ConnectionError("busy")
 
 @op.view
 def paged(web: Web, page: Index[str, Call[Alarm, None]]) -> Level[bool]:
@@ -41,6 +47,7 @@ def paged(web: Web, page: Index[str, Call[Alarm, None]]) -> Level[bool]:
 @op.reconcile(paged)
 def tell(web: Web) -> Iterator[Intent]:
     yield call(page, Alarm("is there"))
+    yield call(page, Alarm("never"), name="never")
 """
 AUDIT: Final = """
 from datetime import timedelta
@@ -239,7 +246,7 @@ async def test_what_is_refused_is_an_error_and_nothing_that_somebody_undid(sandb
     assert scraped.value("levelog_decisions_total", view=VIEW) > 1
 
 
-async def test_calls_of_effects_are_counted_by_effect_and_are_no_writes(
+async def test_calls_of_effects_are_counted_by_what_came_of_them_and_are_no_writes(
     sandbox: Sandbox, levelog: Levelog, tmp_path: Path
 ) -> None:
     (tmp_path / "paging.py").write_text(PAGING)
@@ -248,10 +255,12 @@ async def test_calls_of_effects_are_counted_by_effect_and_are_no_writes(
         await (await Listener.of(running)).is_ready()
         sandbox.user.create(yaml.safe_load((WEBS / "shop.yaml").read_text()))
 
-        async def is_called() -> bool:
-            return (await scrape(running)).total("levelog_effects_total", effect="page", outcome="written") == 1
+        async def are_counted() -> bool:
+            scraped, outcomes = await scrape(running), ("returned", "failed", "given_up")
+            found = [scraped.total("levelog_calls_total", function="paging/page", outcome=each) for each in outcomes]
+            return found == [1, 1, 1]
 
-        await until(is_called, "a call of the effect")
+        await until(are_counted, "a call that failed first, and one that is given up")
         assert (await scrape(running)).total("levelog_writes_total") == 0
     finally:
         running.kill()
@@ -266,23 +275,21 @@ async def test_calls_without_records_are_counted_by_handler_and_objects_that_wai
 
     async def counted() -> tuple[dict[str, float], float]:
         scraped = await scrape(running)
-        outcomes = ("returned", "failed", "passed")
-        calls = {
-            each: scraped.value("levelog_unrecorded_calls_total", handler=handler, outcome=each) for each in outcomes
-        }
+        outcomes = ("returned", "failed", "given_up")
+        calls = {each: scraped.value("levelog_calls_total", function=handler, outcome=each) for each in outcomes}
         return calls, scraped.value("levelog_levels", view=handler, status="failed")
 
     async def is_held() -> bool:
         calls, held = await counted()
-        return calls["failed"] >= 1 and (calls["returned"], calls["passed"], held) == (1, 1, 1)
+        return calls["failed"] >= 1 and (calls["returned"], calls["given_up"], held) == (1, 1, 1)
 
     async def is_through() -> bool:
         calls, held = await counted()
-        return (calls["returned"], calls["passed"], held) == (2, 1, 0)
+        return (calls["returned"], calls["given_up"], held) == (2, 1, 0)
 
     try:
         await (await Listener.of(running)).is_ready()
-        assert await counted() == ({"returned": 0, "failed": 0, "passed": 0}, 0)
+        assert await counted() == ({"returned": 0, "failed": 0, "given_up": 0}, 0)
         for name in ("never", "later", "now"):
             shop = yaml.safe_load((WEBS / "shop.yaml").read_text())
             shop["metadata"]["name"] = name

@@ -111,7 +111,7 @@ async def in_sync(levelog: Levelog, sdk: str) -> None:
         listener = await Listener.of(running)
         await listener.says("/metrics", 200, 'levelog_writes_total{outcome="written"} 3.0')
         (levelog.folder / "order").touch()
-        await listener.says("/metrics", 200, 'levelog_effects_total{effect="page",outcome="written"} 1.0')
+        await listener.says("/metrics", 200, 'levelog_calls_total{function="webs/page",outcome="returned"} 1.0')
         assert await running.stops() == 0
     finally:
         running.kill()

@@ -19,6 +19,8 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
+from levelog.calls.executor import CallOutcome
+from levelog.wire.objects import effect_of
 from levelog.wire.records import Outcome
 from levelog_cli.monitoring.listening import WebPage
 from levelog_store.fold.levelwrites import ASKED_FOR
@@ -117,10 +119,7 @@ class Metrics(Collector):
             "levelog_undone_total", "Rounds that write again what was written, and undone since, by view", "view"
         )
         self._writes = counter("levelog_writes_total", "Attempts to write to the API, by what came of them", "outcome")
-        self._effects = counter("levelog_effects_total", "Calls of effects", "effect", "outcome")
-        self._unrecorded_calls = counter(
-            "levelog_unrecorded_calls_total", "Calls that leave no records, by handler", "handler", "outcome"
-        )
+        self._calls = counter("levelog_calls_total", "Calls, by function and what came of them", "function", "outcome")
         self._expired_records = counter(
             "levelog_records_expired_total", "Times that records had expired before a call for them", "handler"
         )
@@ -155,19 +154,17 @@ class Metrics(Collector):
 
     def processor(self, processor: "Processor") -> None:
         """Count and time what it does; what may be counted is there from the beginning, as 0."""
-        from levelog_processors.deliver.unrecorded import CallOutcome
-
         self._processor = processor
         processor.health.on_fold, processor.health.on_batch = self._fold, self._batch
         processor.count_by(
-            lambda handler, outcome: self._unrecorded_calls.labels(handler, outcome).inc(),
+            lambda handler, outcome: self._calls.labels(handler, outcome).inc(),
             lambda handler: self._expired_records.labels(handler).inc(),
         )
         for handler in processor.program.record_handlers:
             self._expired_records.labels(handler)
         for handler in processor.program.unrecorded:
             for ended in get_args(CallOutcome):
-                self._unrecorded_calls.labels(handler, ended)
+                self._calls.labels(handler, ended)
         for view in processor.program.views:
             for result in _RESULTS:
                 self._reconciles.labels(view, result)
@@ -289,7 +286,8 @@ class Metrics(Collector):
     def _take(self, taken: "TakenResults") -> None:
         for receipt, _ in taken.receipts:
             if receipt.verb == "call":
-                self._effects.labels(receipt.target.group_resource.resource, receipt.outcome).inc()
+                outcome = "returned" if receipt.outcome == "written" else "given_up"
+                self._calls.labels(effect_of(receipt.view, receipt.target), outcome).inc()
                 for patch in receipt.patches:
                     self._writes.labels(patch.outcome).inc()
             else:
@@ -297,6 +295,8 @@ class Metrics(Collector):
         for later in taken.later:
             if later.intent.verb != "call":
                 self._writes.labels("postponed").inc()
+            elif later.is_counted:
+                self._calls.labels(later.intent.effect, "failed").inc()
 
 
 def _running(processor: "Processor") -> Iterable[Metric]:

@@ -9,12 +9,12 @@ import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Any, Final, Generic, Literal, TypeAlias, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 from msgspec import Struct
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from levelog.calls.executor import Attempt, Executor, Failure
+from levelog.calls.executor import Attempt, CallOutcome, Executor, Failure
 from levelog.calls.faults import Interruption, contained, described
 from levelog.errors import LevelogError
 from levelog.handlers.forobjects import CalledHandler
@@ -33,8 +33,6 @@ PATIENCE: Final = timedelta(milliseconds=250)
 LONGEST: Final = timedelta(minutes=1)
 """Between two attempts at a call that fails."""
 
-CallOutcome: TypeAlias = Literal["returned", "failed", "passed"]
-"""The result of an attempt: a failed one is repeated; after one that `passed`, the call is skipped."""
 HandlerT = TypeVar("HandlerT", bound=CalledHandler)
 
 
@@ -270,7 +268,7 @@ class UnrecordedCalls(ABC, Generic[HandlerT]):
         chain.attempts += failure.is_counted
         if failure.is_final:
             chain.failure = None
-            self.on_call(source, "passed")
+            self.on_call(source, "given_up")
             log.error("%s passes %s of %s by: %s", source, chain.said, chain.object, failure.error)
         elif failure.is_counted:
             self.on_call(source, "failed")

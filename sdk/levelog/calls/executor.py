@@ -6,7 +6,7 @@ It stores nothing. Who asks says what the call is for, keeps its result, and ask
 import asyncio
 from collections.abc import Awaitable, Callable, Hashable
 from datetime import datetime, timedelta
-from typing import Any, Final, TypeAlias, TypeVar
+from typing import Any, Final, Literal, TypeAlias, TypeVar
 
 from msgspec import Struct
 
@@ -23,6 +23,8 @@ AT_ONCE: Final = 10
 
 
 Called: TypeAlias = EffectHandler | CalledHandler
+CallOutcome: TypeAlias = Literal["returned", "failed", "given_up"]
+"""The result of an attempt; another one follows on one that failed."""
 
 
 class Attempt(Struct, frozen=True):
