@@ -3,7 +3,6 @@
 import asyncio
 import base64
 import shutil
-from collections.abc import Callable
 from importlib.resources import files
 from pathlib import Path
 from types import TracebackType
@@ -30,45 +29,46 @@ class BrowserMissing(Exception):
         return str(self.__doc__)
 
 
-class Browser:
-    """One window. Selenium blocks, so each step is made in a thread."""
+def chromium(folder: Path) -> webdriver.Chrome:
+    """Start one, which keeps its profile in a folder. Raises BrowserMissing."""
+    program, driver = shutil.which("chromium"), shutil.which("chromedriver")
+    if program is None or driver is None:
+        raise BrowserMissing
+    options = Options()
+    options.binary_location = program
+    flags = ("--headless=new", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--disable-dev-shm-usage")
+    for flag in (*flags, f"--user-data-dir={folder}"):
+        options.add_argument(flag)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    return webdriver.Chrome(options, Service(driver))
 
-    def __init__(self, folder: Path, *, width: int = 1280, is_dark: bool = False, has_scripts: bool = True) -> None:
-        program, driver = shutil.which("chromium"), shutil.which("chromedriver")
-        if program is None or driver is None:
-            raise BrowserMissing
-        options = Options()
-        options.binary_location = program
-        flags = ("--headless=new", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--disable-dev-shm-usage")
-        for flag in (*flags, f"--user-data-dir={folder}"):
-            options.add_argument(flag)
-        options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-        if not has_scripts:
-            preferences = {"profile.managed_default_content_settings.javascript": 2}
-            options.add_experimental_option("prefs", preferences)
-        self._start: Callable[[], webdriver.Chrome] = lambda: webdriver.Chrome(options, Service(driver))
-        self._width, self._is_dark = width, is_dark
-        self._driver: webdriver.Chrome | None = None
+
+class Browser:
+    """The one window of a Chromium, blank before and after. Selenium blocks, so each step is made in a thread."""
+
+    def __init__(
+        self, driver: webdriver.Chrome, *, width: int = 1280, is_dark: bool = False, has_scripts: bool = True
+    ) -> None:
+        self.driver = driver
+        """Selenium's own."""
+        self._width, self._is_dark, self._has_scripts = width, is_dark, has_scripts
 
     async def __aenter__(self) -> Self:
-        self._driver = driver = await asyncio.to_thread(self._start)
         size = {"width": self._width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
-        await asyncio.to_thread(driver.execute_cdp_cmd, "Emulation.setDeviceMetricsOverride", size)
-        if self._is_dark:
-            media = {"features": [{"name": "prefers-color-scheme", "value": "dark"}]}
-            await asyncio.to_thread(driver.execute_cdp_cmd, "Emulation.setEmulatedMedia", media)
+        colours = {"name": "prefers-color-scheme", "value": "dark" if self._is_dark else "light"}
+        await self._tell("Emulation.setDeviceMetricsOverride", size)
+        await self._tell("Emulation.setEmulatedMedia", {"features": [colours]})
+        await self._tell("Emulation.setScriptExecutionDisabled", {"value": not self._has_scripts})
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await asyncio.to_thread(self.driver.quit)
+        await self.open("about:blank")
+        await self.complaints()
 
-    @property
-    def driver(self) -> webdriver.Chrome:
-        """Selenium's own."""
-        assert self._driver is not None
-        return self._driver
+    async def _tell(self, command: str, values: dict[str, Any]) -> Any:
+        return await asyncio.to_thread(self.driver.execute_cdp_cmd, command, values)
 
     async def open(self, url: str) -> None:
         """Go to an address."""
@@ -103,7 +103,7 @@ class Browser:
     async def script(self, text: str) -> Any:
         """What JavaScript returns; works where pages may run none."""
         told = {"expression": text, "returnByValue": True}
-        answer = await asyncio.to_thread(self.driver.execute_cdp_cmd, "Runtime.evaluate", told)
+        answer = await self._tell("Runtime.evaluate", told)
         return answer["result"].get("value")
 
     async def shows(self, selector: str, *texts: str, seconds: float = 30.0) -> str:
@@ -135,7 +135,7 @@ class Browser:
     async def picture(self, file: Path, *, height: int = 900) -> None:
         """Write a PNG of what is seen, as far down as that."""
         clip = {"x": 0, "y": 0, "width": self._width, "height": height, "scale": 1}
-        answer = await asyncio.to_thread(self.driver.execute_cdp_cmd, "Page.captureScreenshot", {"clip": clip})
+        answer = await self._tell("Page.captureScreenshot", {"clip": clip})
         await asyncio.to_thread(file.write_bytes, base64.b64decode(answer["data"]))
 
 

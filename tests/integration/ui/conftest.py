@@ -2,16 +2,18 @@
 
 import os
 import re
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 import pytest_asyncio
 import yaml
+from selenium import webdriver
 
 from rigs.api import Api
-from rigs.browser import Browser, BrowserMissing
+from rigs.browser import Browser, BrowserMissing, chromium
 from rigs.lastnight import BAD, FIXED, LastNight, record_last_night
 from rigs.levelog import Levelog, Running
 from rigs.ports import free_port
@@ -114,20 +116,21 @@ async def served(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Serv
                 each.stop()
 
 
-Opens = Callable[..., Browser]
+@pytest.fixture(scope="session")
+def driver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[webdriver.Chrome]:
+    """A Chromium for all tests: each would spend half of its time on a start."""
+    try:
+        started = chromium(tmp_path_factory.mktemp("chromium"))
+    except BrowserMissing as missing:
+        pytest.skip(str(missing))
+    yield started
+    started.quit()
 
 
 @pytest.fixture
-def browser(tmp_path: Path) -> Opens:
+def browser(driver: webdriver.Chrome) -> Callable[..., Browser]:
     """Makes a browser, to be entered."""
-
-    def make(**options: Any) -> Browser:
-        try:
-            return Browser(tmp_path / "chromium", **options)
-        except BrowserMissing as missing:
-            pytest.skip(str(missing))
-
-    return make
+    return partial(Browser, driver)
 
 
 @pytest.fixture
