@@ -2,10 +2,8 @@
 
 from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
-from datetime import datetime
 from typing import Final, TypeAlias
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from levelog.wire.objects import ObjectKey
@@ -15,7 +13,7 @@ from levelog_processors.tables import Rounds, Tables
 from levelog_store.actuate.claims import Claimant
 from levelog_store.decide.decisions import Asked, Decided, Decision, IntentRow, OpenIntent, Read, request_of
 from levelog_store.decide.decisionwrites import WrittenDecisions
-from levelog_store.decide.inputreads import ToldIntent
+from levelog_store.decide.inputreads import KeptIntent, ToldIntent
 from levelog_store.fold.changes import Causes, read_causes
 from levelog_store.fold.ends import Ends
 from levelog_store.fold.statereads import StoredState
@@ -25,24 +23,15 @@ WithWrites: TypeAlias = tuple[Decision, Sequence[Asked]]
 """A decision, and the writes that it asked for."""
 
 
-class KeptIntent(Struct, frozen=True):
-    """An intent with what orders it among others."""
-
-    told: ToldIntent
-    partition: int
-    round: int
-    ordinal: int
-    decided_at: datetime | None
-    body: bytes
-
-
 class MemoryTables(Tables):
     """Levels' rounds, intents and decisions; they change as the rows of `SqlTables` do."""
 
     hold_state = False
 
-    def __init__(self, scope: Scope) -> None:
+    def __init__(self, scope: Scope, stored: StoredState | None = None, intents: Sequence[KeptIntent] = ()) -> None:
+        """They begin with what is `stored`, and with these intents, in the order in which they were decided."""
         self.scope = scope
+        self._stored = stored
         self.epochs: Mapping[int, int] = {}
         self.decided: list[WithWrites] = []
         """In their order; the caller takes them away."""
@@ -58,11 +47,15 @@ class MemoryTables(Tables):
         """Keys of intents that are to be sent, by target."""
         self._applied: dict[str, list[str]] = {}
         """Keys of all applies to each target, in their order."""
+        for row in stored.levels if stored is not None else ():
+            self._rounds[row.view, row.parent] = row.round
+        for each in intents:
+            self._keep(each)
 
     async def load(self, epochs: Mapping[int, int], bodies_of: Collection[str]) -> StoredState | None:  # noqa: ARG002
-        """Begin with nothing."""
+        """Give what they began with."""
         self.epochs = epochs
-        return None
+        return self._stored
 
     async def intents_of(
         self, levels: Sequence[ViewParent], unknown: Sequence[ViewParent]
@@ -171,10 +164,6 @@ class MemoryTables(Tables):
         if known is not None and not (row.verb == "call" and known.told.intent.state in ENDED):
             self._put(replace(known, round=row.round, ordinal=row.ordinal))
             return
-        last_rounds = self._last_rounds.setdefault(level, {})
-        if row.round > last_rounds.get(uid, 0):
-            last_rounds[uid] = row.round
-            self._of[level] = {key for key in self._of.get(level, ()) if self._is_unsettled(key)}
         intent = OpenIntent(
             key=row.key,
             view=level[0],
@@ -187,21 +176,31 @@ class MemoryTables(Tables):
             attempts=int(state == "claimed"),
             request=request_of(row.verb, row.target, row.body, row.options),
         )
-        kept = KeptIntent(
-            told=ToldIntent(uid, owner, intent),
-            partition=decided.wake.partition,
-            round=row.round,
-            ordinal=row.ordinal,
-            decided_at=decided.level.evaluated_at,
-            body=row.body,
+        self._keep(
+            KeptIntent(
+                told=ToldIntent(uid, owner, intent),
+                partition=decided.wake.partition,
+                round=row.round,
+                ordinal=row.ordinal,
+                decided_at=decided.level.evaluated_at,
+                body=row.body,
+            )
         )
-        self._of.setdefault(level, set()).add(row.key)
-        if row.verb == "apply":
-            self._applied.setdefault(row.target, []).append(row.key)
-        self._put(kept)
 
-    def _is_unsettled(self, key: str) -> bool:
-        return self.intents[key].told.intent.state in UNSETTLED
+    def _keep(self, kept: KeptIntent) -> None:
+        """Keep a new one."""
+        intent, uid = kept.told.intent, kept.told.uid
+        level = intent.view, intent.parent
+        last_rounds = self._last_rounds.setdefault(level, {})
+        if kept.round > last_rounds.get(uid, 0):
+            last_rounds[uid] = kept.round
+            self._of[level] = {
+                key for key in self._of.get(level, ()) if self.intents[key].told.intent.state in UNSETTLED
+            }
+        self._of.setdefault(level, set()).add(intent.key)
+        if intent.verb == "apply":
+            self._applied.setdefault(intent.target, []).append(intent.key)
+        self._put(kept)
 
     def _change(self, kept: KeptIntent, state: str) -> None:
         intent = replace(kept.told.intent, state=state)

@@ -1,46 +1,65 @@
-"""What other code would decide now, tried on a copy of the tables.
+"""What other code would decide now, tried in memory on what the tables hold.
 
 It takes over as it would live: it is promoted, what its indices and views are is computed anew, and levels are decided
 on until nothing is due. Nobody is there who could write.
 """
 
 import asyncio
-import tempfile
-from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
-from datetime import UTC, datetime, timedelta
-from pathlib import Path
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from datetime import UTC, datetime
 from time import monotonic
 from typing import Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from levelog.handlers.children import ChildrenView
 from levelog.secrets.redaction import Redactor
 from levelog_processors.engine import Engine
 from levelog_processors.program import Program
-from levelog_processors.tables import SqlTables
 from levelog_replay.calling import ReplayCaller
+from levelog_replay.memory import MemoryTables
+from levelog_replay.promoting import promoted, superseded
 from levelog_store.connect.database import Database
-from levelog_store.decide.inputreads import read_checkpoints, read_mirrored
-from levelog_store.look import trial
-from levelog_store.owners.leases import Leases
-from levelog_store.owners.promotion import CHANGED_CODE
-from levelog_store.owners.scopes import open_scope
-from levelog_store.rows import Scope, ViewParent
+from levelog_store.decide.decisions import Asked, PendingWake
+from levelog_store.decide.inputreads import KeptIntent, read_checkpoints, read_kept_intents, read_mirrored
+from levelog_store.fold.statereads import StoredState, read_state
+from levelog_store.owners.handlers import Handler, differences
+from levelog_store.owners.promotion import CHANGED_CODE, read_handlers
+from levelog_store.rows import UNSETTLED, LevelRow, Scope, Verdict, ViewParent
 
 _PATIENCE_SECONDS: Final = 3.0
 """Where changes never rest, what changed last may be shown as it was before."""
 _LOOK_SECONDS: Final = 0.05
-_LEASE: Final = timedelta(days=365)
-"""Nobody else asks for the partitions."""
+
+
+class LevelChange(Struct, frozen=True, kw_only=True):
+    """A level before and after; None: there is none."""
+
+    view: str
+    parent: str
+    before: Verdict | None
+    after: Verdict | None
+
+    @property
+    def name(self) -> ViewParent:
+        """View and parent."""
+        return self.view, self.parent
+
+
+class PlannedWrite(Asked, frozen=True, kw_only=True):
+    """A write that the other code decided on."""
+
+    view: str
+    parent: str
 
 
 class PlannedLevel(Struct, frozen=True, kw_only=True):
     """What becomes of a level that does not stay as it is."""
 
-    change: trial.LevelChange
-    writes: tuple[trial.PlannedWrite, ...]
+    change: LevelChange
+    writes: tuple[PlannedWrite, ...]
     is_due: bool
     """The code that runs would decide on it now too."""
     is_later: bool
@@ -76,7 +95,7 @@ class Course:
     """How a plan is getting on, for those who wait for it."""
 
     engine: Engine | None = None
-    """What decides; None: the tables are still being copied."""
+    """What decides; None: the tables are still being read."""
 
     @property
     def awaited(self) -> str:
@@ -97,87 +116,78 @@ async def plan(
     caller: ReplayCaller,
     course: Course | None = None,
 ) -> Planned:
-    """Try a program on a copy of a scope's tables, in a temporary folder; the database is only read.
+    """Try a program on what the tables of a scope hold; the database is only read.
 
     `course` tells meanwhile what is waited for.
     """
-    with tempfile.TemporaryDirectory(prefix="levelog-plan-") as folder:
-        async with await Database.open(f"sqlite:///{Path(folder) / 'copy.db'}", is_scratch=True) as scratch:
-            await _until_mirrored(database, scope)
-            await trial.copy_scope(database, scope, scratch)
-            async with scratch.reading() as connection:
-                before = await trial.count_levels(connection)
-            at = datetime.now(UTC)
-            unlisted = await _take_over(
-                scratch, scope, program, at, redactor=redactor, caller=caller, course=course or Course()
-            )
-            children = {name for name, view in program.views.items() if isinstance(view.handler, ChildrenView)}
-            return await _planned(scratch, at, before, unlisted, children)
-
-
-async def _until_mirrored(database: Database, scope: Scope) -> None:
-    """Wait until objects and entries are in the tables as levels are: a second, while a processor runs at all."""
-    until = monotonic() + _PATIENCE_SECONDS
-    while monotonic() < until:
-        async with database.reading() as connection:
-            if await read_mirrored(connection, scope) == await read_checkpoints(connection, scope):
-                return
-        await asyncio.sleep(_LOOK_SECONDS)
-
-
-async def _take_over(
-    scratch: Database,
-    scope: Scope,
-    program: Program,
-    at: datetime,
-    *,
-    redactor: Redactor,
-    caller: ReplayCaller,
-    course: Course,
-) -> Mapping[str, Sequence[str]]:
-    """Promote the program and decide until nothing is due; returns views that wait for lists, with the resources."""
-    promoted = await open_scope(
-        scratch,
-        cluster=scope.cluster,
-        application=scope.application,
-        partitions=scope.partitions,
-        stream_created=scope.stream_created,
-        fingerprint=program.fingerprint,
-        code=program.handlers,
+    before = await _Before.read(database, scope)
+    found = differences(before.code, program.handlers)
+    tables = MemoryTables(
+        replace(scope, fingerprint=program.fingerprint),
+        promoted(before.stored, before.intents, found),
+        list(superseded(before.intents, found)),
     )
-    epochs = await Leases(scratch, promoted, owner="plan", duration=_LEASE).tend()
-    engine = course.engine = Engine(
-        SqlTables(scratch, promoted), program, patience=None, caller=caller, redactor=redactor
-    )
+    at = datetime.now(UTC)
+    engine = Engine(tables, program, patience=None, caller=caller, redactor=redactor)
+    if course is not None:
+        course.engine = engine
     try:
-        await engine.load(epochs)
+        await engine.load(dict.fromkeys(range(scope.partitions), 1))
         while (await engine.decide(now=at)).has_more:
             pass
-        await engine.flush()
-        readiness = engine.readiness
     finally:
         await engine.close()
-    ready = set(readiness.views)
-    return {
-        view.name: sorted(view.reads - readiness.listed) for view in program.views.values() if view.name not in ready
-    }
+    return _planned(at, program, before, engine, tables)
 
 
-async def _planned(
-    scratch: Database,
-    at: datetime,
-    before: Mapping[str, int],
-    unlisted: Mapping[str, Sequence[str]],
-    children: Collection[str],
-) -> Planned:
-    writes: defaultdict[ViewParent, list[trial.PlannedWrite]] = defaultdict(list)
-    async with scratch.reading() as connection:
-        async for write in trial.read_planned_writes(connection):
-            writes[write.view, write.parent].append(write)
-        due = await trial.read_due(connection, at)
-        woken = await trial.read_woken_views(connection, at) if unlisted else []
-        after = await trial.count_levels(connection)
-        found = [
+class _Before(Struct, frozen=True):
+    """What the tables hold, as of one moment."""
+
+    code: Sequence[Handler]
+    stored: StoredState
+    intents: Sequence[KeptIntent]
+
+    @classmethod
+    async def read(cls, database: Database, scope: Scope) -> "_Before":
+        """Read it once objects and entries are in the tables as levels are: in a second, while a processor runs."""
+        until = monotonic() + _PATIENCE_SECONDS
+        while True:
+            async with database.reading() as connection:
+                is_mirrored = await read_mirrored(connection, scope) == await read_checkpoints(connection, scope)
+                if is_mirrored or monotonic() >= until:
+                    code = await read_handlers(connection, scope)
+                    stored = await read_state(connection, scope, bodies_of=None)
+                    return cls(code, stored, await read_kept_intents(connection, scope))
+            await asyncio.sleep(_LOOK_SECONDS)
+
+
+def _planned(at: datetime, program: Program, before: _Before, engine: Engine, tables: MemoryTables) -> Planned:
+    children = {name for name, view in program.views.items() if isinstance(view.handler, ChildrenView)}
+    ready, listed = set(engine.readiness.views), engine.readiness.listed
+    unlisted = {view.name: sorted(view.reads - listed) for view in program.views.values() if view.name not in ready}
+    held = {each.told.intent.key: each.told.intent.state for each in before.intents}
+    writes: defaultdict[ViewParent, list[PlannedWrite]] = defaultdict(list)
+    for each in sorted(tables.intents.values(), key=lambda each: (each.round, each.ordinal)):
+        intent = each.told.intent
+        if intent.key not in held and intent.state == "pending":
+            writes[intent.view, intent.parent].append(
+                PlannedWrite(
+                    view=intent.view,
+                    parent=intent.parent,
+                    key=intent.key,
+                    verb=intent.verb,
+                    target=intent.target,
+                    body=each.body,
+                )
+            )
+    left = [tables.intents[key].told.intent for key in held]
+    waiting = sorted({(each.view, each.parent) for each in left if each.state in UNSETTLED})
+    due = _due(before.stored.wakes, at)
+    counts = [Counter(row.view for row in rows) for rows in (before.stored.levels, engine.state.levels.values())]
+    woken = {view for view, _ in _due(engine.state.wakes.pending.values(), at)} if unlisted else set[str]()
+    return Planned(
+        at=at,
+        levels=[
             PlannedLevel(
                 change=change,
                 writes=tuple(writes[change.name]),
@@ -185,22 +195,38 @@ async def _planned(
                 is_later=change.after is not None and change.after.reason == CHANGED_CODE,
                 deletions=_deletions(change, writes[change.name], children),
             )
-            async for change in trial.read_changed_levels(connection)
-        ]
-        return Planned(
-            at=at,
-            levels=found,
-            counts={view: (before.get(view, 0), after.get(view, 0)) for view in sorted({*before, *after})},
-            dropped=await trial.count_dropped_writes(connection),
-            waiting=[name for name in await trial.read_waiting(connection) if name not in writes],
-            unlisted=unlisted,
-            later=[view for view in woken if view not in unlisted],
-        )
+            for change in _changes(before.stored.levels, engine.state.levels)
+        ],
+        counts={view: (counts[0][view], counts[1][view]) for view in sorted({*counts[0], *counts[1]})},
+        dropped=sum(held[each.key] == "pending" and each.state == "superseded" for each in left),
+        waiting=[name for name in waiting if name not in writes],
+        unlisted=unlisted,
+        later=sorted(woken - unlisted.keys()),
+    )
 
 
-def _deletions(
-    change: trial.LevelChange, writes: Sequence[trial.PlannedWrite], children: Collection[str]
-) -> tuple[str, ...]:
+def _due(wakes: Iterable[PendingWake], at: datetime) -> set[ViewParent]:
+    """Levels that are to be decided on by then."""
+    return {(each.view, each.parent) for each in wakes if each.due_at is None or each.due_at <= at}
+
+
+def _changes(before: Iterable[LevelRow], after: Mapping[ViewParent, LevelRow]) -> list[LevelChange]:
+    """Levels that are not as they were, new ones too; then those that are gone."""
+    verdicts = {(row.view, row.parent): _verdict(row) for row in before}
+    changes = [
+        LevelChange(view=level[0], parent=level[1], before=verdicts.get(level), after=_verdict(row))
+        for level, row in sorted(after.items())
+        if verdicts.get(level) != _verdict(row)
+    ]
+    gone = sorted(verdicts.keys() - after.keys())
+    return changes + [LevelChange(view=view, parent=of, before=verdicts[view, of], after=None) for view, of in gone]
+
+
+def _verdict(row: LevelRow) -> Verdict:
+    return Verdict(**{name: getattr(row, name) for name in Verdict.__struct_fields__})
+
+
+def _deletions(change: LevelChange, writes: Sequence[PlannedWrite], children: Collection[str]) -> tuple[str, ...]:
     if change.view in children:
         return tuple(change.after.differing.get("extra", ())) if change.after is not None else ()
     return tuple(sorted(write.target for write in writes if write.verb == "delete"))

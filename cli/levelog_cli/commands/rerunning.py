@@ -42,7 +42,7 @@ def plan(
 ) -> Work:
     """Show what these operators would change: levels, and writes. Ends with status 1 if anything.
 
-    They decide on a copy of the application's tables, which is deleted at the end; nothing else is written.
+    They decide in memory on what the application's tables hold; nothing is written.
     """
     from levelog_cli.wiring.rerun import plan_changes
 
@@ -96,7 +96,7 @@ def replay(
 ) -> Work:
     """Repeat recorded decisions and compare the results. Ends with status 1 if one differs.
 
-    Writes to a scratch database at most, and deletes it at the end.
+    Nothing is written.
     A function named with --call runs as it did then, but cannot change anything outside the process.
     """
     from levelog_cli.wiring.rerun import replay_history

@@ -179,7 +179,7 @@ async def _recorded_scope(settings: Settings, database: Database, stream: LogStr
 async def plan_changes(
     settings: Settings, files: Sequence[Path], *, allows_network: bool, form: PlainForm | None
 ) -> bool:
-    """Try operators on a copy of their application's tables, and print; tells whether they would change nothing.
+    """Try operators on what their application's tables hold, and print; tells whether they would change nothing.
 
     Raises ConfigurationError if the database does not hold the application, or on several clusters.
     """

@@ -1,6 +1,7 @@
 """The inputs of decisions: parents, levels, index entries, intents and their targets."""
 
 from collections.abc import Collection, Iterable, Sequence
+from datetime import datetime
 from operator import itemgetter
 from typing import Any, Final
 
@@ -185,6 +186,32 @@ class ToldIntent(Struct, frozen=True):
     intent: OpenIntent
 
 
+class KeptIntent(Struct, frozen=True):
+    """The same with what orders it among others, and what it writes."""
+
+    told: ToldIntent
+    partition: int
+    round: int
+    ordinal: int
+    decided_at: datetime | None
+    body: bytes
+
+
+async def read_kept_intents(connection: AsyncConnection, scope: Scope) -> list[KeptIntent]:
+    """All intents, in the order in which they were decided."""
+    table = intents.c
+    query = select(
+        *_OF_OPEN, table.parent_uid, table.owner, table.partition, table.decided_at, table.body.label("whole")
+    )
+    query = query.where(table.scope == scope.number).order_by(table.decided_at, table.round, table.ordinal)
+    found: list[KeptIntent] = []
+    for row in mappings(await connection.execute(query)):
+        beside = [row.pop(name) for name in ("partition", "decided_at", "whole")]
+        order = row["round"], row["ordinal"]
+        found.append(KeptIntent(_told(row), beside[0], *order, *beside[1:]))
+    return found
+
+
 async def read_intents_of(
     connection: AsyncConnection, scope: Scope, of: Sequence[ViewParent]
 ) -> dict[ViewParent, list[ToldIntent]]:
@@ -195,16 +222,19 @@ async def read_intents_of(
     found: dict[ViewParent, list[ToldIntent]] = {}
     rows = mappings(await run(connection, scope, _intents_of, pairs=of))
     for row in sorted(rows, key=itemgetter("round", "ordinal")):
-        uid, owner, receipt, body, options, *_ = [row.pop(name) for name in _BESIDE]
-        answer = _answered.decode(receipt).answer if receipt else 0
-        request = request_of(row["verb"], row["target"], body, options)
-        intent = OpenIntent(**row, answer=answer, request=request)
-        found.setdefault((intent.view, intent.parent), []).append(ToldIntent(uid, owner, intent))
+        found.setdefault((row["view"], row["parent"]), []).append(_told(row))
     return found
 
 
 _BESIDE: Final = ("parent_uid", "owner", "receipt", "body", "options", "round", "ordinal")
 """Columns of an intent that its `OpenIntent` has in another form, or not."""
+
+
+def _told(row: dict[str, Any]) -> ToldIntent:
+    uid, owner, receipt, body, options, *_ = [row.pop(name) for name in _BESIDE]
+    answer = _answered.decode(receipt).answer if receipt else 0
+    request = request_of(row["verb"], row["target"], body, options)
+    return ToldIntent(uid, owner, OpenIntent(**row, answer=answer, request=request))
 
 
 @built_once

@@ -78,8 +78,8 @@ class StoredState(Struct, frozen=True, kw_only=True):
     """What changed code has to compute anew."""
 
 
-async def read_state(connection: AsyncConnection, scope: Scope, bodies_of: Collection[str]) -> StoredState:
-    """Read all of it, in one snapshot; of bodies only those of objects of these resources."""
+async def read_state(connection: AsyncConnection, scope: Scope, bodies_of: Collection[str] | None) -> StoredState:
+    """Read all of it, in one snapshot; of bodies only those of objects of these resources, None: all."""
     at = select(now(connection.dialect))
     points = mappings(await connection.execute(select(checkpoints).where(checkpoints.c.scope == scope.number)))
     newest = max(points, key=lambda row: row["record_sequence"])
@@ -88,7 +88,9 @@ async def read_state(connection: AsyncConnection, scope: Scope, bodies_of: Colle
     keys = select(version.index, version.key, version.version).where(version.scope == scope.number)
     reads = select(read.view, read.parent, read.index, read.key).where(read.scope == scope.number)
     are_awaited = is_unsettled(intents), intent.verb != "event"
-    body = case((one_of(connection.dialect, objects.c.resource, bodies_of), objects.c.body))
+    body: ColumnElement[Any] = objects.c.body
+    if bodies_of is not None:
+        body = case((one_of(connection.dialect, objects.c.resource, bodies_of), body))
     many = _Rows(connection, scope)
     return StoredState(
         moment=(await connection.execute(at)).scalar_one(),

@@ -32,21 +32,21 @@ from levelog_store.tables import (
 CHANGED_CODE = "not evaluated since its code changed"
 """Reason of a level whose view has to be evaluated again."""
 NOTHING_KNOWN: Final[Mapping[str, Any]] = {
-    "desired": null(),
-    "actual": null(),
-    "drift": null(),
+    "desired": None,
+    "actual": None,
+    "drift": None,
     "attempts": 0,
     "inputs": "",
-    "looked_at": null(),
+    "looked_at": None,
     "reads": "",
     "versions": "",
     "decided_inputs": "",
-    "recheck_at": null(),
-    "evaluated_at": null(),
-    "decided_at": null(),
-    "since": null(),
+    "recheck_at": None,
+    "evaluated_at": None,
+    "decided_at": None,
+    "since": None,
 }
-"""Columns of such a level. Rounds stay, so that no key is used twice."""
+"""Of such a level. Rounds stay, so that no key is used twice."""
 
 
 async def read_handlers(connection: AsyncConnection, scope: Scope) -> list[Handler]:

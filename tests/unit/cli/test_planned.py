@@ -5,8 +5,7 @@ from datetime import UTC, datetime
 import pytest
 
 from levelog_cli.printing.planned import plan_lines
-from levelog_replay.planning import Planned, PlannedLevel
-from levelog_store.look.trial import LevelChange, PlannedWrite
+from levelog_replay.planning import LevelChange, Planned, PlannedLevel, PlannedWrite
 from levelog_store.rows import Verdict
 
 EVENT = "events.events.k8s.io/default/first.847f0d4e"

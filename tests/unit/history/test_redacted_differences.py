@@ -8,9 +8,8 @@ from msgspec.structs import replace
 from levelog_cli.printing.planned import plan_lines
 from levelog_history.differences import differences
 from levelog_replay.comparing import Conclusion
-from levelog_replay.planning import Planned, PlannedLevel
+from levelog_replay.planning import LevelChange, Planned, PlannedLevel
 from levelog_store.decide.decisions import Asked
-from levelog_store.look.trial import LevelChange
 from levelog_store.rows import Verdict
 
 ONE, OTHER = (f"hmac-sha256:{digit * 64}" for digit in "ab")
