@@ -36,26 +36,8 @@ class OnOff(StrEnum):
     OFF = "off"
 
 
-def _option(
-    text: str,
-    *,
-    metavar: str = " ",
-    variable: str | None = None,
-    flag: str | None = None,
-    least: float | None = None,
-    most: float | None = None,
-) -> Any:
-    names = (flag,) if flag else ()
-    return typer.Option(
-        *names,
-        help=text,
-        metavar=metavar,
-        envvar=variable,
-        min=least,
-        max=most,
-        rich_help_panel="Settings",
-        show_default=False,
-    )
+def _option(text: str, metavar: str = " ", *flags: str, **more: Any) -> Any:
+    return typer.Option(*flags, help=text, metavar=metavar, rich_help_panel="Settings", show_default=False, **more)
 
 
 _NAMESPACE: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")  # as Kubernetes names one: RFC 1123
@@ -65,83 +47,63 @@ _PATTERN: Final = re.compile(r"!?[-a-z0-9*?]{1,63}")
 class Settings(Struct, frozen=True, kw_only=True):
     """Settings of one command; what the command does not take has its default, which for a text is the empty one."""
 
-    nats_url: Annotated[str, _option("NATS with JetStream; several with commas between.", metavar="URL")] = ""
-    nats_credentials: Annotated[
-        Path | None, _option("Credentials for NATS, in a file as nsc writes it.", metavar="FILE")
-    ] = None
-    nats_nkey_file: Annotated[Path | None, _option("Seed of the nkey to log in to NATS with.", metavar="FILE")] = None
-    nats_ca_file: Annotated[Path | None, _option("CA certificates to check that of NATS against.", metavar="FILE")] = (
+    nats_url: Annotated[str, _option("NATS with JetStream; several with commas between.", "URL")] = ""
+    nats_credentials: Annotated[Path | None, _option("Credentials for NATS, in a file as nsc writes it.", "FILE")] = (
         None
     )
-    nats_cert_file: Annotated[Path | None, _option("Client certificate to show to NATS.", metavar="FILE")] = None
-    nats_key_file: Annotated[Path | None, _option("Private key of the client certificate.", metavar="FILE")] = None
-    database_url: Annotated[str, _option("postgresql://USER:PASSWORD@HOST/DATABASE", metavar="URL")] = ""
+    nats_nkey_file: Annotated[Path | None, _option("Seed of the nkey to log in to NATS with.", "FILE")] = None
+    nats_ca_file: Annotated[Path | None, _option("CA certificates to check that of NATS against.", "FILE")] = None
+    nats_cert_file: Annotated[Path | None, _option("Client certificate to show to NATS.", "FILE")] = None
+    nats_key_file: Annotated[Path | None, _option("Private key of the client certificate.", "FILE")] = None
+    database_url: Annotated[str, _option("postgresql://USER:PASSWORD@HOST/DATABASE", "URL")] = ""
     shared_database: Annotated[
         bool,
-        _option("Let a new application into a database that holds others, which trust it.", flag="--shared-database"),
+        _option("Let a new application into a database that holds others, which trust it.", " ", "--shared-database"),
     ] = False
-    application: Annotated[
-        str, _option("Name of the application; default: that of the first operator.", metavar="NAME")
-    ] = ""
-    cluster: Annotated[str, _option("uid of kube-system; needed if NATS holds the logs of several.", metavar="UID")] = (
-        ""
-    )
-    data_dir: Annotated[Path, _option("Folder of the embedded NATS and SQLite; default: .levelog", metavar="DIR")] = (
-        Path(".levelog")
+    application: Annotated[str, _option("Name of the application; default: that of the first operator.", "NAME")] = ""
+    cluster: Annotated[str, _option("uid of kube-system; needed if NATS holds the logs of several.", "UID")] = ""
+    data_dir: Annotated[Path, _option("Folder of the embedded NATS and SQLite; default: .levelog", "DIR")] = Path(
+        ".levelog"
     )
     redaction_key_file: Annotated[
-        Path | None, _option("Key under which secret values are replaced in the log.", metavar="FILE")
+        Path | None, _option("Key under which secret values are replaced in the log.", "FILE")
     ] = None
     redact: Annotated[
         list[str],
-        _option("RESOURCE:PATH, annotation:NAME or env:NAME, !env:NAME; several with commas between.", metavar="RULE"),
+        _option("RESOURCE:PATH, annotation:NAME or env:NAME, !env:NAME; several with commas between.", "RULE"),
     ] = []
     redaction: Annotated[OnOff, _option("on or off; off records secret values as they are; default: on")] = OnOff.ON
     log_replicas: Annotated[
-        int,
-        _option("Servers of NATS that keep the log; default: all, up to three.", metavar="NUMBER", least=0, most=5),
+        int, _option("Servers of NATS that keep the log; default: all, up to three.", "NUMBER", min=0, max=5)
     ] = 0
-    threads: Annotated[
-        int, _option("Threads for reconcile functions that are not async; default: 32", metavar="NUMBER")
-    ] = 32
+    threads: Annotated[int, _option("Threads for reconcile functions that are not async; default: 32", "NUMBER")] = 32
     check_purity: Annotated[
         bool,
-        _option("Refuse I/O of views, index functions and filters; dev and replay always do.", flag="--check-purity"),
+        _option("Refuse I/O of views, index functions and filters; dev and replay always do.", " ", "--check-purity"),
     ] = False
     dry_run: Annotated[
-        bool, _option("Show what would be written to the cluster, and write nothing there.", flag="--dry-run")
+        bool, _option("Show what would be written to the cluster, and write nothing there.", " ", "--dry-run")
     ] = False
-    requests: Annotated[
-        int, _option("Writes at once to the Kubernetes API; default: 32", metavar="NUMBER", least=1)
-    ] = 32
-    group_requests: Annotated[
-        int, _option("Writes at once to one API group; default: 24", metavar="NUMBER", least=1)
-    ] = 24
+    requests: Annotated[int, _option("Writes at once to the Kubernetes API; default: 32", "NUMBER", min=1)] = 32
+    group_requests: Annotated[int, _option("Writes at once to one API group; default: 24", "NUMBER", min=1)] = 24
     namespace: Annotated[
-        list[str] | None,
-        _option("Watch this namespace only, or team-* or !kube-*; with commas, or repeated.", metavar="NAME"),
+        list[str] | None, _option("Watch this namespace only, or team-* or !kube-*; with commas, or repeated.", "NAME")
     ] = None
     events_from: Annotated[
-        str,
-        _option("Where new functions under @op.on.event begin: a sequence, a time, or 15m.", metavar="MOMENT"),
+        str, _option("Where new functions under @op.on.event begin: a sequence, a time, or 15m.", "MOMENT")
     ] = ""
     max_backoff: Annotated[
         float,
-        _option(
-            "Most seconds between two attempts of what keeps failing; default: 960", metavar="NUMBER", least=1, most=1e7
-        ),
+        _option("Most seconds between two attempts of what keeps failing; default: 960", "NUMBER", min=1, max=1e7),
     ] = 960.0
     kubeconfig: Annotated[
-        str,
-        _option("Access to the cluster; default: in-cluster, or ~/.kube/config", variable="KUBECONFIG", metavar="FILE"),
+        str, _option("Access to the cluster; default: in-cluster, or ~/.kube/config", "FILE", envvar="KUBECONFIG")
     ] = ""
-    context: Annotated[str, _option("Context in the kubeconfig; default: its current one.", metavar="NAME")] = ""
-    listen: Annotated[str, _option("Serve probes and metrics there; default: nowhere.", metavar="HOST:PORT")] = ""
-    log_format: Annotated[LogFormat, _option("text or json; default: text", metavar="FORMAT")] = LogFormat.TEXT
-    log_level: Annotated[LogLevel, _option("debug, info, warning or error; default: info", metavar="LEVEL")] = (
-        LogLevel.INFO
-    )
-    debug: Annotated[bool, _option("Show the traceback of what ends the command.", flag="--debug")] = False
+    context: Annotated[str, _option("Context in the kubeconfig; default: its current one.", "NAME")] = ""
+    listen: Annotated[str, _option("Serve probes and metrics there; default: nowhere.", "HOST:PORT")] = ""
+    log_format: Annotated[LogFormat, _option("text or json; default: text", "FORMAT")] = LogFormat.TEXT
+    log_level: Annotated[LogLevel, _option("debug, info, warning or error; default: info", "LEVEL")] = LogLevel.INFO
+    debug: Annotated[bool, _option("Show the traceback of what ends the command.", " ", "--debug")] = False
 
     def check(self) -> None:
         """Raises ConfigurationError for a namespace that is none, and no pattern of some."""
