@@ -11,7 +11,7 @@ from levelog.escapes import escaped
 from levelog.wire.objects import Cluster
 from levelog_cli.printing.forms import is_coloured
 from levelog_cli.printing.lines import print_line
-from levelog_cli.printing.tables import folded, line_width
+from levelog_cli.printing.tables import folded
 
 
 class Found(StrEnum):
@@ -64,12 +64,8 @@ def told(finding: Finding) -> dict[str, str]:
 def print_finding(finding: Finding) -> None:
     """Print it to stdout, folded to the terminal, with a line for how to mend it."""
     colour, reset = (_COLOURS[finding.found], "\033[0m") if is_coloured() else ("", "")
-    width = line_width() - _INDENT
-    text = " ".join(finding.text.split())
-    first, *more = folded(text, width)
-    sys.stdout.write(f"{colour}{finding.found:<6}{reset} {escaped(finding.subject):<12} {escaped(first)}\n")
-    for line in more:
-        print_line(f"{'':<{_INDENT}}{line}")
-    for number, line in enumerate(folded(finding.mend, width - 2)):
-        print_line(f"{'':<{_INDENT - 1}} {' ' if number else '→'} {line}")
+    begin = f"{finding.found:<6} {escaped(finding.subject):<12} "
+    first, *more = folded(" ".join(finding.text.split()), begin)
+    sys.stdout.write(f"{colour}{escaped(first).replace(' ', f'{reset} ', 1)}\n")
+    print_line(*more, *folded(finding.mend, f"{'':<{_INDENT}}→ "))
     sys.stdout.flush()

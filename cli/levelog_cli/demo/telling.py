@@ -1,7 +1,6 @@
 """What a step of the story comes to: read from the tables, the log and the cluster's requests, and printed."""
 
 import asyncio
-import textwrap
 from collections.abc import Sequence
 from datetime import timedelta
 from pathlib import Path
@@ -17,6 +16,7 @@ from levelog.counting import counted
 from levelog.errors import LevelogError
 from levelog.levels import drift_between
 from levelog_cli.demo.steps import StoryStep, ViewCall
+from levelog_cli.printing.tables import folded
 from levelog_sandbox import Sandbox
 from levelog_sandbox.requestlog import LoggedRequest
 from levelog_store.connect.database import Database
@@ -125,24 +125,22 @@ class Watching:
         return sum(map(len, fresh.values()))
 
 
-_INDENT: Final = " " * 10
 _TIE: Final = "\u00a0"
 """A space at which no line is broken."""
 
 
 def tell_start(console: Console) -> None:
     """Print what takes a second or two."""
-    text = "Starts NATS, SQLite and a Kubernetes API in memory, and the operator of examples/webs."
-    console.print(textwrap.fill(text, console.width), highlight=False, soft_wrap=True)
+    _say(console, "Starts NATS, SQLite and a Kubernetes API in memory, and the operator of examples/webs.")
 
 
 def tell_lists(console: Console, resources: Sequence[str], outcome: StepResult) -> None:
     """Print what is in the log before the story."""
-    text = (
+    _say(
+        console,
         f"Records 1 to {outcome.records} of the log say in each of its partitions when the first lists of "
-        f"{' and '.join(resources)} began and ended: there was nothing in them."
+        f"{' and '.join(resources)} began and ended: there was nothing in them.",
     )
-    console.print(textwrap.fill(text, console.width), highlight=False, soft_wrap=True)
 
 
 def tell(console: Console, number: int, step: StoryStep, outcome: StepResult) -> None:
@@ -170,12 +168,13 @@ def tell_sum(console: Console, summary: dict[str, Any]) -> None:
     calls = " and ".join(f"{name} {counted(count, 'time')}" for name, count in summary["calls"].items())
     spurious = counted(summary["spurious_wakes"], "call") if summary["spurious_wakes"] else "no calls"
     writes, records = counted(summary["writes"], "write"), counted(summary["records"], "record")
-    text = (
+    console.print()
+    _say(
+        console,
         f"Converged in {summary['seconds']} s, with {writes} to the API. Called {calls}; "
         f"{spurious} without a change to look at or a drift to close. "
-        f"The log holds {records}: of objects, marks of the first lists, and receipts of writes."
+        f"The log holds {records}: of objects, marks of the first lists, and receipts of writes.",
     )
-    console.print("\n" + textwrap.fill(text, console.width), highlight=False, soft_wrap=True)
 
 
 def tell_how_to_try(console: Console, kubeconfig: str, data_dir: Path) -> None:
@@ -185,11 +184,13 @@ def tell_how_to_try(console: Console, kubeconfig: str, data_dir: Path) -> None:
 
 
 def _line(console: Console, name: str, text: str) -> None:
-    wrapped = textwrap.wrap(text, console.width - len(_INDENT), break_on_hyphens=False)
-    first, *more = (line.replace(_TIE, " ") for line in wrapped)
-    console.print(f"   [dim]{name:<6}[/dim] {escape(first)}", highlight=False, soft_wrap=True)
-    for line in more:
-        console.print(f"{_INDENT}{escape(line)}", highlight=False, soft_wrap=True)
+    _say(console, text, f"   {name:<6} ")
+
+
+def _say(console: Console, text: str, begin: str = "") -> None:
+    first, *more = (escape(line.replace(_TIE, " ")) for line in folded(text, begin, console.width))
+    label = begin.strip()
+    console.print(first.replace(label, f"[dim]{label}[/dim]", 1), *more, sep="\n", highlight=False, soft_wrap=True)
 
 
 def _records(outcome: StepResult) -> str:

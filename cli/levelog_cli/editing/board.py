@@ -126,8 +126,7 @@ def board_lines(levels: Levels, heading: str, notes: Sequence[str], width: int, 
         table, shown = taller, shown + 1
     left = len(ordered) - shown
     counted = f" · {quiet} of {len(levels)} in sync" if levels else ""
-    headings = folded(f"{heading}{counted}" + (f", {left} more" if left else ""), width)
+    headings = folded(f"{heading}{counted}" + (f", {left} more" if left else ""), width=width)
     for note in notes:
-        first, *rest = folded(escaped(note), width - len(_NOTE))
-        headings += [_NOTE + first, *(" " * len(_NOTE) + line for line in rest)]
+        headings += folded(escaped(note), _NOTE, width)
     return headings + table

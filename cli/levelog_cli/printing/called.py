@@ -5,14 +5,13 @@ from typing import Any, cast
 
 import msgspec
 
-from levelog.calls.faults import described
 from levelog.counting import counted
-from levelog_cli.printing.tables import folded, labelled, line_width, table_lines
+from levelog_cli.printing.tables import folded, labelled, table_lines
 from levelog_history.differences import differences, shown
 from levelog_replay.comparing import Tally
 from levelog_replay.effects.outcomes import CallComparison, CallDifference, CallTally
 from levelog_replay.effects.receipts import Came
-from levelog_replay.stops.stopping import CallScene, Stop
+from levelog_replay.stops.stopping import CallScene
 from levelog_store.decide.decisions import Decision
 
 
@@ -25,7 +24,7 @@ def tally_lines(
     counts = ("same", "changed", "only_before", "only_after", *others)
     # the last column of a narrow table is a remark below its row: there is none
     rows = [(name, *(str(getattr(tally, each)) for each in counts), "") for name, tally in tallies.items()]
-    yield from table_lines([*columns, ""], rows, line_width())
+    yield from table_lines([*columns, ""], rows)
 
 
 def call_lines(comparison: CallComparison, names: tuple[str, str]) -> Iterator[str]:
@@ -33,9 +32,9 @@ def call_lines(comparison: CallComparison, names: tuple[str, str]) -> Iterator[s
     yield from tally_lines("CALL", comparison.functions, names, "refused", "skipped")
     for kind, refused in sorted(comparison.refusals.items()):
         first = f"first {refused.what} in {refused.name}"
-        yield from folded(f"{refused.calls} refused {kind}, {first}: --allow-network lets them do it", line_width())
+        yield from folded(f"{refused.calls} refused {kind}, {first}: --allow-network lets them do it")
     for obstacle, count in sorted(comparison.obstacles.items()):
-        yield from folded(f"{counted(count, 'call')} skipped: {obstacle}", line_width())
+        yield from folded(f"{counted(count, 'call')} skipped: {obstacle}")
 
 
 def calls_told(comparison: CallComparison) -> dict[str, Any]:
@@ -49,22 +48,17 @@ def calls_told(comparison: CallComparison) -> dict[str, Any]:
     }
 
 
-def call_stop_lines(stop: Stop, scene: CallScene) -> Iterator[str]:
+def call_stop_lines(kind: str, scene: CallScene) -> Iterator[str]:
     """The lines of a stop in a function that is called again."""
-    of = f" of {scene.program}" if scene.program else ""
-    yield ""
-    yield from folded(f"{stop.kind} {scene.name}{of}, for {scene.past.parent}", line_width())
-    if stop.error is not None:
-        yield from labelled("raises", described(stop.error))
     yield from _made(scene.past, scene.retry)
     yield from _request_lines(scene.request)
     if scene.then is not None:
-        yield from labelled("then", _came(scene.then, f"{stop.kind} {scene.name}"))
+        yield from labelled("then", _came(scene.then, f"{kind} {scene.name}"))
 
 
 def difference_lines(found: CallDifference, names: tuple[str, str]) -> Iterator[str]:
     """The lines of a call that came out otherwise: what it was made with, and what came of it."""
-    yield from folded(f"the first call that differs: {found.kind} {found.name} for {found.past.parent}", line_width())
+    yield from folded(f"the first call that differs: {found.kind} {found.name} for {found.past.parent}")
     yield from _made(found.past, found.retry)
     yield from _request_lines(found.request)
     one, other = (_mapping(came) for came in (found.before, found.after))

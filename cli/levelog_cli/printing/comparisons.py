@@ -9,7 +9,7 @@ from msgspec.structs import asdict
 from levelog.calls.faults import described
 from levelog.counting import counted
 from levelog_cli.printing.called import call_lines, call_stop_lines, calls_told, difference_lines, tally_lines
-from levelog_cli.printing.tables import folded, labelled, line_width, table_lines
+from levelog_cli.printing.tables import folded, labelled, table_lines
 from levelog_history.differences import drift_text, shown
 from levelog_history.wording import is_first
 from levelog_replay.comparing import Conclusion, Divergence, content_texts, part_texts
@@ -36,7 +36,7 @@ def lines(report: "Report") -> Iterator[str]:
         yield ""
     yield from tally_lines("VIEW", dict(sorted(comparison.views.items())), report.names, "skipped")
     for obstacle, count in sorted(comparison.obstacles.items()):
-        yield from folded(f"{count} skipped: {obstacle}", line_width())
+        yield from folded(f"{count} skipped: {obstacle}")
     if report.calls is not None:
         yield ""
         yield from call_lines(report.calls, report.names)
@@ -44,9 +44,7 @@ def lines(report: "Report") -> Iterator[str]:
     if total.redacted:
         yield f"{total.redacted} of {total.changed} changed differ only in redacted values"
     if total.of_other_code:
-        yield from folded(
-            f"{total.of_other_code} were recorded by other code than this (another fingerprint)", line_width()
-        )
+        yield from folded(f"{total.of_other_code} were recorded by other code than this (another fingerprint)")
     rate = round(report.records / report.seconds) if report.seconds else 0
     yield f"{counted(report.records, 'record')} folded in {report.seconds:.1f} s ({rate} a second)"
 
@@ -76,7 +74,7 @@ def differing_lines(found: Sequence[Divergence], names: tuple[str, str]) -> Iter
     if len(found) > 1:
         yield ""
         rows = [(str(each.past.cause), each.past.view, each.past.parent, _brief(each, names)) for each in found[1:]]
-        yield from table_lines(["RECORD", "VIEW", "PARENT", "ALSO DIFFERS"], rows, line_width())
+        yield from table_lines(["RECORD", "VIEW", "PARENT", "ALSO DIFFERS"], rows)
     yield ""
     yield f"{counted(len(found), 'decision')} {'differs' if len(found) == 1 else 'differ'}"
 
@@ -90,10 +88,10 @@ def inevitable_lines(found: "Inevitable") -> Iterator[str]:
     """The lines of what came out in which orders."""
     tried = f"{counted(found.orders, 'order')} tried" + (", of more" if found.is_bounded else "")
     yield f"it comes out after record {found.symptom}"
-    yield from folded(f"from record {found.since} on it comes out in every order ({tried})", line_width())
+    yield from folded(f"from record {found.since} on it comes out in every order ({tried})")
     if found.race is not None:
         first, second = found.race
-        yield from folded(f"before that, {first} and {second} race: if {second} comes first, it does not", line_width())
+        yield from folded(f"before that, {first} and {second} race: if {second} comes first, it does not")
     elif found.is_bounded:
         yield "what was before that was not tried: give --orders for more"
 
@@ -116,7 +114,7 @@ def _brief(found: Divergence, names: tuple[str, str]) -> str:
 def divergence_lines(found: Divergence, names: tuple[str, str]) -> Iterator[str]:
     """The lines of a decision that came out otherwise: what it was made on, and in what it differs."""
     past = found.past
-    yield from folded(f"the first decision that differs: {past.view} of {past.parent}", line_width())
+    yield from folded(f"the first decision that differs: {past.view} of {past.parent}")
     yield from labelled("made", f"{past.decided_at:%Y-%m-%d %H:%M:%S} UTC, because of record {past.cause}")
     yield from labelled("parent", f"as record {past.parent_sequence} showed it")
     yield from read_lines(found.reads, past)
@@ -217,17 +215,16 @@ def _raw(value: bytes | None) -> msgspec.Raw | None:
 
 def stop_lines(stop: Stop) -> Iterator[str]:
     """The lines of a stop."""
-    scene = stop.scene
-    if isinstance(scene, CallScene):
-        yield from call_stop_lines(stop, scene)
-        return
-    past = scene.past
-    name = past.view if stop.kind == "view" else scene.reconcile
+    scene, past = stop.scene, stop.scene.past
+    name = scene.name if isinstance(scene, CallScene) else past.view if stop.kind == "view" else scene.reconcile
     of = f" of {scene.program}" if scene.program else ""
     yield ""
-    yield from folded(f"{stop.kind} {name}{of}, for {past.parent}", line_width())
+    yield from folded(f"{stop.kind} {name}{of}, for {past.parent}")
     if stop.error is not None:
         yield from labelled("raises", described(stop.error))
+    if isinstance(scene, CallScene):
+        yield from call_stop_lines(stop.kind, scene)
+        return
     yield from labelled("made", f"{past.decided_at:%Y-%m-%d %H:%M:%S} UTC, because of record {past.cause}")
     yield from labelled("parent", f"as record {past.parent_sequence} showed it{_spec(scene.parent)}")
     before = "no level" if is_first(past) else f"{past.basis.status}, round {past.basis.round}"

@@ -8,7 +8,8 @@ import msgspec
 
 from levelog.handlers.callnames import NOT_CALLED, kind_and_name, only_notes, shown_patches, shown_write
 from levelog.wire.records import ReceiptNoted
-from levelog_cli.printing.timeline import INDENT, Timeline, folded
+from levelog_cli.printing.tables import folded
+from levelog_cli.printing.timeline import INDENT, Timeline, detailed
 from levelog_history.differences import drift_text, shown
 from levelog_history.explaining import CausingRecord, Explained, ExplainedWrite, ReadChange, is_quiet
 from levelog_history.ignoring import Ignored, Why
@@ -44,11 +45,11 @@ def explained_lines(
     if target:
         verbs = [write.intent.verb for each in chosen for write in each.writes if write.intent.target == target]
         done = "deleted" if verbs[-1:] == ["delete"] else "written"
-        yield from folded(f"{target} was {done} by {last.view} for {last.parent}", "")
+        yield from folded(f"{target} was {done} by {last.view} for {last.parent}")
     if is_full or not target:
         reason = f" ({last.reason})" if last.reason else ""
         rounds = f", round {last.round}" if last.round else ""
-        yield from folded(f"{last.view} of {last.parent}: {last.status}{rounds}{reason}", "")
+        yield from folded(f"{last.view} of {last.parent}: {last.status}{rounds}{reason}")
     if not chosen:
         yield "nothing was decided since"
         return
@@ -89,28 +90,28 @@ def _brief_decision(explained: Explained, timeline: Timeline, target: str) -> It
     decision = explained.decision
     yield from _status(explained, timeline)
     if decision.basis.is_due:
-        yield from folded("its time had come")
+        yield from detailed("its time had come")
     if decision.status in ("failed", "blocked"):
-        yield from folded(decision.reason)
+        yield from detailed(decision.reason)
     if explained.is_of_other_code:
-        yield from folded("by other code than before")
+        yield from detailed("by other code than before")
     if any("." in keys for keys in decision.differing.values()):  # of a level without parts
         desired, actual = (shown(msgspec.json.decode(each or b"null")) for each in (decision.desired, decision.actual))
-        yield from folded(f"desired {desired}, actual {actual}")
+        yield from detailed(f"desired {desired}, actual {actual}")
     elif decision.differing:
-        yield from folded(drift_text(decision.differing))
+        yield from detailed(drift_text(decision.differing))
     writes = [each for each in explained.writes if target in ("", each.intent.target)][:_MOST_WRITES]
     for number, write in enumerate(writes, start=1):
         more = len(decision.intents) - len(writes) if number == len(writes) else 0
-        yield from folded(write_text(write) + (f" (and {more} more)" if more else ""))
+        yield from detailed(write_text(write) + (f" (and {more} more)" if more else ""))
 
 
 def ignored_lines(view: str, parent: str, ignored: Sequence[Ignored]) -> Iterator[str]:
     """The lines of what led to nothing."""
     if not ignored:
-        yield from folded(f"each change of {parent}, and of what {view} reads for it, led to a decision", "")
+        yield from folded(f"each change of {parent}, and of what {view} reads for it, led to a decision")
         return
-    yield from folded(f"changes without a decision of {view} on {parent}:", "")
+    yield from folded(f"changes without a decision of {view} on {parent}:")
     day = ""
     for each in ignored:
         if not each.time.startswith(day) or not day:
@@ -121,7 +122,7 @@ def ignored_lines(view: str, parent: str, ignored: Sequence[Ignored]) -> Iterato
         begin = f"{each.first:>8}  {each.time.partition(' ')[2]}  "
         yield from folded(f"{each.object} {what}{by}", begin)
         yield from _listed([f"{field}" for field in each.fields], INDENT)
-        yield from folded(f"ignored: {_WHY[each.why]}")
+        yield from detailed(f"ignored: {_WHY[each.why]}")
 
 
 def _causes(explained: Explained, timeline: Timeline, told: set[int]) -> Iterator[str]:
@@ -154,18 +155,18 @@ def _status(explained: Explained, timeline: Timeline) -> Iterator[str]:
 def _decision(explained: Explained, timeline: Timeline, target: str) -> Iterator[str]:
     decision = explained.decision
     yield from _status(explained, timeline)
-    yield from folded(woken(decision))
+    yield from detailed(woken(decision))
     if explained.is_of_other_code:
-        yield from folded("by other code than before")
+        yield from detailed("by other code than before")
     if decision.reason:
-        yield from folded(decision.reason)
+        yield from detailed(decision.reason)
     yield from _reads(decision.view, explained.reads)
     for each in explained.level_statuses:
         was = f"{each.before} -> " if each.before else ""
-        yield from folded(f"saw {each.level}: {was}{each.after or 'gone'}")
+        yield from detailed(f"saw {each.level}: {was}{each.after or 'gone'}")
     yield from _listed([str(each) for each in explained.differences], INDENT)
     for part, keys in decision.differing.items():
-        yield from folded(f"{part}: {', '.join(keys)}")
+        yield from detailed(f"{part}: {', '.join(keys)}")
     for write in explained.writes:
         yield from _write(write, is_asked=write.intent.target == target)
 
@@ -177,7 +178,7 @@ def _reads(view: str, reads: Sequence[ReadChange]) -> Iterator[str]:
         index = index if kind == "effect" else f"calls of {kind} {name}"
         place = f"{index}[{read.key}]" if read.key else f"{index} as a whole"
         by = f"changed by {read.version}" if read.version > 0 else "empty"
-        yield from folded(f"read {place}, {by}{'' if read.is_kept or not read.key else ', too long to be kept'}")
+        yield from detailed(f"read {place}, {by}{'' if read.is_kept or not read.key else ', too long to be kept'}")
         yield from _listed(
             [*(f"- {shown(each)}" for each in read.removed), *(f"+ {shown(each)}" for each in read.added)]
         )
@@ -187,7 +188,7 @@ def _write(write: ExplainedWrite, *, is_asked: bool) -> Iterator[str]:
     intent = write.intent
     mark = " <=" if is_asked else ""
     shown_as = shown_write(intent.view, intent.verb, intent.target)
-    yield from folded(f"{shown_as}: {state_text(write)} (key {intent.key[:12]}){mark}")
+    yield from detailed(f"{shown_as}: {state_text(write)} (key {intent.key[:12]}){mark}")
     if write.receipt is not None:
         yield from folded(_receipt(write.receipt, write.receipt_sequence), _DEEP)
     if write.shown is not None:

@@ -6,6 +6,7 @@ that goes on.
 
 import os
 import sys
+from collections.abc import Iterable
 from typing import Final, Literal
 
 import msgspec
@@ -33,6 +34,14 @@ def print_plain(told: object, form: PlainForm = "json") -> None:
         print_lines([encoded.decode()])
     else:
         print_yaml(msgspec.json.decode(encoded), explicit_start=True)
+
+
+def print_answer(told: object, lines: Iterable[str], form: PlainForm | None) -> None:
+    """Print what is told in the form that was asked for, else the lines, which are not escaped yet."""
+    if form:
+        print_plain(told, form)
+    else:
+        print_lines(lines)
 
 
 def coloured(status: str) -> str:

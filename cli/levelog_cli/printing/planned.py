@@ -10,7 +10,7 @@ from levelog.counting import counted
 from levelog.handlers.callnames import title_of
 from levelog.secrets.scrubbing import without_hashes
 from levelog_cli.printing.comparisons import verdict_lines, verdict_told
-from levelog_cli.printing.tables import folded, labelled, line_width, table_lines
+from levelog_cli.printing.tables import folded, labelled, table_lines
 from levelog_replay.planning import Planned, PlannedLevel
 from levelog_store.rows import Verdict
 
@@ -31,12 +31,10 @@ def plan_lines(plan: Planned) -> Iterator[str]:
 
 def change_lines(plan: Planned) -> Iterator[str]:
     """What a plan changes."""
-    yield from table_lines(_COLUMNS, list(_rows(plan)), line_width())
+    yield from table_lines(_COLUMNS, list(_rows(plan)))
     for heading, levels in _grouped(plan.levels):
         yield ""
-        yield from folded(
-            f"{levels[0].change.view}, {counted(len(levels), 'level')}: {heading.partition(': ')[2]}", line_width()
-        )
+        yield from folded(f"{levels[0].change.view}, {counted(len(levels), 'level')}: {heading.partition(': ')[2]}")
         yield from _example(levels)
     yield ""
     yield from _remarks(plan)
@@ -162,7 +160,7 @@ def _remarks(plan: Planned) -> Iterator[str]:
     if plan.later:
         remarks.append(f"{', '.join(plan.later)} {'decides' if len(plan.later) == 1 else 'decide'} after that")
     for remark in remarks:
-        yield from folded(remark, line_width())
+        yield from folded(remark)
 
 
 def plan_json(plan: Planned) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from levelog.secrets.scrubbing import is_redacted
 from levelog.wire.objects import CLUSTER_SCOPE
 from levelog_cli.printing.forms import coloured
 from levelog_cli.printing.lines import print_line, print_lines
-from levelog_cli.printing.tables import GrowingTable, is_narrow, print_table
+from levelog_cli.printing.tables import GrowingTable, is_narrow, print_table, table_lines
 from levelog_history.differences import drift_text, shown
 from levelog_history.levels import LevelsNow
 from levelog_history.revisions import Revision
@@ -137,16 +137,16 @@ def _skipped(records: Sequence[UnreadableRow]) -> list[str]:
     return ["", f"{what}; the levels do not know what is in there:", *lines]
 
 
-def print_writers(found: Sequence[ManagerWrites]) -> None:
-    """Print a row for each field manager and resource."""
+def writers_lines(found: Sequence[ManagerWrites]) -> list[str]:
+    """A row for each field manager and resource."""
     columns = ("WRITER", "RESOURCE", "OBJECTS", "WRITES", "IDLE", "EVERY", "FIELDS")
-    print_table(columns, [_row(writer) for writer in found])
+    return table_lines(columns, [_row(writer) for writer in found])
 
 
-def print_blame(found: Sequence[tuple[str, Any, Revision]]) -> None:
-    """Print a row for each field, with the record that set it."""
+def blame_lines(found: Sequence[tuple[str, Any, Revision]]) -> list[str]:
+    """A row for each field, with the record that set it."""
     columns = ("RECORD", "SET (UTC)", "FIELD", "VALUE", "BY", "")  # the last one of a narrow table is a remark
-    print_table(columns, [_blamed(*each) for each in found])
+    return table_lines(columns, [_blamed(*each) for each in found])
 
 
 def _blamed(path: str, value: Any, revision: Revision) -> tuple[str, ...]:
@@ -156,13 +156,14 @@ def _blamed(path: str, value: Any, revision: Revision) -> tuple[str, ...]:
     return str(revision.sequence), f"{revision.time.astimezone(UTC):%Y-%m-%d %H:%M:%S}", path, said, by, ""
 
 
-def print_contests(found: Sequence[Contested]) -> None:
-    """Print a row for each field that a manager sets back after another."""
+def contests_lines(found: Sequence[Contested]) -> list[str]:
+    """A row for each field that a manager sets back after another."""
     if not found:
-        print_line("no field manager undoes what another one writes")
-        return
+        return ["no field manager undoes what another one writes"]
     columns = ("WRITER", "UNDOES", "TIMES", "OBJECTS", "RESOURCE", "FIELD")
-    print_table(columns, [(w.manager, w.undoes, str(w.times), str(w.objects), w.resource, w.field) for w in found])
+    return table_lines(
+        columns, [(w.manager, w.undoes, str(w.times), str(w.objects), w.resource, w.field) for w in found]
+    )
 
 
 def _row(writer: ManagerWrites) -> tuple[str, ...]:

@@ -1,8 +1,9 @@
 """Aligned columns on stdout: folded to the width of a terminal, and one row a line for whatever reads a pipe."""
 
+import re
 import shutil
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from levelog.escapes import escaped
@@ -19,8 +20,10 @@ _LEAST: Final = 8
 _INDENT: Final = "    "
 _LABEL: Final = 10
 """Characters that a label takes."""
-_BREAKS: Final = " ,/-"
-"""A cell is folded after these where it can be: between words, and between the parts of an object's name."""
+_LEAST_TEXT: Final = 20
+"""Text behind a label is not folded to less."""
+_BREAKS: Final = ",/-"
+"""A word is broken after these: they are between the parts of an object's name."""
 
 
 def print_table(
@@ -31,7 +34,7 @@ def print_table(
     The width is that of the terminal, or COLUMNS. Where it is limited, cells that do not fit are folded, and the last
     column, a remark, goes below its row. `paints` colours the cells of a column, which is as wide as before.
     """
-    for line in table_lines(columns, rows, line_width(), paints or {}):
+    for line in table_lines(columns, rows, paints=paints or {}):
         sys.stdout.write(f"{line}\n")
 
 
@@ -65,10 +68,10 @@ def line_width() -> int:
 
 
 def table_lines(
-    columns: Sequence[str], rows: Sequence[Sequence[str]], width: int, paints: Mapping[int, Paint] = _PLAIN
+    columns: Sequence[str], rows: Sequence[Sequence[str]], width: int = 0, paints: Mapping[int, Paint] = _PLAIN
 ) -> list[str]:
-    """The lines of a table of that many characters in a line."""
-    rows = _escaped(rows)
+    """The lines of a table of that many characters in a line, or of as many as there are."""
+    rows, width = _escaped(rows), width or line_width()
     if width >= UNLIMITED:
         widths = [max(map(len, column)) for column in zip(columns, *rows, strict=True)]
         return [_line(row, widths, paints) for row in (columns, *rows)]
@@ -77,7 +80,7 @@ def table_lines(
     lines: list[str] = []
     for row, remark in zip(shown, ("", *(row[-1] for row in rows)), strict=True):
         lines += _folded_row(row, widths, paints)
-        lines += [_INDENT + part for part in folded(remark, width - len(_INDENT))]
+        lines += folded(remark, _INDENT, width)
     return lines
 
 
@@ -85,25 +88,30 @@ def _escaped(rows: Sequence[Sequence[str]]) -> list[list[str]]:
     return [[escaped(in_words(cell)) for cell in row] for row in rows]
 
 
-def folded(text: str, width: int) -> list[str]:
-    """Lines of at most that width: broken at words and at the parts of a name where that can be, else anywhere."""
+def folded(text: str, begin: str = "", width: int = 0) -> list[str]:
+    """Lines of at most that width, or of the one that there is; `begin` is before the first, and blanks before others.
+
+    Words stay whole, names too; one that is longer than a line is broken between its parts if that can be.
+    """
+    room = (width or line_width()) - len(begin)
+    room = max(room, _LEAST_TEXT) if begin else room
     lines: list[str] = []
-    rest = in_words(text.strip())
-    while len(rest) > width:
-        at = max(rest.rfind(mark, 0, width) for mark in _BREAKS) + 1
-        if rest[width] == " ":
-            at = width
-        at = at if at > 0 else width
-        lines.append(rest[:at].rstrip())
-        rest = rest[at:].lstrip()
-    return [*lines, rest] if rest else lines
+    for word in re.findall(r" *[^ ]+", re.sub(r"[\t-\r]", " ", in_words(text).rstrip())):
+        if lines and len(lines[-1]) + len(word) <= room:
+            lines[-1] += word
+            continue
+        rest = word.strip()
+        while len(rest) > room:
+            at = max(rest.rfind(mark, 0, room) for mark in _BREAKS) + 1 or room
+            lines.append(rest[:at])
+            rest = rest[at:]
+        lines += [rest] if rest else []
+    return [(" " * len(begin) if number else begin) + line for number, line in enumerate(lines)]
 
 
-def labelled(label: str, text: str) -> Iterator[str]:
+def labelled(label: str, text: str) -> list[str]:
     """The lines of a text that is about something, `label`, of a decision."""
-    width = max(20, line_width() - _LABEL - 2)
-    for number, line in enumerate(folded(text, width)):
-        yield f"  {label if number == 0 else '':<{_LABEL}}{line}"
+    return folded(text, f"  {label:<{_LABEL}}")
 
 
 def _fitted(widths: list[int], width: int) -> list[int]:
@@ -118,7 +126,7 @@ def _fitted(widths: list[int], width: int) -> list[int]:
 
 
 def _folded_row(row: Sequence[str], widths: Sequence[int], paints: Mapping[int, Paint]) -> list[str]:
-    cells = [folded(cell, width) for cell, width in zip(row, widths, strict=True)]
+    cells = [folded(cell, width=width) for cell, width in zip(row, widths, strict=True)]
     height = max(map(len, cells))
     return [_line([cell[n] if n < len(cell) else "" for cell in cells], widths, paints) for n in range(height)]
 

@@ -1,14 +1,13 @@
 """A timeline as it is printed: a line for what happened, the details below it, 80 columns on a terminal."""
 
-import textwrap
 from collections.abc import Iterator
 from datetime import UTC, date, datetime
 from typing import Final
 
 from levelog.counting import counted
-from levelog.handlers.callnames import in_words, shown_write
+from levelog.handlers.callnames import shown_write
 from levelog.wire.records import ReceiptNoted, TargetObserved
-from levelog_cli.printing.tables import line_width
+from levelog_cli.printing.tables import folded
 from levelog_history.happenings import Entry
 from levelog_history.revisions import Missing, Revision
 from levelog_history.timeline import AnyEntry, DecisionEntry
@@ -48,20 +47,20 @@ class Timeline:
                 name = "" if entry.object == self._only else f"{entry.object} "
                 yield from folded(f"{name}{happened_text(entry)}{writer_text(entry)}", begin)
                 if entry.happened in ("created", "found", "recreated"):
-                    yield from folded(f"uid {entry.uid}")
+                    yield from detailed(f"uid {entry.uid}")
                 for difference in entry.differences:
-                    yield from folded(str(difference))
+                    yield from detailed(str(difference))
             case Missing():
                 yield from folded(f"history of {entry.resource} is missing: {entry.reason}", begin)
             case ReceiptNoted():
                 yield from folded(receipt_text(entry), begin)
-                yield from folded(f"for {entry.parent}, round {entry.round}")
+                yield from detailed(f"for {entry.parent}, round {entry.round}")
             case TargetObserved():
                 has = f"has version {entry.target_version}" if entry.target_version else "has it no more"
                 yield from folded(
                     f"{entry.view}: {entry.target} was looked at, as its write was not seen: the API {has}", begin
                 )
-                yield from folded(f"for {entry.parent}")
+                yield from detailed(f"for {entry.parent}")
 
     def brief(self, revision: Revision, sequence: int) -> Iterator[str]:
         """The lines of a revision without what the API server adds by itself, and only the first fields of many."""
@@ -71,9 +70,9 @@ class Timeline:
         )
         fields = [] if revision.is_doomed else [str(each) for each in revision.differences]
         for field in fields[:_MOST_FIELDS]:
-            yield from folded(field)
+            yield from detailed(field)
         if (more := len(fields) - _MOST_FIELDS) > 0:
-            yield from folded(f"and {counted(more, 'more field')}")
+            yield from detailed(f"and {counted(more, 'more field')}")
 
     def _decision(self, entry: DecisionEntry) -> Iterator[str]:
         decision = entry.decision
@@ -93,15 +92,13 @@ class Timeline:
         writes = [shown_write(decision.view, asked.verb, asked.target) for asked in entry.writes[:_MOST_WRITES]]
         if more := len(decision.intents) - len(writes):
             writes.append(f"{more} more" if writes else f"{counted(more, 'write')} not kept any more")
-        yield from folded("; ".join([woken(decision), *writes]))
+        yield from detailed("; ".join([woken(decision), *writes]))
 
 
 def _begin(entry: Entry, sequence: int) -> str:
     return f"{sequence:>8}  {entry.time.astimezone(UTC):%H:%M:%S}  "
 
 
-def folded(text: str, begin: str = INDENT) -> list[str]:
-    """Lines of the width that there is; those after the first are indented as far as it."""
-    return textwrap.wrap(
-        in_words(text), line_width(), initial_indent=begin, subsequent_indent=" " * len(begin), break_on_hyphens=False
-    )
+def detailed(text: str) -> list[str]:
+    """The lines of a detail, below what happened."""
+    return folded(text, INDENT)

@@ -12,7 +12,7 @@ from msgspec import Struct
 from levelog.counting import counted
 from levelog.errors import ConfigurationError
 from levelog_cli.printing.explained import explained_lines, ignored_lines
-from levelog_cli.printing.forms import Form, PlainForm, print_plain
+from levelog_cli.printing.forms import Form, PlainForm, print_answer, print_plain
 from levelog_cli.printing.lines import print_line, print_lines, print_yaml
 from levelog_cli.printing.plain import (
     blamed_plain,
@@ -23,13 +23,13 @@ from levelog_cli.printing.plain import (
     past_level_plain,
 )
 from levelog_cli.printing.rows import (
+    blame_lines,
+    contests_lines,
     print_age,
-    print_blame,
     print_blanks,
-    print_contests,
     print_levels,
     print_names,
-    print_writers,
+    writers_lines,
 )
 from levelog_cli.printing.timeline import Timeline
 from levelog_cli.servers.data_dir import DataDir
@@ -142,21 +142,15 @@ async def show_writers(settings: Settings, objects: Sequence[str], *, since: str
     if not objects:
         async with opened_log(settings) as stream:
             contests = await count_contests(stream, start)
-        if form:
-            print_plain(contests, form)
-        else:
-            print_contests(contests)
+        print_answer(contests, contests_lines(contests), form)
         return
     async with opened_log(settings) as stream:
         selected = await chosen(LogSource(stream), objects)
         found = await count_writers(stream, selected, start)
-    if form:
-        print_plain(found, form)
-    elif found:
-        print_writers(found)
-    else:
+    if not found and not form:
         when = f" since {start}" if since else ""
         raise ConfigurationError(f"the log shows no write to {' or '.join(map(str, selected))}{when}")
+    print_answer(found, writers_lines(found), form)
 
 
 async def show_history(
@@ -219,10 +213,9 @@ async def show_object(
         moment = Moment.parse(at, datetime.now(UTC)) if at else Moment(sequence=(await source.ends())[2])
         await refuse_beyond(source, moment)
         revision = await object_at(source, selected[0], moment, see=blame.take if blamed else None)
-    if blamed and form:
-        print_plain([blamed_plain(*each) for each in blame.of(blamed)], form)
-    elif blamed:
-        print_blame(blame.of(blamed))
+    if blamed:
+        fields = blame.of(blamed)
+        print_answer([blamed_plain(*each) for each in fields], blame_lines(fields), form)
     elif form == "json":
         print_lines([revision.body.decode()])
     else:

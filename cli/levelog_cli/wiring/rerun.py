@@ -16,7 +16,7 @@ from levelog.wire.objects import GroupResource
 from levelog_cli.loading import LoadedApplication, load_application
 from levelog_cli.printing.comparisons import as_json as told
 from levelog_cli.printing.comparisons import divergence_lines, lines, stop_lines
-from levelog_cli.printing.forms import PlainForm, print_plain
+from levelog_cli.printing.forms import PlainForm, print_answer
 from levelog_cli.printing.lines import print_line, print_lines
 from levelog_cli.printing.planned import plan_json, plan_lines
 from levelog_cli.printing.progress import Bars
@@ -105,10 +105,7 @@ async def replay_history(settings: Settings, choice: Choice, *, form: PlainForm 
             f"no decision of application {first.name} was recorded {chosen}: it decides on objects of "
             f"{', '.join(parents)}"
         )
-    if form:
-        print_plain(told(report), form)
-    else:
-        print_lines(lines(report))
+    print_answer(told(report), lines(report), form)
     return report.is_same
 
 
@@ -164,15 +161,21 @@ async def _recorded_scope(settings: Settings, database: Database, stream: LogStr
     Raises ConfigurationError if there is none, there are several, or they come from another log.
     """
     chosen = replace(settings, application=application, cluster=stream.cluster)
-    [scope, *others] = await chosen_scopes(chosen, database)
-    if others:
-        held = ", ".join(each.application for each in (scope, *others))
-        raise ConfigurationError(f"database {database.name} holds several applications, {held}: give --application")
+    scope = await _only_scope(chosen, database, "application")
     if scope.stream_created != stream.identity.created:
         raise ConfigurationError(
             f"the log {stream.name} was made at {stream.identity.created}, the decisions in {database.name} come from "
             f"one made at {scope.stream_created}: they cannot be made again"
         )
+    return scope
+
+
+async def _only_scope(settings: Settings, database: Database, which: str) -> Scope:
+    """The one scope that the settings name. Raises ConfigurationError if there are several."""
+    scope, *others = await chosen_scopes(settings, database)
+    if others:
+        several = ", ".join(getattr(each, which) for each in (scope, *others))
+        raise ConfigurationError(f"database {database.name} holds several {which}s, {several}: give --{which}")
     return scope
 
 
@@ -184,10 +187,7 @@ async def plan_changes(
     Raises ConfigurationError if the database does not hold the application, or on several clusters.
     """
     found = await planned(settings, load_application(settings, files), allows_network=allows_network, course=Course())
-    if form is not None:
-        print_plain(plan_json(found), form)
-    else:
-        print_lines(plan_lines(found))
+    print_answer(plan_json(found), plan_lines(found), form)
     return found.is_same
 
 
@@ -198,10 +198,7 @@ async def planned(
     quieten(settings)
     redactor = known_redactor(settings)
     async with await open_to_read(settings) as database:
-        [scope, *others] = await chosen_scopes(replace(settings, application=application.name), database)
-        if others:
-            held = ", ".join(each.cluster for each in (scope, *others))
-            raise ConfigurationError(f"database {database.name} holds several clusters, {held}: give --cluster")
+        scope = await _only_scope(replace(settings, application=application.name), database, "cluster")
         caller = ReplayCaller(threads=settings.threads, allows_network=allows_network)
         with Bars().meanwhile("plan"):
             return await plan(database, scope, application.program, redactor=redactor, caller=caller, course=course)

@@ -26,10 +26,10 @@ def test_in_eighty_columns_names_are_folded_and_reasons_go_below() -> None:
         "VIEW                  PARENT                STATUS   ROUND  DRIFT",
         "webs/pods             webs.example.com/     in_sync  1",
         "                      default/shop",
-        "guardrails/           namespaces/_/a-       failed   12     missing compute-",
-        "missing_quotas        namespace-with-a-                     resources, object-",
-        "                      name-that-is-as-                      counts; changed pods",
-        "                      long-as-names-may-",
+        "guardrails/           namespaces/_/a-       failed   12     missing",
+        "missing_quotas        namespace-with-a-                     compute-resources,",
+        "                      name-that-is-as-                      object-counts;",
+        "                      long-as-names-may-                    changed pods",
         "                      be-in-kubernetes",
         "    apply resourcequotas/default/compute-resources: 403 Forbidden: the user may",
         "    not create resourcequotas",
@@ -45,6 +45,6 @@ def test_what_fits_is_not_folded() -> None:
 
 @given(st.text(st.sampled_from("ab ,/;-"), max_size=80), st.integers(1, 20))
 def test_folding_leaves_nothing_out(text: str, width: int) -> None:
-    lines = folded(text, width)
+    lines = folded(text, width=width)
     assert "".join("".join(lines).split()) == "".join(text.split())
     assert all(0 < len(line) <= width for line in lines)
