@@ -21,7 +21,7 @@ from time import monotonic
 from types import FrameType
 from typing import Any, Final, TypeVar
 
-from levelog.calls.audit import computing, unchecked
+from levelog.calls.audithook import computing, unchecked
 from levelog.calls.faults import HandlerFault
 from levelog.handlers.views import VIEW_TIME
 from levelog_processors.program import BoundView

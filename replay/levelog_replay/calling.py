@@ -7,7 +7,7 @@ from datetime import timedelta
 from functools import partial
 from typing import Any
 
-from levelog.calls.audit import check_purity, offline
+from levelog.calls.audithook import check_purity, offline
 from levelog.calls.faults import Interruption, contained
 from levelog.handlers.views import ReconcileHandler
 from levelog.intents import Intent

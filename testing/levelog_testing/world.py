@@ -12,7 +12,7 @@ from typing import Any, Final
 from sqlalchemy import select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from levelog.calls.audit import check_purity
+from levelog.calls.audithook import check_purity
 from levelog.errors import LevelogError
 from levelog.indices import Contact
 from levelog.kinds import expand

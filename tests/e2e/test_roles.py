@@ -9,10 +9,10 @@ import pytest
 import yaml
 
 from levelog.errors import ConfigurationError
+from levelog_cli.deployment.accounts import roles_of
 from levelog_cli.loading import load_application
 from levelog_cli.servers.clusters import known_cluster
 from levelog_cli.settings import Settings
-from levelog_cli.wiring.manifests import roles_of
 from levelog_cli.wiring.roles import Role
 from rigs.api import APPLY, MERGE_PATCH, Api
 from rigs.controlplane import ControlPlane

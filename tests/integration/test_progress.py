@@ -45,7 +45,7 @@ async def test_a_processor_tells_how_far_it_has_folded_what_was_there_before(
 async def test_what_keeps_the_event_loop_busy_shows_a_bar_too_and_takes_it_away(tmp_path: Path) -> None:
     script = """
 import asyncio
-from levelog_cli.printing.progress import Bars
+from levelog_cli.printing.bars import Bars
 
 async def work():
     with Bars().meanwhile("migrate") as tell:

@@ -14,8 +14,8 @@ import pytest_asyncio
 import yaml
 
 from levelog.wire.objects import Application
+from levelog_cli.deployment.accounts import dns_name
 from levelog_cli.servers.data_dir import DataDir
-from levelog_cli.wiring.manifests import dns_name
 from levelog_cli.wiring.runlease import NAMESPACE, RunLease
 from levelog_kube.client import KubeClient, connect
 from levelog_sandbox import Denial, Sandbox

@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 
-from levelog.calls import audit
+from levelog.calls import audithook
 from levelog.calls.faults import HandlerFault
 from levelog.handlers.views import MOST_VIEW_TIME
 from levelog_processors import guard as guards
@@ -35,13 +35,13 @@ SLEEP_IS_AUDITED = pytest.mark.skipif(sys.version_info < (3, 13), reason="only P
 @pytest.fixture
 def checked(monkeypatch: pytest.MonkeyPatch) -> None:
     """Purity is checked in this process."""
-    monkeypatch.setattr(audit, "_is_purity_checked", True)
+    monkeypatch.setattr(audithook, "_is_purity_checked", True)
 
 
 @pytest.fixture
 def unchecked(monkeypatch: pytest.MonkeyPatch) -> None:
     """It is not, whatever ran before."""
-    monkeypatch.setattr(audit, "_is_purity_checked", False)
+    monkeypatch.setattr(audithook, "_is_purity_checked", False)
 
 
 def guard(limit: timedelta = LONG) -> FunctionGuard:
@@ -210,7 +210,7 @@ from pathlib import Path
 
 added = []
 sys.addaudithook = added.append
-from levelog.calls.audit import check_purity
+from levelog.calls.audithook import check_purity
 from levelog_processors.guard import FunctionGuard
 
 guard = FunctionGuard("view", timedelta(seconds=60))

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from levelog.calls.audit import harmless
+from levelog.calls.audithook import harmless
 from levelog.calls.faults import HandlerFault
 from levelog_replay.calling import ReplayCaller
 

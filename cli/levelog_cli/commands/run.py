@@ -111,7 +111,7 @@ def _start(
 @contextmanager
 def _pages(settings: Settings) -> Generator[None]:
     """Serve pages while the context is open."""
-    from levelog_cli.editing.children import Family
+    from levelog_cli.editing.forking import Family
     from levelog_cli.wiring.pages import fork_pages
 
     family = Family()

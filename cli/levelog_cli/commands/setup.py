@@ -48,8 +48,8 @@ def migrate(
 @answering("application", "namespace")
 def rbac(settings: Settings, files: Operators, *, operator_namespace: _Inside = _NAMESPACE) -> None:
     """Print accounts and roles for ingest, process and actuate, with just what these operators need."""
+    from levelog_cli.deployment.accounts import roles_of
     from levelog_cli.loading import load_application
-    from levelog_cli.wiring.manifests import roles_of
 
     application = load_application(settings, files)
     sys.stdout.write(roles_of(application, operator_namespace=operator_namespace, namespaces=settings.namespaces))

@@ -13,10 +13,10 @@ from msgspec import Struct
 
 from levelog.errors import ConfigurationError
 from levelog_cli.crds.definitions import definitions_of, is_own
+from levelog_cli.deployment.accounts import dns_name, roles_of
 from levelog_cli.loading import LoadedApplication, load_classes
 from levelog_cli.packages import package_of
 from levelog_cli.settings import LogLevel, variable
-from levelog_cli.wiring.manifests import dns_name, roles_of
 from levelog_cli.wiring.roles import Role, needs_cluster, needs_sql
 
 Object = dict[str, Any]

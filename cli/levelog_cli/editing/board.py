@@ -9,8 +9,8 @@ from typing import Final
 
 from levelog.errors import LevelogError
 from levelog.escapes import escaped
+from levelog_cli.printing.columns import level_cells
 from levelog_cli.printing.forms import coloured, is_coloured
-from levelog_cli.printing.rows import level_cells
 from levelog_cli.printing.tables import folded, table_lines
 from levelog_cli.servers.databases import open_to_read
 from levelog_cli.settings import Settings

@@ -15,10 +15,10 @@ from msgspec.structs import replace
 
 from levelog.errors import ConfigurationError
 from levelog_cli.editing.board import print_changes, show_board
-from levelog_cli.editing.children import Child, Family, fork_part, preload
+from levelog_cli.editing.forking import Child, Family, fork_part, preload
 from levelog_cli.editing.installing import Break, define
 from levelog_cli.editing.notes import BoardNotes
-from levelog_cli.editing.objects import ObjectFiles
+from levelog_cli.editing.objectfiles import ObjectFiles
 from levelog_cli.editing.reloader import Reloader
 from levelog_cli.logs import set_up_logs
 from levelog_cli.printing.lines import print_line

@@ -10,10 +10,10 @@ from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from pathlib import Path
 
-from levelog_cli.editing.children import Child, Family, preload, until_gone
+from levelog_cli.editing.codefiles import CodeFiles
+from levelog_cli.editing.forking import Child, Family, preload, until_gone
 from levelog_cli.editing.installing import Break
 from levelog_cli.editing.notes import BoardNotes
-from levelog_cli.editing.sources import Sources
 from levelog_cli.editing.trial import Prepare, TrialResult, try_code
 from levelog_cli.running import execute
 from levelog_cli.settings import Settings
@@ -65,7 +65,7 @@ class Reloader:
         self._settings = settings
         self._files = files
         self._family = family
-        self._sources = Sources(files)
+        self._code = CodeFiles(files)
         self._running: Child | None = None
         self._is_tried = False
         self.breaks: Sequence[Break] | None = None
@@ -82,7 +82,7 @@ class Reloader:
 
         Returns whether other code runs now.
         """
-        changed = self._sources.changed()
+        changed = self._code.changed()
         is_replaced = False
         if changed or not self._is_tried:
             if self._is_tried:
@@ -95,11 +95,11 @@ class Reloader:
         return is_replaced
 
     def _replace(self) -> bool:
-        self._sources.mark()
+        self._code.mark()
         tried = self._try()
         if tried is None:
             return False
-        self._sources.follow(tried.files, is_broken=tried.is_broken)
+        self._code.follow(tried.files, is_broken=tried.is_broken)
         if tried.is_broken:
             what = "the code before it runs on" if self._running else "waits for a change"
             log.warning("%s", what)
@@ -122,7 +122,7 @@ class Reloader:
             trial = self._family.fork("trial", lambda: self._try_code(telling))
             while trial.is_running:
                 self._family.rest(trial)
-                if self._family.is_ending or self._sources.changed():  # code that is loaded may not come to an end
+                if self._family.is_ending or self._code.changed():  # code that is loaded may not come to an end
                     trial.stop()
                     return None
             received = told.recv() if told.poll() else None

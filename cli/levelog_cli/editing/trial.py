@@ -11,8 +11,8 @@ from typing import Final, Protocol
 from msgspec import Struct
 
 from levelog.errors import ConfigurationError, LevelogError
+from levelog_cli.editing.codefiles import loaded_files
 from levelog_cli.editing.installing import Break
-from levelog_cli.editing.sources import loaded_files
 from levelog_cli.loading import LoadedApplication
 from levelog_cli.printing.lines import print_lines
 from levelog_cli.printing.planned import change_lines

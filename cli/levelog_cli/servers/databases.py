@@ -7,8 +7,8 @@ from pathlib import Path
 from levelog.errors import ConfigurationError
 from levelog.wire.objects import Application
 from levelog_cli.loading import LoadedApplication, load_application
+from levelog_cli.printing.bars import Bars
 from levelog_cli.printing.lines import print_line
-from levelog_cli.printing.progress import Bars
 from levelog_cli.servers.data_dir import DataDir
 from levelog_cli.settings import Settings
 from levelog_migrations import check, head, upgrade

@@ -13,9 +13,9 @@ from typing import Final
 
 from msgspec.structs import replace
 
+from levelog_cli.printing.columns import LevelRows, print_names
 from levelog_cli.printing.forms import Form, print_plain
 from levelog_cli.printing.plain import level_plain
-from levelog_cli.printing.rows import LevelRows, print_names
 from levelog_cli.servers.databases import open_to_read
 from levelog_cli.settings import Settings
 from levelog_cli.wiring.lookback import chosen_scopes

@@ -11,6 +11,15 @@ from msgspec import Struct
 
 from levelog.counting import counted
 from levelog.errors import ConfigurationError
+from levelog_cli.printing.columns import (
+    blame_lines,
+    contests_lines,
+    print_age,
+    print_blanks,
+    print_levels,
+    print_names,
+    writers_lines,
+)
 from levelog_cli.printing.explained import explained_lines, ignored_lines
 from levelog_cli.printing.forms import Form, PlainForm, print_answer, print_plain
 from levelog_cli.printing.lines import print_line, print_lines, print_yaml
@@ -21,15 +30,6 @@ from levelog_cli.printing.plain import (
     ignored_plain,
     level_plain,
     past_level_plain,
-)
-from levelog_cli.printing.rows import (
-    blame_lines,
-    contests_lines,
-    print_age,
-    print_blanks,
-    print_levels,
-    print_names,
-    writers_lines,
 )
 from levelog_cli.printing.timeline import Timeline
 from levelog_cli.servers.data_dir import DataDir

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from levelog.errors import ConfigurationError, Unavailable
-from levelog_cli.editing.children import Family, fork_part
+from levelog_cli.editing.forking import Family, fork_part
 from levelog_cli.loading import load_application
 from levelog_cli.monitoring.listening import ListenAddress
 from levelog_cli.printing.lines import print_line

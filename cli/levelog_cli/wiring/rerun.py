@@ -14,12 +14,12 @@ from levelog.errors import ConfigurationError
 from levelog.escapes import escaped
 from levelog.wire.objects import GroupResource
 from levelog_cli.loading import LoadedApplication, load_application
+from levelog_cli.printing.bars import Bars
 from levelog_cli.printing.comparisons import as_json as told
 from levelog_cli.printing.comparisons import divergence_lines, lines, stop_lines
 from levelog_cli.printing.forms import PlainForm, print_answer
 from levelog_cli.printing.lines import print_line, print_lines
 from levelog_cli.printing.planned import plan_json, plan_lines
-from levelog_cli.printing.progress import Bars
 from levelog_cli.running import MISUSED
 from levelog_cli.servers.backing import known_redactor
 from levelog_cli.servers.databases import open_to_read

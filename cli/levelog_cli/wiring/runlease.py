@@ -15,8 +15,8 @@ from msgspec import Struct
 from levelog.absence import level_of
 from levelog.errors import LevelogError, Unavailable
 from levelog.wire.objects import Application
+from levelog_cli.deployment.accounts import dns_name
 from levelog_cli.servers.data_dir import DataDir
-from levelog_cli.wiring.manifests import dns_name
 from levelog_kube.client import KubeClient
 from levelog_kube.failures import ApiError
 

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
 
-from levelog.calls.audit import check_purity
+from levelog.calls.audithook import check_purity
 from levelog.errors import ConfigurationError
 from levelog.secrets.redaction import Redactor
 from levelog.wire.objects import Application, Cluster
 from levelog_cli.loading import LoadedApplication
 from levelog_cli.monitoring.monitor import Monitor, monitoring
-from levelog_cli.printing.progress import Bars
+from levelog_cli.printing.bars import Bars
 from levelog_cli.servers.backing import Backing, embedded_backing, load_redactor
 from levelog_cli.servers.nats import await_log, connect_nats, refuse_disagreement
 from levelog_cli.settings import Settings
@@ -163,7 +163,7 @@ class _Process(Struct, kw_only=True):
 
     async def _ingest(self, client: "KubeClient", stream: LogStream) -> None:
         """Watch, or stand by for another process of the application that does; nobody shares an embedded NATS."""
-        from levelog_cli.printing.progress import FirstLists
+        from levelog_cli.printing.bars import FirstLists
         from levelog_ingest.ingest import Ingest
         from levelog_ingest.status import WatchedResource
 

@@ -5,11 +5,11 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
 from levelog.wire.objects import Application, GroupResource
+from levelog_cli.printing.bars import Bars
 from levelog_cli.printing.comparisons import differing_json, differing_lines, inevitable_lines, verdict_lines
 from levelog_cli.printing.forms import PlainForm, print_answer, print_plain
 from levelog_cli.printing.lines import print_line, print_lines
 from levelog_cli.printing.plain import entry_plain
-from levelog_cli.printing.progress import Bars
 from levelog_cli.printing.timeline import Timeline
 from levelog_cli.servers.backing import known_redactor
 from levelog_cli.settings import Settings

@@ -9,7 +9,7 @@ from typing import Any, cast
 import msgspec
 from msgspec import Struct
 
-from levelog.calls.audit import Refusals, harmless
+from levelog.calls.audithook import Refusals, harmless
 from levelog.calls.caller import FunctionCaller
 from levelog.calls.raised import words_for
 from levelog.effects import EffectHandler

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from levelog.wire.objects import Application, Cluster
-from levelog_cli.printing.rows import print_age
+from levelog_cli.printing.columns import print_age
 from levelog_history.levels import LevelsNow
 from levelog_store.rows import Scope
 

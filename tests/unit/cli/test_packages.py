@@ -8,7 +8,7 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
-from levelog_cli.editing.sources import loaded_files
+from levelog_cli.editing.codefiles import loaded_files
 from levelog_cli.loading import load_operators
 from levelog_cli.main import app
 from levelog_cli.packages import file_of, package_of

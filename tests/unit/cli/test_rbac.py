@@ -13,9 +13,9 @@ from levelog.handlers.views import VERBS
 from levelog.intents import Verb
 from levelog.wire.objects import Application
 from levelog_actuator.rights import RIGHTS
+from levelog_cli.deployment.accounts import roles_of
 from levelog_cli.loading import LoadedApplication, load_application
 from levelog_cli.settings import Settings
-from levelog_cli.wiring.manifests import roles_of
 from levelog_processors.program import Program
 from rigs.kinds import ConfigMap, Web
 

@@ -24,7 +24,7 @@ class Stamp(NamedTuple):
     size_bytes: int
 
 
-class Sources:
+class CodeFiles:
     """Which files count, and how each was when the application was loaded from them.
 
     While the code is broken, every Python file beside the given ones counts too: it may lack one that is not there yet.

@@ -9,10 +9,10 @@ from typing import Any, cast
 
 import pytest
 
-from levelog_cli.editing import objects
+from levelog_cli.editing import objectfiles
 from levelog_cli.editing.installing import Break
 from levelog_cli.editing.notes import BoardNotes
-from levelog_cli.editing.objects import ObjectFiles
+from levelog_cli.editing.objectfiles import ObjectFiles
 from levelog_cli.settings import Settings
 
 
@@ -39,8 +39,8 @@ def test_an_answer_about_former_definitions_says_nothing_of_newer_ones(monkeypat
     def fork(_: str, __: Callable[[], None]) -> Any:
         return SimpleNamespace(join=lambda: None)
 
-    monkeypatch.setattr(objects, "Pipe", pipe)
-    monkeypatch.setattr(objects, "time", SimpleNamespace(monotonic=lambda: now))
+    monkeypatch.setattr(objectfiles, "Pipe", pipe)
+    monkeypatch.setattr(objectfiles, "time", SimpleNamespace(monotonic=lambda: now))
     notes, family = Noted(), cast("Any", SimpleNamespace(fork=fork))
     files = ObjectFiles(Settings(), [], family, notes)
     first, second = Break("a", "/a", 1), Break("b", "/b", 2)
@@ -48,11 +48,11 @@ def test_an_answer_about_former_definitions_says_nothing_of_newer_ones(monkeypat
     now += 10
     files.look()
     files.renew([second])
-    answers[0].send(objects.AppliedFiles(breaks=[]))
+    answers[0].send(objectfiles.AppliedFiles(breaks=[]))
     now += 10
     files.look()  # takes the answer, and asks again
     assert notes.lines["definitions"] == ["objects from before may not fit: b"]
-    answers[1].send(objects.AppliedFiles(breaks=[]))
+    answers[1].send(objectfiles.AppliedFiles(breaks=[]))
     files.look()
     assert notes.lines["definitions"] == []
     for answer in answers:

@@ -4,11 +4,11 @@ import os
 import sys
 from pathlib import Path
 
-from levelog_cli.editing.sources import Sources, loaded_files
+from levelog_cli.editing.codefiles import CodeFiles, loaded_files
 from levelog_cli.loading import load_operators
 
 
-def changed(sources: Sources) -> list[str]:
+def changed(sources: CodeFiles) -> list[str]:
     """What two looks in a row find."""
     sources.changed()
     return [file.name for file in sources.changed()]
@@ -18,7 +18,7 @@ def test_only_what_was_loaded_counts_until_it_is_broken(tmp_path: Path) -> None:
     file, part, other = (tmp_path / name for name in ("shop.py", "parts.py", "test_shop.py"))
     for each in (file, part, other):
         each.write_text("")
-    sources = Sources([file])
+    sources = CodeFiles([file])
     sources.mark()
     sources.follow([file, part], is_broken=False)
     other.write_text("x = 1")
@@ -36,7 +36,7 @@ def test_only_what_was_loaded_counts_until_it_is_broken(tmp_path: Path) -> None:
 def test_a_file_that_changes_while_it_is_loaded_has_changed(tmp_path: Path) -> None:
     file = tmp_path / "shop.py"
     file.write_text("")
-    sources = Sources([file])
+    sources = CodeFiles([file])
     sources.mark()
     file.write_text("x = 1")
     sources.follow([file], is_broken=False)
@@ -46,7 +46,7 @@ def test_a_file_that_changes_while_it_is_loaded_has_changed(tmp_path: Path) -> N
 def test_a_change_counts_once_two_looks_find_the_same(tmp_path: Path) -> None:
     file = tmp_path / "shop.py"
     file.write_text("")
-    sources = Sources([file])
+    sources = CodeFiles([file])
     sources.mark()
     sources.follow([file], is_broken=False)
     assert changed(sources) == []
@@ -60,7 +60,7 @@ def test_a_change_counts_once_two_looks_find_the_same(tmp_path: Path) -> None:
 def test_a_file_of_the_same_size_and_time_that_replaced_another_has_changed(tmp_path: Path) -> None:
     file, new = tmp_path / "shop.py", tmp_path / "new"
     file.write_text("x = 1")
-    sources = Sources([file])
+    sources = CodeFiles([file])
     sources.mark()
     sources.follow([file], is_broken=False)
     new.write_text("x = 2")
@@ -72,7 +72,7 @@ def test_a_file_of_the_same_size_and_time_that_replaced_another_has_changed(tmp_
 
 def test_a_new_file_of_a_folder_counts(tmp_path: Path) -> None:
     (tmp_path / "shop.py").write_text("")
-    sources = Sources([tmp_path])
+    sources = CodeFiles([tmp_path])
     sources.mark()
     sources.follow([tmp_path / "shop.py"], is_broken=False)
     (tmp_path / "more.py").write_text("")

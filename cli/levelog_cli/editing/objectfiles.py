@@ -14,10 +14,10 @@ from msgspec.structs import replace
 from levelog.errors import ConfigurationError, LevelogError
 from levelog.wire.manifests import each_manifest
 from levelog_cli.crds.definitions import API_VERSION
-from levelog_cli.editing.children import Child, Family, until_gone
+from levelog_cli.editing.codefiles import Stamp, stamp_of
+from levelog_cli.editing.forking import Child, Family, until_gone
 from levelog_cli.editing.installing import Break, StoredVersion, apply, find_served, still_there, until_defined
 from levelog_cli.editing.notes import BoardNotes
-from levelog_cli.editing.sources import Stamp, stamp_of
 from levelog_cli.running import execute
 from levelog_cli.servers.clusters import connect_cluster
 from levelog_cli.settings import Settings
