@@ -26,6 +26,7 @@ ALSO: Final = {
     "On": "levelog.handlers.on",
     "Gone": "levelog.resources",
     "CallKeywords": "levelog.calls.limits",
+    "LimitKeywords": "levelog.calls.limits",
     "EdgeKeywords": "levelog.handlers.on",
 }
 """Classes that are met through public ones, and where they are."""

@@ -5,7 +5,7 @@ from contextvars import ContextVar
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Unpack, overload
 
-from levelog.calls.limits import CALL_TIME, CallKeywords, CallLimits
+from levelog.calls.limits import CallKeywords, CallLimits, LimitKeywords
 from levelog.conditions import conditions_writer, inspect_conditions
 from levelog.effects import EffectHandler
 from levelog.errors import OperatorError
@@ -311,29 +311,27 @@ class Operator:
     def effect(self, function: EffectF) -> EffectF: ...
 
     @overload
-    def effect(
-        self, *, timeout: timedelta = CALL_TIME, max_concurrency: int | None = None
-    ) -> Callable[[EffectF], EffectF]: ...
+    def effect(self, **limits: Unpack[LimitKeywords]) -> Callable[[EffectF], EffectF]: ...
 
     def effect(
-        self, function: EffectF | None = None, *, timeout: timedelta = CALL_TIME, max_concurrency: int | None = None
+        self, function: EffectF | None = None, **limits: Unpack[LimitKeywords]
     ) -> EffectF | Callable[[EffectF], EffectF]:
         """Register a function with side effects outside the cluster: `(request) -> result`, both with a JSON form.
 
         A reconcile function asks for it with `call(function, request)`. The actuator calls it at least once, each time
         with the same `idempotency_key: str`, if it takes one; it may take a logger and the settings too. A plain
         function runs in a thread, an async one in the event loop, where it is cancelled after `timeout`. If it raises,
-        it is called again; raise `Retry` if nothing was done, and `GiveUp` if another attempt cannot succeed. At most
-        `max_concurrency` calls run at a time in one process; None: no limit of its own.
+        it is called again; raise `Retry` if nothing was done, and `GiveUp` if another attempt cannot succeed. All
+        limits are those of `op.on.create`.
 
         Views read the finished calls from an index with the effect's name, by the uid of the parent: `page: Index[str,
         Call[Page, Ticket]]`.
         """
 
         def register(function: EffectF) -> EffectF:
-            limits = CallLimits(timeout=timeout, max_concurrency=max_concurrency)
-            require_limits(f"effect {function.__name__}", limits)
-            handler = EffectHandler.inspect(function, self._lender, limits.within(self._lender.limits))
+            own = CallLimits(**limits)
+            require_limits(f"effect {function.__name__}", own)
+            handler = EffectHandler.inspect(function, self._lender, own.within(self._lender.limits))
             self._claim(handler.name, function)
             self.effects[handler.name] = handler
             self.indices[handler.name] = handler.index

@@ -79,6 +79,7 @@ op.on.update(retries=-1)(handle)  # handler handle: retries=-1 is not a number o
 op.timer(every=HOUR, retries=True)(handle)  # retries=True is not a number of retries
 op.on.event(retries=True)(handle)  # retries=True is not a number of retries
 op.daemon(retries=True)(handle)  # retries=True is not a number of retries
+op.effect(retries=True)(page)  # effect page: retries=True is not a number of retries
 Operator("x", retries=-1)  # operator 'x': retries=
 Operator("x", backoff=timedelta(0))  # operator 'x': backoff=
 Operator("x", give_up_after=60)  # operator 'x': give_up_after=

@@ -12,18 +12,23 @@ CALL_TIME: Final = timedelta(seconds=10)
 """Default time limit of one call."""
 
 
-class CallKeywords(TypedDict, total=False):
-    """Options of functions that are called for objects: filters, and limits; `op.on.create` says what they mean."""
+class LimitKeywords(TypedDict, total=False):
+    """Limits of calls; `op.on.create` says what they mean."""
 
-    labels: Mapping[str, Value] | None
-    annotations: Mapping[str, Value] | None
-    when: Callable[[Any], object] | None
     timeout: timedelta
     """Time limit of one call; 10 s."""
     retries: int | None
     backoff: timedelta | None
     give_up_after: timedelta | None
     max_concurrency: int | None
+
+
+class CallKeywords(LimitKeywords, total=False):
+    """Options of functions that are called for objects: limits, and filters."""
+
+    labels: Mapping[str, Value] | None
+    annotations: Mapping[str, Value] | None
+    when: Callable[[Any], object] | None
 
 
 class CallLimits(Struct, frozen=True, kw_only=True):

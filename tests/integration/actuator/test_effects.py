@@ -124,9 +124,13 @@ async def test_an_effect_that_gives_up_or_returns_something_else_has_failed(acti
     def returns(request: Page) -> Ticket:
         return "T-1"  # type: ignore[return-value]  # pyright: ignore[reportReturnType]
 
+    @op.effect(retries=1, backoff=timedelta(milliseconds=1))
+    def busy(request: Page) -> None:
+        raise ConnectionError("nobody answers")
+
     async with acting.running(FEW, effects=op):
-        receipts = await acting.carried_out(wanted("refused"), wanted("returns"))
-    assert [(each.outcome, each.attempts) for each in receipts] == [("failed", 1), ("failed", 1)]
+        receipts = await acting.carried_out(wanted("refused"), wanted("returns"), wanted("busy"))
+    assert [(each.outcome, each.attempts) for each in receipts] == [("failed", 1), ("failed", 1), ("failed", 2)]
     assert receipts[0].error == "effect refused: there is no such team"
     assert receipts[1].error.startswith("effect returns: it took place, but returned str, not Ticket: ")
 
