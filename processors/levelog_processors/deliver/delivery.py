@@ -5,11 +5,9 @@ record is handled.
 """
 
 import logging
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeAlias
-
-from sqlalchemy.ext.asyncio import AsyncConnection
 
 from levelog.handlers.forobjects import RecordHandler
 from levelog.handlers.injection import Given, about
@@ -19,7 +17,7 @@ from levelog.wire.records import LoggedRecord, ObjectDeleted, ObjectSeen
 from levelog_processors.deliver.unrecorded import Chain, UnrecordedCalls
 from levelog_processors.program import Program
 from levelog_store.connect.database import Database
-from levelog_store.deliver.positions import Place, write_positions
+from levelog_store.deliver.positions import Place
 from levelog_store.rows import Scope, ViewParent
 
 log = logging.getLogger(__name__)
@@ -38,7 +36,6 @@ class Delivery(UnrecordedCalls[RecordHandler]):
         super().__init__(database, scope, program.record_handlers, **options)
         self._read_object = read_object
         self._positions: dict[Place, int] = {}
-        self._stored: dict[Place, int] = {}
         self.on_expired: Callable[[str], None] = lambda _handler: None
         """Called with a handler of which records have expired before it was called for them."""
 
@@ -63,7 +60,7 @@ class Delivery(UnrecordedCalls[RecordHandler]):
         await self.release()
         async with self._database.transaction() as connection:
             self._positions = await self._take_over(connection, epochs, start=start)
-        self._stored = dict(self._positions)
+        self._called_to = self._stored_to = self.read_to
 
     async def deliver(self, records: Sequence[LoggedRecord], read_to: int) -> None:
         """Call the handlers for records, in the order of the log; nothing is left before `read_to`."""
@@ -100,16 +97,8 @@ class Delivery(UnrecordedCalls[RecordHandler]):
         await self._store()
 
     def _move(self, read_to: int) -> None:
+        self._called_to = read_to
         self._positions = {place: max(at, read_to) for place, at in self._positions.items()}
-
-    async def _store(self, held: Sequence[Chain[RecordHandler]] = (), *, released: Collection[ViewParent] = ()) -> None:
-        positions = self._positions
-        await super()._store(held, released=released)
-        self._stored |= positions
-
-    async def _write_positions(self, connection: AsyncConnection) -> None:
-        moved = {place: at for place, at in self._positions.items() if at != self._stored[place]}
-        await write_positions(connection, self._scope, moved)
 
     async def _go_on(self, chain: Chain[RecordHandler]) -> None:
         after, upto = chain.position - 1, self._positions[chain.handler.source, chain.partition]

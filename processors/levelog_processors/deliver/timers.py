@@ -13,8 +13,6 @@ from functools import partial
 from heapq import heapify, heappop, heappush, heapreplace
 from typing import Any, Final
 
-from sqlalchemy.ext.asyncio import AsyncConnection
-
 from levelog.handlers.injection import Given, about
 from levelog.handlers.timers import EPOCH, MICROSECOND, TimerHandler, created_of, microseconds, moment
 from levelog.wire.canonical import digest
@@ -24,7 +22,7 @@ from levelog_processors.deliver.unrecorded import Chain, UnrecordedCalls
 from levelog_processors.program import Program
 from levelog_processors.waiting import RESYNC
 from levelog_store.connect.database import Database
-from levelog_store.deliver.positions import Existing, Place, move_positions, read_existing
+from levelog_store.deliver.positions import Existing, Place, read_existing
 from levelog_store.rows import Scope, StoredObject, ViewParent
 
 log = logging.getLogger(__name__)
@@ -62,7 +60,6 @@ class Timers(UnrecordedCalls[TimerHandler]):
         """Objects that nobody has seen before are new to a timer if their first call is due after this."""
         self._late: set[ViewParent] = set()
         """Timers and objects whose first call was due before what is stored: held before it is made."""
-        self._called_to = self._stored_to = 0
         self._is_open = asyncio.Event()
 
     @property
@@ -156,7 +153,6 @@ class Timers(UnrecordedCalls[TimerHandler]):
             self._called_to = now
         if self._called_to != self._stored_to:
             await self._store(new)
-            self._stored_to = self._called_to
 
     def _take_due(self, now: int) -> dict[ViewParent, tuple[int, str]]:
         """Due time and uid of calls that are to be made, at most a batch; the next ones are planned."""
@@ -214,7 +210,3 @@ class Timers(UnrecordedCalls[TimerHandler]):
             given[Given.KEY] = digest(scope.cluster, scope.application, handler.source, row.uid, str(chain.position))
         about(object=chain.object, handler=handler.source)
         await self._call(chain, due, partial(handler.called_with, row.body, {}, given))
-
-    async def _write_positions(self, connection: AsyncConnection) -> None:
-        if self._called_to != self._stored_to:
-            await move_positions(connection, self._scope, self._handlers, self._epochs, self._called_to)

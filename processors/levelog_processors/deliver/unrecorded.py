@@ -22,7 +22,7 @@ from levelog.handlers.views import VIEW_TIME
 from levelog_processors.decide.settling import backoff
 from levelog_processors.guard import FunctionGuard
 from levelog_store.connect.database import Database
-from levelog_store.deliver.positions import Place, begin_positions, read_held, write_held
+from levelog_store.deliver.positions import Place, begin_positions, move_positions, read_held, write_held
 from levelog_store.owners.leases import guard
 from levelog_store.rows import LevelRow, Scope, ViewParent
 
@@ -113,6 +113,8 @@ class UnrecordedCalls(ABC, Generic[HandlerT]):
         self._function = call
         self._executor = Executor(subject="this object", clock=clock, schedule=backoff)
         self._epochs: Mapping[int, int] = {}
+        self._called_to = self._stored_to = 0
+        """Position up to which all calls are made or held, here and in the tables."""
         self._held: dict[ViewParent, Chain[HandlerT]] = {}
         self._running: set[asyncio.Task[None]] = set()
         self._stepped_at = clock()
@@ -194,10 +196,6 @@ class UnrecordedCalls(ABC, Generic[HandlerT]):
     async def _go_on(self, chain: Chain[HandlerT]) -> None:
         """Make the calls of an object that is held; may raise LevelogError before the first."""
 
-    @abstractmethod
-    async def _write_positions(self, connection: AsyncConnection) -> None:
-        """Store how far all handlers are."""
-
     async def _take_over(
         self, connection: AsyncConnection, epochs: Mapping[int, int], *, start: int | None
     ) -> dict[Place, int]:
@@ -227,10 +225,13 @@ class UnrecordedCalls(ABC, Generic[HandlerT]):
         return new
 
     async def _store(self, held: Sequence[Chain[HandlerT]] = (), *, released: Collection[ViewParent] = ()) -> None:
+        scope, epochs, to = self._scope, self._epochs, self._called_to
         async with self._database.transaction(durable=False) as connection:
-            await guard(connection, self._scope, self._epochs)
-            await self._write_positions(connection)
-            await write_held(connection, self._scope, [each.row for each in held], released=released)
+            await guard(connection, scope, epochs)
+            if to != self._stored_to:
+                await move_positions(connection, scope, self._handlers, epochs, to)
+            await write_held(connection, scope, [each.row for each in held], released=released)
+        self._stored_to = to
 
     def _settle(self, chain: Chain[HandlerT]) -> None:
         """Take note of what an attempt came to, as far as it has returned."""
