@@ -91,31 +91,21 @@ async def test_the_cluster_cannot_be_reached(tmp_path: Path) -> None:
     assert not levelog.data.exists()
 
 
-@pytest.mark.parametrize(
-    ("content", "said"),
-    [("{[", "cannot be used"), ("just text", "cannot be used"), ("apiVersion: v1\nkind: Config\n", "cannot be used")],
-    ids=["no YAML", "no mapping", "empty"],
-)
-async def test_a_kubeconfig_that_cannot_be_read(tmp_path: Path, content: str, said: str) -> None:
+async def test_a_kubeconfig_that_cannot_be_used(tmp_path: Path) -> None:
     path = tmp_path / "kubeconfig"
-    path.write_text(content)
     levelog = Levelog(tmp_path, path)
-    sentence = await levelog.refused("run", WEBS_FILE, status=2)
-    assert sentence.startswith(f"kubeconfig {path} ")
-    assert said in sentence
-    assert not levelog.data.exists()
-
-
-async def test_a_kubeconfig_that_does_not_exist(tmp_path: Path) -> None:
-    levelog = Levelog(tmp_path)
+    for content in ("{[", "just text", "apiVersion: v1\nkind: Config\n"):
+        path.write_text(content)
+        sentence = await levelog.refused("run", WEBS_FILE, status=2)
+        assert sentence.startswith(f"kubeconfig {path} ")
+        assert "cannot be used" in sentence
+    kubeconfig_of("http://127.0.0.1:1", path)
+    sentence = await levelog.refused("run", WEBS_FILE, "--context", "moon", status=2)
+    assert sentence.startswith("kubeconfig ")
+    assert "moon" in sentence
     sentence = await levelog.refused("run", WEBS_FILE, "--kubeconfig", "none", status=2)
     assert sentence == "kubeconfig none does not exist"
-
-
-async def test_a_context_that_the_kubeconfig_does_not_have(levelog: Levelog) -> None:
-    sentence = await levelog.refused("run", WEBS_FILE, "--context", "moon", status=2)
-    assert "moon" in sentence
-    assert sentence.startswith("kubeconfig ")
+    assert not levelog.data.exists()
 
 
 async def test_nats_cannot_be_reached(levelog: Levelog) -> None:
@@ -152,13 +142,11 @@ async def test_a_variable_that_is_misspelt(levelog: Levelog) -> None:
     assert ended.stderr.endswith("LEVELOG_DATABSE_URL is no setting; did you mean LEVELOG_DATABASE_URL?\n")
 
 
-@pytest.mark.parametrize("command", [("levels",), ("retry", "shop"), ("plan", WEBS_FILE)])
-async def test_who_looks_back_where_nothing_ran_hears_what_to_name(
-    tmp_path: Path, command: tuple[str | Path, ...]
-) -> None:
-    assert await Levelog(tmp_path).refused(*command, status=2) == (
-        "there is no database in .levelog: give --database-url, or the --data-dir that `levelog run` used"
-    )
+async def test_who_looks_back_where_nothing_ran_hears_what_to_name(tmp_path: Path) -> None:
+    for command in (("levels",), ("retry", "shop"), ("plan", WEBS_FILE)):
+        assert await Levelog(tmp_path).refused(*command, status=2) == (
+            "there is no database in .levelog: give --database-url, or the --data-dir that `levelog run` used"
+        )
     assert not (tmp_path / ".levelog").exists()
 
 
@@ -405,7 +393,7 @@ async def test_debug_shows_the_traceback(levelog: Levelog) -> None:
     )
 
 
-@pytest.mark.parametrize("name", ["!", "team-[ab]", "!Team", "Team", "a/b", "-a", "a" * 64])
-async def test_what_no_namespace_can_be_called_is_refused(levelog: Levelog, name: str) -> None:
-    sentence = await levelog.refused("rbac", WEBS_FILE, f"--namespace={name}", status=2)
-    assert sentence.startswith(f"--namespace: {name!r} is no name of a namespace")
+async def test_what_no_namespace_can_be_called_is_refused(tmp_path: Path) -> None:
+    for name in ("!", "team-[ab]", "!Team", "Team", "a/b", "-a", "a" * 64):
+        sentence = await Levelog(tmp_path).refused("rbac", WEBS_FILE, f"--namespace={name}", status=2)
+        assert sentence.startswith(f"--namespace: {name!r} is no name of a namespace")

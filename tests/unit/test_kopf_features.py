@@ -6,7 +6,7 @@ import pytest
 
 from rigs.kopfalike import ALIKE
 from rigs.kopfrivals import CASES
-from rigs.namedcode import ROOT, named_test
+from rigs.namedtests import ROOT, named_test
 
 PAGE = ROOT / "docs/kopf-features.md"
 PAGES = """

@@ -5,7 +5,7 @@ import re
 import pytest
 
 from rigs.kopfrivals import CASES
-from rigs.namedcode import ROOT, named_test
+from rigs.namedtests import ROOT, named_test
 
 PAGE = (ROOT / "docs/kopf-wishes.md").read_text()
 ROW = re.compile(r"^\| (.+?) \| (.*?) \| (has|partly|lacks)\[\^(\d+)\] \| (.+) \|$", re.MULTILINE)

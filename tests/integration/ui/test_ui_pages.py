@@ -158,7 +158,7 @@ async def test_pages_tell_all_without_scripts(shown: Any, browser: Opens) -> Non
         assert await page.texts(".connection") == [""]
 
 
-@pytest.mark.parametrize(("width", "is_dark"), [(390, False), (390, True), (1280, True)])
+@pytest.mark.parametrize(("width", "is_dark"), [(390, True), pytest.param(1280, False, marks=pytest.mark.long)])
 async def test_pages_fit_a_phone_and_the_dark(
     shown: Any, browser: Opens, pictures: Path, width: int, is_dark: bool
 ) -> None:
@@ -173,7 +173,7 @@ async def test_pages_fit_a_phone_and_the_dark(
             )
 
 
-@pytest.mark.parametrize("is_dark", [False, True])
+@pytest.mark.parametrize("is_dark", [False, pytest.param(True, marks=pytest.mark.long)])
 async def test_nobody_is_kept_out_by_a_page(shown: Any, browser: Opens, is_dark: bool) -> None:
     async with browser(is_dark=is_dark) as page:
         await page.open(shown.url + POD)

@@ -23,7 +23,6 @@ from rigs.orders import OTHER_UID, PARENT_UID, UID, VERBS, VERSION, observation,
 JSON = {"body": [], "options": {"patch_type": "json"}}
 SAME_NAME = 'webs.example.com "a" not found'
 MANAGERS = (FailureCause(reason="FieldManagerConflict", message='conflict with "x"', field=".spec.image"),)
-MAKING = {"apply", "create"}
 AT_VERSION = Precondition(version=VERSION)
 
 

@@ -1,0 +1,39 @@
+"""Tests that documents name in backquotes, looked up in the files of the repository.
+
+`quick::rows_are_those_that_sqlalchemy_gives` is `test_rows_…` in the one file `test_quick.py`, which a folder before it
+tells from others of its name; a story that it tells is in brackets.
+"""
+
+import ast
+import re
+from pathlib import Path
+from typing import Final, NamedTuple
+
+ROOT: Final = Path(__file__).parents[2]
+
+_TEST: Final = re.compile(r"`(\w+/)?(\w+)::(\w+)(?:\[([\w ]+)\])?`")
+
+
+class NamedTest(NamedTuple):
+    """A test that is there."""
+
+    stem: str
+    """The file without `test_`."""
+    name: str
+    """The function without `test_`."""
+    story: str | None
+
+
+def named_test(text: str) -> NamedTest:
+    """The test of this name. Raises AssertionError if there is none, or more than one file of the name."""
+    named = _TEST.fullmatch(text)
+    assert named, text
+    folder, stem, name, story = named.groups()
+    files = [*ROOT.glob(f"tests/**/{folder or ''}test_{stem}.py"), *ROOT.glob(f"examples/*/test_{stem}.py")]
+    assert len(files) == 1, (text, files)
+    assert f"test_{name}" in _names(ast.parse(files[0].read_text()).body), text
+    return NamedTest(stem, name, story)
+
+
+def _names(body: list[ast.stmt]) -> set[str]:
+    return {each.name for each in body if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef)}
