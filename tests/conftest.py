@@ -44,6 +44,7 @@ __all__ = [
 
 
 write_to_memory()
+gc.disable()  # until all tests are collected: nothing is garbage before, and looking for it takes a fifth of the time
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -66,4 +67,5 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def pytest_collection_finish(session: pytest.Session) -> None:
     check_groups(session)
     prepare_binaries(session)
+    gc.enable()
     gc.freeze()  # all modules of tests are loaded: no collection need look at them again

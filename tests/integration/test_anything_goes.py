@@ -23,7 +23,7 @@ from levelog_kube.client import KubeClient, connect
 from levelog_kube.discovery import cluster_uid
 from levelog_sandbox import Sandbox
 from levelog_store.tables import levels
-from rigs.kinds import ConfigMap, Web
+from rigs.kinds import ConfigMap, Web, web
 from rigs.nats import NatsServer
 from rigs.processing import Processing
 from rigs.run.examples import examples
@@ -345,11 +345,6 @@ def loop() -> Iterator[Loop]:
     op = operator(does := Does())
     with Simulation(op) as simulation:
         yield Loop(simulation, op, does)
-
-
-def web(name: str) -> dict[str, Any]:
-    metadata = {"name": name, "namespace": "default"}
-    return {"apiVersion": "example.com/v1", "kind": "Web", "metadata": metadata}
 
 
 MANY: Final = settings(

@@ -10,7 +10,7 @@ import pytest
 from levelog import GiveUp, LabelledResource, LevelogError, LiveIndex, Operator, Resource, Retry, Struct
 from levelog.daemons import Daemon
 from levelog.testing import Simulation
-from rigs.kinds import Pod
+from rigs.kinds import Pod, web
 
 BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)
@@ -27,11 +27,6 @@ class Web(Resource, group="example.com", version="v1", plural="webs"):
 
 class Progress(Struct):
     steps: int
-
-
-def web(name: str = "shop", /, **spec: Any) -> dict[str, Any]:
-    metadata = {"name": name, "namespace": "default"}
-    return {"apiVersion": "example.com/v1", "kind": "Web", "metadata": metadata, "spec": spec}
 
 
 def pod(name: str) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from levelog import ABSENT, GiveUp, Intent, Operator, Resource, Retry, Struct, delete
 from levelog.edges import Diff, FieldChange
 from levelog.testing import Simulation
+from rigs.kinds import web
 
 BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -26,11 +27,6 @@ class WebSpec(Struct):
 
 class Web(Resource, group="example.com", version="v1", plural="webs"):
     spec: WebSpec
-
-
-def web(name: str = "shop", /, **spec: Any) -> dict[str, Any]:
-    metadata = {"name": name, "namespace": "default"}
-    return {"apiVersion": "example.com/v1", "kind": "Web", "metadata": metadata, "spec": spec}
 
 
 class Handlers:

@@ -5,29 +5,19 @@ import logging
 import threading
 from collections.abc import Iterator
 from datetime import timedelta
-from typing import Any
 
 import pytest
 
 from levelog import Level, LiveIndex, Operator, Struct
 from levelog.errors import HookFailed
 from levelog.testing import Simulation
-from rigs.kinds import Web
+from rigs.kinds import Web, web
 
 SHORT = timedelta(milliseconds=50)
 
 
 class Settings(Struct):
     greeting: str = "hello"
-
-
-def web(name: str) -> dict[str, Any]:
-    return {
-        "apiVersion": "example.com/v1",
-        "kind": "Web",
-        "metadata": {"name": name, "namespace": "default"},
-        "spec": {},
-    }
 
 
 def operator(name: str = "shop") -> Operator:

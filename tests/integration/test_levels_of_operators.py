@@ -9,6 +9,7 @@ from levelog.levels import Levels
 from levelog.testing import Simulation
 from levelog_processors.program import Program
 from levelog_store.tables import levels as level_rows
+from rigs.kinds import manifest
 from rigs.nats import NatsServer
 from rigs.processing import Processing
 from rigs.waiting import until
@@ -70,21 +71,16 @@ def boards(*names: str) -> Operator:
     return op
 
 
-def thing(kind: str, name: str, **spec: object) -> dict[str, object]:
-    metadata = {"name": name, "namespace": "default"}
-    return {"apiVersion": "example.com/v1", "kind": kind, "metadata": metadata, "spec": spec}
-
-
 def test_a_view_looks_up_levels_of_another_operator_also_of_views_that_take_levels() -> None:
     with Simulation(webs(), boards()) as simulation:
-        simulation.apply(thing("Board", "board", web="shop"))
+        simulation.apply(manifest("Board", "board", web="shop"))
         simulation.run()
         assert simulation.level("shown", "default", "board").actual == {}
-        simulation.apply(thing("Web", "shop", replicas=1))
+        simulation.apply(manifest("Web", "shop", replicas=1))
         simulation.run()
         names = ("webs/size", "webs/summary", "webs/conditions")
         assert simulation.level("shown", "default", "board").actual == dict.fromkeys(names, "in_sync")
-        simulation.apply(thing("Web", "shop", replicas=2))
+        simulation.apply(manifest("Web", "shop", replicas=2))
         simulation.run()
         drifts = {"webs/size": "drifting", "webs/summary": "drifting", "webs/conditions": "in_sync"}
         assert simulation.level("shown", "default", "board").actual == drifts
@@ -95,17 +91,17 @@ def test_a_view_looks_up_levels_of_another_operator_also_of_views_that_take_leve
 
 def test_invariant_6_it_is_called_for_the_views_that_it_names_and_for_no_others() -> None:
     with Simulation(webs(), boards("webs/odd")) as simulation:
-        simulation.apply(thing("Board", "board", web="shop"))
-        simulation.apply(thing("Web", "shop", replicas=1))
-        simulation.apply(thing("Web", "other", replicas=1))
+        simulation.apply(manifest("Board", "board", web="shop"))
+        simulation.apply(manifest("Web", "shop", replicas=1))
+        simulation.apply(manifest("Web", "other", replicas=1))
         simulation.run()
         calls = simulation.calls["shown"]
-        simulation.apply(thing("Web", "shop", replicas=3))
-        simulation.apply(thing("Web", "other", replicas=2))
+        simulation.apply(manifest("Web", "shop", replicas=3))
+        simulation.apply(manifest("Web", "other", replicas=2))
         simulation.run()
         assert simulation.level("size", "default", "shop").status == "drifting"
         assert simulation.calls["shown"] == calls
-        simulation.apply(thing("Web", "shop", replicas=2))
+        simulation.apply(manifest("Web", "shop", replicas=2))
         simulation.run()
         assert simulation.calls["shown"] == calls + 1
         assert simulation.level("shown", "default", "board").actual == {"webs/odd": "drifting"}
@@ -123,8 +119,8 @@ def test_a_class_and_a_name_give_levels_of_the_own_operator_and_of_the_other() -
         return Level([], sorted(levels.of(Web, board.spec.web)))
 
     with Simulation(webs(), op) as simulation:
-        simulation.apply(thing("Board", "board", web="shop"))
-        simulation.apply(thing("Web", "shop"))
+        simulation.apply(manifest("Board", "board", web="shop"))
+        simulation.apply(manifest("Web", "shop"))
         simulation.run()
         assert simulation.level("shown", "default", "board").actual == ["boards/mine", "mine", "webs/size"]
 
@@ -143,10 +139,10 @@ def test_who_looks_up_is_decided_on_after_all_that_is_behind_it() -> None:
         return Level(0, 0)
 
     with Simulation(webs(), op) as simulation:
-        simulation.apply(thing("Board", "board", web="shop"))
-        simulation.apply(thing("Web", "shop", replicas=1))
+        simulation.apply(manifest("Board", "board", web="shop"))
+        simulation.apply(manifest("Web", "shop", replicas=1))
         containers = {"containers": [{"name": "c", "image": "a"}]}
-        simulation.apply({**thing("Pod", "p", **containers), "apiVersion": "v1"})
+        simulation.apply({**manifest("Pod", "p", **containers), "apiVersion": "v1"})
         simulation.run()
         del seen[:]
         simulation.delete(Web, "shop")

@@ -8,7 +8,7 @@ from levelog import Intent, Level, Manifest, Operator, Resource, Struct, apply
 from levelog.conditions import Condition
 from levelog.levels import Levels
 from levelog.testing import Simulation
-from rigs.kinds import Pod
+from rigs.kinds import Pod, manifest
 
 HOUR: Final = timedelta(hours=1)
 
@@ -74,11 +74,6 @@ def made() -> Operator:
     return op
 
 
-def thing(kind: str, name: str, **spec: Any) -> dict[str, Any]:
-    metadata = {"name": name, "namespace": "default"}
-    return {"apiVersion": "example.com/v1", "kind": kind, "metadata": metadata, "spec": spec}
-
-
 def condition(simulation: Simulation, kind: str = "Ready", name: str = "shop") -> dict[str, Any]:
     [found] = [each for each in simulation.objects(Shop) if each["metadata"]["name"] == name]
     return next(each for each in found["status"]["conditions"] if each["type"] == kind)
@@ -91,7 +86,7 @@ def shown(simulation: Simulation) -> Any:
 def test_an_object_is_not_ready_while_a_child_of_its_own_has_failed_on_a_403() -> None:
     with Simulation(made()) as simulation:
         simulation.refuse(403, target="pods/default/shop-1-0", times=1)
-        simulation.apply(thing("Shop", "shop", replicas=2))
+        simulation.apply(manifest("Shop", "shop", replicas=2))
         simulation.run()
         assert simulation.level("webs", "default", "shop").status == "in_sync", "its webs are as it wants them"
         stalled = condition(simulation, "Stalled")
@@ -114,7 +109,7 @@ def test_a_grandchild_counts_and_a_child_that_goes_does_not_any_more() -> None:
     @op.children(Chain, of=Shop)
     def shops(chain: Chain) -> Iterator[Manifest]:
         for n in range(chain.spec.replicas):
-            yield thing("Shop", f"c{n}", replicas=1)
+            yield manifest("Shop", f"c{n}", replicas=1)
 
     op.conditions(Chain, name="chained")
 
@@ -124,26 +119,26 @@ def test_a_grandchild_counts_and_a_child_that_goes_does_not_any_more() -> None:
 
     with Simulation(op) as simulation:
         simulation.refuse(403, target="pods/default/c1-0-0", times=50)
-        simulation.apply(thing("Chain", "chain", replicas=2))
+        simulation.apply(manifest("Chain", "chain", replicas=2))
         simulation.run()
         assert ready(simulation)["message"].startswith("pods of webs.example.com/default/c1-0: ")
         assert (ready(simulation)["status"], condition(simulation, name="c0")["status"]) == ("False", "True")
-        simulation.apply(thing("Chain", "chain", replicas=1))
+        simulation.apply(manifest("Chain", "chain", replicas=1))
         simulation.run()
         assert ready(simulation)["message"] == "in sync: shops; children: 2"
 
 
 def test_a_view_wakes_when_a_level_that_it_looked_up_comes_moves_or_goes_and_for_no_other() -> None:
     with Simulation(made()) as simulation:
-        simulation.apply(thing("Board", "board", web="one"))
+        simulation.apply(manifest("Board", "board", web="one"))
         simulation.run()
         assert shown(simulation) == {}
         calls = simulation.calls["shown"]
-        simulation.apply(thing("Web", "other"))
+        simulation.apply(manifest("Web", "other"))
         simulation.run()
         assert simulation.calls["shown"] == calls
         simulation.refuse(422, target="pods/default/one-0", times=1)
-        simulation.apply(thing("Web", "one"))
+        simulation.apply(manifest("Web", "one"))
         simulation.run()
         assert shown(simulation) == {"pods": "failed"}
         simulation.advance(HOUR)
@@ -154,7 +149,7 @@ def test_a_view_wakes_when_a_level_that_it_looked_up_comes_moves_or_goes_and_for
         simulation.delete(Web, "one")
         simulation.run()
         assert shown(simulation) == {}
-        simulation.apply(thing("Web", "one"))
+        simulation.apply(manifest("Web", "one"))
         simulation.run()
         assert shown(simulation) == {"pods": "in_sync"}
 
@@ -171,11 +166,11 @@ def test_parents_that_a_filter_leaves_out_have_no_levels_to_look_up() -> None:
         return Level(desired=[], actual=list(levels.of(Web, board.spec.web)))
 
     with Simulation(op) as simulation:
-        simulation.apply(thing("Board", "board", web="one"))
-        simulation.apply(thing("Web", "one", replicas=2))
+        simulation.apply(manifest("Board", "board", web="one"))
+        simulation.apply(manifest("Web", "one", replicas=2))
         simulation.run()
         assert simulation.level("shown", "default", "board").actual == ["wanted"]
-        simulation.apply(thing("Web", "one", replicas=0))
+        simulation.apply(manifest("Web", "one", replicas=0))
         simulation.run()
         assert simulation.level("shown", "default", "board").actual == []
 
@@ -191,13 +186,13 @@ def test_a_view_that_is_given_levels_wakes_when_a_filter_leaves_its_parent_out_o
     def summed(web: Web, levels: Levels) -> Level[list[str]]:
         return Level(desired=[], actual=list(levels))
 
-    labelled = thing("Web", "one", replicas=2)
+    labelled = manifest("Web", "one", replicas=2)
     labelled["metadata"]["labels"] = {"app": "web"}
     with Simulation(op) as simulation:
         simulation.apply(labelled)
         simulation.run()
         assert simulation.level("summed", "default", "one").actual == ["wanted"]
-        simulation.apply(thing("Web", "one", replicas=2))
+        simulation.apply(manifest("Web", "one", replicas=2))
         simulation.run()
         assert simulation.level("summed", "default", "one").actual == []
 
@@ -211,7 +206,7 @@ def test_a_view_reads_the_levels_of_wanted_children_and_of_theirs_and_wakes_for_
     @op.children(Chain, of=Shop)
     def shops(chain: Chain) -> Iterator[Manifest]:
         for n in range(chain.spec.replicas):
-            yield thing("Shop", f"c{n}", replicas=1)
+            yield manifest("Shop", f"c{n}", replicas=1)
 
     @op.view
     def tree(chain: Chain, levels: Levels) -> Level[dict[str, dict[str, list[str]]]]:
@@ -224,7 +219,7 @@ def test_a_view_reads_the_levels_of_wanted_children_and_of_theirs_and_wakes_for_
 
     with Simulation(op) as simulation:
         simulation.refuse(403, target="pods/default/c1-0-0", times=1)
-        simulation.apply(thing("Chain", "chain", replicas=2))
+        simulation.apply(manifest("Chain", "chain", replicas=2))
         simulation.run()
         place = "example.com/default"
         assert simulation.level("tree", "default", "chain").actual == {
@@ -236,10 +231,10 @@ def test_a_view_reads_the_levels_of_wanted_children_and_of_theirs_and_wakes_for_
         assert simulation.level("tree", "default", "chain").actual[f"shops.{place}/c1"] == {
             f"webs.{place}/c1-0": ["pods in_sync"]
         }
-        simulation.apply(thing("Web", "other"))
+        simulation.apply(manifest("Web", "other"))
         simulation.run()
         assert simulation.calls["tree"] == calls, "no child of its"
-        simulation.apply(thing("Chain", "chain", replicas=1))
+        simulation.apply(manifest("Chain", "chain", replicas=1))
         simulation.run()
         assert list(simulation.level("tree", "default", "chain").actual) == [f"shops.{place}/c0"]
 
@@ -259,10 +254,10 @@ def test_two_that_look_each_other_up_come_to_rest_since_neither_is_shown_to_the_
 
     with Simulation(op) as simulation:
         for name in "ab":
-            simulation.apply(thing("Web", name, replicas=2))
+            simulation.apply(manifest("Web", name, replicas=2))
         simulation.run()
         assert simulation.level("others", "default", "a").actual == ["own drifting"]
-        simulation.apply(thing("Web", "a", replicas=1))
+        simulation.apply(manifest("Web", "a", replicas=1))
         simulation.run()
         assert simulation.level("others", "default", "b").actual == ["own in_sync"]
 
@@ -279,7 +274,7 @@ def test_levels_that_are_looked_up_undeclared_fail_the_level_with_what_to_write(
         return Level(desired=0, actual=0)
 
     with Simulation(other) as simulation:
-        simulation.apply(thing("Board", "board", web="one"))
+        simulation.apply(manifest("Board", "board", web="one"))
         simulation.run()
         assert "write @op.view(levels_of=[Web])" in simulation.level("undeclared", "default", "board").reason
 
@@ -303,11 +298,11 @@ def test_a_reader_is_not_decided_on_before_what_it_looked_up_so_no_child_is_take
         return Level(desired=0, actual=0)
 
     with Simulation(op) as simulation:
-        simulation.apply(thing("Web", "one", replicas=1))
-        simulation.apply(thing("Board", "board", web="first"))
+        simulation.apply(manifest("Web", "one", replicas=1))
+        simulation.apply(manifest("Board", "board", web="first"))
         simulation.run()
         assert seen[-1] == "first in_sync"
-        simulation.apply(thing("Web", "one", replicas=2))
-        simulation.apply(thing("Board", "board", web="second"))
+        simulation.apply(manifest("Web", "one", replicas=2))
+        simulation.apply(manifest("Board", "board", web="second"))
         simulation.run()
         assert "second in_sync" not in seen

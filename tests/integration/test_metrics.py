@@ -71,6 +71,15 @@ async def audit(web: Web) -> None:
 async def check(web: Web) -> None:
     await audit(web)
 """
+KNOWN: Final = {
+    "controller_runtime_reconcile_total": {"controller", "result"},
+    "controller_runtime_reconcile_errors_total": {"controller"},
+    "controller_runtime_reconcile_time_seconds_bucket": {"controller", "le"},
+    "workqueue_depth": {"name", "controller", "priority"},
+    "workqueue_queue_duration_seconds_bucket": {"name", "controller", "le"},
+    "rest_client_requests_total": {"code", "method", "host"},
+}
+"""As kubernetes-sigs/controller-runtime has them in pkg/internal/controller/metrics and pkg/metrics."""
 Samples = dict[tuple[str, frozenset[tuple[str, str]]], float]
 """Values by name and labels."""
 
@@ -139,7 +148,9 @@ async def scraped_in_sync(running: Running, levels: int) -> Scraped:
     return found[0]
 
 
-async def test_a_change_with_its_writes_moves_what_counts_and_times_it(sandbox: Sandbox, running: Running) -> None:
+async def test_a_change_with_its_writes_moves_what_counts_and_times_it_by_labels_that_name_no_object(
+    sandbox: Sandbox, running: Running
+) -> None:
     before = await scraped_in_sync(running, 0)
     assert before.value("controller_runtime_reconcile_total", controller=VIEW, result="success") == 0
     assert before.value("levelog_decisions_total", view=VIEW) == 0
@@ -178,6 +189,9 @@ async def test_a_change_with_its_writes_moves_what_counts_and_times_it(sandbox: 
     # its status is no input of the view: a wakeup, if it comes to one, calls nothing
     assert after.value("levelog_suppressed_total") >= 0
     assert after.value("process_resident_memory_bytes") > 0
+    assert {name: labels for name, labels in after.labels.items() if name in KNOWN} == KNOWN
+    assert after.types["controller_runtime_reconcile_time_seconds"] == "histogram"
+    assert "shop" not in (await (await Listener.of(running)).asks("/metrics")).text
 
 
 async def test_a_function_that_does_not_return_is_seen_running(
@@ -329,36 +343,11 @@ async def test_a_database_that_stands_still_holds_up_no_scrape_and_the_lag_grows
         running.kill()
 
 
-async def test_labels_are_those_of_controller_runtime_and_name_no_object(
-    sandbox: Sandbox, levelog: Levelog, running: Running
+async def test_a_scrape_is_answered_in_the_form_that_it_asks_for_and_another_path_names_those_that_there_are(
+    running: Running,
 ) -> None:
-    sandbox.user.create(yaml.safe_load((WEBS / "shop.yaml").read_text()))
-    await levelog.in_sync()
-    scraped = await scraped_in_sync(running, 1)
-    assert {name: labels for name, labels in scraped.labels.items() if name in KNOWN} == KNOWN
-    assert scraped.types["controller_runtime_reconcile_time_seconds"] == "histogram"
-    told = await (await Listener.of(running)).asks("/metrics")
-    assert "shop" not in told.text
-
-
-KNOWN: Final = {
-    "controller_runtime_reconcile_total": {"controller", "result"},
-    "controller_runtime_reconcile_errors_total": {"controller"},
-    "controller_runtime_reconcile_time_seconds_bucket": {"controller", "le"},
-    "workqueue_depth": {"name", "controller", "priority"},
-    "workqueue_queue_duration_seconds_bucket": {"name", "controller", "le"},
-    "rest_client_requests_total": {"code", "method", "host"},
-}
-"""As kubernetes-sigs/controller-runtime has them in pkg/internal/controller/metrics and pkg/metrics."""
-
-
-@pytest.mark.parametrize("accepts", ["", "text/plain;version=1.0.0", "application/openmetrics-text;version=1.0.0"])
-async def test_a_scrape_is_answered_in_the_form_that_it_asks_for(running: Running, accepts: str) -> None:
-    told = await (await Listener.of(running)).asks("/metrics", accepts=accepts)
-    assert told.status == 200
-    assert told.text.endswith("# EOF\n") == ("openmetrics" in accepts)
-
-
-async def test_another_path_names_those_that_there_are(running: Running) -> None:
-    told = await (await Listener.of(running)).asks("/debug")
-    assert told == (404, "there is /healthz, /readyz, /metrics\n")
+    listener = await Listener.of(running)
+    for accepts in ("", "text/plain;version=1.0.0", "application/openmetrics-text;version=1.0.0"):
+        told = await listener.asks("/metrics", accepts=accepts)
+        assert (told.status, told.text.endswith("# EOF\n")) == (200, "openmetrics" in accepts)
+    assert await listener.asks("/debug") == (404, "there is /healthz, /readyz, /metrics\n")

@@ -5,13 +5,9 @@ from datetime import timedelta
 
 from levelog import Intent, Level, Operator, call
 from levelog.testing import Simulation
-from rigs.kinds import Web
+from rigs.kinds import Web, web
 
 MINUTE = timedelta(minutes=1)
-
-
-def web(name: str) -> dict[str, object]:
-    return {"apiVersion": "example.com/v1", "kind": "Web", "metadata": {"name": name, "namespace": "default"}}
 
 
 def test_limits_of_an_operator_hold_for_each_function_that_says_nothing_else() -> None:

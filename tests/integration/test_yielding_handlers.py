@@ -9,7 +9,7 @@ import pytest
 from levelog import Diff, GiveUp, Intent, Operator, Resource, Retry, Struct, apply, call, patch
 from levelog.intents import delete, event
 from levelog.testing import Simulation
-from rigs.kinds import ConfigMap, Secret
+from rigs.kinds import ConfigMap, Secret, web
 
 BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)
@@ -26,11 +26,6 @@ class Web(Resource, group="example.com", version="v1", plural="webs"):
 
 class Total(Resource, group="example.com", version="v1", plural="totals"):
     pass
-
-
-def web(name: str = "shop", /, **spec: Any) -> dict[str, Any]:
-    metadata = {"name": name, "namespace": "default"}
-    return {"apiVersion": "example.com/v1", "kind": "Web", "metadata": metadata, "spec": spec}
 
 
 def config_map(name: str, **data: str) -> dict[str, Any]:

@@ -1,6 +1,8 @@
-"""Classes of resources, for tests to which nothing but their names and metadata matters."""
+"""Classes of resources, for tests to which nothing but their names and metadata matters, and manifests."""
 
-from levelog import Resource
+from typing import Any
+
+from levelog import Manifest, Resource
 
 
 class ConfigMap(Resource, version="v1", plural="configmaps"):
@@ -21,3 +23,14 @@ class Service(Resource, version="v1", plural="services"):
 
 class Web(Resource, group="example.com", version="v1", plural="webs"):
     pass
+
+
+def manifest(kind: str, name: str, /, **spec: Any) -> Manifest:
+    """Of an object of example.com/v1 in the namespace default."""
+    metadata = {"name": name, "namespace": "default"}
+    return {"apiVersion": "example.com/v1", "kind": kind, "metadata": metadata, "spec": spec}
+
+
+def web(name: str = "shop", /, **spec: Any) -> Manifest:
+    """Of a Web."""
+    return manifest("Web", name, **spec)

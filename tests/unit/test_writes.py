@@ -5,15 +5,11 @@ from typing import Any
 
 from levelog import Intent, Level, Operator, apply, delete, patch, patch_status
 from levelog.testing import Simulation
-from rigs.kinds import ConfigMap, Web
+from rigs.kinds import ConfigMap, Web, web
 
 
 class Fragment:
     """No resource."""
-
-
-def web(name: str) -> dict[str, Any]:
-    return {"apiVersion": "example.com/v1", "kind": "Web", "metadata": {"name": name, "namespace": "default"}}
 
 
 def operator(*, writes: Any) -> Operator:

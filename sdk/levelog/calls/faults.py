@@ -94,8 +94,10 @@ def is_levelogs(frame: FrameType) -> bool:
 def _place(function: Callable[..., Any], error: BaseException) -> str:
     """File and line that was running: in the file of the function if it got there, else where it was raised."""
     code = getattr(inspect.unwrap(function), "__code__", None)
-    frames = traceback.extract_tb(error.__traceback__)
-    own = [frame for frame in frames if code is not None and frame.filename == code.co_filename]
-    if own:
-        return f"{Path(own[-1].filename).name} line {own[-1].lineno}"
-    return f"{Path(code.co_filename).name} line {code.co_firstlineno}" if code is not None else ""
+    if code is None:
+        return ""
+    line = code.co_firstlineno
+    for frame, number in traceback.walk_tb(error.__traceback__):
+        if frame.f_code.co_filename == code.co_filename:
+            line = number
+    return f"{Path(code.co_filename).name} line {line}"
