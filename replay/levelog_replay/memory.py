@@ -1,12 +1,13 @@
 """The tables of a replay, in memory: what it decides, for nobody else to read, and for nobody to send."""
 
+from bisect import insort
 from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
+from datetime import datetime
 from typing import Final, TypeAlias
 
 from msgspec.structs import replace
 
-from levelog.wire.objects import ObjectKey
 from levelog_processors.decide.overlay import told
 from levelog_processors.state.state import State
 from levelog_processors.tables import Rounds, Tables
@@ -21,6 +22,7 @@ from levelog_store.rows import ENDED, UNSETTLED, LevelRow, Scope, Verdict, ViewP
 
 WithWrites: TypeAlias = tuple[Decision, Sequence[Asked]]
 """A decision, and the writes that it asked for."""
+_WAITING: Final = frozenset({"pending", "claimed"})
 
 
 class MemoryTables(Tables):
@@ -42,11 +44,9 @@ class MemoryTables(Tables):
         self._last_rounds: dict[ViewParent, dict[str, int]] = {}
         """Of which there are intents, by the uid of the parent."""
         self._of: dict[ViewParent, set[str]] = {}
-        """Keys of each level's intents, but for ended ones of earlier rounds."""
-        self._waiting: dict[str, set[str]] = {}
-        """Keys of intents that are to be sent, by target."""
-        self._applied: dict[str, list[str]] = {}
-        """Keys of all applies to each target, in their order."""
+        """Keys of each level's intents, but for those of earlier rounds that have ended for good."""
+        self._on: dict[str, list[KeptIntent]] = {}
+        """All intents on each target, as they were decided, in that order."""
         for row in stored.levels if stored is not None else ():
             self._rounds[row.view, row.parent] = row.round
         for each in intents:
@@ -61,37 +61,25 @@ class MemoryTables(Tables):
         self, levels: Sequence[ViewParent], unknown: Sequence[ViewParent]
     ) -> tuple[Mapping[ViewParent, Sequence[ToldIntent]], Rounds]:
         """Find them by level."""
-        found = {level: [each.told for each in self._open(level)] for level in levels}
+        found = {level: self._open(level) for level in levels}
         return found, {(*level, uid): at for level in unknown for uid, at in self._last_rounds.get(level, {}).items()}
 
-    def _open(self, level: ViewParent) -> list[KeptIntent]:
-        held = (self.intents[key] for key in self._of.get(level, ()))
+    def _open(self, level: ViewParent) -> Sequence[KeptIntent]:
         of_round = self._rounds.get(level)
-        return sorted(
-            (
-                each
-                for each in held
-                if each.told.intent.verb != "event"
-                and each.told.intent.state != "superseded"
-                and (each.round == of_round or each.told.intent.state in UNSETTLED)
-            ),
-            key=lambda each: (each.round, each.ordinal),
-        )
+        held = (self.intents[key] for key in self._of.get(level, ()))
+        found = (each for each in held if each.round == of_round or each.intent.state in UNSETTLED)
+        wanted = (each for each in found if each.intent.state != "superseded" and each.intent.verb != "event")
+        return sorted(wanted, key=lambda each: (each.round, each.ordinal))
 
     async def last_applied(self, targets: Collection[str]) -> Mapping[str, bytes]:
         """Find the last of each target."""
-        return {target: found.body for target in targets if (found := self._last_applied(target)) is not None}
+        rows = ((target, reversed(self._on.get(target, ()))) for target in targets)
+        found = ((target, next(filter(self._is_applied, of), None)) for target, of in rows)
+        return {target: each.body for target, each in found if each is not None}
 
-    def _last_applied(self, target: str) -> KeptIntent | None:
-        newest: KeptIntent | None = None
-        for each in map(self.intents.__getitem__, reversed(self._applied.get(target, ()))):
-            if each.told.intent.state in ("pending", "failed", "superseded"):
-                continue
-            if newest is not None and each.decided_at != newest.decided_at:
-                break
-            if newest is None or (each.round, each.ordinal) > (newest.round, newest.ordinal):
-                newest = each
-        return newest
+    def _is_applied(self, kept: KeptIntent) -> bool:
+        state = self.intents[kept.intent.key].intent.state
+        return kept.intent.verb == "apply" and state in ("claimed", "written", "settled", "satisfied")
 
     async def flush(self, state: State, *, read_to: int, has_time: bool) -> None:  # noqa: ARG002 - nothing is behind
         """Take what folded records end."""
@@ -113,13 +101,13 @@ class MemoryTables(Tables):
             self._rounds.pop(level, None)
         for partition, resource in ends.reverted:
             for each in [*self.intents.values()]:
-                of = str(ObjectKey.parse(each.told.intent.target).group_resource)
-                if each.partition == partition and of == resource and each.told.intent.state == "written":
-                    self._change(each, "settled")
-        named = [*(receipt.record.key for receipt, _ in ends.receipts), *(each.key for each in ends.observations)]
-        known = [self.intents[key] for key in dict.fromkeys(named) if key in self.intents]
-        for each, intent in zip(known, told([each.told for each in known], ends), strict=True):
-            self._put(replace(each, told=ToldIntent(each.told.uid, each.told.owner, intent)))
+                is_of = each.partition == partition and each.intent.target.startswith(f"{resource}/")
+                if is_of and each.intent.state == "written":
+                    self._change(each.intent.key, "settled")
+        named = dict.fromkeys(each.record.key for each, _ in ends.receipts)
+        named |= dict.fromkeys(each.key for each in ends.observations)
+        for intent in told([self.intents[key] for key in named if key in self.intents], ends):
+            self.intents[intent.key] = replace(self.intents[intent.key], intent=intent)
         self._supersede(ends.gone)
         lost = sorted((row for key, row in ends.unmade.items() if key not in self.intents), key=lambda row: row.round)
         made = {(row.view, row.parent): row for row in lost}
@@ -129,7 +117,7 @@ class MemoryTables(Tables):
     def _decide(self, batch: Sequence[Decided], claimant: Claimant | None) -> WrittenDecisions:
         """Take decisions by the rules of `write_valid`."""
         for key in (key for each in batch for key in each.withdrawn):
-            self._change(self.intents[key], "superseded")
+            self._change(key, "superseded")
         for each in batch:
             self._rounds[each.name] = each.level.round
             if each.is_kept:
@@ -138,36 +126,34 @@ class MemoryTables(Tables):
                 self.decided.append((_decision(each, self._ordinal, self.scope.fingerprint), asked))
         self._supersede({each.name: each.level.parent_uid for each in batch if each.withdraws})
         for key in (key for each in batch for key in each.settled):
-            kept = self.intents[key]
-            self._change(kept, "failed" if kept.told.intent.error else "settled")
+            self._change(key, "failed" if self.intents[key].intent.error else "settled")
         rows = [(each, row) for each in batch for row in each.intents]
-        claimed = self._claim(rows, claimant) if claimant is not None else set[str]()
+        claimed = set(claimant.choose([row for _, row in rows])) if claimant is not None else set[str]()
+        claimed = {row.key for each, row in rows if row.key in claimed and self._claim(each, row)}
         for each, row in rows:
             if row.key not in claimed:
                 self._insert(each, row, row.state)
         return WrittenDecisions([*batch], claimed)
 
-    def _claim(self, rows: Sequence[tuple[Decided, IntentRow]], claimant: Claimant) -> set[str]:
-        """Insert chosen intents as claimed, as far as nothing else waits for their targets."""
-        chosen, claimed = set(claimant.choose([row for _, row in rows])), set[str]()
-        for each, row in rows:
-            is_free = row.key not in self.intents and not self._waiting.get(row.target)
-            if row.key in chosen and row.state == "pending" and is_free:
-                self._insert(each, row, "claimed", owner=claimant.owner)
-                claimed.add(row.key)
-        return claimed
+    def _claim(self, decided: Decided, row: IntentRow) -> bool:
+        """Insert an intent as claimed, unless something else waits for its target; tells whether it was."""
+        on = (self.intents[each.intent.key].intent.state for each in self._on.get(row.target, ()))
+        is_free = row.state == "pending" and row.key not in self.intents and not any(map(_WAITING.__contains__, on))
+        if is_free:
+            self._insert(decided, row, "claimed")
+        return is_free
 
-    def _insert(self, decided: Decided, row: IntentRow, state: str, *, owner: str = "") -> None:
+    def _insert(self, decided: Decided, row: IntentRow, state: str) -> None:
         """Keep an intent; a call that goes on is one of its new round."""
-        level, uid = decided.name, decided.level.parent_uid
+        view, parent = decided.name
         known = self.intents.get(row.key)
-        if known is not None and not (row.verb == "call" and known.told.intent.state in ENDED):
-            self._put(replace(known, round=row.round, ordinal=row.ordinal))
+        if known is not None and not (row.verb == "call" and known.intent.state in ENDED):
+            self.intents[row.key] = replace(known, round=row.round, ordinal=row.ordinal)
             return
         intent = OpenIntent(
             key=row.key,
-            view=level[0],
-            parent=level[1],
+            view=view,
+            parent=parent,
             verb=row.verb,
             target=row.target,
             is_watched=row.is_watched,
@@ -176,53 +162,38 @@ class MemoryTables(Tables):
             attempts=int(state == "claimed"),
             request=request_of(row.verb, row.target, row.body, row.options),
         )
-        self._keep(
-            KeptIntent(
-                told=ToldIntent(uid, owner, intent),
-                partition=decided.wake.partition,
-                round=row.round,
-                ordinal=row.ordinal,
-                decided_at=decided.level.evaluated_at,
-                body=row.body,
-            )
-        )
+        of, at = decided.wake.partition, decided.level.evaluated_at
+        self._keep(KeptIntent(decided.level.parent_uid, "", intent, of, row.round, row.ordinal, at, row.body))
 
     def _keep(self, kept: KeptIntent) -> None:
         """Keep a new one."""
-        intent, uid = kept.told.intent, kept.told.uid
+        intent = kept.intent
         level = intent.view, intent.parent
-        last_rounds = self._last_rounds.setdefault(level, {})
-        if kept.round > last_rounds.get(uid, 0):
-            last_rounds[uid] = kept.round
-            self._of[level] = {
-                key for key in self._of.get(level, ()) if self.intents[key].told.intent.state in UNSETTLED
-            }
-        self._of.setdefault(level, set()).add(intent.key)
-        if intent.verb == "apply":
-            self._applied.setdefault(intent.target, []).append(intent.key)
-        self._put(kept)
-
-    def _change(self, kept: KeptIntent, state: str) -> None:
-        intent = replace(kept.told.intent, state=state)
-        self._put(replace(kept, told=ToldIntent(kept.told.uid, kept.told.owner, intent)))
-
-    def _put(self, kept: KeptIntent) -> None:
-        intent = kept.told.intent
+        last_rounds, of = self._last_rounds.setdefault(level, {}), self._of.setdefault(level, set())
+        if kept.round > last_rounds.get(kept.uid, 0):
+            last_rounds[kept.uid] = kept.round
+            of -= {key for key in of if self.intents[key].intent.state in ("settled", "satisfied", "failed")}
+        of.add(intent.key)
         self.intents[intent.key] = kept
-        waiting = self._waiting.setdefault(intent.target, set())
-        (waiting.add if intent.state in ("pending", "claimed") else waiting.discard)(intent.key)
-        if intent.state in UNSETTLED:  # also one that was superseded, and of which a receipt tells
-            self._of.setdefault((intent.view, intent.parent), set()).add(intent.key)
+        insort(self._on.setdefault(intent.target, []), kept, key=_in_order)
+
+    def _change(self, key: str, state: str) -> None:
+        kept = self.intents[key]
+        self.intents[key] = replace(kept, intent=replace(kept.intent, state=state))
 
     def _supersede(self, of: Mapping[ViewParent, str]) -> None:
         """Withdraw the unclaimed intents of levels, and settle what was written for other parents than these uids."""
         for level, uid in of.items():
-            for kept in [self.intents[key] for key in self._of.get(level, ())]:
-                intent = kept.told.intent
+            for kept in map(self.intents.__getitem__, self._of.get(level, ())):
+                intent = kept.intent
                 if intent.state == "pending":
-                    self._change(kept, "superseded")
-                elif intent.state == "written" and intent.is_folded and kept.told.uid != uid:
-                    self._change(kept, "failed" if intent.error else "settled")
+                    self._change(intent.key, "superseded")
+                elif intent.state == "written" and intent.is_folded and kept.uid != uid:
+                    self._change(intent.key, "failed" if intent.error else "settled")
+
+
+def _in_order(kept: KeptIntent) -> tuple[datetime | None, int, int]:
+    return kept.decided_at, kept.round, kept.ordinal
 
 
 _OF_LEVEL: Final = (*Verdict.__struct_fields__, "view", "parent", "parent_uid", "cause")

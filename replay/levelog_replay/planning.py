@@ -165,10 +165,10 @@ def _planned(at: datetime, program: Program, before: _Before, engine: Engine, ta
     children = {name for name, view in program.views.items() if isinstance(view.handler, ChildrenView)}
     ready, listed = set(engine.readiness.views), engine.readiness.listed
     unlisted = {view.name: sorted(view.reads - listed) for view in program.views.values() if view.name not in ready}
-    held = {each.told.intent.key: each.told.intent.state for each in before.intents}
+    held = {each.intent.key: each.intent.state for each in before.intents}
     writes: defaultdict[ViewParent, list[PlannedWrite]] = defaultdict(list)
     for each in sorted(tables.intents.values(), key=lambda each: (each.round, each.ordinal)):
-        intent = each.told.intent
+        intent = each.intent
         if intent.key not in held and intent.state == "pending":
             writes[intent.view, intent.parent].append(
                 PlannedWrite(
@@ -180,7 +180,7 @@ def _planned(at: datetime, program: Program, before: _Before, engine: Engine, ta
                     body=each.body,
                 )
             )
-    left = [tables.intents[key].told.intent for key in held]
+    left = [tables.intents[key].intent for key in held]
     waiting = sorted({(each.view, each.parent) for each in left if each.state in UNSETTLED})
     due = _due(before.stored.wakes, at)
     counts = [Counter(row.view for row in rows) for rows in (before.stored.levels, engine.state.levels.values())]

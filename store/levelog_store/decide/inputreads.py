@@ -186,10 +186,9 @@ class ToldIntent(Struct, frozen=True):
     intent: OpenIntent
 
 
-class KeptIntent(Struct, frozen=True):
+class KeptIntent(ToldIntent, frozen=True):
     """The same with what orders it among others, and what it writes."""
 
-    told: ToldIntent
     partition: int
     round: int
     ordinal: int
@@ -200,16 +199,12 @@ class KeptIntent(Struct, frozen=True):
 async def read_kept_intents(connection: AsyncConnection, scope: Scope) -> list[KeptIntent]:
     """All intents, in the order in which they were decided."""
     table = intents.c
-    query = select(
-        *_OF_OPEN, table.parent_uid, table.owner, table.partition, table.decided_at, table.body.label("whole")
-    )
-    query = query.where(table.scope == scope.number).order_by(table.decided_at, table.round, table.ordinal)
-    found: list[KeptIntent] = []
-    for row in mappings(await connection.execute(query)):
-        beside = [row.pop(name) for name in ("partition", "decided_at", "whole")]
-        order = row["round"], row["ordinal"]
-        found.append(KeptIntent(_told(row), beside[0], *order, *beside[1:]))
-    return found
+    beside = table.partition, table.round, table.ordinal, table.decided_at, table.body
+    found = select(*_OF_OPEN, table.parent_uid, table.owner).where(table.scope == scope.number)
+    kept = select(table.key, *beside).where(table.scope == scope.number).order_by(table.decided_at, *beside[1:3])
+    told = {each.intent.key: each for each in map(_told, mappings(await connection.execute(found)))}
+    rows = [(told[key], values) for key, *values in await connection.execute(kept)]
+    return [KeptIntent(each.uid, each.owner, each.intent, *values) for each, values in rows]
 
 
 async def read_intents_of(
