@@ -2,8 +2,8 @@
 
 import logging
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import AsyncExitStack
+from collections.abc import AsyncGenerator, Iterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -53,44 +53,27 @@ async def replay_history(settings: Settings, choice: Choice, *, form: PlainForm 
     Raises ConfigurationError for files, objects, handlers and moments that there is nothing of.
     """
     _refuse_misfits(choice, is_asked=form is None)
-    quieten(settings)
-    applications = load_choice(settings, choice)
-    first = applications[0]
-    async with AsyncExitStack() as stack:
-        redactor = known_redactor(settings)
-        history, begins = await open_chosen(stack, settings, choice, applications)
-        redactor.refuse_history(f"bundle {choice.bundle}" if choice.bundle else "the log", history.redaction)
+    bars = Bars()
+    async with opened_versions(settings, choice, bars) as (first, versions, history, begins):
         selection = selection_of(choice, first.program, datetime.now(UTC))
         refuse_moments(history, begins, selection)
-        bar = Bars()
-        programs = [each.program for each in applications]
-        broken = find_broken_calls(choice.breaks, programs)
-        functions = find_calls(choice.calls, programs) | broken
+        broken = find_broken_calls(choice.breaks, versions.programs)
         stops = None
         if not form:  # else nobody can be asked, since a program reads the output
             breaks = Breaks()
             if choice.breaks and isinstance(history, LiveHistory | Bundle):
-                breaks = await find_breaks(choice.breaks, programs, history, selection, called=broken.values())
-            stops = Stops(breaks, asks_of_errors=choice.is_pdb, tell=_stop_lines, before_asking=bar.put_away)
-        names = ("then", "now") if len(applications) == 1 else (choice.file.name, Path(choice.against).name)
+                called = broken.values()
+                breaks = await find_breaks(choice.breaks, versions.programs, history, selection, called=called)
+            stops = Stops(breaks, asks_of_errors=choice.is_pdb, tell=_stop_lines, before_asking=bars.put_away)
 
         def show(divergence: Divergence) -> None:
-            bar.put_away()
-            print_lines(divergence_lines(divergence, names))
+            bars.put_away()
+            print_lines(divergence_lines(divergence, versions.names))
             sys.stdout.flush()
 
-        versions = Versions(
-            programs=programs,
-            names=names,
-            redactor=redactor,
-            threads=settings.threads,
-            allows_network=choice.allows_network,
-            stops=stops,
-            following=bar.following,
-            functions=functions,
-        )
+        deciding = replace(versions, stops=stops, functions=find_calls(choice.calls, versions.programs) | broken)
         try:
-            report = await versions.compare(
+            report = await deciding.compare(
                 history, selection, is_in_order=choice.is_in_order, show=show if choice.is_pdb else None
             )
         except DebuggerLeft:
@@ -127,16 +110,37 @@ def _refuse_misfits(choice: Choice, *, is_asked: bool) -> None:
         )
 
 
-def load_choice(settings: Settings, choice: Choice) -> list[LoadedApplication]:
-    """The code that decides: one version, or two that are compared."""
+@asynccontextmanager
+async def opened_versions(
+    settings: Settings, choice: Choice, bars: Bars
+) -> AsyncGenerator[tuple[LoadedApplication, Versions, LiveHistory | LogRecording | Bundle, Moment | None]]:
+    """The application, one or two versions of its code, the history that they decide on, and where it begins.
+
+    Raises ConfigurationError for files and history that are not there, or do not fit.
+    """
+    quieten(settings)
     applications = [load_application(settings, [choice.file])]
     if choice.against != RECORDED:
         applications.append(load_application(settings, [Path(choice.against)]))
         refuse_strangers(choice, *(each.program for each in applications))
-    return applications
+    has_two = choice.against not in (RECORDED, str(choice.file))
+    async with AsyncExitStack() as stack:
+        redactor = known_redactor(settings)
+        history, begins = await _open_chosen(stack, settings, choice, applications)
+        redactor.refuse_history(f"bundle {choice.bundle}" if choice.bundle else "the log", history.redaction)
+        versions = Versions(
+            programs=[each.program for each in applications],
+            names=(choice.file.name, Path(choice.against).name) if has_two else ("then", "now"),
+            redactor=redactor,
+            threads=settings.threads,
+            allows_network=choice.allows_network,
+            stops=None,
+            following=bars.following,
+        )
+        yield applications[0], versions, history, begins
 
 
-async def open_chosen(
+async def _open_chosen(
     stack: AsyncExitStack, settings: Settings, choice: Choice, applications: Sequence[LoadedApplication]
 ) -> tuple[LiveHistory | LogRecording | Bundle, Moment | None]:
     """The history that is wanted, and where it begins."""

@@ -1,7 +1,7 @@
 """History as it would have been otherwise: opened, decided again, and printed."""
 
-from collections.abc import AsyncGenerator, AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
 from pathlib import Path
 
 from levelog.wire.objects import Application, GroupResource
@@ -11,19 +11,17 @@ from levelog_cli.printing.forms import PlainForm, print_answer, print_plain
 from levelog_cli.printing.lines import print_line, print_lines
 from levelog_cli.printing.plain import entry_plain
 from levelog_cli.printing.timeline import Timeline
-from levelog_cli.servers.backing import known_redactor
 from levelog_cli.settings import Settings
 from levelog_cli.wiring.lookback import has_database, opened_decisions, opened_source
-from levelog_cli.wiring.rerun import load_choice, open_chosen, quieten
+from levelog_cli.wiring.rerun import opened_versions
 from levelog_history.selection import Selected, Shown
 from levelog_history.timeline import DecisionEntry
 from levelog_replay.bundles.reading import Bundle
 from levelog_replay.choice import Choice
-from levelog_replay.sources import LogRecording, open_recording
+from levelog_replay.sources import open_recording
 from levelog_replay.travel.bisecting import Bisection, revisions_of
 from levelog_replay.travel.edits import WantedEdits
 from levelog_replay.travel.expressions import Expression
-from levelog_replay.versions import Versions
 
 
 async def show_what_if(
@@ -35,35 +33,10 @@ async def show_what_if(
     """
     edits = changes.edits()
     choice = Choice(file=file, against=str(code), is_in_order=True, bundle=bundle)
-    async with opened_versions(settings, choice) as (versions, history):
+    async with opened_versions(settings, choice, Bars()) as (_, versions, history, _):
         found = [each async for each in versions.differing(history, edits)]
     print_answer(differing_json(found), differing_lines(found, versions.names), form)
     return not found
-
-
-@asynccontextmanager
-async def opened_versions(settings: Settings, choice: Choice) -> AsyncGenerator[tuple[Versions, LogRecording | Bundle]]:
-    """Two versions of the code, or one twice, and the history that they decide on.
-
-    Raises ConfigurationError for files and history that are not there, or do not fit.
-    """
-    quieten(settings)
-    applications = load_choice(settings, choice)
-    async with AsyncExitStack() as stack:
-        redactor = known_redactor(settings)
-        history, _ = await open_chosen(stack, settings, choice, applications)
-        redactor.refuse_history(f"bundle {choice.bundle}" if choice.bundle else "the log", history.redaction)
-        is_one = Path(choice.against) == choice.file
-        versions = Versions(
-            programs=[each.program for each in applications],
-            names=("then", "now") if is_one else (choice.file.name, Path(choice.against).name),
-            redactor=redactor,
-            threads=settings.threads,
-            allows_network=False,
-            stops=None,
-            following=Bars().following,
-        )
-        yield versions, history
 
 
 async def show_inevitable(
@@ -75,7 +48,7 @@ async def show_inevitable(
     """
     expression = Expression(text)
     choice = Choice(file=file, against=str(file), is_in_order=True, bundle=bundle)
-    async with opened_versions(settings, choice) as (versions, history):
+    async with opened_versions(settings, choice, Bars()) as (_, versions, history, _):
         found = await versions.inevitable(history, expression, most=most)
         wanted = {found.symptom, found.since, *(found.race or ())} if found else set[int]()
         entries = await revisions_of(history, wanted, history.last)
