@@ -33,6 +33,11 @@ def option(text: str, metavar: str | None, *flags: str, **more: Any) -> Any:
     return typer.Option(*flags, help=text, metavar=metavar, **more)
 
 
+def moment(text: str, *flags: str) -> Any:
+    """An option with a moment of recorded history."""
+    return option(f"{text}: a sequence, a time, or how long ago (15m).", "MOMENT", *flags)
+
+
 def switch(text: str, *flags: str) -> Any:
     """An option without a value."""
     return typer.Option(*flags, help=text)

@@ -11,6 +11,7 @@ from levelog_cli.commands.declaring import (
     Work,
     answering,
     argument,
+    moment,
     option,
     switch,
 )
@@ -18,7 +19,7 @@ from levelog_cli.printing.forms import Form
 from levelog_cli.settings import NATS, Settings
 
 _STORED = (*NATS, "database_url", "data_dir", "application", "cluster")
-_Since = Annotated[str, option("Only what came after: a sequence, a time, or how long ago (15m).", "MOMENT")]
+_Since = Annotated[str, moment("Only what came after a moment")]
 _Form = Annotated[Form | None, option("name: only the parents' names; wide: more columns.", None, "--output", "-o")]
 _Objects = Annotated[
     list[str],
@@ -52,9 +53,7 @@ def levels(
     *,
     view: View = "",
     status: Annotated[str, option("in_sync, drifting, settling, failed, blocked or deleting.", "STATUS")] = "",
-    at: Annotated[
-        str, option("As they were at a sequence, a time, or how long ago (15m); reads the log.", "MOMENT")
-    ] = "",
+    at: Annotated[str, moment("As they were at a moment, which the log tells")] = "",
     watch: Annotated[bool, switch("Go on, and print levels that change.", "--watch", "-w")] = False,
     form: _Form = None,
 ) -> Work:
@@ -98,7 +97,7 @@ def history(
         str, option("Only objects with these labels: app=web,tier!=db", "LABELS", "--selector", "-l")
     ] = "",
     since: _Since = "",
-    at: Annotated[str, option("Print the object as it was: at a sequence, a time, or how long ago.", "MOMENT")] = "",
+    at: Annotated[str, moment("Print the object as it was at a moment")] = "",
     blame: Annotated[
         str,
         option(
@@ -141,12 +140,8 @@ def why(
     ],
     *,
     view: View = "",
-    since: Annotated[
-        str, option("Decisions after a moment: a sequence, a time, or how long ago (15m).", "MOMENT")
-    ] = "",
-    at: Annotated[
-        str, option("The decision that was in force at a moment: a sequence, a time, or how long ago.", "MOMENT")
-    ] = "",
+    since: _Since = "",
+    at: Annotated[str, moment("The decision that was in force at a moment")] = "",
     all_decisions: Annotated[bool, switch("Every stored decision.", "--all")] = False,
     suppressed: Annotated[bool, switch("Which changes caused no decision, and why.", "--suppressed")] = False,
     full: Annotated[
@@ -202,7 +197,7 @@ def open_past(
     settings: Settings,
     bundle: Annotated[Path | None, argument("A file from `levelog export`; without one: the log.", "BUNDLE")] = None,
     *,
-    at: Annotated[str, option("The moment: a sequence, a time, or how long ago; default: the last.", "MOMENT")] = "",
+    at: Annotated[str, moment("The moment, by default the last")] = "",
     play: Annotated[
         float, option("Go on from there, so many times as fast; a pause takes 10 s at most.", "SPEED", min=0)
     ] = 0,

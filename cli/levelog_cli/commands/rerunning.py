@@ -12,6 +12,7 @@ from levelog_cli.commands.declaring import (
     Work,
     answering,
     argument,
+    moment,
     option,
     switch,
 )
@@ -63,9 +64,7 @@ def replay(
         ),
     ] = Mode.RECORDED,
     bundle: FromBundle = None,
-    start: Annotated[
-        str, option("Begin at a moment: a sequence, a time, or how long ago (15m).", "MOMENT", "--from")
-    ] = "",
+    start: Annotated[str, moment("Begin at a moment", "--from")] = "",
     end: _End = "",
     objects: Annotated[
         list[str] | None,
@@ -217,13 +216,7 @@ def export(
     file: Annotated[Path, argument("The bundle to write, as in shop.jsonl.", "FILE")],
     *,
     start: Annotated[
-        str,
-        option(
-            "Decisions from a moment on: a sequence, a time, or how long ago (15m). Of older records, only those that "
-            "say what there was then.",
-            "MOMENT",
-            "--from",
-        ),
+        str, moment("Decisions, and older records that say what there was then, from a moment on", "--from")
     ] = "",
     end: _End = "",
     objects: Annotated[
