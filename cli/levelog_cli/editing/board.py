@@ -9,8 +9,8 @@ from typing import Final
 
 from levelog.errors import LevelogError
 from levelog.escapes import escaped
-from levelog_cli.printing.columns import level_cells
-from levelog_cli.printing.forms import coloured, is_coloured
+from levelog_cli.printing.columns import level_cells, level_paints
+from levelog_cli.printing.forms import is_coloured
 from levelog_cli.printing.tables import folded, table_lines
 from levelog_cli.servers.databases import open_to_read
 from levelog_cli.settings import Settings
@@ -120,7 +120,7 @@ def board_lines(levels: Levels, heading: str, notes: Sequence[str], width: int, 
     table: list[str] = []
     while shown < len(ordered):
         rows = [level_cells(scope, line, _COLUMNS) for scope, line in ordered[: shown + 1]]
-        taller = table_lines(_COLUMNS, rows, width, {_COLUMNS.index("STATUS"): coloured})
+        taller = table_lines(_COLUMNS, rows, width, level_paints(_COLUMNS))
         if shown and len(taller) > room:
             break
         table, shown = taller, shown + 1

@@ -13,7 +13,7 @@ from levelog.secrets.scrubbing import is_redacted
 from levelog.wire.objects import CLUSTER_SCOPE
 from levelog_cli.printing.forms import coloured
 from levelog_cli.printing.lines import print_line, print_lines
-from levelog_cli.printing.tables import GrowingTable, is_narrow, print_table, table_lines
+from levelog_cli.printing.tables import Paint, is_narrow, table_lines
 from levelog_history.differences import drift_text, shown
 from levelog_history.levels import LevelsNow
 from levelog_history.revisions import Revision
@@ -41,26 +41,20 @@ def print_levels(
 
     `is_wide` adds the application, its cluster, when it was decided, and writes under way or failed.
     """
-    headings = _headings(has_several=has_several, is_wide=is_wide)
+    headings = level_headings(has_several=has_several, is_wide=is_wide)
     rows = [level_cells(scope, each, headings) for scope, each in found]
-    print_table(headings, rows, paints={headings.index(_STATUS): coloured})
+    sys.stdout.writelines(f"{line}\n" for line in table_lines(headings, rows, paints=level_paints(headings)))
     if is_narrow() and any(f"/{CLUSTER_SCOPE}/" in each.parent for _, each in found):
         print_line("", f"{CLUSTER_SCOPE} stands for no namespace")
 
 
-class LevelRows:
-    """The same columns for levels that are shown as they change: a line for each, on a terminal too."""
-
-    def __init__(self, *, has_several: bool, is_wide: bool) -> None:
-        self._headings = _headings(has_several=has_several, is_wide=is_wide)
-        self._table = GrowingTable(self._headings, paints={self._headings.index(_STATUS): coloured})
-
-    def add(self, found: Sequence[tuple[Scope, LevelLine]]) -> None:
-        """Print a line for each."""
-        self._table.add([level_cells(scope, each, self._headings) for scope, each in found])
+def level_paints(headings: Sequence[str]) -> dict[int, Paint]:
+    """The colours of the columns."""
+    return {headings.index(_STATUS): coloured}
 
 
-def _headings(*, has_several: bool, is_wide: bool) -> list[str]:
+def level_headings(*, has_several: bool, is_wide: bool) -> list[str]:
+    """The columns that are shown."""
     left_out = set() if is_wide else {"CLUSTER", "DECIDED", "WRITES"}
     left_out |= set() if has_several or is_wide else {"APPLICATION"}
     return [each for each in _LEVEL_COLUMNS if each not in left_out]

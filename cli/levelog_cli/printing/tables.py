@@ -26,18 +26,6 @@ _BREAKS: Final = ",/-"
 """A word is broken after these: they are between the parts of an object's name."""
 
 
-def print_table(
-    columns: Sequence[str], rows: Sequence[Sequence[str]], *, paints: Mapping[int, Paint] | None = None
-) -> None:
-    """Print rows below their headings, and leave nothing out.
-
-    The width is that of the terminal, or COLUMNS. Where it is limited, cells that do not fit are folded, and the last
-    column, a remark, goes below its row. `paints` colours the cells of a column, which is as wide as before.
-    """
-    for line in table_lines(columns, rows, paints=paints or {}):
-        sys.stdout.write(f"{line}\n")
-
-
 class GrowingTable:
     """Rows that come one after the other, a line each; a column is as wide as its widest cell so far."""
 
@@ -70,7 +58,11 @@ def line_width() -> int:
 def table_lines(
     columns: Sequence[str], rows: Sequence[Sequence[str]], width: int = 0, paints: Mapping[int, Paint] = _PLAIN
 ) -> list[str]:
-    """The lines of a table of that many characters in a line, or of as many as there are."""
+    """The lines of rows below their headings, which leave nothing out; cells are escaped.
+
+    The width is that of the terminal, or COLUMNS, unless another is given. Where it is limited, cells that do not fit
+    are folded, and the last column, a remark, goes below its row. `paints` colours the cells of a column.
+    """
     rows, width = _escaped(rows), width or line_width()
     if width >= UNLIMITED:
         widths = [max(map(len, column)) for column in zip(columns, *rows, strict=True)]

@@ -6,8 +6,8 @@ from pathlib import Path
 from levelog.errors import ConfigurationError
 from levelog_cli.monitoring.listening import ListenAddress
 from levelog_cli.printing.forms import PlainForm, print_plain
-from levelog_cli.printing.lines import print_line
-from levelog_cli.printing.tables import print_table
+from levelog_cli.printing.lines import print_line, print_lines
+from levelog_cli.printing.tables import table_lines
 from levelog_cli.settings import Settings
 from levelog_cli.wiring.lookback import opened_source
 from levelog_history.records import RecordSource
@@ -54,7 +54,7 @@ async def show_wakes(
         print_plain(found, form)
         return
     if shown := rows(found):
-        print_table([*COLUMNS], [cells(each) for each in shown])
+        print_lines(table_lines([*COLUMNS], [cells(each) for each in shown]))
     for each in shown:
         print_line("", f"{each.client}, {each.resource}", *(f"  {line}" for line in each.says))
     print_line("", footer(found), *(f"note: {remark}" for remark in found.remarks))

@@ -13,9 +13,10 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from levelog_cli.printing.columns import LevelRows, print_names
+from levelog_cli.printing.columns import level_cells, level_headings, level_paints, print_names
 from levelog_cli.printing.forms import Form, print_plain
 from levelog_cli.printing.plain import level_plain
+from levelog_cli.printing.tables import GrowingTable
 from levelog_cli.servers.databases import open_to_read
 from levelog_cli.settings import Settings
 from levelog_cli.wiring.lookback import chosen_scopes
@@ -38,7 +39,8 @@ async def watch_levels(settings: Settings, wanted: LevelFilter, form: Form | Non
     """
     async with await open_to_read(settings) as database:
         scopes = await chosen_scopes(settings, database)
-        rows = LevelRows(has_several=len(scopes) > 1, is_wide=form == "wide")
+        headings = level_headings(has_several=len(scopes) > 1, is_wide=form == "wide")
+        table = GrowingTable(headings, paints=level_paints(headings))
         async with aclosing(changes(database, scopes, wanted)) as changing:
             async for levels in changing:
                 if form in ("json", "yaml"):
@@ -48,7 +50,7 @@ async def watch_levels(settings: Settings, wanted: LevelFilter, form: Form | Non
                 elif form == "name":
                     print_names(levels.lines)
                 else:
-                    rows.add(levels.lines)
+                    table.add([level_cells(scope, line, headings) for scope, line in levels.lines])
                 sys.stdout.flush()
 
 

@@ -13,8 +13,8 @@ from levelog.escapes import escaped
 from levelog_cli.checks.findings import Finding, print_finding
 from levelog_cli.logs import set_up_logs
 from levelog_cli.printing.forms import print_plain
-from levelog_cli.printing.lines import print_line
-from levelog_cli.printing.tables import GrowingTable, print_table
+from levelog_cli.printing.lines import print_line, print_lines
+from levelog_cli.printing.tables import GrowingTable, table_lines
 from levelog_cli.settings import LogFormat, LogLevel
 
 ACTING = "\x1b[2J \x07 \x7f \x9b31m \r \n \t \u2028 \u202e \u2066 \u200b \ufeff \ud800 \U000e0041"
@@ -44,7 +44,7 @@ def test_every_form_of_printing_escapes(
         case "line":
             print_line(text)
         case "table":
-            print_table(["A", "B"], [[text, text]])
+            print_lines(table_lines(["A", "B"], [[text, text]]))
         case "growing":
             GrowingTable(["A", "B"], paints={}).add([[text, text]])
         case _:
