@@ -9,7 +9,7 @@ from msgspec import Struct
 from levelog.errors import LevelogError
 from levelog.escapes import escaped
 from levelog.wire.objects import Cluster
-from levelog_cli.printing.forms import is_coloured
+from levelog_cli.printing.forms import coloured
 from levelog_cli.printing.lines import print_line
 from levelog_cli.printing.tables import folded
 
@@ -21,9 +21,6 @@ class Found(StrEnum):
     NOTE = "note"
     """It may be wrong, which cannot be seen from here, or matters to some operators only."""
     WRONG = "wrong"
-
-
-_COLOURS: Final = {Found.OK: "\033[32m", Found.NOTE: "\033[33m", Found.WRONG: "\033[31m"}
 
 
 _INDENT: Final = 20
@@ -63,9 +60,8 @@ def told(finding: Finding) -> dict[str, str]:
 
 def print_finding(finding: Finding) -> None:
     """Print it to stdout, folded to the terminal, with a line for how to mend it."""
-    colour, reset = (_COLOURS[finding.found], "\033[0m") if is_coloured() else ("", "")
     begin = f"{finding.found:<6} {escaped(finding.subject):<12} "
     first, *more = folded(" ".join(finding.text.split()), begin)
-    sys.stdout.write(f"{colour}{escaped(first).replace(' ', f'{reset} ', 1)}\n")
+    sys.stdout.write(f"{escaped(first).replace(finding.found, coloured(finding.found), 1)}\n")
     print_line(*more, *folded(finding.mend, f"{'':<{_INDENT}}→ "))
     sys.stdout.flush()

@@ -17,7 +17,10 @@ from levelog_cli.printing.lines import print_lines, print_yaml
 Form = Literal["json", "yaml", "wide", "name"]
 PlainForm = Literal["json", "yaml"]
 
-STATUS_COLOURS: Final = {
+_COLOURS: Final = {
+    "ok": "green",
+    "note": "yellow",
+    "wrong": "red",
     "in_sync": "green",
     "settling": "yellow",
     "drifting": "yellow",
@@ -44,9 +47,9 @@ def print_answer(told: object, lines: Iterable[str], form: PlainForm | None) -> 
         print_lines(lines)
 
 
-def coloured(status: str) -> str:
-    """A word for a status, in its colour where `is_coloured`."""
-    return typer.style(status, fg=STATUS_COLOURS[status]) if is_coloured() and status in STATUS_COLOURS else status
+def coloured(word: str) -> str:
+    """A word for a finding or a status, in its colour where `is_coloured`."""
+    return typer.style(word, fg=_COLOURS[word]) if is_coloured() and word in _COLOURS else word
 
 
 def is_coloured() -> bool:
