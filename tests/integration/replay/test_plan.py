@@ -19,8 +19,9 @@ from levelog_processors.program import Program
 from levelog_replay.calling import ReplayCaller
 from levelog_replay.planning import Course, Planned, plan
 from levelog_store.connect.database import Database
+from levelog_store.deliver.positions import write_held
 from levelog_store.owners.scopes import find_scopes
-from levelog_store.rows import Scope
+from levelog_store.rows import LevelRow, Scope
 from levelog_store.tables import intents, levels, metadata
 from rigs.levelog import WEBS_FILE
 from rigs.nats import NatsServer
@@ -152,8 +153,13 @@ async def test_levels_change_with_those_that_they_read_and_are_planned_with_them
 ) -> None:
     versions = Versions(tmp_path)
     await begin(nats_server.url, database_url, versions.load(READERS))
-    async with await Database.open(database_url, read_only=True) as database:
+    held = LevelRow(view="webs/record", parent=f"{WEB}/shop7", parent_uid="", partition=0, status="failed")
+    async with await Database.open(database_url) as database:
+        async with database.transaction() as connection:
+            [scope] = await find_scopes(connection)
+            await write_held(connection, scope, [held])
         _, found = await planned(database, versions.load(READERS, MORE))
+    assert held.view not in found.counts
     changes = {each.change.name: each.change for each in found.levels}
     own, other = (changes["webs/summed", f"{WEB}/shop7"], changes["webs/owned", "pods/default/shop7-0"])
     for change in (own, other):
