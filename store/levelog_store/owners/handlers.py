@@ -44,7 +44,7 @@ class Differences(Struct, frozen=True, kw_only=True):
     indexed: tuple[Handler, ...]
     """Indices to recompute."""
     forgotten: frozenset[str]
-    """Views whose levels go: they are removed, or have other parents now."""
+    """Views, and handlers without records, whose levels go: they are removed, or have other parents now."""
     evaluated: tuple[Handler, ...]
     """Views to evaluate again."""
     decided: frozenset[str]
@@ -54,8 +54,6 @@ class Differences(Struct, frozen=True, kw_only=True):
     """
     listening: frozenset[str] = frozenset()
     """Record handlers, and timers without records, that are new, or changed."""
-    silenced: frozenset[str] = frozenset()
-    """Handlers whose positions go: they are removed, or are given other objects now."""
 
     def __bool__(self) -> bool:
         return any(getattr(self, name) for name in self.__struct_fields__)
@@ -78,11 +76,10 @@ def differences(before: Iterable[Handler], after: Iterable[Handler]) -> Differen
     return Differences(
         emptied=_moved("index", old, new),
         indexed=tuple(indexed),
-        forgotten=_moved("view", old, new),
+        forgotten=_moved("view", old, new).union(*(_moved(kind, old, new) for kind in UNRECORDED)),
         evaluated=tuple(evaluated),
         decided=frozenset(decided - {view.name for view in evaluated}),
         listening=frozenset(name for kind, name in changed if kind in UNRECORDED and (kind, name) in new),
-        silenced=frozenset[str]().union(*(_moved(kind, old, new) for kind in UNRECORDED)),
     )
 
 

@@ -68,8 +68,8 @@ async def promote(connection: AsyncConnection, scope: Scope, code: Sequence[Hand
     if not found:
         return found
     await _delete(connection, scope, (index_entries, key_versions, dependencies), "index", found.emptied)
-    await _delete(connection, scope, (levels, dependencies, wakeups), "view", found.forgotten | found.silenced)
-    await _delete(connection, scope, (call_positions,), "handler", found.silenced)
+    await _delete(connection, scope, (levels, dependencies, wakeups), "view", found.forgotten)
+    await _delete(connection, scope, (call_positions,), "handler", found.forgotten)
     evaluated = [view.name for view in found.evaluated]
     await _delete(connection, scope, (dependencies,), "view", evaluated)
     is_evaluated = one_of(connection.dialect, levels.c.view, evaluated)
