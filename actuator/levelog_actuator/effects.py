@@ -269,11 +269,9 @@ class Effects(Struct, eq=False):
 
     async def _keep(self, daemons: Sequence[str]) -> None:
         async with self.database.transaction(durable=False) as connection:
-            begun = list(self.begun)
-            await claims.keep(connection, self.scope, self.owner, begun, lease=self.settings.lease)
-            ours = await claims.still_claimed(connection, self.scope, self.owner, daemons) if daemons else set()
-        if self.caller.daemons and (lost := [key for key in daemons if key not in ours]):
-            self.caller.daemons.lose(lost)
+            kept = await claims.keep(connection, self.scope, self.owner, list(self.begun), lease=self.settings.lease)
+        if self.caller.daemons:
+            self.caller.daemons.lose([key for key in daemons if key not in kept])
 
     def outlasts(self, limit: timedelta) -> bool:
         """Tell whether the claims of running calls last for so long."""

@@ -375,16 +375,16 @@ def claimed_by(dialect: Dialect) -> Select[Any]:
 
 async def keep(
     connection: AsyncConnection, scope: Scope, owner: str, keys: Collection[str], *, lease: timedelta
-) -> None:
-    """Let the claims of the intents last for another lease, as far as the owner still has them."""
-    await run(connection, scope, _keep, lease, of_keys=keys, by=owner)
+) -> set[str]:
+    """Let the claims of the intents last for another lease, as far as the owner still has them; returns these."""
+    return set((await run(connection, scope, _keep, lease, of_keys=keys, by=owner)).scalars())
 
 
 @built_once
-def _keep(dialect: Dialect, lease: timedelta) -> Update:
+def _keep(dialect: Dialect, lease: timedelta) -> ReturningUpdate[Any]:
     ends = now(dialect, lease)
     is_ours = locked(dialect, intents, one_of_named(dialect, intents.c.key, "of_keys"), IS_OWNERS)
-    return update(intents).where(is_ours).values(expires_at=ends, due_at=ends)
+    return update(intents).where(is_ours).values(expires_at=ends, due_at=ends).returning(intents.c.key)
 
 
 async def postpone(connection: AsyncConnection, scope: Scope, owner: str, later: Sequence[Postponement]) -> set[str]:
