@@ -4,10 +4,11 @@ Time is what the records say, and never goes back. Wakeups whose time comes betw
 are folded as they are live; what is decided here is sent by nobody.
 """
 
-from collections import defaultdict
+import math
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from datetime import UTC, datetime
+from itertools import zip_longest
 from typing import Final
 
 from msgspec import Struct
@@ -150,7 +151,14 @@ async def _each(history: Recording) -> AsyncGenerator[LoggedRecord]:
             yield logged
 
 
-_END: Final = 1 << 63
+class _Moment(Struct, frozen=True):
+    """What was decided after one record that stays in the log, and before the next one."""
+
+    place: float
+    found: Mapping[ViewParent, Sequence[Judged]] = {}
+
+
+_END: Final = _Moment(math.inf)
 
 
 class Side(Struct, frozen=True):
@@ -159,11 +167,21 @@ class Side(Struct, frozen=True):
     replay: LogReplay
     history: Recording
 
-    def place(self, sequence: int) -> int:
-        """Where in the log it is compared what was decided after a record."""
-        return self.history.place(sequence) if isinstance(self.history, Edited) else sequence
+    async def moments(self) -> AsyncGenerator[_Moment]:
+        """What is decided, in the order of the log."""
+        at, found = 0, dict[ViewParent, list[Judged]]()
+        async for past, asked in self.replay.decisions():
+            place = self.history.place(past.seen_to) if isinstance(self.history, Edited) else past.seen_to
+            if place != at and found:
+                yield _Moment(at, found)
+                found = {}
+            at, level = place, (past.view, past.parent)
+            conclusion = Conclusion.recorded(past).with_intents({each.key: each for each in asked})
+            found.setdefault(level, []).append(Judged(past=self._recorded(past), conclusion=conclusion))
+        if found:
+            yield _Moment(at, found)
 
-    def recorded(self, past: Decision) -> Decision:
+    def _recorded(self, past: Decision) -> Decision:
         """A decision with the sequences that its records have in the log."""
         if not isinstance(self.history, Edited):
             return past
@@ -172,43 +190,14 @@ class Side(Struct, frozen=True):
         return replace(past, cause=number(past.cause), causes=causes, parent_sequence=number(past.parent_sequence))
 
 
-async def pairs(sides: Sequence[Side]) -> AsyncGenerator[tuple[int, Judged, Judged]]:
+async def pairs(sides: Sequence[Side]) -> AsyncGenerator[tuple[float, Judged, Judged]]:
     """Decisions of two sides on a level after the same record; where one side made none, its half has no conclusion."""
-    moments = [_Moments(side) for side in sides]
-    while True:
-        at = min([await each.next() for each in moments])
-        if at == _END:
-            return
-        one, other = [await each.take(at) for each in moments]
+    runs = [side.moments() for side in sides]
+    ahead = [await anext(run, _END) for run in runs]
+    while (at := min(each.place for each in ahead)) < math.inf:
+        one, other = [each.found if each.place == at else {} for each in ahead]
         for level in sorted(one.keys() | other.keys()):
-            made = max(len(one.get(level, ())), len(other.get(level, ())))
-            for number in range(made):
-                halves = [side[level][number] if number < len(side.get(level, ())) else None for side in (one, other)]
-                past = next(half.past for half in halves if half is not None)
-                absent = Judged(past=past, conclusion=None, obstacle=NO_VIEW)
-                yield at, halves[0] or absent, halves[1] or absent
-
-
-class _Moments:
-    """The decisions of one side, those of one place at a time; what comes later is not decided yet."""
-
-    def __init__(self, side: Side) -> None:
-        self._side = side
-        self._decisions = side.replay.decisions()
-        self._ahead: WithWrites | None = None
-
-    async def next(self) -> int:
-        """The next place; _END: there is none."""
-        if self._ahead is None:
-            self._ahead = await anext(self._decisions, None)
-        return _END if self._ahead is None else self._side.place(self._ahead[0].seen_to)
-
-    async def take(self, place: int) -> Mapping[ViewParent, list[Judged]]:
-        """The decisions of a place, by level."""
-        found: defaultdict[ViewParent, list[Judged]] = defaultdict(list)
-        while await self.next() == place and self._ahead is not None:
-            (past, asked), self._ahead = self._ahead, None
-            conclusion = Conclusion.recorded(past).with_intents({each.key: each for each in asked})
-            judged = Judged(past=self._side.recorded(past), conclusion=conclusion)
-            found[past.view, past.parent].append(judged)
-        return found
+            for half, half_of_other in zip_longest(one.get(level, ()), other.get(level, ())):
+                absent = Judged(past=(half or half_of_other).past, conclusion=None, obstacle=NO_VIEW)
+                yield at, half or absent, half_of_other or absent
+        ahead = [await anext(run, _END) if each.place == at else each for run, each in zip(runs, ahead, strict=True)]
