@@ -177,7 +177,7 @@ def gone(name, **_):
         await one.tells("gone", "a")
 
 
-@pytest.mark.parametrize("shown", [[], ["other"]])
+@pytest.mark.parametrize("shown", [pytest.param([], marks=pytest.mark.long), ["other"]])
 async def test_what_a_definition_drops_of_a_result_is_told_once_and_holds_nothing_up(
     tmp_path: Path, shown: list[str]
 ) -> None:
@@ -231,7 +231,7 @@ async def found_too(name, namespace, **_):
 """
 
 
-@pytest.mark.parametrize("place", ["file", "handlers"])
+@pytest.mark.parametrize("place", ["file", pytest.param("handlers", marks=pytest.mark.long)])
 async def test_client_libraries_that_a_file_imports_find_the_cluster_without_a_login(
     tmp_path: Path, place: str
 ) -> None:
