@@ -1,7 +1,4 @@
-"""Ingest, processor and actuator as processes, each server away for a while: few log lines, then work goes on soon.
-
-Connections are cut and refused by a proxy; `tests/e2e/test_stopped_servers.py` stops the servers.
-"""
+"""Ingest, processor and actuator as processes, each server away for a while: few log lines, then work goes on soon."""
 
 import asyncio
 import json
