@@ -2,7 +2,9 @@
 refused what is another's."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
 
@@ -13,6 +15,7 @@ import yaml
 from sqlalchemy import insert
 from sqlalchemy.engine import make_url
 
+from levelog import Manifest
 from levelog.errors import ConfigurationError
 from levelog.wire.objects import Application, Cluster
 from levelog_log.transport.access import NatsAccess
@@ -23,7 +26,7 @@ from levelog_store.connect.database import Database
 from levelog_store.owners.handlers import Handler
 from levelog_store.owners.scopes import open_scope
 from levelog_store.tables import wakeups
-from rigs.levelog import WEBS, WEBS_FILE, Levelog, define_webs
+from rigs.levelog import WEBS, WEBS_FILE, Levelog, Running, define_webs
 from rigs.nats import NatsServer
 from rigs.postgres import PostgresServer
 from rigs.privileges import as_role, grant_roles, nats_users, plain
@@ -33,19 +36,44 @@ UID = Cluster("5f0c1a52-0000-4000-8000-000000000000")
 LONG = timedelta(seconds=30)
 
 
-async def test_the_whole_way_works_with_the_rights_that_are_documented(
-    private_postgres: PostgresServer, tmp_path: Path
-) -> None:
-    async with Sandbox(pods_run=True) as sandbox, private_postgres.database() as url:
+@dataclass(frozen=True)
+class Granted:
+    """Servers that give each process the rights that deploy/ says, and the processes of one application."""
+
+    levelog: Levelog
+    sandbox: Sandbox
+    url: str
+    settings: Callable[[str, str], dict[str, str]]
+    """By the user of NATS and the role in the database."""
+    operator: Path
+    running: dict[str, Running] = field(default_factory=dict)
+
+    def start(self, role: str, database: str, *, name: str = "") -> Running:
+        self.running[name or role] = self.levelog.start(role, self.operator, env=self.settings(role, database))
+        return self.running[name or role]
+
+    def start_all(self) -> None:
+        for role, database in (("ingest", "reader"), ("process", "processor"), ("actuate", "actuator")):
+            self.start(role, database)
+
+    def check(self) -> None:
+        for process in self.running.values():
+            process.check()
+
+
+@asynccontextmanager
+async def granted(postgres: PostgresServer, folder: Path, operator: Path, name: str) -> AsyncGenerator[Granted]:
+    """Migrated by the owner of the tables; at the end all processes stop in order."""
+    async with Sandbox(pods_run=True) as sandbox, postgres.database() as url:
         cluster = Cluster(sandbox.user.get("namespaces", "kube-system", namespace="")["metadata"]["uid"])
         await define_webs(sandbox)
-        levelog = Levelog(tmp_path, sandbox.kubeconfig(tmp_path / "kubeconfig"))
+        levelog = Levelog(folder, sandbox.kubeconfig(folder / "kubeconfig"))
         await grant_roles(url)
-        owner = {"LEVELOG_DATABASE_URL": as_role(url, "owner")}
-        migrated = await levelog.ends("migrate", WEBS_FILE, env=owner)
-        assert migrated.stdout.endswith("the SQL views of application webs are made\n"), migrated
+        migrated = await levelog.ends("migrate", operator, env={"LEVELOG_DATABASE_URL": as_role(url, "owner")})
+        assert migrated.stdout.endswith(f"the SQL views of application {name} are made\n"), migrated
         await grant_roles(url)
-        users, seeds = nats_users(tmp_path, cluster, "webs")
+        levelog.env["LEVELOG_DATABASE_URL"] = as_role(url, "reader")
+        users, seeds = nats_users(folder, cluster, name)
         async with NatsServer(settings=users) as server:
 
             def settings(role: str, database: str) -> dict[str, str]:
@@ -56,31 +84,40 @@ async def test_the_whole_way_works_with_the_rights_that_are_documented(
                     "LEVELOG_CLUSTER": cluster,
                 }
 
-            running = [
-                levelog.start("actuate", WEBS_FILE, env=settings("actuate", "actuator")),
-                levelog.start("process", WEBS_FILE, env=settings("process", "processor")),
-                levelog.start("ingest", WEBS_FILE, env=settings("ingest", "reader")),
-            ]
+            made = Granted(levelog, sandbox, url, settings, operator)
             try:
-                await running[2].says("leads: does ingest")
-                running.append(levelog.start("ingest", WEBS_FILE, env=settings("ingest", "reader")))
-                await running[3].says("stands by")
-                sandbox.user.create(yaml.safe_load((WEBS / "shop.yaml").read_text()))
-                levelog.env["LEVELOG_DATABASE_URL"] = as_role(url, "reader")
-                await levelog.in_sync()
-                examined = await levelog.ends("doctor", WEBS_FILE, env=settings("doctor", "reader"))
-                wrong = [line for line in examined.stdout.splitlines() if line.startswith("wrong")]
-                assert all("fsync is off" in line for line in wrong), examined  # of the tests' PostgreSQL
-                assert f"levelog-{cluster} holds" in examined.stdout
-                told = await levelog.ends("history", "webs.example.com/default/shop", env=settings("history", "reader"))
-                assert told.status == 0, told
-                for process in running:
+                yield made
+                for process in made.running.values():
                     assert await process.stops() == 0, process.log_tail()
                     assert "SQL views" not in process.log.read_text()
             finally:
-                for process in running:
+                for process in made.running.values():
                     process.kill()
-        async with _Role(url, "reader") as reader:
+
+
+def shop() -> Manifest:
+    found: Manifest = yaml.safe_load((WEBS / "shop.yaml").read_text())
+    return found
+
+
+async def test_the_whole_way_works_with_the_rights_that_are_documented(
+    private_postgres: PostgresServer, tmp_path: Path
+) -> None:
+    async with granted(private_postgres, tmp_path, WEBS_FILE, "webs") as stack:
+        levelog, settings = stack.levelog, stack.settings
+        stack.start("actuate", "actuator")
+        stack.start("process", "processor")
+        await stack.start("ingest", "reader").says("leads: does ingest")
+        await stack.start("ingest", "reader", name="standby").says("stands by")
+        stack.sandbox.user.create(shop())
+        await levelog.in_sync()
+        examined = await levelog.ends("doctor", WEBS_FILE, env=settings("doctor", "reader"))
+        wrong = [line for line in examined.stdout.splitlines() if line.startswith("wrong")]
+        assert all("fsync is off" in line for line in wrong), examined  # of the tests' PostgreSQL
+        assert f"levelog-{settings('doctor', 'reader')['LEVELOG_CLUSTER']} holds" in examined.stdout
+        told = await levelog.ends("history", "webs.example.com/default/shop", env=settings("history", "reader"))
+        assert told.status == 0, told
+        async with _Role(stack.url, "reader") as reader:
             assert await reader.fetchval("SELECT status FROM webs.pods") == "in_sync"
 
 
@@ -140,50 +177,22 @@ async def test_sources_effects_and_retries_work_with_the_rights_that_are_documen
     operator = tmp_path / "pages.py"
     operator.write_text(PAGES)
     (tmp_path / "number").write_text("112")
-    async with Sandbox() as sandbox, private_postgres.database() as url:
-        cluster = Cluster(sandbox.user.get("namespaces", "kube-system", namespace="")["metadata"]["uid"])
-        await define_webs(sandbox)
-        sandbox.user.create(yaml.safe_load((WEBS / "shop.yaml").read_text()))
-        levelog = Levelog(tmp_path, sandbox.kubeconfig(tmp_path / "kubeconfig"))
-        await grant_roles(url)
-        migrated = await levelog.ends("migrate", operator, env={"LEVELOG_DATABASE_URL": as_role(url, "owner")})
-        assert migrated.status == 0, migrated
-        await grant_roles(url)
-        users, seeds = nats_users(tmp_path, cluster, "pages")
-        async with NatsServer(settings=users) as server:
+    async with granted(private_postgres, tmp_path, operator, "pages") as stack:
+        levelog = stack.levelog
+        stack.sandbox.user.create(shop())
+        stack.start_all()
 
-            def settings(role: str, database: str) -> dict[str, str]:
-                return {
-                    "LEVELOG_NATS_URL": server.url,
-                    "LEVELOG_NATS_NKEY_FILE": str(seeds[role]),
-                    "LEVELOG_DATABASE_URL": as_role(url, database),
-                    "LEVELOG_CLUSTER": cluster,
-                }
+        async def is_failed() -> bool:
+            stack.check()
+            return [one["status"] for one in await levelog.levels()] == ["failed", "failed"]
 
-            levelog.env["LEVELOG_DATABASE_URL"] = as_role(url, "reader")
-            running = [
-                levelog.start(role, operator, env=settings(role, database))
-                for role, database in (("ingest", "reader"), ("process", "processor"), ("actuate", "actuator"))
-            ]
-
-            async def is_failed() -> bool:
-                for process in running:
-                    process.check()
-                return [one["status"] for one in await levelog.levels()] == ["failed", "failed"]
-
-            try:
-                await until(is_failed, "an effect that gave up, and a record that failed", seconds=90, pause=0.25)
-                (tmp_path / "answers").touch()
-                retried = await levelog.ends("retry", "--all-failed", env=settings("retry", "retrier"))
-                assert (retried.status, retried.stderr) == (0, ""), retried
-                await levelog.in_sync(rounds=2)
-                (tmp_path / "number").write_text("911")
-                await levelog.in_sync(rounds=3)
-                for process in running:
-                    assert await process.stops() == 0, process.log_tail()
-            finally:
-                for process in running:
-                    process.kill()
+        await until(is_failed, "an effect that gave up, and a record that failed", seconds=90, pause=0.25)
+        (tmp_path / "answers").touch()
+        retried = await levelog.ends("retry", "--all-failed", env=stack.settings("retry", "retrier"))
+        assert (retried.status, retried.stderr) == (0, ""), retried
+        await levelog.in_sync(rounds=2)
+        (tmp_path / "number").write_text("911")
+        await levelog.in_sync(rounds=3)
 
 
 FOLLOWS = """
@@ -228,44 +237,16 @@ async def test_daemons_and_handlers_of_records_work_with_the_rights_that_are_doc
 ) -> None:
     operator = tmp_path / "follows.py"
     operator.write_text(FOLLOWS)
-    async with Sandbox() as sandbox, private_postgres.database() as url:
-        cluster = Cluster(sandbox.user.get("namespaces", "kube-system", namespace="")["metadata"]["uid"])
-        await define_webs(sandbox)
-        sandbox.user.create(yaml.safe_load((WEBS / "shop.yaml").read_text()))
-        levelog = Levelog(tmp_path, sandbox.kubeconfig(tmp_path / "kubeconfig"))
-        await grant_roles(url)
-        migrated = await levelog.ends("migrate", operator, env={"LEVELOG_DATABASE_URL": as_role(url, "owner")})
-        assert migrated.status == 0, migrated
-        await grant_roles(url)
-        users, seeds = nats_users(tmp_path, cluster, "follows")
-        async with NatsServer(settings=users) as server:
-            running = [
-                levelog.start(
-                    role,
-                    operator,
-                    env={
-                        "LEVELOG_NATS_URL": server.url,
-                        "LEVELOG_NATS_NKEY_FILE": str(seeds[role]),
-                        "LEVELOG_DATABASE_URL": as_role(url, database),
-                        "LEVELOG_CLUSTER": cluster,
-                    },
-                )
-                for role, database in (("ingest", "reader"), ("process", "processor"), ("actuate", "actuator"))
-            ]
+    async with granted(private_postgres, tmp_path, operator, "follows") as stack:
+        stack.sandbox.user.create(shop())
+        stack.start_all()
 
-            async def is_followed() -> bool:
-                for process in running:
-                    process.check()
-                return all((tmp_path / name).exists() for name in ("followed", "heard"))
+        async def is_followed() -> bool:
+            stack.check()
+            return all((tmp_path / name).exists() for name in ("followed", "heard"))
 
-            try:
-                await until(is_followed, "a daemon that keeps its state, and a record handler", seconds=60)
-                assert (tmp_path / "followed").read_text() == "['shop']"
-                for process in running:
-                    assert await process.stops() == 0, process.log_tail()
-            finally:
-                for process in running:
-                    process.kill()
+        await until(is_followed, "a daemon that keeps its state, and a record handler", seconds=60)
+        assert (tmp_path / "followed").read_text() == "['shop']"
 
 
 @pytest_asyncio.fixture
