@@ -160,6 +160,7 @@ def plain(web: Mapping[str, Any]): ...
 op.on.field("status.phase", of=Web)(plain)
 # handler plain: status.phase is not compared in plain objects: annotate with a class that has
 op.on.field("metadata.name")(handle)  # metadata.name is not compared: of the metadata, labels and annotations are
+op.on.update(value=1)(handle)  # takes no option 'value'
 op.on.field("spec.containers[0]")  # on.field: 'spec.containers[0]' is no field: write it as 'spec.image'
 
 # Finalizers.
@@ -167,6 +168,7 @@ op.remove_finalizer(Web); op.on.delete(finalizer=True)(handle); Program([op])
 # op.remove_finalizer(Web): handle needs the finalizer on these objects
 op.on.delete(finalizer=True)(handle); op.remove_finalizer(Web); Program([op])
 # op.remove_finalizer(Web): handle needs the finalizer on these objects
+op.on.delete(finalizer="yes")(handle)  # handler handle: finalizer='yes' is neither True nor False
 op.remove_finalizer(Branch)  # op.remove_finalizer: Branch is external
 op.remove_finalizer("webs")  # op.remove_finalizer: webs, which is not a class derived from Resource
 op.remove_finalizer(Resource)  # op.remove_finalizer: Resource does not say which resource it is
