@@ -90,7 +90,7 @@ class Actuator:
         writer = MessageWriter(scope.cluster, scope.partitions, "actuator")
         self._relay = Relay(database, scope, self.owner, publisher, writer, self._settings)
         self._verifier = WriteVerifier(database, scope, self.owner, self._sender, publisher, writer, self._settings)
-        self._heartbeat = Heartbeat(database, scope, self.owner, self._settings, on_ended=self._look, clock=clock)
+        self._heartbeat = Heartbeat(database, scope, self.owner, self._settings, on_ended=self._wake_loops, clock=clock)
         self._ledger = Ledger(
             database,
             scope,
@@ -107,7 +107,7 @@ class Actuator:
         claiming = partial(ClaimLoop, database=database, scope=scope, settings=self._settings)
         listener = notifier.listen(Topic.INTENT)
         self._loops = [claiming(listener=listener, until_ready=self._until_open, claim=self._claim)]
-        database.absence.on_end(self._look)
+        database.absence.on_end(self._wake_loops)
         caller = EffectCaller(effects or {}, self._settings, self._redactor, self._heartbeat.now, index=index)
         caller.patcher = CallPatcher(
             self._send_for_call, self._keep, self._settings, self._redactor, self._heartbeat.now
@@ -238,8 +238,8 @@ class Actuator:
         except (LevelogError, TimeoutError) as error:
             log.warning("some receipts are not in the log until an actuator runs again: %s", error)
 
-    def _look(self) -> None:
-        """Claim what can be claimed now."""
+    def _wake_loops(self) -> None:
+        """Have the loops claim what can be claimed now."""
         for each in self._loops:
             each.listener.notify()
 

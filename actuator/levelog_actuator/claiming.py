@@ -40,7 +40,7 @@ class ClaimLoop(Struct, eq=False, kw_only=True):
     claimed_at: float = math.inf
     """When intents were claimed last, by the event loop's clock; infinite while that is not known."""
     spares_until: float = -math.inf
-    looked_at: datetime = datetime.max.replace(tzinfo=UTC)
+    asked_at: datetime = datetime.max.replace(tzinfo=UTC)
     """The database's time when it was last asked for what is due; at first others may have put off by a wrong one."""
 
     async def run(self) -> None:
@@ -89,7 +89,7 @@ class ClaimLoop(Struct, eq=False, kw_only=True):
         while True:
             async with self.database.reading() as connection:
                 wait, at = await claims.next_due(connection, self.scope)
-            before, self.looked_at = self.looked_at, at
+            before, self.asked_at = self.asked_at, at
             if at >= before:
                 return wait
             lease, heartbeat = self.settings.lease, self.settings.heartbeat_timeout

@@ -74,7 +74,7 @@ class CallPatcher(Struct, eq=False):
     turns: WeakValueDictionary[str, asyncio.Lock] = field(default_factory=WeakValueDictionary)
     """Locks by uid of the object."""
     made: dict[str, _Made] = {}
-    """The same."""
+    """The newest own write of each object, by its uid."""
 
     async def finish(self, done: Ended, patch: CallPatch, kept: Kept | None) -> Result:
         """The end of a call that took place, once what it asks for is written, or was refused for long.

@@ -1,4 +1,4 @@
-"""Publishes stored receipts to the log, including those of an earlier process."""
+"""Publishes receipts to the log, and has the database keep those that the log does not take."""
 
 import asyncio
 import logging

@@ -137,8 +137,8 @@ class Feed:
     async def read(self) -> bool:
         """List if that is needed, then watch until the server ends the watch; tells whether anything came.
 
-        Raises Expired, WentBack, ApiError and Unavailable; Unavailable that is no error of the kube room comes from the
-        log, and then the lane is spent.
+        Raises HistoryExpired, WentBack, ApiError and Unavailable; Unavailable that is no error of the kube room comes
+        from the log, and then the lane is spent.
         """
         await self._hand_over()  # of a connection that broke after its events were counted
         await self._check_history()  # asks for no history, so that a 410 of it says nothing of what is missing
@@ -255,7 +255,7 @@ class Feed:
         self._heard()
 
     async def _take_line(self, line: bytes) -> None:
-        """Take in a line, as `_take` does. What one that cannot be read was to tell, a list will: raises Expired."""
+        """Take in a line, as `_take` does. Raises HistoryExpired for one that cannot be read: a list tells it then."""
         try:
             event = read_event(line)
         except RecordError as error:

@@ -90,7 +90,7 @@ class Reader:
         self._buffer: deque[LoggedRecord] = deque()
         self._arrived = asyncio.Event()
         self.on_arrival: Callable[[], None] = lambda: None
-        """Called when `next_batch` returns or raises without waiting."""
+        """Called as soon as `next_batch` would not wait."""
         is_filtered = partitions is not None or bool(subjects)
         self._trail = Trail(stream, Sequence(start - 1), newest=newest, is_filtered=is_filtered)
         self.chains = None if subjects else Chains(stream.name)

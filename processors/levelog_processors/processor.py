@@ -81,7 +81,7 @@ class Processor:
         `redactor`: that of what is recorded. `claimant`: the actuator of this process, if it has one. `events_from`:
         sequence after which record handlers begin that are new; None: where the tables are. `writes_after`: how long
         what is folded stays out of the tables.
-        `is_dry`: nothing that leaves no records is called; handlers that are new begin all the same.
+        `is_dry`: record handlers, and timers without records, are not called; new ones begin all the same.
         """
         self._database = database
         self._scope = scope = replace(scope, owner=owner)

@@ -73,7 +73,7 @@ class Facts(Struct, frozen=True, kw_only=True, dict=True):
     folded: tuple[int, ...] = ()
     """How far each partition was folded in this snapshot."""
     lacks: str = ""
-    """Which objects the indices fail for, of which its level goes on without knowing whether they concern it."""
+    """Which objects the indices fail for that may concern the level; it goes on without them."""
     longest: timedelta = MAX_BACKOFF
     """Between two rounds of a level that stays as it is."""
     progressed: bool | None = None
@@ -160,19 +160,19 @@ class Facts(Struct, frozen=True, kw_only=True, dict=True):
         return is_owed and (self.before.decided_inputs != self.seen_before or self.is_to_be_noted)
 
     @property
-    def looks_at(self) -> datetime:
+    def put_off_until(self) -> datetime:
         """When a view is called again while many writes of its level are under way: at twice the time since."""
         last = min(self.before.evaluated_at or self.now, self.now)  # the clock may have been set back
         return last + max(LOOKS_APART, last - (self.before.since or last))
 
     @property
     def is_put_off(self) -> bool:
-        """Tell whether the view is called later, since what it looked up is all that changed, and no round can follow.
+        """Tell whether the view is called later: only what it looked up has changed, and many writes are under way.
 
-        Each decision keeps what the view saw and what is under way. One for each write would take a square of them.
+        No round can follow then. Each decision keeps all writes under way: a decision after each would keep n² of n.
         """
         is_as_it_was = self.before.status == "settling" and self.inputs == self.before.inputs
-        return is_as_it_was and len(self.unsettled) > MANY and not self.is_due and self.now < self.looks_at
+        return is_as_it_was and len(self.unsettled) > MANY and not self.is_due and self.now < self.put_off_until
 
     @property
     def is_to_be_noted(self) -> bool:
@@ -235,7 +235,7 @@ class Seen(Struct, frozen=True, kw_only=True):
     inputs: str
     """Identity of the part of the parent that the view saw."""
     looked_at: bytes | None = None
-    """Where it looked in a parent that it takes as a plain mapping; None for a typed one, or uncalled."""
+    """Which fields it read of a parent that it takes as a plain mapping; None for a typed one, or uncalled."""
     reads: str = ""
     """Digest of the reads that count."""
     versions: Mapping[IndexKey, int] = {}

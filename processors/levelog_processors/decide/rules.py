@@ -68,7 +68,7 @@ def is_withheld(look: Outlook, wanted: Intent) -> bool:
 
 
 def conclude(look: Outlook, round_: Round | None, now: datetime) -> Decided:
-    """Turn the decision on a level into rows; `round_` is None if its reconcile function was not called."""
+    """Turn the decision on a level into rows; `round_` is None if its reconcile function was not to be called."""
     verdict = _noted(look, _verdict(look, round_, now))
     facts, seen, before = look.facts, look.seen, look.facts.before
     if facts.now > now and verdict.due_at is not None:  # the clock was set back while its function ran
@@ -171,7 +171,7 @@ def _verdict_at_rest(look: Outlook, now: datetime) -> _Verdict:
     drifts = look.drift is not None if level is not None else facts.has_stored_drift
     recheck_at = _next_look(look) if level is not None else facts.planned
     if look.is_put_off:
-        recheck_at = facts.looks_at if recheck_at is None else min(recheck_at, facts.looks_at)
+        recheck_at = facts.put_off_until if recheck_at is None else min(recheck_at, facts.put_off_until)
     if not drifts and level is None and before.status == "failed":  # nothing new: the error still stands
         return _Verdict("failed", before.reason, recheck_at)
     if under_way := look.under_way:

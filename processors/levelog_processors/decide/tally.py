@@ -55,7 +55,7 @@ class EvaluationBatch(Struct, frozen=True):
     has_woken: bool = False
     """Some of these decisions made other levels due, whose views read them."""
     has_told: bool = False
-    """So may levels of other parents."""
+    """Levels that look up one of these, of another parent, may be due."""
     has_news: bool = False
     """A level stands otherwise that daemons may wait for."""
 

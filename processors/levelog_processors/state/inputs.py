@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from levelog.wire.records import LoggedRecord, SyncFinished
+from levelog.wire.records import LoggedRecord, SyncFinished, is_unlisted
 from levelog_processors.fold.entries import note_time
 from levelog_processors.fold.receipts import levels_of_calls
 from levelog_processors.state.contents import Contents
@@ -52,9 +52,8 @@ def unlisted(contents: Contents, part: Sequence[LoggedRecord]) -> Iterator[tuple
         place: Input = (logged.partition, str(record.resource))
         known = contents.syncs.get(place)
         began = known.begun.get(record.sync_id) if known is not None else None
-        if began is None or record.has_unnamed:
+        if began is None:
             continue
         for row in map(contents.objects.__getitem__, sorted(contents.of_resources.get(place, ()))):
-            is_covered = not record.namespaces or row.namespace in record.namespaces
-            if row.sequence < began and (row.version <= record.version or not is_covered):
+            if is_unlisted(record, begun=began, sequence=row.sequence, version=row.version, namespace=row.namespace):
                 yield row, logged.sequence

@@ -30,8 +30,7 @@ from levelog_store.rows import (
 class State(Contents):
     """The fold of all partitions up to a position, and the levels that rest on it. No I/O.
 
-    `fold` gives the changes of one part of a batch; nothing has changed before they are passed to `apply`, so that
-    whatever else they lead to can be committed first. `take` does the same with decisions.
+    `fold` tells what one part of a batch changes, `apply` takes that; `take` takes a decision that is committed.
     """
 
     def __init__(self, program: Program, application: str, partitions: int, *, most_bodies: int | None = None) -> None:
@@ -52,7 +51,7 @@ class State(Contents):
         self.is_pressing = False
         """What the tables do not have of objects and entries has to be there with the next commit."""
         self.telling = 0
-        """Drawn for keys of levels, which no record changes."""
+        """The last version that was given to a key of levels, which no record changes."""
 
     # -- fold
 

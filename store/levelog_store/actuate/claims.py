@@ -444,7 +444,7 @@ def waiting(dialect: Dialect) -> Select[str, str]:
 async def hasten(connection: AsyncConnection, scope: Scope, level: ViewParent) -> None:
     """Make a level due that waits for its time.
 
-    In a transaction of its own: processors lock wakeups in an order that nobody else can keep to.
+    Call it in a transaction of its own: processors lock wakeups in an order that nobody else can keep to.
     """
     await run(connection, scope, hastened, of_view=level[0], of_parent=level[1])
 

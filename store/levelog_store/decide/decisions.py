@@ -15,7 +15,7 @@ UNDONE: Final = "undone"
 
 
 class PendingWake(Struct, frozen=True, kw_only=True):
-    """A row of `wakeups` whose time has come."""
+    """A row of `wakeups`: a level that is to be decided on, at once or at `due_at`."""
 
     view: str
     parent: str
