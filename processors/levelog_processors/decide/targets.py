@@ -35,16 +35,20 @@ def addressed(view: BoundView, parent: StoredObject, intent: Intent) -> Outward:
 
 
 def _call(view: BoundView, parent: StoredObject, intent: Intent) -> Outward:
+    handler = _effect(view, intent)
+    target, body = _called(view, parent, intent, handler), handler.encoded(intent.body)
+    return Outward(target=target, api_version=EFFECTS_VERSION, kind=handler.name, body=body)
+
+
+def _called(view: BoundView, parent: StoredObject, intent: Intent, handler: EffectHandler) -> ObjectKey:
     """The target of a call, `page.effects/default/shop`: calls of one effect, parent and name are in order.
 
     A deleted object keeps its name there, so that the call for its deletion follows the calls for its changes.
     """
-    handler = _effect(view, intent)
     of = parent.name.removesuffix(f":{parent.uid}") if view.handler.is_of_deleted else parent.name
     own = "" if intent.options.name in handler.in_line else intent.options.name
     name = f"{of}:{own}" if own else of
-    target = ObjectKey(group=GROUP, resource=handler.name, namespace=parent.namespace, name=name)
-    return Outward(target=target, api_version=EFFECTS_VERSION, kind=handler.name, body=handler.encoded(intent.body))
+    return ObjectKey(group=GROUP, resource=handler.name, namespace=parent.namespace, name=name)
 
 
 def place_of_call(target: str, name: str) -> str:
@@ -100,7 +104,7 @@ def require_target(view: BoundView, parent: StoredObject, intent: Intent) -> Non
 
     A parent with a namespace writes there alone, unless the function says otherwise.
     """
-    target = target_key(view, parent, intent)
+    target = addressed(view, parent, intent).target if is_outward(intent) else target_key(view, parent, intent)
     if view.reconcile is None or intent.verb == "call":
         return
     resource = target_type(view, intent)
@@ -114,8 +118,10 @@ def target_key(view: BoundView, parent: StoredObject, intent: Intent) -> ObjectK
 
     Raises OperatorError if it needs a namespace, and neither has one.
     """
-    if is_outward(intent):
-        return addressed(view, parent, intent).target
+    if intent.verb == "call":  # whose request may be large
+        return _called(view, parent, intent, _effect(view, intent))
+    if intent.verb == "event":
+        return _event(view, parent, intent).target
     resource = target_type(view, intent)
     namespace = intent.namespace or parent.namespace
     if not namespace and resource.scope == "Namespaced":
