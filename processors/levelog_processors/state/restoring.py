@@ -47,7 +47,8 @@ def restored(
     for each in stored.awaited:
         level = each.view, each.parent
         state.writes.begin(each.key, each.target, level, each.partition, is_told=each.is_folded)
-    state.wakes.restore(wake for wake in stored.wakes if wake.partition in state.leased)
+    wakes = (wake for wake in stored.wakes if wake.partition in state.leased)
+    state.wakes.restore(wake for wake in wakes if wake.view in program.views)  # `notice` tells of others
     state.written()
     return state
 

@@ -1,6 +1,6 @@
 """How far handlers are whose calls leave no records: a position in each partition, and in `levels` the held objects."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from datetime import datetime
 from operator import attrgetter
 from typing import Any, TypeAlias
@@ -45,24 +45,16 @@ async def begin_positions(
     wanted = [(handler, partition) for handler in sorted(handlers) for partition in sorted(partitions)]
     table = call_positions.c
     are_asked = table.scope == scope.number, one_of(connection.dialect, table.partition, partitions)
-    rows = await connection.execute(select(table.handler, table.partition, table.position).where(*are_asked))
-    found = {(row.handler, row.partition): row.position for row in rows}
+    known = await connection.execute(select(table.handler, table.partition, table.position).where(*are_asked))
+    found = {(row.handler, row.partition): row.position for row in known}
     missing = [place for place in wanted if place not in found]
     if missing:
         mirrored = await read_mirrored(connection, scope)
         begun = {place: mirrored[place[1]] if start is None else start for place in missing}
-        await write_positions(connection, scope, begun)
+        rows = [{"handler": name, "partition": n, "position": position} for (name, n), position in begun.items()]
+        await upsert(connection, call_positions, [row | {"scope": scope.number} for row in rows])
         found |= begun
     return {place: found[place] for place in wanted}
-
-
-async def write_positions(connection: AsyncConnection, scope: Scope, positions: Mapping[Place, int]) -> None:
-    """Store how far handlers are. The caller holds the leases in the same transaction."""
-    rows = [
-        {"scope": scope.number, "handler": handler, "partition": partition, "position": position}
-        for (handler, partition), position in sorted(positions.items())
-    ]
-    await upsert(connection, call_positions, rows)
 
 
 async def move_positions(
