@@ -116,24 +116,27 @@ class MemoryTables(Tables):
 
     def _decide(self, batch: Sequence[Decided], claimant: Claimant | None) -> WrittenDecisions:
         """Take decisions by the rules of `write_valid`."""
-        for key in (key for each in batch for key in each.withdrawn):
+        named = {key for each in batch for key in (*each.withdrawn, *each.continued)}
+        waiting = {key for key in named if self.intents[key].intent.state == "pending"}
+        for key in waiting.intersection(key for each in batch for key in each.withdrawn):
             self._change(key, "superseded")
-        for each in batch:
+        valid = [each for each in batch if waiting.issuperset((*each.withdrawn, *each.continued))]
+        for each in valid:
             self._rounds[each.name] = each.level.round
             if each.is_kept:
                 self._ordinal += 1
                 asked = [Asked(key=row.key, verb=row.verb, target=row.target, body=row.body) for row in each.intents]
                 self.decided.append((_decision(each, self._ordinal, self.scope.fingerprint), asked))
-        self._supersede({each.name: each.level.parent_uid for each in batch if each.withdraws})
-        for key in (key for each in batch for key in each.settled):
+        self._supersede({each.name: each.level.parent_uid for each in valid if each.withdraws})
+        for key in (key for each in valid for key in each.settled):
             self._change(key, "failed" if self.intents[key].intent.error else "settled")
-        rows = [(each, row) for each in batch for row in each.intents]
+        rows = [(each, row) for each in valid for row in each.intents]
         claimed = set(claimant.choose([row for _, row in rows])) if claimant is not None else set[str]()
         claimed = {row.key for each, row in rows if row.key in claimed and self._claim(each, row)}
         for each, row in rows:
             if row.key not in claimed:
                 self._insert(each, row, row.state)
-        return WrittenDecisions([*batch], claimed)
+        return WrittenDecisions(valid, claimed)
 
     def _claim(self, decided: Decided, row: IntentRow) -> bool:
         """Insert an intent as claimed, unless something else waits for its target; tells whether it was."""
@@ -148,7 +151,7 @@ class MemoryTables(Tables):
         view, parent = decided.name
         known = self.intents.get(row.key)
         if known is not None and not (row.verb == "call" and known.intent.state in ENDED):
-            self.intents[row.key] = replace(known, round=row.round, ordinal=row.ordinal)
+            self._keep(replace(known, round=row.round, ordinal=row.ordinal))
             return
         intent = OpenIntent(
             key=row.key,
@@ -166,7 +169,7 @@ class MemoryTables(Tables):
         self._keep(KeptIntent(decided.level.parent_uid, "", intent, of, row.round, row.ordinal, at, row.body))
 
     def _keep(self, kept: KeptIntent) -> None:
-        """Keep a new one."""
+        """Keep one that is new, or of a new round."""
         intent = kept.intent
         level = intent.view, intent.parent
         last_rounds, of = self._last_rounds.setdefault(level, {}), self._of.setdefault(level, set())
@@ -174,8 +177,9 @@ class MemoryTables(Tables):
             last_rounds[kept.uid] = kept.round
             of -= {key for key in of if self.intents[key].intent.state in ("settled", "satisfied", "failed")}
         of.add(intent.key)
+        if intent.key not in self.intents:
+            insort(self._on.setdefault(intent.target, []), kept, key=_in_order)
         self.intents[intent.key] = kept
-        insort(self._on.setdefault(intent.target, []), kept, key=_in_order)
 
     def _change(self, key: str, state: str) -> None:
         kept = self.intents[key]

@@ -14,7 +14,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from levelog import Intent, Level, Operator, Resource, apply
+from levelog import Intent, Level, Operator, Resource, apply, call
 from levelog.secrets.redaction import Redactor
 from levelog.wire.objects import Application, Cluster, ObjectKey, Uid, Version
 from levelog.wire.records import (
@@ -233,4 +233,41 @@ def test_invariant_12_what_is_decided_in_memory_is_decided_on_the_tables(is_clai
             )
 
     one, other = asyncio.run(both())
+    assert one == other
+
+
+asking = Operator("asking")
+
+
+@asking.effect
+def send(request: str) -> None:
+    """Nobody calls it."""
+
+
+@asking.view(labels={"tier": "gold"})
+def wanted(web: Web) -> Level[int]:
+    return Level(desired=web.spec.replicas, actual=0)
+
+
+@asking.reconcile(wanted)
+def ask(web: Web, level: Level[int]) -> Iterator[Intent]:
+    yield call(send, web.spec.image)
+
+
+def gold(version: int) -> ObjectSeen:
+    """Of each version a call is asked for again, with the same request."""
+    return web("a", version, replicas=version, labels={"tier": "gold"})
+
+
+async def test_invariant_7_no_round_comes_twice_after_a_call_that_went_on_in_a_later_one(tmp_path: Path) -> None:
+    """The Web leaves the view in between, and nothing is decided before it is back."""
+    seen = [gold(2), gold(3), web("a", 4), gold(5)]
+    marks = [(mark, partition) for mark in lists_done(WEBS, 1) for partition in range(PARTITIONS)]
+    records: list[LoggedRecord] = []
+    for number, (each, of) in enumerate([*marks, *((each, partition_of(each.key, PARTITIONS)) for each in seen)], 1):
+        at = replace(each, time=NOON + timedelta(seconds=number))
+        records += logged([at], first=number, partitions=PARTITIONS, partition=of)
+    history, url = Told(records, 1000), f"sqlite:///{tmp_path / 'levelog.db'}"
+    one, other = [await decided_in_order(Program([asking]), history, each) for each in ("", url)]
+    assert [each["round"] for each in msgspec.json.decode(one)] == [1, 2, 3]
     assert one == other
