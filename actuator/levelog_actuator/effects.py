@@ -302,6 +302,8 @@ class Effects(Struct, eq=False):
             self._leave(intent.key)
 
     def _leave(self, key: Hashable) -> None:
+        if key in self.begun:  # it was claimed again, and holds its place until that call ends
+            return
         for keys in self.places.values():
             keys.discard(key)
         self.on_place()
