@@ -629,6 +629,10 @@ async def test_a_call_that_is_asked_for_is_told_of_once_and_made_after_the_one_t
         assert not await rig.engine.notice()
         await rig.engine.flush()
         assert not await rig.stack.rows(wakeups)
+        await retry_levels(rig.stack.database, rig.stack.scope, asked)
+        await rig.engine.load(rig.epochs)
+        assert set(await rig.engine.notice()) == set(asked), "it was asked for while the tables were read"
+        assert not rig.engine.state.levels
         called.hanging["bad"] = asyncio.Event()
         for _ in range(2):
             rig.timers.hasten([*asked, ("webs/tick", "webs.example.com/default/good")])

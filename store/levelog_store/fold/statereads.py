@@ -11,6 +11,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from levelog_store.actuate.claims import is_unsettled
 from levelog_store.decide.decisions import PendingWake
 from levelog_store.dialects import OF_SCOPE, built_once, fields, mappings, named, now, one_of, read_as, run
+from levelog_store.fold.levelwrites import IS_HELD_CALL
 from levelog_store.owners.handlers import Backfill
 from levelog_store.rows import Entry, IndexKey, Input, LevelRow, Scope, StoredObject, SyncRow, Tombstone, UnreadableRow
 from levelog_store.tables import (
@@ -105,7 +106,7 @@ async def read_state(connection: AsyncConnection, scope: Scope, bodies_of: Colle
         syncs=await read_as(SyncRow, connection, scope, syncs),
         entries=[(name, Entry(*values)) async for name, *values in many.of(entries)],
         keys={(index, key): number async for index, key, number in many.of(keys)},
-        levels=[LevelRow(**row) async for row in many.mapped(LevelRow, levels)],
+        levels=[LevelRow(**row) async for row in many.mapped(LevelRow, levels, ~IS_HELD_CALL)],
         reads=[(view, parent, index, key) async for view, parent, index, key in many.of(reads)],
         wakes=[PendingWake(**row) async for row in many.mapped(PendingWake, wakeups)],
         awaited=await read_as(AwaitedWrite, connection, scope, intents, *are_awaited),
@@ -135,12 +136,12 @@ class _Rows:
                     yield [share(each, each) if isinstance(each, str | datetime) else each for each in row]
 
     async def mapped(
-        self, kind: type[Struct], table: Table, **others: ColumnElement[Any]
+        self, kind: type[Struct], table: Table, *conditions: ColumnElement[bool], **others: ColumnElement[Any]
     ) -> AsyncGenerator[dict[str, Any]]:
-        """The rows of a table by the fields of a struct, which are columns, or the `others`."""
+        """The rows of a table that meet the conditions, by the fields of a struct: columns, or the `others`."""
         names = kind.__struct_fields__
         columns = (others.get(name, table.c[name]) for name in names)
-        async for row in self.of(select(*columns).where(table.c.scope == self._scope.number)):
+        async for row in self.of(select(*columns).where(table.c.scope == self._scope.number, *conditions)):
             yield dict(zip(names, row, strict=True))
 
 

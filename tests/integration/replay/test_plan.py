@@ -23,6 +23,7 @@ from levelog_store.deliver.positions import write_held
 from levelog_store.owners.scopes import find_scopes
 from levelog_store.rows import LevelRow, Scope
 from levelog_store.tables import intents, levels, metadata
+from rigs.histories import Web, images
 from rigs.levelog import WEBS_FILE
 from rigs.nats import NatsServer
 from rigs.processing import Processing
@@ -167,6 +168,30 @@ async def test_levels_change_with_those_that_they_read_and_are_planned_with_them
         assert change.after is not None
         assert b"counted in_sync" in (change.before.actual or b"")
         assert b"counted settling" in (change.after.actual or b"")
+
+
+async def test_objects_whose_calls_without_records_fail_are_no_levels_to_a_plan(
+    nats_server: NatsServer, database_url: str
+) -> None:
+    op = Operator("webs")
+
+    @op.on.event
+    def record(web: Web) -> None:
+        raise ValueError("poison")
+
+    async with Processing(nats_server.url, database_url, [op]) as stack:
+        await stack.listed(web("shop", 1), version=1)
+        stack.start()
+
+        async def is_held() -> bool:
+            return [row["status"] for row in await stack.rows(levels)] == ["failed"]
+
+        await until(is_held, "the object that is held")
+    other = Operator("webs")
+    other.index(images)
+    async with await Database.open(database_url, read_only=True) as database:
+        found = [(await planned(database, each))[1] for each in (op, other)]
+    assert [(each.counts, each.levels) for each in found] == [({}, [])] * 2
 
 
 async def test_who_waits_for_a_plan_is_told_of_the_view_whose_function_runs(
