@@ -7,9 +7,9 @@ from typing import Final, Protocol, TypeAlias
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from levelog_processors.decide.transaction import deciding
+from levelog_processors.decide.transaction import claimed_intents, handing_over, tell
 from levelog_processors.state.state import State
-from levelog_store.actuate.claims import Claimant
+from levelog_store.actuate.claims import Claimant, Claiming, new_claim
 from levelog_store.connect.database import Database
 from levelog_store.decide import inputreads as stored
 from levelog_store.decide.decisions import Decided
@@ -209,14 +209,18 @@ class SqlTables(Tables):
         """Write in one transaction; it waits for the disk if the claimant gets intents."""
         self._begin()
         chosen = claimant.choose([row for each in batch for row in each.intents]) if claimant is not None else ()
-        async with deciding(self._database, claimant if chosen else None) as within:
-            connection = within.connection
-            await self._guard(connection, state)
-            claiming = within.claiming(frozenset(chosen))
-            written = await write_valid(connection, self._scope, batch, self._scope.fingerprint, claiming=claiming)
-            within.note(written, claiming)
-            yield written
-            await self._write(connection, state)
+        claiming: Claiming | None = None
+        if claimant is not None and chosen:
+            claiming = Claiming(frozenset(chosen), claimant.owner, claimant.lease, new_claim())
+        with handing_over(claimant) as claimed:
+            async with self._database.transaction(durable=claiming is not None) as connection:
+                await self._guard(connection, state)
+                written = await write_valid(connection, self._scope, batch, self._scope.fingerprint, claiming=claiming)
+                if claiming is not None:
+                    claimed.extend(claimed_intents(written, claiming.number))
+                yield written
+                await self._write(connection, state)
+        tell(written.valid)
         self._written(state)
 
     def _begin(self) -> None:

@@ -108,7 +108,7 @@ class LogReplay:
     def _taken(self) -> list[WithWrites]:
         """What was decided since it was asked for last."""
         found, self._tables.decided = self._tables.decided, []
-        return [each for each in found if each[0].is_called]
+        return found
 
     async def _take(self, records: list[LoggedRecord]) -> None:
         self._taken()

@@ -12,13 +12,13 @@ from levelog_processors.decide.overlay import told
 from levelog_processors.state.state import State
 from levelog_processors.tables import Rounds, Tables
 from levelog_store.actuate.claims import Claimant
-from levelog_store.decide.decisions import Asked, Decided, Decision, IntentRow, OpenIntent, Read, request_of
-from levelog_store.decide.decisionwrites import WrittenDecisions
+from levelog_store.decide.decisions import Asked, Decided, Decision, IntentRow, OpenIntent, request_of
+from levelog_store.decide.decisionwrites import WrittenDecisions, history_of
 from levelog_store.decide.inputreads import KeptIntent, ToldIntent
-from levelog_store.fold.changes import Causes, read_causes
 from levelog_store.fold.ends import Ends
 from levelog_store.fold.statereads import StoredState
-from levelog_store.rows import ENDED, UNSETTLED, LevelRow, Scope, Verdict, ViewParent, is_of_levels
+from levelog_store.look.recall import decision_of
+from levelog_store.rows import ENDED, UNSETTLED, LevelRow, Scope, ViewParent
 
 WithWrites: TypeAlias = tuple[Decision, Sequence[Asked]]
 """A decision, and the writes that it asked for."""
@@ -36,7 +36,7 @@ class MemoryTables(Tables):
         self._stored = stored
         self.epochs: Mapping[int, int] = {}
         self.decided: list[WithWrites] = []
-        """In their order; the caller takes them away."""
+        """Those for which a view was called, in their order; the caller takes them away."""
         self.intents: dict[str, KeptIntent] = {}
         """By key."""
         self._ordinal = 0
@@ -123,10 +123,11 @@ class MemoryTables(Tables):
         valid = [each for each in batch if waiting.issuperset((*each.withdrawn, *each.continued))]
         for each in valid:
             self._rounds[each.name] = each.level.round
-            if each.is_kept:
-                self._ordinal += 1
+            self._ordinal += each.is_kept
+            if each.is_evaluated:
+                kept = history_of(self.scope, each, self.scope.fingerprint) | {"ordinal": self._ordinal}
                 asked = [Asked(key=row.key, verb=row.verb, target=row.target, body=row.body) for row in each.intents]
-                self.decided.append((_decision(each, self._ordinal, self.scope.fingerprint), asked))
+                self.decided.append((decision_of(kept, None), asked))
         self._supersede({each.name: each.level.parent_uid for each in valid if each.withdraws})
         for key in (key for each in valid for key in each.settled):
             self._change(key, "failed" if self.intents[key].intent.error else "settled")
@@ -198,32 +199,3 @@ class MemoryTables(Tables):
 
 def _in_order(kept: KeptIntent) -> tuple[datetime | None, int, int]:
     return kept.decided_at, kept.round, kept.ordinal
-
-
-_OF_LEVEL: Final = (*Verdict.__struct_fields__, "view", "parent", "parent_uid", "cause")
-
-
-def _decision(decided: Decided, ordinal: int, fingerprint: str) -> Decision:
-    """The decision as it is read back from SQL."""
-    level, suppressed, at = decided.level, read_causes(decided.suppressed), decided.decided_at
-    if at is None:
-        raise TypeError(f"nobody says when {decided.name} was decided on")
-    causes = read_causes(decided.wake.causes, newest=level.cause)
-    asked = tuple(each for each in causes.sequences if each not in suppressed.sequences)
-    return Decision(
-        **{name: getattr(level, name) for name in _OF_LEVEL},
-        ordinal=ordinal,
-        parent_sequence=decided.parent_sequence,
-        causes=Causes(asked, causes.has_more),
-        suppressed=suppressed,
-        is_called=decided.is_evaluated,
-        reads=[
-            Read(*place, version, decided.contents.get(place, b"[]" if version <= 0 else None))
-            for place, version in sorted(decided.versions.items())
-            if not is_of_levels(place)
-        ],
-        intents=[row.key for row in decided.intents],
-        fingerprint=fingerprint,
-        decided_at=at,
-        basis=decided.basis,
-    )

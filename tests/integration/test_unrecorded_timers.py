@@ -624,7 +624,7 @@ async def test_a_call_that_is_asked_for_is_told_of_once_and_made_after_the_one_t
         await rig.step()
         asked = [("webs/tick", NAME)]
         await retry_levels(rig.stack.database, rig.stack.scope, asked)
-        await rig.engine.hold(rig.epochs)  # as if the calls were taken up before it was asked for
+        await rig.engine.load(rig.epochs)  # as if the calls were taken up before it was asked for
         assert set(await rig.engine.notice()) == set(asked)
         assert not await rig.engine.notice()
         await rig.engine.flush()

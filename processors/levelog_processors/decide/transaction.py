@@ -1,69 +1,39 @@
-"""The transaction of a batch: its claims, and what follows its commit."""
+"""What follows the commit of decisions: claims are handed over, and it is logged what became of levels."""
 
 import logging
 import math
 from collections import Counter
-from collections.abc import AsyncGenerator, Collection, Sequence
-from contextlib import asynccontextmanager
-
-from msgspec import Struct, field
-from sqlalchemy.ext.asyncio import AsyncConnection
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
 
 from levelog.handlers.callnames import shown_write
-from levelog_store.actuate import claims
-from levelog_store.actuate.claims import Claimant, ClaimedIntent, Claiming
+from levelog_store.actuate.claims import Claimant, ClaimedIntent
 from levelog_store.actuate.elapsed import elapsed
-from levelog_store.connect.database import Database
 from levelog_store.decide.decisions import Decided, IntentRow, Sendable
 from levelog_store.decide.decisionwrites import WrittenDecisions
 
 log = logging.getLogger(__name__)
 
 
-@asynccontextmanager
-async def deciding(database: Database, claimant: Claimant | None) -> AsyncGenerator["Deciding"]:
-    """A transaction for decisions; the `claimant` may get decided intents, and then the commit waits for the disk."""
-    found: Deciding | None = None
+@contextmanager
+def handing_over(claimant: Claimant | None) -> Generator[list[ClaimedIntent]]:
+    """Hand over what is in the list once the context ends, or have it looked up if it is unknown whether that holds."""
+    claimed: list[ClaimedIntent] = []
+    began = elapsed()
     try:
-        async with database.transaction(durable=claimant is not None) as connection:
-            found = Deciding(connection, claimant)
-            yield found
+        yield claimed
     except BaseException:  # cut off or cancelled while it committed
-        if found is not None:
-            found.hand_over(is_certain=False)
+        began = -math.inf
         raise
-    found.hand_over(is_certain=True)
+    finally:
+        if claimant is not None and claimed:
+            claimant.begin(claimed, began)
 
 
-class Deciding(Struct, eq=False):
-    """A transaction for decisions; logs, and hand-overs to a claimant, follow once it has committed."""
-
-    connection: AsyncConnection
-    claimant: Claimant | None
-    """May get decided intents."""
-    valid: Sequence[Decided] = ()
-    claimed: Sequence[ClaimedIntent] = ()
-    began: float = field(default_factory=elapsed)
-
-    def claiming(self, chosen: Collection[str]) -> Claiming | None:
-        """How to claim the chosen intents as they are written."""
-        if self.claimant is None or not chosen:
-            return None
-        return Claiming(chosen, self.claimant.owner, self.claimant.lease, claims.new_claim())
-
-    def note(self, written: WrittenDecisions, claiming: Claiming | None) -> None:
-        """Keep what is to be told, and handed over, once it has committed."""
-        self.valid = written.valid
-        if claiming is not None:
-            rows = [(each, row) for each in written.valid for row in each.intents if row.key in written.claimed]
-            self.claimed = [_claimed(each, row, claiming.number) for each, row in rows]
-
-    def hand_over(self, *, is_certain: bool) -> None:
-        """Hand over the committed claims, or have them looked up if it is unknown whether they committed."""
-        if is_certain:
-            _tell(self.valid)
-        if self.claimant is not None and self.claimed:
-            self.claimant.begin(self.claimed, self.began if is_certain else -math.inf)
+def claimed_intents(written: WrittenDecisions, number: int) -> list[ClaimedIntent]:
+    """The intents that are claimed, by the number of the claim."""
+    rows = [(each, row) for each in written.valid for row in each.intents if row.key in written.claimed]
+    return [_claimed(each, row, number) for each, row in rows]
 
 
 def _claimed(decided: Decided, row: IntentRow, number: int) -> ClaimedIntent:
@@ -83,7 +53,7 @@ def _claimed(decided: Decided, row: IntentRow, number: int) -> ClaimedIntent:
     )
 
 
-def _tell(valid: Sequence[Decided]) -> None:
+def tell(valid: Sequence[Decided]) -> None:
     """Log one line for all that is news, and each level at debug; a single one is news by its name.
 
     A handler, timer or daemon is news only if no call can be made for it: the actuator tells how its calls end.

@@ -123,25 +123,25 @@ _OF_LEVEL: Final = (*Verdict.__struct_fields__, "view", "parent", "parent_uid", 
 
 
 async def _write_history(connection: AsyncConnection, scope: Scope, batch: Sequence[Decided], fingerprint: str) -> None:
-    rows = [
-        {
-            "scope": scope.number,
-            **{name: getattr(d.level, name) for name in _OF_LEVEL},
-            "parent_sequence": d.parent_sequence,
-            "causes": d.wake.causes,
-            "suppressed": d.suppressed,
-            "is_called": d.is_evaluated,
-            "reads": canonical(_reads(d)),
-            "intents": canonical([intent.key for intent in d.intents]),
-            "fingerprint": fingerprint,
-            "decided_at": d.decided_at or d.level.evaluated_at,
-            "snapshot": sum(d.basis.folded),
-            "basis": canonical(d.basis),
-        }
-        for d in batch
-        if d.is_kept
-    ]
-    await write(connection, _keep(), rows)
+    await write(connection, _keep(), [history_of(scope, each, fingerprint) for each in batch if each.is_kept])
+
+
+def history_of(scope: Scope, decided: Decided, fingerprint: str) -> dict[str, Any]:
+    """The row of `decisions` for a decision, but for its number."""
+    return {
+        "scope": scope.number,
+        **{name: getattr(decided.level, name) for name in _OF_LEVEL},
+        "parent_sequence": decided.parent_sequence,
+        "causes": decided.wake.causes,
+        "suppressed": decided.suppressed,
+        "is_called": decided.is_evaluated,
+        "reads": canonical(_reads(decided)),
+        "intents": canonical([intent.key for intent in decided.intents]),
+        "fingerprint": fingerprint,
+        "decided_at": decided.decided_at or decided.level.evaluated_at,
+        "snapshot": sum(decided.basis.folded),
+        "basis": canonical(decided.basis),
+    }
 
 
 @built_once

@@ -1,6 +1,6 @@
 """Reads past decisions with their intents. Reads only."""
 
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final, TypeVar
 
@@ -40,7 +40,7 @@ async def read_decisions(connection: AsyncConnection, scope: Scope, parents: Seq
     found: list[Decision] = []
     for row in rows.mappings():
         before = found[-1] if found and (found[-1].view, found[-1].parent) == (row["view"], row["parent"]) else None
-        found.append(_decision(row, before))
+        found.append(decision_of(row, before))
     return found
 
 
@@ -63,7 +63,7 @@ async def read_about(
             found: list[Decision] = []
             for row in page:
                 level = row["view"], row["parent"]
-                newest[level] = _decision(row, newest.get(level))
+                newest[level] = decision_of(row, newest.get(level))
                 found.append(newest[level])
             keys = [key for each in found for key in each.intents]
             async with database.reading() as another:
@@ -84,7 +84,7 @@ async def read_newest(
     newest: dict[tuple[str, str], Decision] = {}
     rows = await connection.stream(query.order_by(decisions.c.ordinal), execution_options=_PAGED)
     async for row in rows.mappings():
-        decision = _decision(row, None)
+        decision = decision_of(row, None)
         if is_by(decision):
             newest[decision.view, decision.parent] = decision
     return [newest[place] for place in sorted(newest)]
@@ -97,7 +97,7 @@ async def read_called(database: Database, scope: Scope) -> AsyncGenerator[Decisi
     query = select(decisions).where(*are_asked).order_by(table.snapshot, table.ordinal)
     async with database.reading() as connection, connection.stream(query, execution_options=_PAGED) as rows:
         async for row in rows.mappings():
-            yield _decision(row, None)
+            yield decision_of(row, None)
 
 
 async def read_intents(
@@ -218,7 +218,8 @@ def _named(column: ColumnElement[str], name: str) -> ColumnElement[bool]:
     return is_of_resource(column, name[:-1]) if name.endswith("/") else column == name
 
 
-def _decision(row: Any, before: Decision | None) -> Decision:
+def decision_of(row: Mapping[Any, Any], before: Decision | None) -> Decision:
+    """What a row of `decisions` says; `before` is the decision before it on the level, if there is one."""
     values: dict[str, Any] = {name: row[name] for name in Decision.__struct_fields__}
     causes, suppressed = read_causes(row["causes"], newest=row["cause"]), read_causes(row["suppressed"])
     known = {*suppressed.sequences, *(before.causes.sequences if before else ())}

@@ -1,7 +1,7 @@
 """Bugs to plant: each breaks one real function as its name says, as long as the context lasts."""
 
 from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from datetime import datetime
 from typing import Any
 from unittest.mock import patch
@@ -23,7 +23,6 @@ from levelog_processors.decide.facts import Outlook, Round
 from levelog_processors.decide.readiness import Readiness
 from levelog_processors.decide.rules import conclude
 from levelog_processors.decide.statereader import StateReader
-from levelog_processors.decide.transaction import Deciding
 from levelog_processors.engine import Engine
 from levelog_processors.fold import entries
 from levelog_processors.fold import rules as folding
@@ -35,6 +34,8 @@ from levelog_processors.state.bodies import ABSENT
 from levelog_processors.state.buckets import Buckets
 from levelog_processors.state.state import State
 from levelog_processors.waiting import HighWatermark
+from levelog_store.actuate.claims import Claimant, ClaimedIntent
+from levelog_store.actuate.elapsed import elapsed
 from levelog_store.decide import decisionwrites, inputreads
 from levelog_store.decide.decisions import Decided, OpenIntent
 from levelog_store.fold import ends
@@ -491,14 +492,17 @@ def readers_not_blocked(_: Laboratory) -> Generator[None]:
 
 def sent_before_it_is_durable(_: Laboratory) -> Generator[None]:
     """An intent is handed over as it is claimed, before the commit."""
-    real = Deciding.note
 
-    def note(self: Deciding, *written: Any) -> None:
-        real(self, *written)
-        self.hand_over(is_certain=True)
-        self.claimant = None
+    class Hasty(list[ClaimedIntent]):
+        def __init__(self, claimant: Claimant | None) -> None:
+            self._claimant = claimant
 
-    with _replaced((Deciding, "note"), by=note):
+        def extend(self, claimed: Iterable[ClaimedIntent]) -> None:
+            found = list(claimed)
+            if self._claimant is not None and found:
+                self._claimant.begin(found, elapsed())
+
+    with _replaced((tables, "handing_over"), by=lambda claimant: nullcontext(Hasty(claimant))):
         yield
 
 
