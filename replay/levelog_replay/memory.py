@@ -132,6 +132,9 @@ class MemoryTables(Tables):
         for key in (key for each in valid for key in each.settled):
             self._change(key, "failed" if self.intents[key].intent.error else "settled")
         rows = [(each, row) for each in valid for row in each.intents]
+        for key in (row.key for _, row in rows if row.verb == "call" and row.key in self.intents):
+            if self.intents[key].intent.state in ENDED:  # it is asked for again under the key that it had
+                self._forget(key)
         claimed = set(claimant.choose([row for _, row in rows])) if claimant is not None else set[str]()
         claimed = {row.key for each, row in rows if row.key in claimed and self._claim(each, row)}
         for each, row in rows:
@@ -151,7 +154,7 @@ class MemoryTables(Tables):
         """Keep an intent; a call that goes on is one of its new round."""
         view, parent = decided.name
         known = self.intents.get(row.key)
-        if known is not None and not (row.verb == "call" and known.intent.state in ENDED):
+        if known is not None:
             self._keep(replace(known, round=row.round, ordinal=row.ordinal))
             return
         intent = OpenIntent(
@@ -181,6 +184,11 @@ class MemoryTables(Tables):
         if intent.key not in self.intents:
             insort(self._on.setdefault(intent.target, []), kept, key=_in_order)
         self.intents[intent.key] = kept
+
+    def _forget(self, key: str) -> None:
+        intent = self.intents.pop(key).intent
+        self._of[intent.view, intent.parent].discard(key)
+        self._on[intent.target] = [each for each in self._on[intent.target] if each.intent.key != key]
 
     def _change(self, key: str, state: str) -> None:
         kept = self.intents[key]
