@@ -190,6 +190,18 @@ STORIES = st.lists(
     max_size=40,
 )
 
+LEFT_OUT: Final[Story] = [("wish", 0, 2), *(("answer", which, 0) for which in (0, 1, 3, 4)), ("wish", 0, 4)]
+"""An apply names a field less than the one before, while the object has it."""
+CALLED_AGAIN: Final[Story] = [
+    ("wish", 3, 0),
+    ("reverted", 0, 0),
+    ("wish", 1, 11),
+    ("answer", 2, 12),
+    ("answer", 0, 0),
+    ("reverted", 0, 0),
+]
+"""A call is asked for again, under its key, after it has ended."""
+
 
 def program() -> Program:
     return Program([*load_operators([WEBS_FILE]), told])
@@ -216,9 +228,8 @@ async def happened(story: Story) -> list[LoggedRecord]:
 
 @pytest.mark.parametrize("is_claimed", [False, True])
 @settings(max_examples=examples(60), deadline=None)
-@example(
-    story=[("wish", 0, 2), *(("answer", which, 0) for which in (0, 1, 3, 4)), ("wish", 0, 4)]
-)  # a field is left out
+@example(story=LEFT_OUT)
+@example(story=CALLED_AGAIN)
 @given(story=STORIES)
 def test_invariant_12_what_is_decided_in_memory_is_decided_on_the_tables(is_claimed: bool, story: Story) -> None:
     async def both() -> tuple[bytes, bytes]:
