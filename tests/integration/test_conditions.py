@@ -15,6 +15,7 @@ from levelog.daemons import Daemon
 from levelog.levels import Levels
 from levelog.testing import Simulation
 from rigs.kinds import Pod
+from rigs.run.examples import examples
 
 
 class WebSpec(Struct):
@@ -494,7 +495,7 @@ STEPS: Final = st.lists(
 )
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(steps=STEPS)
 def test_whatever_happened_a_view_at_rest_has_seen_the_levels_as_they_are(steps: list[tuple[str, Any, Any]]) -> None:
     with Simulation(made()) as simulation:

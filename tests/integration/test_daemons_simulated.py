@@ -203,7 +203,8 @@ def test_a_failure_after_a_long_run_counts_as_the_first(monkeypatch: pytest.Monk
         assert simulation.level("follow", "default", "shop").status == "failed"
 
 
-def test_a_daemon_that_waits_for_something_outside_is_named() -> None:
+def test_a_daemon_that_waits_for_something_outside_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("levelog_testing.pacing.PATIENCE", timedelta(milliseconds=200))
     op = Operator("webs")
 
     @op.daemon

@@ -16,6 +16,7 @@ from levelog import ABSENT, GiveUp, Intent, Operator, Resource, Retry, Struct, d
 from levelog.edges import Diff, FieldChange
 from levelog.testing import Simulation
 from rigs.kinds import web
+from rigs.run.examples import examples
 
 BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -413,7 +414,7 @@ class Story:
         self.look()
 
 
-@settings(max_examples=15)
+@settings(max_examples=examples(40), deadline=None)
 @given(STEPS)
 def test_invariant_15_no_edge_is_lost_and_16_none_is_invented(steps: list[Step]) -> None:
     handlers = Handlers()

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from levelog import External, GiveUp, LabelledResource, Operator, Resource, Retry, Struct
 from levelog.handlers.edgehandlers import IS_HANDLED, IS_OPEN
 from levelog.testing import Simulation
+from rigs.run.examples import examples
 
 FINALIZER = "levelog/webs"
 
@@ -276,7 +277,7 @@ def test_a_class_is_released_beside_handlers_that_hold_nothing_up() -> None:
 STEPS = st.lists(st.sampled_from(["apply", "delete", "run", "minute", "fail", "mend", "strip"]), max_size=12)
 
 
-@settings(max_examples=15)
+@settings(max_examples=examples(40), deadline=None)
 @given(STEPS)
 def test_whatever_happens_each_end_is_handled_and_no_finalizer_is_left(steps: list[str]) -> None:
     op = Operator("webs")
