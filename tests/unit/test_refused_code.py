@@ -39,6 +39,7 @@ async def handle(web: Web) -> None: ...
 def page(request: Page, idempotency_key: str) -> str | None: ...
 def names(pod: Pod) -> Iterator[tuple[str, str]]: yield "a", pod.metadata.name
 def view(web: Web) -> Level[int]: return Level(1, 1)
+def two(web: WebTwo) -> Level[int]: return Level(1, 1)
 def converge(web: Web, level: Level[int]) -> Iterator[Intent]: yield from ()
 def stack(web: Web) -> list[Manifest]: return []
 def branches() -> list[Branch]: return []
@@ -221,8 +222,10 @@ op.view(unannotated)  # parameter 'settings' is not annotated;
 Operator("shop", settings=object())  # operator 'shop': settings of class object have no JSON form
 op.view(timeout=timedelta(seconds=11))(view)  # is above 10 s, and its process does nothing else
 op.view(named("levels", view)); Program([op])  # named 'levels' would hide levelog's own table
-def two(web: WebTwo) -> Level[int]: ...
 op.view(view); op.view(two); op.resources()  # versions v1 and v2
+other = Operator("other"); op.view(view); other.view(two); Program([op, other])
+# operator 'other' reads webs.example.com in version v2, another handler in v1
+other = Operator("webs"); op.view(view); other.view(view); Program([op, other])  # two operators are named 'webs'
 op.index(names); op.index(names)  # names: operator 'webs' has the index 'names' already; each handler
 
 # What views look up.
