@@ -42,31 +42,6 @@ def test_a_sharp_timer_keeps_its_grid_and_an_idle_one_waits_for_calm(tmp_path: P
         assert ("calm", 2) in kopf.told()
 
 
-@pytest.mark.parametrize(
-    ("options", "error"),
-    [
-        ("", 'kopf.PermanentError("no use")'),
-        (", retries=1", 'ValueError("no use")'),
-        (", timeout=5", 'kopf.TemporaryError("no use", delay=10)'),
-    ],
-)
-def test_a_timer_that_gives_up_is_not_called_again(tmp_path: Path, options: str, error: str) -> None:
-    source = f"""
-    @kopf.timer("example.com", "v1", "shops", interval=60{options})
-    def look(**_):
-        told.append("look")
-        raise {error}
-    """
-    with kopf_run(tmp_path, source) as kopf:
-        assert kopf.apply() == ["look"]
-        kopf.simulation.advance(timedelta(hours=1))
-        assert kopf.told() == []
-        assert kopf.simulation.level("look", "default", "a").status == "failed"
-        kopf.apply(size=1)
-        kopf.simulation.advance(timedelta(hours=1))
-        assert kopf.told() == []
-
-
 def test_what_fits_for_the_first_time_is_new_to_a_handler(tmp_path: Path) -> None:
     source = """
     @kopf.on.create("example.com", "v1", "shops", labels={"a": "b"})

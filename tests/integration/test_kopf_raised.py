@@ -295,13 +295,16 @@ def test_a_timer_that_raises_has_its_patch_written_and_goes_on(tmp_path: Path) -
         assert kopf.told() == [(0, 1)]
 
 
-def test_a_timer_that_gives_up_has_its_patch_written_and_is_not_called_again(tmp_path: Path) -> None:
-    source = """
-    @kopf.timer("example.com", "v1", "shops", interval=60)
+@pytest.mark.parametrize(("options", "error"), GIVING_UP)
+def test_a_timer_that_gives_up_has_its_patch_written_and_is_not_called_again(
+    tmp_path: Path, options: str, error: str
+) -> None:
+    source = f"""
+    @kopf.timer("example.com", "v1", "shops", interval=60{options})
     def look(patch, **_):
         told.append("look")
         patch.status["phase"] = "broken"
-        raise kopf.PermanentError("no use")
+        raise {error}
     """
     with kopf_run(tmp_path, source) as kopf:
         assert kopf.apply() == ["look"]
@@ -331,19 +334,6 @@ def test_a_handler_of_starts_that_raises_has_its_patch_written_and_goes_on(tmp_p
         assert kopf.told() == [(1, 0)]
         kopf.simulation.advance(timedelta(hours=1))
         assert kopf.told() == []
-
-
-def test_events_of_a_call_that_raises_are_posted(tmp_path: Path) -> None:
-    source = """
-    @kopf.on.create("example.com", "v1", "shops")
-    def made(body, retry, **_):
-        kopf.warn(body, reason="Failed", message=str(retry))
-        raise kopf.TemporaryError("not yet", delay=10)
-    """
-    with kopf_run(tmp_path, source) as kopf:
-        kopf.apply()
-        kopf.simulation.advance(timedelta(seconds=11))
-        assert sorted(event.note for event in kopf.simulation.events) == ["0", "1"]
 
 
 def test_errors_of_calls_that_left_something_are_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
