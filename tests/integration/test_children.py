@@ -8,8 +8,7 @@ import pytest
 
 from levelog import Manifest, Operator, Resource
 from levelog.testing import Simulation
-from rigs.kinds import ConfigMap, Service
-from rigs.stacks import Deployment, Shop, op, shop
+from rigs.stacks import ConfigMap, Deployment, Service, Shop, op, shop
 
 
 def writes(simulation: Simulation) -> list[tuple[str, str]]:

@@ -30,7 +30,6 @@ from levelog import (
     patch_status,
 )
 from levelog.levels import Levels
-from rigs.kinds import Pod, Service
 
 DEPOT_FILE: Final = Path(__file__)
 SHOPS: Final = "shops.example.com"
@@ -57,6 +56,14 @@ class Shop(Resource, group="example.com", version="v1", plural="shops"):
 
 class ConfigMap(Resource, version="v1", plural="configmaps"):
     data: dict[str, str] = field(default_factory=dict[str, str])
+
+
+class Service(Resource, version="v1", plural="services"):
+    pass
+
+
+class Pod(Resource, version="v1", plural="pods"):
+    pass
 
 
 class Note(Struct):

@@ -24,7 +24,6 @@ from levelog import (
     patch,
     patch_status,
 )
-from rigs.kinds import ConfigMap
 
 METERS_FILE: Final = Path(__file__)
 VERBS: Final = ("status", "merge", "append", "apply", "create")
@@ -47,6 +46,10 @@ class MeterStatus(Struct):
 class Meter(Resource, group="example.com", version="v1", plural="meters"):
     spec: MeterSpec
     status: MeterStatus = msgspec.field(default_factory=MeterStatus)
+
+
+class ConfigMap(Resource, version="v1", plural="configmaps"):
+    pass
 
 
 @op.index

@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any, Final
 
 from levelog import Manifest, Operator, Resource, Struct
-from rigs.kinds import ConfigMap, Service
 
 STACKS_FILE: Final = Path(__file__)
 
@@ -19,6 +18,14 @@ class ShopSpec(Struct):
 
 class Shop(Resource, group="example.com", version="v1", plural="shops"):
     spec: ShopSpec
+
+
+class ConfigMap(Resource, version="v1", plural="configmaps"):
+    pass
+
+
+class Service(Resource, version="v1", plural="services"):
+    pass
 
 
 class Deployment(Resource, group="apps", version="v1", plural="deployments"):

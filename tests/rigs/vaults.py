@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any, Final
 
 from levelog import External, GiveUp, Intent, Level, Manifest, Operator, Resource, Struct, apply, call
-from rigs.kinds import ConfigMap, Service
 
 VAULTS_FILE: Final = Path(__file__)
 RULES: Final = "vaults.example.com:spec.password,annotation:vault.example.com/*,services:spec.externalName"
@@ -34,6 +33,14 @@ class Secret(Resource, version="v1", plural="secrets"):
 
 class Pod(Resource, version="v1", plural="pods"):
     spec: dict[str, Any]
+
+
+class ConfigMap(Resource, version="v1", plural="configmaps"):
+    pass
+
+
+class Service(Resource, version="v1", plural="services"):
+    pass
 
 
 class Deployment(Resource, group="apps", version="v1", plural="deployments"):

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any, Final
 
 from levelog import Call, Index, Intent, Level, Manifest, Operator, Resource, Struct, call
-from rigs.kinds import ConfigMap
 
 NOTICES_FILE: Final = Path(__file__)
 CALLS: Final = "NOTICES_CALLS"
@@ -22,6 +21,10 @@ class NoticeSpec(Struct):
 
 class Notice(Resource, group="example.com", version="v1", plural="notices"):
     spec: NoticeSpec
+
+
+class ConfigMap(Resource, version="v1", plural="configmaps"):
+    pass
 
 
 class Edition(Struct):
