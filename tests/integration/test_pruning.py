@@ -47,8 +47,9 @@ async def write(stack: Processing, version: int) -> None:
 
 
 async def test_invariant_21_a_level_whose_writes_were_lost_decides_again(
-    nats_server: NatsServer, database_url: str
+    nats_server: NatsServer, database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("levelog_processors.waiting.RESYNC", timedelta(seconds=1))
     async with Processing(nats_server.url, database_url) as stack:
         stack.start()
         await stack.folded(await stack.listed(web("shop", 1, replicas=1), version=1))
