@@ -37,6 +37,7 @@ from rigs.apirequests import ApiRequest, asks
 from rigs.faultproxy import FaultProxy
 from rigs.intents import decide, intent, intents_by_key
 from rigs.kubeconfig import write_kubeconfig
+from rigs.logs import be_back_soon
 from rigs.migrated import migrate
 from rigs.tcpproxy import TcpProxy
 from rigs.waiting import until
@@ -111,6 +112,7 @@ class Acting:
             self.client = await stack.enter_async_context(await connect_kube(self.kubeconfig))
             cluster = await cluster_uid(self.client)
             self.connection = connection = await stack.enter_async_context(await connect_nats(self._nats_url))
+            be_back_soon(connection)
             self.stream = await ensure_stream(connection, cluster, partitions=PARTITIONS)
             self.notifier = await stack.enter_async_context(Notifier(connection, cluster, APPLICATION))
             await migrate(self.database_url)

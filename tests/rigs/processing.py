@@ -36,6 +36,7 @@ from levelog_store.owners.scopes import open_scope
 from levelog_store.rows import IndexKey, Scope
 from levelog_store.tables import backfills, intents, leases, levels, wakeups
 from rigs.acting import QUICK
+from rigs.logs import be_back_soon
 from rigs.migrated import migrate
 from rigs.waiting import until
 from rigs.webs import PODS, WEBS, lists_done, web
@@ -78,6 +79,7 @@ class Processing:
     async def __aenter__(self) -> Self:
         async with AsyncExitStack() as stack:
             connection = await stack.enter_async_context(await connect(self._nats_url))
+            be_back_soon(connection)
             self.stream = await ensure_stream(
                 connection, self._cluster, partitions=PARTITIONS, max_age=self._max_age, redaction=self._redaction
             )

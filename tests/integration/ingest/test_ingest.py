@@ -42,7 +42,16 @@ from rigs.ingesting import (
     until_recorded,
     until_watching,
 )
-from rigs.logs import change_settings, delete_stream, expire, limit_bytes, read_all, web_message, writer_for
+from rigs.logs import (
+    be_back_soon,
+    change_settings,
+    delete_stream,
+    expire,
+    limit_bytes,
+    read_all,
+    web_message,
+    writer_for,
+)
 from rigs.nats import NatsServer
 from rigs.waiting import until
 
@@ -76,6 +85,7 @@ async def world(tmp_path: Path, nats_server: NatsServer) -> Any:
 @asynccontextmanager
 async def worlds(folder: Path, nats_server: NatsServer, sandbox: Sandbox) -> AsyncGenerator[World]:
     async with sandbox, await connect(nats_server.url) as connection:
+        be_back_soon(connection)
         kubeconfig = sandbox.kubeconfig(folder / "config")
         async with await connect_kube(kubeconfig) as client:
             cluster = await cluster_uid(client)

@@ -88,7 +88,10 @@ async def test_a_reader_of_partitions_gets_just_their_records(nats_server: NatsS
         assert await read_all(stream, wanted) == [record for record in everything if record.partition in wanted]
 
 
-async def test_a_reader_of_quiet_partitions_learns_how_far_the_log_is(nats_server: NatsServer) -> None:
+async def test_a_reader_of_quiet_partitions_learns_how_far_the_log_is(
+    nats_server: NatsServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("levelog_log.reader.HEARTBEAT", timedelta(seconds=0.5))
     async with new_log(nats_server, partitions=2) as stream:
         writer = writer_for(stream)
         publisher = BatchPublisher(stream)
