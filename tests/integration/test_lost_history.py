@@ -13,7 +13,7 @@ from levelog_log.publisher import BatchPublisher
 from levelog_log.stream import LogStream, ensure_stream
 from levelog_log.transport.connection import connect
 from levelog_store.tables import checkpoints, objects
-from rigs.logs import expire
+from rigs.logs import be_back_soon, expire
 from rigs.nats import NatsServer
 from rigs.processing import CLUSTER, PARTITIONS, Processing
 from rigs.restoring import restore, write_two_histories
@@ -41,6 +41,7 @@ async def standing_still(
         Processing(proxy.url(nats_server.url), f"sqlite:///{folder}/tables.db", cluster=CLUSTER) as stack,
         await connect(nats_server.url) as behind,
     ):
+        be_back_soon(behind)
         yield stack, proxy, await ensure_stream(behind, CLUSTER, partitions=PARTITIONS)
 
 
