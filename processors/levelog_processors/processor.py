@@ -112,6 +112,8 @@ class Processor:
         """Partitions that the log was last told of."""
         self._unheard = set[IndexKey]()
         """Keys that have changed and that nobody was told of."""
+        self._has_freed = False
+        """Intents may wait for targets that are free once what is folded is in the tables."""
         self._first: int | None = None
         """Where the log begins, for as long as what is older is not forgotten."""
         self._writes_at = 0.0
@@ -311,6 +313,9 @@ class Processor:
                         is_asked = False
                     is_busy = schedule.is_open and await self._decide(schedule)
                     await self._write(arrivals.seen_to)
+                    if self._has_freed:
+                        self._has_freed = False
+                        await self._notifier.publish(Topic.INTENT)
                     pace.end()
                     if is_busy:
                         continue
@@ -414,8 +419,7 @@ class Processor:
         if folded.has_news:
             await self._notifier.publish(Topic.LEVELS)
         # with other processors, one may have committed an intent meanwhile that waits for such a target
-        if folded.frees_targets or (folded.has_receipts and self._engine.is_shared):
-            await self._notifier.publish(Topic.INTENT)
+        self._has_freed |= folded.frees_targets or (folded.has_receipts and self._engine.is_shared)
 
     async def _decide(self, schedule: Schedule) -> bool:
         """Decide on one batch of levels; tells whether there may be more right now."""

@@ -4,8 +4,9 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from sqlalchemy import text
+from sqlalchemy import insert, text
 
+from levelog_log.notifications import Listener, Topic
 from levelog_processors.upkeep import FIRST_STATISTICS
 from levelog_store.owners.leases import Leases
 from levelog_store.tables import dependencies, index_entries, intents, leases, levels, objects, wakeups
@@ -125,6 +126,36 @@ async def test_the_order_of_receipt_and_echo_makes_no_difference(nats_server: Na
         await stack.folded(await stack.tell(receipt(row, version=5)))
         level = await stack.level("shop")
         assert (level["status"], level["round"]) == ("in_sync", 1)
+
+
+async def test_actuators_are_told_that_a_target_is_free_once_it_is_so_in_the_tables(
+    nats_server: NatsServer, database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with Processing(nats_server.url, database_url) as stack:
+        claimed = await stack.first_write()
+        await stack.stop()
+        behind = {"key": "behind", "parent": "webs.example.com/default/mall", "parent_uid": "uid-mall"}
+        unclaimed = {"state": "pending", "owner": "", "claim": 0, "attempts": 0, "expires_at": None}
+        async with stack.database.transaction() as connection:
+            await connection.execute(insert(intents).values(**claimed | behind | unclaimed))
+        stack.start()
+        await stack.folded(0)
+        found: list[str] = []
+        publish = stack.notifier.publish
+
+        async def noting(topic: Topic, *, but_not: Listener | None = None) -> None:
+            if topic == Topic.INTENT:
+                found.extend(row["state"] for row in await stack.rows(intents) if row["key"] == claimed["key"])
+            await publish(topic, but_not=but_not)
+
+        monkeypatch.setattr(stack.notifier, "publish", noting)
+        await stack.tell(receipt(claimed, version=9))
+
+        async def are_told() -> bool:
+            return bool(found)
+
+        await until(are_told, "a notification")
+        assert found[0] == "written"
 
 
 async def test_a_state_that_comes_back_after_another_one_is_acted_on_again(
