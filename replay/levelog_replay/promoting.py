@@ -15,7 +15,7 @@ from levelog_store.rows import LevelRow
 
 def promoted(stored: StoredState, intents: Sequence[KeptIntent], found: Differences) -> StoredState:
     """What is left to begin with, and what has to be computed anew."""
-    evaluated = {each.name for each in found.evaluated}
+    evaluated = {each.name for each in found.evaluated} - found.forgotten
     left, anew = found.forgotten | evaluated, [*found.indexed, *found.evaluated]
     levels = {(row.view, row.parent): row for row in _with_last_rounds(stored, intents) if row.view in evaluated}
     wakes = {(wake.view, wake.parent): wake for wake in stored.wakes if wake.view not in found.forgotten}

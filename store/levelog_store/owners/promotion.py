@@ -74,7 +74,7 @@ async def promote(connection: AsyncConnection, scope: Scope, code: Sequence[Hand
     await _delete(connection, scope, (dependencies,), "view", evaluated)
     is_evaluated = one_of(connection.dialect, levels.c.view, evaluated)
     await change(connection, scope, levels, is_evaluated, status="blocked", reason=CHANGED_CODE, **NOTHING_KNOWN)
-    await _keep_rounds(connection, scope, evaluated)
+    await _keep_rounds(connection, scope, {*evaluated} - found.forgotten)
     await _decide_again(connection, scope, found.decided)
     if changed := [*found.forgotten, *evaluated, *found.decided]:
         is_unsent = one_of(connection.dialect, intents.c.view, changed), intents.c.state == "pending"

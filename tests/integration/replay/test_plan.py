@@ -66,9 +66,14 @@ CHANGES: dict[str, tuple[tuple[str, str], ...]] = {
     ),
     "a reconcile function": (FIRST_FREE,),
     "another name": (("def pictures(", "def drawn("),),
+    "other parents": (
+        ("def counted(web: Web, ", "def counted(pod: Pod, "),
+        ("=web.spec.replicas, actual=len(names[web.as_owner])", "=0, actual=0"),
+        ("fill(web: Web", "fill(web: Pod"),
+    ),
     "a filter": (("@op.view\ndef counted(", '@op.view(labels={"tier": "gold"})\ndef counted('),),
 }
-QUICK = ("an index", "a view that raises", "another name")
+QUICK = ("an index", "a view that raises", "another name", "other parents")
 
 
 async def begin(nats_url: str, database_url: str, operator: Operator) -> None:
