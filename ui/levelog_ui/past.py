@@ -27,6 +27,7 @@ from levelog_store.look.levelpages import LevelQuery, count_levels, in_order, re
 from levelog_store.look.overview import LevelLine, WriteLine, read_unlevelled, with_waits
 from levelog_store.look.recall import Woke, read_intents, read_parent, read_woke, take_woke
 from levelog_store.look.refusals import FailedBefore, read_refusals
+from levelog_store.owners.handlers import UNRECORDED
 from levelog_store.owners.promotion import read_handlers
 from levelog_store.rows import Scope
 
@@ -240,10 +241,10 @@ class LivePast:
         return found
 
     async def views(self) -> list[str]:
-        """Of the code that runs."""
+        """Of the code that runs, with functions whose calls leave no records."""
         async with self.database.reading() as connection:
             found = [each for scope in self.scopes for each in await read_handlers(connection, scope)]
-        return sorted({each.name for each in found if each.kind == "view"})
+        return sorted({each.name for each in found if each.kind in ("view", *UNRECORDED)})
 
 
 def line_of(decision: Decision, *, since: datetime | None, writes: Sequence[WriteLine] = ()) -> LevelLine:

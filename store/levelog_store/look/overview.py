@@ -16,10 +16,10 @@ from levelog_store.decide.decisions import UNDONE, next_attempt
 from levelog_store.dialects import constant, now, one_of
 from levelog_store.look.contact import listed_resources
 from levelog_store.look.queues import Queue, may_be_claimed, read_queues
-from levelog_store.owners.handlers import Handler, by_name
+from levelog_store.owners.handlers import UNRECORDED, Handler, by_name
 from levelog_store.owners.promotion import read_handlers
 from levelog_store.rows import Scope, ViewParent
-from levelog_store.tables import intents, levels, wakeups
+from levelog_store.tables import handlers, intents, levels, wakeups
 
 _SETTLING: Final = constant("settling")
 _FAILED: Final = constant("failed")
@@ -162,13 +162,18 @@ def select_levels() -> Select[Any]:
 async def read_unlevelled(
     connection: AsyncConnection, scope: Scope, *, view: str = "", status: str = "", name: str = ""
 ) -> list[LevelLine]:
-    """Parents that were never evaluated, and have no level."""
-    level, wake = levels.c, wakeups.c
+    """Parents that were never evaluated, and have no level.
+
+    A call without records is not one, which may have been made since somebody asked for it.
+    """
+    level, wake, handler = levels.c, wakeups.c, handlers.c
     if status not in ("", "blocked"):
         return []
     of_wake = and_(level.scope == wake.scope, level.view == wake.view, level.parent == wake.parent)
     waiting = select(wake.view, wake.parent).outerjoin(levels, of_wake).where(level.scope.is_(None))
-    found = await connection.execute(waiting.where(is_named(wakeups, scope, view, name)))
+    calls = select(handler.name).where(handler.scope == scope.number, handler.kind.in_(UNRECORDED))
+    waiting = waiting.where(is_named(wakeups, scope, view, name), wake.view.not_in(calls))
+    found = await connection.execute(waiting)
     return [LevelLine(view=each.view, parent=each.parent, status="blocked") for each in found]
 
 

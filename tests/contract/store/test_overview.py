@@ -190,6 +190,14 @@ async def test_a_parent_that_was_never_evaluated_is_blocked_and_says_why(databas
     assert await reason_of(database, scope, view="pods") == said
 
 
+async def test_a_call_that_was_made_after_somebody_asked_for_it_is_no_level(database: Database) -> None:
+    """The processor has not taken the wakeup away yet."""
+    records = Handler(kind="event", name="webs/record", fingerprint="1", resource="webs.example.com")
+    scope = await scope_of(database, code=[records])
+    await add(database, wakeups, wake(scope, "webs/record", "webs.example.com/a/shop"))
+    assert await lines(database, scope) == []
+
+
 async def test_a_level_of_changed_code_says_so_until_a_processor_has_decided_again(database: Database) -> None:
     scope = await scope_of(database, code=CODE)
     parent = "webs.example.com/a/shop"
