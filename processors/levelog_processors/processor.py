@@ -206,9 +206,10 @@ class Processor:
         level = logging.DEBUG if self._owned == len(epochs) else logging.INFO
         self._owned, partitions = len(epochs), counted(self._scope.partitions, "partition")
         log.log(level, "owns %d of %s", len(epochs), partitions, extra={"owner": self._owner})
-        # who had these partitions, or took them away, may have changed levels and told nobody: it was killed, promoted
-        # other code or emptied the tables; that code may be one whose daemons wait for views that this one has not
-        await self._notifier.publish(Topic.LEVELS)
+        # who had these partitions, or took them away, may have changed levels, or freed targets, and told nobody: it
+        # was killed, promoted other code or emptied the tables; that code may have had daemons that wait for views
+        for topic in (Topic.LEVELS, Topic.INTENT):
+            await self._notifier.publish(topic)
         if self._feed.delivery.is_needed:
             await self._feed.delivery.hold(epochs, start=self._events_from)
         work = {

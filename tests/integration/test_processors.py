@@ -158,6 +158,16 @@ async def test_actuators_are_told_that_a_target_is_free_once_it_is_so_in_the_tab
         assert found[0] == "written"
 
 
+async def test_actuators_look_again_once_partitions_have_another_holder(
+    nats_server: NatsServer, database_url: str
+) -> None:
+    """The one before may have freed targets, and was killed before it told anybody."""
+    async with Processing(nats_server.url, database_url) as stack:
+        listener = stack.notifier.listen(Topic.INTENT)
+        stack.start()
+        assert await listener.wait(timedelta(seconds=30))
+
+
 async def test_a_state_that_comes_back_after_another_one_is_acted_on_again(
     nats_server: NatsServer, database_url: str
 ) -> None:
