@@ -60,7 +60,8 @@ async def fill(database: Database, scope: Scope) -> None:
     )
     wake = PendingWake(view=VIEW, parent=ended("woken"), partition=0, cause=1, generation=1, due_at=None)
     rows = [
-        LevelRow(view=VIEW, parent=ended(name), partition=0, parent_uid=name, **given) for name, given in LEVELS.items()
+        LevelRow(view=VIEW, parent=ended(name), partition=0, parent_uid=name, evaluated_at=NOON, **given)
+        for name, given in LEVELS.items()
     ]
     call = intent(
         "archive.effects/default/called",
