@@ -138,7 +138,9 @@ async def test_actuators_are_told_that_a_target_is_free_once_it_is_so_in_the_tab
         unclaimed = {"state": "pending", "owner": "", "claim": 0, "attempts": 0, "expires_at": None}
         async with stack.database.transaction() as connection:
             await connection.execute(insert(intents).values(**claimed | behind | unclaimed))
+        listener = stack.notifier.listen(Topic.INTENT)
         stack.start()
+        assert await listener.wait(timedelta(seconds=30))  # for the partitions' new holder
         await stack.folded(0)
         found: list[str] = []
         publish = stack.notifier.publish
