@@ -44,7 +44,6 @@ __all__ = [
 
 
 write_to_memory()
-gc.disable()  # until all tests are collected: nothing is garbage before, and looking for it takes a fifth of the time
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -52,6 +51,8 @@ def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(leftovers)  # its fixtures are for examples/, too
     if not hasattr(config, "workerinput"):
         config.pluginmanager.register(Standstill())
+    else:
+        gc.disable()  # until all tests are collected: nothing is garbage before, and to look for it takes a fifth
 
 
 @pytest.hookimpl(optionalhook=True)
