@@ -118,7 +118,11 @@ async def test_the_whole_way_works_with_the_rights_that_are_documented(
         told = await levelog.ends("history", "webs.example.com/default/shop", env=settings("history", "reader"))
         assert told.status == 0, told
         async with _Role(stack.url, "reader") as reader:
-            assert await reader.fetchval("SELECT status FROM webs.pods") == "in_sync"
+
+            async def is_shown() -> bool:  # the objects are written up to a second after their levels
+                return bool(await reader.fetchval("SELECT status = 'in_sync' FROM webs.pods"))
+
+            await until(is_shown, "the level in its SQL view")
 
 
 PAGES = """
