@@ -212,18 +212,14 @@ def _due(wakes: Iterable[PendingWake], at: datetime) -> set[ViewParent]:
 
 def _changes(before: Iterable[LevelRow], after: Mapping[ViewParent, LevelRow]) -> list[LevelChange]:
     """Levels that are not as they were, new ones too; then those that are gone."""
-    verdicts = {(row.view, row.parent): _verdict(row) for row in before}
+    verdicts = {(row.view, row.parent): row.verdict for row in before}
     changes = [
-        LevelChange(view=level[0], parent=level[1], before=verdicts.get(level), after=_verdict(row))
+        LevelChange(view=level[0], parent=level[1], before=verdicts.get(level), after=verdict)
         for level, row in sorted(after.items())
-        if verdicts.get(level) != _verdict(row)
+        if (verdict := row.verdict) != verdicts.get(level)
     ]
     gone = sorted(verdicts.keys() - after.keys())
     return changes + [LevelChange(view=view, parent=of, before=verdicts[view, of], after=None) for view, of in gone]
-
-
-def _verdict(row: LevelRow) -> Verdict:
-    return Verdict(**{name: getattr(row, name) for name in Verdict.__struct_fields__})
 
 
 def _deletions(change: LevelChange, writes: Sequence[PlannedWrite], children: Collection[str]) -> tuple[str, ...]:

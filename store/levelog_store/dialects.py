@@ -162,6 +162,8 @@ def has_match(one: Table, other: Any, names: Iterable[str], *conditions: ColumnE
 P = ParamSpec("P")
 T = TypeVar("T")
 StructT = TypeVar("StructT", bound=Struct)
+PAGED: Final = {"yield_per": 500}
+"""Execution options of a stream: so many rows are in memory at a time."""
 
 OF_SCOPE: Final = bindparam("of_scope", type_=Integer)
 """The scope, for statements that are built once."""

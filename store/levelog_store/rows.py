@@ -207,6 +207,11 @@ class Verdict(Struct, frozen=True, kw_only=True):
         """The drift, decoded."""
         return _DRIFT.decode(self.drift) if self.drift else {}
 
+    @property
+    def verdict(self) -> "Verdict":
+        """The result alone, to be compared with another."""
+        return Verdict(**{name: getattr(self, name) for name in Verdict.__struct_fields__})
+
 
 _DRIFT: Final = msgspec.json.Decoder(dict[str, list[str]])
 

@@ -76,7 +76,7 @@ class Timeline:
 
     def _decision(self, entry: DecisionEntry) -> Iterator[str]:
         decision = entry.decision
-        verdict = Verdict(**{name: getattr(decision, name) for name in Verdict.__struct_fields__})
+        verdict = decision.verdict
         level = decision.view, decision.parent
         before, self._newest[level] = self._newest.get(level), verdict
         if before == verdict and not decision.intents:

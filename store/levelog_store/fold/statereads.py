@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncGenerator, Collection, Sequence
 from datetime import datetime
-from typing import Any, Final
+from typing import Any
 
 from msgspec import Struct
 from sqlalchemy import ColumnElement, Dialect, Select, Table, case, select, true
@@ -10,7 +10,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from levelog_store.actuate.claims import is_unsettled
 from levelog_store.decide.decisions import PendingWake
-from levelog_store.dialects import OF_SCOPE, built_once, fields, mappings, named, now, one_of, read_as, run
+from levelog_store.dialects import OF_SCOPE, PAGED, built_once, fields, mappings, named, now, one_of, read_as, run
 from levelog_store.fold.levelwrites import IS_HELD_CALL
 from levelog_store.owners.handlers import Backfill
 from levelog_store.rows import Entry, IndexKey, Input, LevelRow, Scope, StoredObject, SyncRow, Tombstone, UnreadableRow
@@ -28,8 +28,6 @@ from levelog_store.tables import (
     unreadable,
     wakeups,
 )
-
-_PAGED: Final = {"yield_per": 500}
 
 
 class AwaitedWrite(Struct, frozen=True):
@@ -130,7 +128,7 @@ class _Rows:
     async def of(self, query: Select[*tuple[Any, ...]]) -> AsyncGenerator[list[Any]]:
         """The rows of a query."""
         share = self._known.setdefault
-        async with self._connection.stream(query, execution_options=_PAGED) as found:
+        async with self._connection.stream(query, execution_options=PAGED) as found:
             async for page in found.partitions():
                 for row in page:
                     yield [share(each, each) if isinstance(each, str | datetime) else each for each in row]

@@ -11,12 +11,11 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from levelog_store.connect.database import Database
 from levelog_store.decide.decisions import Asked, Basis, Decision, PastIntent, Read
-from levelog_store.dialects import is_of_resource, one_of, read_as
+from levelog_store.dialects import PAGED, is_of_resource, one_of, read_as
 from levelog_store.fold.changes import Causes, read_causes
 from levelog_store.rows import WHOLE_INDEX, Scope, ViewParent
 from levelog_store.tables import decisions, dependencies, handlers, index_entries, intents, levels, objects, wakeups
 
-_PAGED: Final = {"yield_per": 500}
 _READS = msgspec.json.Decoder(list[tuple[str, str, int, Raw]])
 _BASIS = msgspec.json.Decoder(Basis)
 _KEYS = msgspec.json.Decoder(list[str])
@@ -58,7 +57,7 @@ async def read_about(
     are_asked = or_(table.parent.in_(writers), *(_named(table.parent, name) for name in names))
     query = select(decisions).where(table.scope == scope.number, are_asked).order_by(table.snapshot, table.ordinal)
     newest: dict[tuple[str, str], Decision] = {}
-    async with database.reading() as connection, connection.stream(query, execution_options=_PAGED) as rows:
+    async with database.reading() as connection, connection.stream(query, execution_options=PAGED) as rows:
         async for page in rows.mappings().partitions():
             found: list[Decision] = []
             for row in page:
@@ -82,7 +81,7 @@ async def read_newest(
     if until is not None:
         query = query.where(decisions.c.decided_at <= until)
     newest: dict[tuple[str, str], Decision] = {}
-    rows = await connection.stream(query.order_by(decisions.c.ordinal), execution_options=_PAGED)
+    rows = await connection.stream(query.order_by(decisions.c.ordinal), execution_options=PAGED)
     async for row in rows.mappings():
         decision = decision_of(row, None)
         if is_by(decision):
@@ -95,7 +94,7 @@ async def read_called(database: Database, scope: Scope) -> AsyncGenerator[Decisi
     table = decisions.c
     are_asked = table.scope == scope.number, table.is_called
     query = select(decisions).where(*are_asked).order_by(table.snapshot, table.ordinal)
-    async with database.reading() as connection, connection.stream(query, execution_options=_PAGED) as rows:
+    async with database.reading() as connection, connection.stream(query, execution_options=PAGED) as rows:
         async for row in rows.mappings():
             yield decision_of(row, None)
 
@@ -143,7 +142,7 @@ async def read_woke(database: Database, scope: Scope, since: datetime | None) ->
         in_vain = select(levels.c.suppressed).where(levels.c.scope == scope.number, levels.c.suppressed != "")
         for text in (await connection.execute(in_vain)).scalars():
             take_woke(found, (), read_causes(text).sequences, has_written=False)
-        rows = await connection.stream(query, execution_options=_PAGED)
+        rows = await connection.stream(query, execution_options=PAGED)
         async for causes, cause, suppressed, keys in rows:
             vain = read_causes(suppressed).sequences
             led = set(read_causes(causes, newest=cause).sequences) - set(vain)
