@@ -138,11 +138,6 @@ class Actuator:
         """Hears what became of intents."""
         self._attempting: Attempting = unwatched
 
-    @property
-    def is_writing(self) -> bool:
-        """Requests are under way, or their receipts are on their way to the log."""
-        return bool(self._sending) or self._relay.is_publishing
-
     def choose(self, intents: Sequence[Sendable]) -> Sequence[str]:
         """Keys of those that it would begin at once, of intents that this process is deciding on.
 

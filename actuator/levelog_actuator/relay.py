@@ -69,18 +69,12 @@ class Relay(Struct, eq=False):
     """Time, by the clock of the event loop, at which what was published has waited long enough."""
     news: Listener = field(default_factory=Listener)
     """Receipts were submitted."""
-    is_under_way: bool = False
     is_behind: bool = True
     """The database may hold receipts of ours that are neither in the log nor waiting here."""
     seen: set[str] = set()
     """Keys of others' receipts that the last resync found and left, and of those that the log does not take."""
     too_large: set[str] = set()
     """Keys of receipts that the log does not take; their rows keep them."""
-
-    @property
-    def is_publishing(self) -> bool:
-        """Receipts are on their way to the log."""
-        return bool(self.waiting) or self.is_under_way
 
     def submit(self, taken: TakenResults) -> None:
         """Take receipts; those that are not stored are kept until they are, or the fold has ended their intents."""
@@ -208,14 +202,12 @@ class Relay(Struct, eq=False):
             return
         batch = [message for _, message in messages]
         publishing = asyncio.ensure_future(self.publisher.publish(batch))
-        self.is_under_way = True
         try:
             await asyncio.wait((publishing,), timeout=self.settings.lease.total_seconds() / 3)
             if not publishing.done():
                 await self._keep_for_later()
             await publishing
         finally:
-            self.is_under_way = False
             publishing.cancel()
         if not self.published:
             self.mark_at = asyncio.get_running_loop().time() + self.settings.lease.total_seconds() / MARKS

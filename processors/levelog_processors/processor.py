@@ -272,7 +272,7 @@ class Processor:
         if self._timers.is_needed:
             await self._timers.hold(epochs)
         start = Sequence(min(engine.folded_to.values()) + 1)
-        schedule = Schedule()
+        schedule = Schedule(is_alone=engine.claimant is not None and not engine.is_shared)
         clock = asyncio.get_running_loop().time
         reading = Reader(self._stream, start=start, newest=engine.newest, report=self._notifier.report)
         async with reading as reader, HighWatermark(reader, clock) as high_watermark:
@@ -282,11 +282,6 @@ class Processor:
             try:
                 while True:
                     records = await arrivals.records()
-                    if records and engine.claimant is not None:
-                        records = await arrivals.completed(records, engine.claimant)
-                        if not engine.is_shared:  # others may wait for what they lead to
-                            records = await arrivals.joined(records, schedule.rest)
-                            schedule.see(records)
                     pace.begin()
                     self.health.turn(records)
                     await high_watermark.look(len(records))
@@ -313,8 +308,8 @@ class Processor:
                         self._plan(schedule)
                         is_asked = False
                     is_busy = schedule.is_open and await self._decide(schedule)
-                    await self._write(arrivals.seen_to)
-                    if self._has_freed:
+                    await self._write(arrivals.seen_to, ends=not schedule.is_resting)
+                    if self._has_freed and not engine.state.ends:
                         self._has_freed = False
                         await self._notifier.publish(Topic.INTENT)
                     pace.end()
@@ -366,8 +361,8 @@ class Processor:
             schedule.open()
         await self._note(folded, records)
 
-    async def _write(self, read_to: Sequence) -> None:
-        """Write what is folded, if it is time, and how far there was nothing to fold."""
+    async def _write(self, read_to: Sequence, *, ends: bool) -> None:
+        """Write what is folded, if it is time, and how far there was nothing to fold; with `ends`, what has ended."""
         engine, now = self._engine, asyncio.get_running_loop().time()
         is_quiet = read_to - min(map(engine.folded_to.__getitem__, engine.epochs)) >= CONFIRM_EVERY
         if not (engine.has_unwritten or is_quiet):
@@ -380,7 +375,7 @@ class Processor:
             await engine.flush(read_to=read_to if is_quiet else 0)
             await self._tell_keys()
             self._writes_at = 0.0
-        elif engine.state.ends:
+        elif ends and engine.state.ends:
             await engine.flush(has_time=False)
 
     async def _tell_keys(self) -> None:

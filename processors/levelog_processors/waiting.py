@@ -2,18 +2,17 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from datetime import datetime, timedelta
 from math import inf
 from typing import Final, Self
 
 from levelog.absence import level_of
 from levelog.errors import Unavailable
-from levelog.wire.records import LoggedRecord, ObjectDeleted, ObjectSeen, ReceiptNoted
+from levelog.wire.records import LoggedRecord
 from levelog_log.notifications import Listener
 from levelog_log.reader import Reader
 from levelog_processors.decide.tally import EvaluationBatch
-from levelog_store.actuate.claims import Claimant
 from levelog_store.fold.changes import Wake
 from levelog_store.rows import ViewParent
 
@@ -26,23 +25,13 @@ ECHO_WAIT: Final = timedelta(seconds=0.2)
 """How long a level that only a write of its own has changed waits for the receipt, to be decided once for both."""
 
 REST: Final = timedelta(seconds=0.1)
-"""How long records that only end writes wait for others, to be folded with them, while they lead to nothing else."""
+"""How long the ends of writes wait for other changes, to be decided and written with them."""
+
+MOMENT: Final = timedelta(milliseconds=5)
+"""The same while others wait for them, or may: so a receipt and what it tells of are decided on once."""
 
 HURRY: Final = timedelta(seconds=2)
-"""How long such records wait for nothing after more has followed from them than the end of a write."""
-
-
-def ended_writes(records: Sequence[LoggedRecord]) -> set[int]:
-    """Sequences of the receipts of writes, and of what these wrote, of those writes of which both are there."""
-    told, seen = dict[tuple[str, int], int](), dict[tuple[str, int], int]()
-    for logged in records:
-        record = logged.record
-        if isinstance(record, ReceiptNoted) and record.outcome == "written":
-            told[record.target_uid, record.target_version] = logged.sequence
-        elif isinstance(record, ObjectSeen):
-            seen[record.uid, record.version] = logged.sequence
-    both = told.keys() & seen.keys()
-    return {each[write] for each in (told, seen) for write in both}
+"""How long ends are waited for after more has followed from one than the end."""
 
 
 class Schedule:
@@ -51,20 +40,29 @@ class Schedule:
     Notifications announce what other processes ask for; a resync finds that whose notification was lost.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, is_alone: bool = True) -> None:
+        """`is_alone`: nobody else waits for the ends of writes; this process decides on all levels, and writes."""
         self._now = asyncio.get_running_loop().time
+        self._is_alone = is_alone
         self._is_open = True
         self._resync_at = self._now()
         self._due_at: float | None = None
         self._put_off: dict[ViewParent, float] = {}
-        self._ended = set[int]()
+        self._ended = set[ViewParent]()
+        """Levels that are to be decided on since their writes ended."""
+        self._rests_until: float | None = None
+        """When their time has come; None: there are none."""
         self._hurries_until = 0.0
 
     @property
     def rest(self) -> timedelta:
-        """How long records that only end writes may wait for others: not at all if something may follow from them."""
-        is_hurried = self.is_open or self._now() < self._hurries_until
-        return timedelta(0) if is_hurried else min(REST, self.wait)
+        """How long the end of a write waits now."""
+        return REST if self._is_alone and self._now() >= self._hurries_until else MOMENT
+
+    @property
+    def is_resting(self) -> bool:
+        """Tell whether writes have ended that wait."""
+        return self._rests_until is not None and not self.is_open
 
     @property
     def put_off(self) -> Collection[ViewParent]:
@@ -84,40 +82,42 @@ class Schedule:
     @property
     def wait(self) -> timedelta:
         """Time until wakeups may be due without a notification."""
-        first = min(self._resync_at, next(iter(self._put_off.values()), self._resync_at))  # they were put off in order
-        first = first if self._due_at is None else min(first, self._due_at)
-        return timedelta(seconds=max(0.0, first - self._now()))
+        put_off = next(iter(self._put_off.values()), None)  # they were put off in order
+        times = (self._resync_at, put_off, self._due_at, self._rests_until)
+        return timedelta(seconds=max(0.0, min(each for each in times if each is not None) - self._now()))
 
     def open(self) -> None:
         """Note that wakeups are or may be due."""
         self._is_open = True
 
     def take(self, wakes: Mapping[ViewParent, Wake]) -> None:
-        """Note wakeups that a fold has written; those that only echo an own write are postponed."""
-        until = self._now() + ECHO_WAIT.total_seconds()
+        """Note wakeups that a fold has written; those that only echo or end an own write wait."""
+        now = self._now()
         for level, wake in wakes.items():
             if wake.is_echo:
-                self._put_off.setdefault(level, until)
-            else:
-                self._put_off.pop(level, None)
+                self._put_off.setdefault(level, now + ECHO_WAIT.total_seconds())
+                continue
+            self._put_off.pop(level, None)
+            if not wake.is_end:
                 self._is_open = True
-
-    def see(self, records: Sequence[LoggedRecord]) -> None:
-        """Note which records only end writes, before it is decided on what they lead to."""
-        self._ended = ended_writes(records)
+                continue
+            self._ended.add(level)
+            if self._rests_until is None:
+                self._rests_until = now + self.rest.total_seconds()
 
     def note(self, batch: EvaluationBatch) -> None:
-        """Note what was decided; for a while the ends of writes do not wait if more than their end follows from them.
+        """Note what was decided; for a while the ends of writes wait but a moment if more than that follows from them.
 
         That is another write, an intent that waits for a target to be free, or a level that daemons wait for.
         """
-        follows = any(decided.intents and decided.wake.cause in self._ended for decided in batch.decided)
+        follows = any(decided.intents and decided.name in self._ended for decided in batch.decided)
         if follows or batch.is_intent_pending or batch.has_news:
             self._hurries_until = self._now() + HURRY.total_seconds()
+        self._ended.clear()
 
     def close(self) -> None:
         """Note that the due wakeups are being decided."""
-        self._is_open, now = False, self._now()
+        self._is_open, self._rests_until, now = False, None, self._now()
         self._put_off = {level: until for level, until in self._put_off.items() if until > now}
 
     def plan(self, due_at: datetime | None, now: datetime) -> None:
@@ -144,24 +144,11 @@ AT_ONCE: Final = timedelta(milliseconds=20)
 ASK_PAUSE: Final = timedelta(seconds=1)
 """Before the log is asked again that gave no answer."""
 
-MOMENT: Final = timedelta(milliseconds=5)
-"""How long one of the two records of a write waits for the other, to be folded and decided once for both."""
-
 SPRINT: Final = timedelta(seconds=0.2)
 """So much rest counts in advance: the first passes after a quiet while do not wait."""
 
 MOST_REST: Final = timedelta(milliseconds=40)
 """How long it rests at most between two passes."""
-
-
-def is_half(records: Sequence[LoggedRecord], claimant: Claimant) -> bool:
-    """Tell whether what a write of this process changed is among the records without its receipt, or the reverse.
-
-    Whose change it is the fold would have to look up, so any counts.
-    """
-    has_receipt = any(isinstance(logged.record, ReceiptNoted) for logged in records)
-    has_change = any(isinstance(logged.record, ObjectSeen | ObjectDeleted) for logged in records)
-    return not has_change if has_receipt else claimant.is_writing
 
 
 class Arrivals:
@@ -179,26 +166,6 @@ class Arrivals:
         found = await self._reader.next_batch(FOLD_BATCH, timedelta(0))
         self.seen_to = self._reader.seen_to
         return found
-
-    async def completed(self, records: list[LoggedRecord], claimant: Claimant) -> list[LoggedRecord]:
-        """Return the records; if only one of a write and its receipt is there, wait a moment for the other."""
-        clock = asyncio.get_running_loop().time
-        until = clock() + MOMENT.total_seconds()
-        while is_half(records, claimant) and len(records) < FOLD_BATCH and (left := until - clock()) > 0:
-            records = records + await self._reader.next_batch(FOLD_BATCH - len(records), timedelta(seconds=left))
-            self.seen_to = self._reader.seen_to
-        return records
-
-    async def joined(self, records: list[LoggedRecord], rest: timedelta) -> list[LoggedRecord]:
-        """Return the records; if they only end writes, with what comes in the rest, which a notification ends."""
-        clock = asyncio.get_running_loop().time
-        until = clock() + rest.total_seconds()
-        while (left := until - clock()) > 0 and len(ended_writes(records)) == len(records):
-            if await self.wait(timedelta(seconds=left)):
-                self._listener.notify()  # it is for whoever waits next
-                break
-            records = records + await self.records()
-        return records
 
     async def wait(self, timeout: timedelta) -> bool:  # noqa: ASYNC109
         """Wait for records or a notification, at most for the time-out; tells whether a notification came."""

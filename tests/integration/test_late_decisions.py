@@ -246,7 +246,6 @@ class Claimant:
 
     owner = "actuator"
     lease = timedelta(seconds=30)
-    is_writing = False
 
     def __init__(self) -> None:
         self.begun: list[tuple[list[str], float]] = []

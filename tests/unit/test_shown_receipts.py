@@ -1,17 +1,17 @@
-"""What the fold settles by itself: writes that the batch of their receipt shows."""
+"""What State settles by itself: writes that the log shows by the time that SQL is told of their receipts."""
 
 from typing import Any, Final
 
 import pytest
 
 from levelog_processors.decide.settling import is_settled
-from levelog_processors.fold.rules import Fold
+from levelog_processors.fold.batches import parts
 from levelog_processors.program import Program
+from levelog_processors.state.state import State
 from levelog_store.decide.decisions import OpenIntent
-from levelog_store.fold.changes import PriorState
 from rigs.intents import intent
 from rigs.shown import shown_webs
-from rigs.webs import deleted, logged, pod, receipt
+from rigs.webs import deleted, logged, pod, receipt, web
 
 TARGET: Final = "pods/default/a"
 APPLY: Final = intent(TARGET, verb="apply")
@@ -19,6 +19,7 @@ DELETE: Final = intent(TARGET, verb="delete")
 ENDING: Final = pod("a", 7, deletionTimestamp="2026-01-01T12:00:00Z")
 
 
+@pytest.mark.parametrize("are_together", [True, False], ids=["folded at once", "one by one"])
 @pytest.mark.parametrize(
     ("told", "is_shown"),
     [
@@ -41,12 +42,17 @@ ENDING: Final = pod("a", 7, deletionTimestamp="2026-01-01T12:00:00Z")
         ([receipt(DELETE, version=7), deleted(pod("b", 6), 7)], False),
     ],
 )
-def test_a_write_is_settled_with_its_receipt_if_both_are_folded_at_once(told: list[Any], is_shown: bool) -> None:
-    changes = Fold(Program([shown_webs("webs")]), "webs", PriorState()).records(logged(told))
-    *_, folded = changes.receipts
-    assert {each.is_shown for each in changes.receipts} == {is_shown}
-    row, tombstone = changes.objects.get(TARGET), changes.tombstones.get(TARGET)
-    record = folded.record
+def test_a_write_is_settled_with_its_receipt_if_both_are_folded(
+    told: list[Any], is_shown: bool, are_together: bool
+) -> None:
+    state = State(Program([shown_webs("webs")]), "webs", 4)
+    records = logged([web("shop", 1), *told])
+    for batch in [records] if are_together else [[each] for each in records]:
+        for part in parts(batch):
+            state.apply(state.fold(part))
+    record = state.ends.receipts[-1][0].record
+    assert {is_shown} == {left == "settled" for _, left in state.ends.receipts}
+    row, tombstone = state.objects.get(TARGET), state.tombstones.get(TARGET)
     as_decided = OpenIntent(
         key=record.key,
         view=record.view,

@@ -27,7 +27,7 @@ from levelog_store.rows import Entry, LevelRow, Scope, StoredObject
 from rigs.histories import CHANGES, PARTITIONS, Changes, Web, images, told
 from rigs.intents import intent
 from rigs.run.examples import examples
-from rigs.webs import deleted, logged, receipt, web
+from rigs.webs import deleted, logged, pod, receipt, web
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)
@@ -205,3 +205,31 @@ def test_a_receipt_raises_the_round_of_its_level_whoever_holds_its_claim_now() -
     del of.levels[ALIKE, SHOP]
     fold(of, [receipted(7)])
     assert [row.round for row in of.ends.unmade.values()] == [7]
+
+
+def test_a_wake_says_whether_it_only_ends_a_write_of_the_level() -> None:
+    applied = intent("pods/default/x", view=ALIKE, verb="apply")
+    echo, told = pod("x", 7, owner="uid-shop"), receipt(applied, version=7)
+    cases: Sequence[tuple[Sequence[Sequence[Any]], Sequence[tuple[bool, bool]]]] = (
+        ([[echo], [told]], [(True, True), (False, True)]),
+        ([[told], [echo]], [(False, True), (False, True)]),
+        ([[told, echo]], [(False, True)]),
+        ([[receipt(applied, version=7, outcome="conflict")]], [(False, False)]),
+        ([[web("shop", 2, replicas=9)]], [(False, False)]),
+        ([[web("shop", 2, replicas=9), echo]], [(False, False)]),
+        ([[told, web("shop", 2, replicas=9)]], [(False, False)]),
+    )
+    partition = partition_of(web("shop", 1).key, PARTITIONS)
+    for batches, expected in cases:
+        of, first = state(), 2
+        fold(of, logged([web("shop", 1)], partitions=PARTITIONS))
+        of.levels[ALIKE, SHOP] = LevelRow(
+            view=ALIKE, parent=SHOP, partition=partition, parent_uid="uid-shop", status="settling", round=1
+        )
+        of.writes.begin(applied["key"], applied["target"], (ALIKE, SHOP), partition)
+        found: list[tuple[bool, bool]] = []
+        for batch in batches:
+            wakes = of.apply(of.fold(logged(batch, first=first, partitions=PARTITIONS, partition=partition)))
+            found += [(wake.is_echo, wake.is_end) for level, wake in wakes.items() if level == (ALIKE, SHOP)]
+            first += len(batch)
+        assert found == expected, batches

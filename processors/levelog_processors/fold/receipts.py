@@ -6,7 +6,6 @@ from typing import Any, Final
 
 import msgspec
 from msgspec import Struct
-from msgspec.structs import replace
 
 from levelog.effects import Call
 from levelog.handlers.children import Remembered
@@ -55,12 +54,6 @@ class Receipts:
         if record.view in self._program.views:
             self._wake(logged, record)
 
-    def settle(self) -> None:
-        """Note which writes the batch shows already; of an intent that was carried out twice, it has to show both."""
-        told = self._changes.receipts
-        unseen = {each.record.key for each in told if not self._is_shown(each.record)}
-        self._changes.receipts = [replace(each, is_shown=each.record.key not in unseen) for each in told]
-
     def remember(self) -> None:
         """Write the entries."""
         for (index, key, name), (memory, logged) in self._memories.items():
@@ -70,16 +63,6 @@ class Receipts:
                 self._changes.entries_written.append((name, memory.entry))
             at = logged.sequence
             change_key(self._changes, memory.entry or Entry(index, key, 0, b""), logged.partition, at, (at,))
-
-    def _is_shown(self, record: ReceiptNoted) -> bool:
-        """Tell whether the row of the target, as the batch makes it, shows what was written; as `is_settled` has it."""
-        name = str(record.target)
-        row = self._changes.objects.get(name)
-        if record.outcome != "written":
-            return False
-        if record.verb == "delete":
-            return name in self._changes.tombstones if row is None else row.is_deleting
-        return row is not None and row.uid == record.target_uid and row.version >= record.target_version
 
     def _is_behind(self, record: ReceiptNoted) -> bool:
         """Tell whether a receipt of a call arrives again after its level has gone on: its content is old.

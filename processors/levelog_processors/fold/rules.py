@@ -66,7 +66,6 @@ class Fold:
         for name, last in self._latest.items():
             self._change_object(name, last)
         self._receipts.remember()
-        self._receipts.settle()
         self._expire()
         return self._changes
 

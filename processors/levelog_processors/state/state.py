@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from levelog.handlers.indexers import applied_place
 from levelog.wire.objects import DELETED
-from levelog.wire.records import LoggedRecord, SyncFinished
+from levelog.wire.records import LoggedRecord, ReceiptNoted, SyncFinished
 from levelog_processors.fold.receipts import calls_key
 from levelog_processors.fold.rules import Fold
 from levelog_processors.program import Program
@@ -156,14 +156,20 @@ class State(Contents):
                 if (known := self.levels.get(level)) is not None:
                     wakes.wake(level, Wake(known.partition, causes))
         echoes: dict[ViewParent, set[int]] = {}
+        ends: dict[ViewParent, set[int]] = {}
         for target, sequences in changes.touched().items():
             for key, (level, partition) in self.writes.of.get(target, {}).items():
                 wakes.wake(level, Wake(partition, sequences))
+                ends.setdefault(level, set()).update(sequences)
                 if key not in self.writes.told:
                     echoes.setdefault(level, set()).update(sequences)
-        for level, own in echoes.items():
-            if own.issuperset(wakes.wakes[level].causes):
-                wakes.wakes[level] = replace(wakes.wakes[level], is_echo=True)
+        for receipt in changes.receipts:
+            if receipt.record.outcome == "written" and receipt.record.verb != "call":
+                ends.setdefault(receipt.level, set()).add(receipt.sequence)
+        for level, own in ends.items():
+            if (wake := wakes.wakes.get(level)) is not None and own.issuperset(wake.causes):
+                is_echo = echoes.get(level, set()).issuperset(wake.causes)
+                wakes.wakes[level] = replace(wake, is_echo=is_echo, is_end=True)
         return {level: wake for level, wake in wakes.wakes.items() if wake.partition in self.leased}
 
     def _looked_up(self, changes: Changes) -> dict[IndexKey, tuple[int, ...]]:
@@ -187,7 +193,7 @@ class State(Contents):
             record, level = receipt.record, receipt.level
             row, parent = self.levels.get(level), self.objects.get(level[1])
             is_left = parent is None or parent.uid != record.parent_uid or (record.verb == "call" and row is None)
-            state = "settled" if receipt.is_shown or (is_left and record.state == "written") else record.state
+            state = "settled" if is_left and record.state == "written" else record.state
             ends.receipts.append((receipt, state))
             self.at_rest.discard(level)
             if state != "written":
@@ -196,6 +202,28 @@ class State(Contents):
                 self.writes.tell(record.key)
             if receipt.has_view and parent is not None and parent.uid == record.parent_uid:
                 self._raise_round(level, parent, row, receipt)
+        self._settle()
+
+    def _settle(self) -> None:
+        """Settle the writes that the log shows, of those that SQL is told next.
+
+        Of an intent that was carried out twice, it has to show both.
+        """
+        ends = self.ends
+        unseen = {each.record.key for each, _ in ends.receipts if not self._shows(each.record)}
+        for ordinal, (each, state) in enumerate(ends.receipts):
+            if state == "written" and each.record.key not in unseen:
+                ends.receipts[ordinal] = each, "settled"
+                self.writes.end(each.record.key)
+
+    def _shows(self, record: ReceiptNoted) -> bool:
+        """Tell whether the target is as the write left it, or later; as `is_settled` has it."""
+        row = self.objects.get(str(record.target))
+        if record.outcome != "written":
+            return False
+        if record.verb == "delete":
+            return str(record.target) in self.tombstones if row is None else row.is_deleting
+        return row is not None and row.uid == record.target_uid and row.version >= record.target_version
 
     def _raise_round(self, level: ViewParent, parent: StoredObject, row: LevelRow | None, by: FoldedReceipt) -> None:
         """Rounds never fall below a receipt's, also where the level itself is still to be rebuilt from the log."""

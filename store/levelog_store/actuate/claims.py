@@ -120,11 +120,6 @@ class Claimant(Protocol):
     lease: timedelta
     """How long its claims last."""
 
-    @property
-    def is_writing(self) -> bool:
-        """Its recent writes and their receipts will soon be in the log."""
-        ...
-
     def choose(self, intents: Sequence[Sendable]) -> Sequence[str]:
         """Keys of those that it would begin at once."""
         ...

@@ -57,6 +57,8 @@ class Wake(Struct, frozen=True):
     causes: tuple[int, ...]
     is_echo: bool = False
     """All that they show is the target of a write of the level that is under way."""
+    is_end: bool = False
+    """The same, or that the write is done."""
 
     @property
     def cause(self) -> int:
@@ -71,8 +73,6 @@ class FoldedReceipt(Struct, frozen=True, kw_only=True):
     sequence: int
     has_view: bool = True
     """The code still has the view whose level decided the intent."""
-    is_shown: bool = False
-    """The log shows what was written."""
 
     @property
     def level(self) -> ViewParent:

@@ -84,10 +84,11 @@ async def test_it_takes_a_write_for_a_quiet_namespace_beside_all_that_another_ha
     noisy = [on_sandbox.intent("apply", target=f"configmaps/noisy/{number}") for number in range(QUICK.claimed)]
     quiet, more = (on_sandbox.intent("apply", target=f"configmaps/{name}/more") for name in ("quiet", "noisy"))
     async with on_sandbox.running() as actuator:
+        await until(lambda: is_chosen(actuator, more), "an actuator that takes what is decided")
         await on_sandbox.decide(*noisy)
 
         async def has_enough() -> bool:
-            return actuator.is_writing and not await is_chosen(actuator, more)
+            return not await is_chosen(actuator, more)
 
         await until(has_enough, "an actuator that has claimed enough")
         assert actuator.choose([sendable(more), sendable(quiet)]) == [quiet["key"]]

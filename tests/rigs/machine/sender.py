@@ -30,7 +30,6 @@ class Beside:
     """An actuator as a processor of its process knows it. What it is given is carried out in later steps."""
 
     lease = CLAIM
-    is_writing = False
 
     def __init__(self, owner: str, claimed: list[ClaimedIntent], database: SeamedDatabase) -> None:
         self.owner = owner
