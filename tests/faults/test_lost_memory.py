@@ -17,9 +17,8 @@ ON_SQLITE_OR_ON_BOTH = pytest.mark.parametrize(
 
 @pytest_asyncio.fixture
 async def company(nats_server: NatsServer, database_url: str, tmp_path: Path) -> AsyncIterator[Company]:
-    till = Till()
-    async with Sandbox(bookmark_seconds=1) as sandbox, till.open():
-        yield Company(sandbox, till, nats_server, database_url, tmp_path)
+    async with Sandbox(bookmark_seconds=1) as sandbox:
+        yield Company(sandbox, Till(), nats_server, database_url, tmp_path)
 
 
 async def bill_three(company: Company) -> None:

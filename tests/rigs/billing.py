@@ -1,12 +1,10 @@
-"""An operator whose effect posts to a local server, that server, and both of them with everything between."""
+"""An operator with an effect whose calls are counted, and everything that it needs to run."""
 
 import asyncio
-import json
 from collections import defaultdict
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
-from http import HTTPStatus
 from pathlib import Path
 from typing import Any, Final
 
@@ -66,7 +64,6 @@ class Till:
         """Answered with an error."""
         self.unanswered: set[tuple[str, str]] = set()
         """Whoever asks waits until he gives up."""
-        self.url = ""
 
     @property
     def lost(self) -> set[tuple[str, str]]:
@@ -83,26 +80,13 @@ class Till:
         """How often each was asked, where the same key counts once."""
         return {asked: len(set(keys)) for asked, keys in self.keys.items()}
 
-    @asynccontextmanager
-    async def open(self) -> AsyncGenerator[None]:
-        server = await asyncio.start_server(self._serve, "127.0.0.1")
-        async with server:
-            self.url = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
-            yield
-
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        head = (await reader.readuntil(b"\r\n\r\n")).decode()
-        headers = dict(line.split(": ", 1) for line in head.splitlines()[1:] if line)
-        bill = json.loads(await reader.readexactly(int(headers["Content-Length"])))
-        asked = bill["tenant"], bill["plan"]
-        self.keys[asked].append(headers["Idempotency-Key"])
+    async def ask(self, asked: tuple[str, str], key: str) -> int:
+        self.keys[asked].append(key)
         if asked in self.unanswered:
-            await reader.read()
-            writer.close()
-            return
-        status = HTTPStatus.BAD_GATEWAY if asked in self.refused else HTTPStatus.OK
-        writer.write(f"HTTP/1.1 {status.value} {status.phrase}\r\nContent-Length: 0\r\n\r\n".encode())
-        writer.close()
+            await asyncio.Event().wait()
+        if asked in self.refused:
+            raise ConnectionError("answered 502")
+        return len(self.keys)
 
 
 def billing(till: Till) -> Operator:
@@ -111,18 +95,7 @@ def billing(till: Till) -> Operator:
 
     @op.effect(timeout=timedelta(seconds=3))  # so long a call waits that nobody answers
     async def bill(request: Bill, idempotency_key: str) -> int:
-        host, _, port = till.url.partition(":")
-        body = json.dumps({"tenant": request.tenant, "plan": request.plan})
-        reader, writer = await asyncio.open_connection(host, int(port))
-        headers = f"Content-Length: {len(body)}\r\nIdempotency-Key: {idempotency_key}"
-        try:
-            writer.write(f"POST / HTTP/1.1\r\n{headers}\r\n\r\n{body}".encode())
-            status = int((await reader.readline()).split()[1])
-        finally:
-            writer.close()
-        if status != HTTPStatus.OK:
-            raise ConnectionError(f"answered {status}")
-        return status
+        return await till.ask((request.tenant, request.plan), idempotency_key)
 
     @op.view
     def billed(tenant: Tenant, bill: Index[str, Call[Bill, int]]) -> Level[list[str]]:

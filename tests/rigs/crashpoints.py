@@ -52,17 +52,14 @@ _COMMITTED = b"COMMIT\0"  # the tag that PostgreSQL answers
 
 
 class CrashPoint:
-    """Kills the process of a seam when it passes there the nth time from now, counted `when` that is so.
+    """Kills the process of a seam when it passes there the nth time from now.
 
     `has_struck` is true from then on; the process is gone, and what it was doing is cut off at the seam exactly.
     Transactions that only read have no seams.
     """
 
-    def __init__(
-        self, deployment: Deployment, seam: Seam, nth: int, *, when: Callable[[], bool] = lambda: True
-    ) -> None:
+    def __init__(self, deployment: Deployment, seam: Seam, nth: int) -> None:
         self.has_struck = False
-        self._when = when
         self._deployment = deployment
         self._role: Role = seam.role
         self._disarm = self._arm(seam, nth)
@@ -82,7 +79,7 @@ class CrashPoint:
         if seam.side_effect is SideEffect.WRITE:
             api = self._deployment.api[seam.role]
             strike = Strike(call=self._strike, stage="request" if is_before else "answer", is_last=True)
-            rule = api.add(strike, lambda request: request.is_write and self._when(), nth=nth)
+            rule = api.add(strike, lambda request: request.is_write, nth=nth)
             return lambda: api.remove(rule)
         if seam.side_effect is SideEffect.COMMIT:
             proxy, patterns = self._deployment.sql[seam.role], (_COMMIT, _COMMITTED)
@@ -92,7 +89,7 @@ class CrashPoint:
             patterns[0] if is_before else patterns[1],
             "client" if is_before else "server",
             self._strike,
-            where=lambda connection: connection not in self._deployment.readers and self._when(),
+            where=lambda connection: connection not in self._deployment.readers,
             is_passed=False,
             nth=nth,
         )

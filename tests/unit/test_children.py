@@ -8,16 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from levelog import Index, Manifest, Operator, Owner, Resource, Struct, apply
+from levelog import Manifest, Operator, Owner, Resource, apply
 from levelog.errors import ChildRefused
-from levelog.handlers.children import REDACTOR, ChildIndex, ChildrenView
+from levelog.handlers.children import ChildIndex, ChildrenView
 from levelog.handlers.owned import ChildKind, ChildrenLevel, OwnedChild, WantedChild, level_of
-from levelog.resources import Metadata, ResourceBase
+from levelog.resources import ResourceBase
 from levelog.secrets.redaction import Redactor
 from levelog.wire.objects import Uid
 from levelog.wire.projection import fields_of
-from levelog_processors.program import Program
-from levelog_processors.sqlviews import sql_views
 from rigs.kinds import ConfigMap, Service, Web
 
 
@@ -157,63 +155,6 @@ def test_a_parent_without_namespace_needs_one_in_the_manifest() -> None:
 def test_what_has_no_json_form_is_refused() -> None:
     with pytest.raises(ChildRefused, match="ConfigMap a: Encoding objects of type object is unsupported"):
         level({**config(), "data": {"x": object()}})
-
-
-class Settings(Struct):
-    image: str = "nginx"
-
-
-def test_a_children_function_takes_what_a_view_takes() -> None:
-    op = Operator("shop", settings=Settings())
-
-    @op.index
-    def ports(service: Service) -> Iterator[tuple[str, int]]:
-        yield service.metadata.name, 80
-
-    @op.children(Web, of=ConfigMap)
-    def stack(web: Web, ports: Index[str, int], settings: Settings) -> Manifest:
-        return {**config(), "data": {"ports": str(len(ports)), "image": settings.image}}
-
-    view = op.views["stack"]
-    assert isinstance(view, ChildrenView)
-    parent = Web(metadata=Metadata(name="shop", namespace="default"))
-    given = {parameter.name: Nothing() for parameter in view.indices}
-    found = view.function(web=parent, settings=Settings(), **given, **{REDACTOR: Redactor()})
-    assert found.desired == {"ConfigMap/a": {"data": {"ports": "0", "image": "nginx"}}}
-    assert stack.__name__ == "stack"
-
-
-def test_the_fingerprint_is_that_of_the_users_function() -> None:
-    def defined(data: str) -> ChildrenView:
-        op = Operator("shop")
-        if data == "a":
-
-            def stack(web: Web) -> Manifest:
-                return {**config(), "data": {"x": "a"}}
-        else:
-
-            def stack(web: Web) -> Manifest:
-                return {**config(), "data": {"x": "b"}}
-
-        op.children(Web, of=ConfigMap)(stack)
-        view = op.views["stack"]
-        assert isinstance(view, ChildrenView)
-        return view
-
-    assert defined("a").fingerprint == defined("a").fingerprint
-    assert defined("a").fingerprint != defined("b").fingerprint
-
-
-def test_the_indices_of_children_have_no_sql_view_and_the_level_has_one() -> None:
-    op = Operator("shop")
-
-    @op.children(Web, of=ConfigMap)
-    def stack(web: Web) -> None:
-        pass
-
-    program = Program([op])
-    assert [view.name for view in sql_views(program)] == ["stack"]
-    assert set(program.resources) == {"webs.example.com", "configmaps"}
 
 
 KINDS = (ChildKind("ConfigMap", ConfigMap), ChildKind("Service", Service))

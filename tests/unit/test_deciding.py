@@ -13,10 +13,10 @@ from levelog_cli.loading import load_operators
 from levelog_processors.decide.facts import Facts, Outlook, Round, Seen
 from levelog_processors.decide.intents import intent_rows
 from levelog_processors.decide.rules import conclude, must_act
-from levelog_processors.decide.settling import MANY, MAX_BACKOFF, Repeats, backoff, is_settled
+from levelog_processors.decide.settling import MANY, MAX_BACKOFF, Repeats, is_settled
 from levelog_processors.decide.targets import target_key
 from levelog_processors.program import BoundView, Program
-from levelog_store.decide.decisions import Basis, IntentRow, OpenIntent, PendingWake
+from levelog_store.decide.decisions import IntentRow, OpenIntent, PendingWake
 from levelog_store.rows import LevelRow, StoredObject
 from rigs.kinds import Web
 from rigs.processing import WEBS_FILE
@@ -73,21 +73,6 @@ def held(record: Any) -> dict[str, StoredObject]:
     return {str(record.key): stored(record)}
 
 
-def test_a_child_gets_its_parents_namespace_and_owner() -> None:
-    [row] = rows([module.apply(manifest())])
-    assert row.target == "pods/default/shop-0"
-    assert b'"namespace":"default"' in row.body
-    assert b'"ownerReferences":[{"apiVersion":"example.com/v1"' in row.body
-    assert b'"uid":"uid-shop"' in row.body
-
-
-def test_invariant_7_the_key_names_the_round_and_the_content() -> None:
-    same = rows([module.apply(manifest())])[0].key
-    assert rows([module.apply(manifest())])[0].key == same
-    assert rows([module.apply(manifest())], number=2)[0].key != same
-    assert rows([module.apply(manifest(image="b"))])[0].key != same
-
-
 def test_what_the_target_holds_already_is_satisfied_and_not_sent() -> None:
     there = pod("shop-0", 5, owner="uid-shop")
     body = manifest(ownerReferences=[{"uid": "uid-shop", "controller": True}])
@@ -112,13 +97,6 @@ def test_leaving_out_a_field_that_was_applied_before_is_sent() -> None:
     assert rows([module.apply(body)], held(there), applied=before)[0].state == "pending"
 
 
-def test_invariant_11_an_intent_carries_the_incarnation_that_was_seen() -> None:
-    there = pod("shop-0", 5, uid="second", owner="uid-shop")
-    [row] = rows([delete(module.Pod, "shop-0")], held(there))
-    assert (row.target_uid, row.target_version) == ("second", 5)
-    assert rows([module.apply(manifest())])[0].target_uid == ""
-
-
 def test_one_target_twice_in_a_round_is_refused() -> None:
     with pytest.raises(Exception, match="asks twice to delete pods/default/shop-0"):
         rows([delete(module.Pod, "shop-0"), delete(module.Pod, "shop-0")])
@@ -132,11 +110,6 @@ def test_a_parent_without_a_namespace_leaves_it_to_the_manifest() -> None:
     with pytest.raises(OperatorError, match="delete of Pod shop-0: give namespace="):
         target_key(VIEW, cluster_scoped, delete(module.Pod, "shop-0"))
     assert str(target_key(VIEW, cluster_scoped, delete(module.Pod, "a", namespace="b"))) == "pods/b/a"
-
-
-def test_backoff_doubles_up_to_sixteen_minutes() -> None:
-    assert [backoff(n) for n in (1, 2, 3)] == [timedelta(seconds=1), timedelta(seconds=2), timedelta(seconds=4)]
-    assert backoff(10**6) == MAX_BACKOFF
 
 
 def intent(**changes: Any) -> OpenIntent:
@@ -274,10 +247,6 @@ def test_a_time_is_looked_at_once_and_looks_are_a_second_apart(
     assert (decided.level.status, decided.due_at) == ("in_sync", at(next_look))
 
 
-def test_a_level_says_how_it_drifts() -> None:
-    assert str(Level({"a": 1}, {}).drift) == "missing a"
-
-
 SETTLING = msgspec.structs.replace(FAILED_VIEW, status="settling", reason="", decided_inputs="decided on")
 
 
@@ -361,16 +330,6 @@ def test_a_decision_that_saw_the_same_again_withdraws_nothing() -> None:
     before = msgspec.structs.replace(SETTLING, decided_inputs=seen)
     look = Outlook(facts_after(before, intent(key="waits", state="pending")), DRIFTING)
     assert (look.withdrawn, must_act(look)) == ([], False)
-
-
-def test_the_basis_of_a_decision_holds_what_else_it_rests_on() -> None:
-    settled, pending = intent(state="settled"), intent(key="k2", state="pending")
-    facts = facts_after(FAILED_VIEW, settled, pending, intent(key="k3", state="settled", outcome="failed"))
-    basis = conclude(Outlook(facts), None, NOON).basis
-    assert basis.folded == (7, 9)
-    assert (basis.status, basis.round, basis.is_due) == (FAILED_VIEW.status, FAILED_VIEW.round, False)
-    assert [each.key for each in basis.intents] == ["k2", "k3"]
-    assert msgspec.json.decode(msgspec.json.encode(basis), type=Basis) == basis
 
 
 @pytest.mark.parametrize("sides", [(["a"], []), (["a"], ["b"]), (("a",), ()), (None, ["a"])])

@@ -6,13 +6,18 @@ from typing import Any, Final, get_args
 
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from msgspec import Struct
 
 from levelog.errors import RecordError
 from levelog.wire.envelope import ENVELOPE_VERSION, Message, decode, encode, upcast
-from levelog.wire.records import Record, Unreadable
+from levelog.wire.objects import MAX_VERSION, ObjectKey, Uid, Version
+from levelog.wire.records import ObjectDeleted, ObjectSeen, Record, Unreadable, Written
+from rigs.webs import NOON
 
 FILES: Final = Path(__file__).parent / "envelopes"
+SHOP: Final = ObjectKey(group="example.com", resource="webs", namespace="default", name="shop")
 
 
 class Kept(Struct):
@@ -57,6 +62,23 @@ def test_what_is_written_holds_all_that_records_of_its_version_held() -> None:
         assert each.headers.items() <= headers.items()
         before, now = msgspec.json.decode(each.payload), msgspec.json.decode(payload)
         assert {name: now[name] for name in before} == before
+
+
+@given(
+    st.builds(
+        lambda cls, version, **fields: cls(key=SHOP, uid=Uid("u"), version=Version(version), time=NOON, **fields),
+        cls=st.sampled_from([ObjectSeen, ObjectDeleted]),
+        version=st.integers(min_value=1, max_value=MAX_VERSION),
+        origin=st.sampled_from(["list", "watch"]),
+        written=st.sampled_from([Written(), Written(manager="kubectl", at="2026-01-01T00:00:00Z")]),
+        traceparent=st.sampled_from(["", f"00-{7:032x}-{8:016x}-01"]),
+        body=st.binary(max_size=50),
+    )
+)
+def test_an_object_record_reads_back_with_its_payload_untouched(record: ObjectSeen | ObjectDeleted) -> None:
+    headers, payload = encode(record, record_id="1", source="ingest")
+    assert payload is record.body
+    assert decode(headers, payload) == record
 
 
 def renamed(headers: Mapping[str, str], payload: bytes) -> Message:

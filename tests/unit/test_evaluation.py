@@ -1,6 +1,6 @@
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
-from typing import Any, Final
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -207,23 +207,6 @@ def test_a_view_that_takes_more_than_one_level_may_cost_has_failed(name: str, mo
     assert errors == ["", f"view webs/{name}: {said}"]
 
 
-SAID: Final = "index webs/sizes leaves out pods/default/p (and 1 more objects): KeyError: 'x'"
-
-
-def test_a_view_goes_on_without_an_object_that_an_index_leaves_out_and_says_so() -> None:
-    evaluation = called(view("two_reads"), web("w", 1).body, Buckets({LEFT_OUT: left_out("p", "q"), key("a"): [1]}))
-    assert evaluation.seen.level is not None
-    assert (evaluation.seen.blocked, evaluation.seen.lacks) == ("", SAID)
-
-
-def test_a_view_is_not_called_while_an_index_with_errors_block_leaves_out_an_object() -> None:
-    strict: IndexKey = ("webs/shapes", ERRORS)
-    evaluation = called(view("strict"), web("w", 1).body, Buckets({strict: left_out("p", "q")}))
-    assert evaluation.seen.blocked == SAID.replace("sizes", "shapes")
-    assert (evaluation.seen.error, evaluation.seen.level, evaluation.seen.lacks) == ("", None, "")
-    assert evaluation.reads.versions == {strict: 7}
-
-
 @pytest.mark.parametrize("name", ["two_reads", "raises"])
 def test_a_view_that_reads_old_entries_is_blocked_whatever_it_makes_of_them(name: str) -> None:
     evaluation = called(view(name), web("w", 1).body, Buckets({key("a"): [1]}, failing={key("a"): left_out("p")}))
@@ -246,13 +229,6 @@ def test_what_an_index_fails_for_under_a_key_is_part_of_what_was_seen_there() ->
     assert blocked.reads.versions == as_it_was.reads.versions
     assert blocked.seen.reads != as_it_was.seen.reads
     assert blocked.seen.reads == digest_of({place: failing.bucket(place) for place in blocked.reads.versions})
-
-
-def test_a_view_goes_on_without_the_objects_that_an_index_may_leave_out() -> None:
-    evaluation = called(view("tolerant"), web("w", 1).body, Buckets({("webs/colours", ERRORS): left_out("p")}))
-    assert evaluation.result.level is not None
-    assert evaluation.result.level.actual == 0
-    assert set(evaluation.reads.versions) == {("webs/colours", '"a"')}
 
 
 def test_what_blocks_a_view_is_the_same_until_the_objects_left_out_change() -> None:

@@ -123,38 +123,6 @@ async def test_who_begins_or_begins_anew_during_an_election_folds_on_and_decides
         assert await high_watermark.is_reached(has_records=False)
 
 
-class HeldLog(SilentLog):
-    """A log of which less was returned than was handed out."""
-
-    @property
-    def seen_to(self) -> int:
-        return self.handed_out
-
-
-async def test_records_that_are_in_hand_are_folded_before_a_decision_and_the_log_is_not_asked() -> None:
-    log = HeldLog()
-    async with HighWatermark(cast("Reader", log), lambda: 0.0) as high_watermark:
-        await high_watermark.look(0)
-        assert not await high_watermark.is_reached(has_records=True)
-        assert await high_watermark.is_reached(has_records=False), "what else there is was for others"
-        assert not log.questions
-
-
-async def test_an_answer_after_which_records_are_to_come_is_not_followed_by_another_question() -> None:
-    log = SilentLog()
-    log.handed_out = 4
-    async with HighWatermark(cast("Reader", log), lambda: 0.0) as high_watermark:
-        await high_watermark.look(0)
-        log.has_leader.clear()
-        assert not await high_watermark.is_reached(has_records=False)
-        log.has_leader.set()
-        await log.has_answered.wait()
-        assert not await high_watermark.is_reached(has_records=False)
-        assert log.questions == 1
-        log.handed_out = 5
-        assert await high_watermark.is_reached(has_records=False)
-
-
 @pytest.mark.parametrize("failures", [[], [Unavailable("no leader"), Unavailable("no leader")]])
 async def test_what_is_left_to_read_is_asked_beside_the_loop_until_there_is_an_answer(
     failures: list[LevelogError],

@@ -1,4 +1,6 @@
 import re
+from collections.abc import Iterable
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +23,6 @@ from levelog_kube.failures import FailureCause
 from rigs.orders import OTHER_UID, PARENT_UID, UID, VERBS, VERSION, observation, order, unseen
 
 JSON = {"body": [], "options": {"patch_type": "json"}}
-SAME_NAME = 'webs.example.com "a" not found'
 MANAGERS = (FailureCause(reason="FieldManagerConflict", message='conflict with "x"', field=".spec.image"),)
 AT_VERSION = Precondition(version=VERSION)
 
@@ -30,104 +31,89 @@ def reply(status: int, **fields: Any) -> Reply:
     return Reply(status=status, **fields)
 
 
-@pytest.mark.parametrize("verb", VERBS)
-@pytest.mark.parametrize("status", [200, 201, 202])
-def test_a_write_that_was_accepted_is_written(verb: str, status: int) -> None:
-    assert rule_for_answer(order(verb), reply(status)).verdict is Judgement.WRITTEN
+NOT_FOUND = reply(404, reason="NotFound", message='webs.example.com "a" not found')
 
 
-@pytest.mark.parametrize("verb", ["patch", "delete"])
-def test_a_target_that_is_not_found_is_gone(verb: str) -> None:
-    assert rule_for_answer(order(verb), reply(404, reason="NotFound", message=SAME_NAME)).verdict is Judgement.GONE
+@pytest.mark.parametrize(
+    ("verbs", "verdict", "replies"),
+    [
+        (VERBS, Judgement.WRITTEN, [reply(200), reply(201), reply(202)]),
+        (("patch", "delete"), Judgement.GONE, [NOT_FOUND]),
+        (("patch_status",), Judgement.LOOK, [NOT_FOUND]),  # the resource may have no such subresource
+        (
+            VERBS,
+            Judgement.RETRY,
+            [
+                reply(404, reason="NotFound", message="404 page not found"),
+                reply(404, reason="NotFound", message="the server could not find the requested resource"),
+                reply(404, reason="NotFound", message='namespaces "x" not found'),
+                reply(401),
+                reply(429),
+                reply(0, is_sent=False),
+            ],
+        ),
+        (("apply",), Judgement.FAILED, [reply(409, causes=MANAGERS)]),
+        (VERBS, Judgement.LOOK, [reply(409, reason="Conflict")]),
+        (VERBS, Judgement.FAILED, [reply(status) for status in (400, 403, 405, 406, 410, 413, 415)]),
+        ([verb for verb in VERBS if verb != "create"], Judgement.LOOK, [reply(422)]),
+        (("create",), Judgement.FAILED, [reply(422)]),
+        (VERBS, Judgement.LOOK_LATER, [reply(status) for status in (0, 408, 500, 502, 503, 504)]),
+    ],
+)
+def test_an_answer_is_judged_by_its_status_and_words(
+    verbs: Iterable[str], verdict: Judgement, replies: list[Reply]
+) -> None:
+    for verb, answer in product(verbs, replies):
+        assert rule_for_answer(order(verb), answer).verdict is verdict, (verb, answer)
 
 
-def test_a_status_that_is_not_found_is_looked_into_since_the_resource_may_have_no_such_subresource() -> None:
-    not_found = reply(404, reason="NotFound", message=SAME_NAME)
-    assert rule_for_answer(order("patch_status"), not_found).verdict is Judgement.LOOK
-    assert judge(order("patch_status"), None, refusal=not_found) is Judgement.GONE
-    assert judge(order("patch_status"), observation(uid=OTHER_UID), refusal=not_found) is Judgement.GONE
-    assert (
-        judge(unseen("patch_status"), observation(uid=OTHER_UID), refusal=not_found, required=Precondition(uid=UID))
-        is Judgement.GONE
-    )
+def test_a_status_that_is_not_found_on_an_object_that_is_there_cannot_be_written() -> None:
+    assert judge(order("patch_status"), None, refusal=NOT_FOUND) is Judgement.GONE
+    assert judge(order("patch_status"), observation(uid=OTHER_UID), refusal=NOT_FOUND) is Judgement.GONE
+    guarded = Precondition(uid=UID)
+    other = judge(unseen("patch_status"), observation(uid=OTHER_UID), refusal=NOT_FOUND, required=guarded)
+    assert other is Judgement.GONE
+    moved = observation(version=VERSION + 1, status={"ready": 1})
     for is_doubtful in (True, False):
-        moved = observation(version=VERSION + 1, status={"ready": 1})
-        assert judge(order("patch_status"), moved, refusal=not_found, is_doubtful=is_doubtful) is Judgement.FAILED
-
-
-@pytest.mark.parametrize("verb", VERBS)
-@pytest.mark.parametrize(
-    "message", ["404 page not found", "the server could not find the requested resource", 'namespaces "x" not found']
-)
-def test_a_resource_or_namespace_that_is_not_found_may_come(verb: str, message: str) -> None:
-    assert rule_for_answer(order(verb), reply(404, reason="NotFound", message=message)).verdict is Judgement.RETRY
-
-
-def test_a_field_of_another_manager_is_refused_for_good() -> None:
-    assert rule_for_answer(order("apply"), reply(409, causes=MANAGERS)).verdict is Judgement.FAILED
-
-
-@pytest.mark.parametrize("verb", VERBS)
-def test_other_conflicts_are_looked_into(verb: str) -> None:
-    assert rule_for_answer(order(verb), reply(409, reason="Conflict")).verdict is Judgement.LOOK
-
-
-@pytest.mark.parametrize("verb", VERBS)
-@pytest.mark.parametrize("status", [400, 403, 405, 406, 410, 413, 415])
-def test_what_is_malformed_or_forbidden_fails(verb: str, status: int) -> None:
-    assert rule_for_answer(order(verb), reply(status)).verdict is Judgement.FAILED
-
-
-def test_what_is_invalid_fails_unless_it_may_be_about_another_incarnation() -> None:
-    assert rule_for_answer(unseen("create"), reply(422)).verdict is Judgement.FAILED
-    assert {rule_for_answer(order(verb), reply(422)).verdict for verb in VERBS if verb != "create"} == {Judgement.LOOK}
-
-
-@pytest.mark.parametrize("status", [401, 429])
-def test_what_the_server_did_not_take_is_sent_again(status: int) -> None:
-    assert rule_for_answer(order(), reply(status)).verdict is Judgement.RETRY
-
-
-@pytest.mark.parametrize("status", [408, 500, 502, 503, 504])
-def test_what_may_have_taken_effect_is_looked_at_before_anything_is_sent_again(status: int) -> None:
-    assert rule_for_answer(order(), reply(status)).verdict is Judgement.LOOK_LATER
-
-
-def test_no_answer_is_a_doubt_only_if_something_was_sent() -> None:
-    assert rule_for_answer(order(), reply(0)).verdict is Judgement.LOOK_LATER
-    assert rule_for_answer(order(), reply(0, is_sent=False)).verdict is Judgement.RETRY
+        judged = judge(order("patch_status"), moved, refusal=NOT_FOUND, is_doubtful=is_doubtful)
+        assert judged is Judgement.FAILED
 
 
 @pytest.mark.parametrize(
-    "message",
+    ("message", "is_refusal"),
     [
-        "failed to create typed patch object (/a; v1, Kind=Web): errors:\n  .spec.x: field not declared in schema",
-        "failed to create typed live object (default/a; example.com/v1, Kind=Web): .spec.image: expected numeric",
-        "failed to convert new object (/a; apps/v1, Kind=Deployment) to proper version: unable to convert unstructured "
-        "object to apps/v1, Kind=Deployment: quantities must match the regular expression",
-        "etcdserver: request is too large",
-        "rpc error: code = ResourceExhausted desc = trying to send message larger than max (2500528 vs. 2097152)",
+        (
+            "failed to create typed patch object (/a; v1, Kind=Web): errors:\n  .spec.x: field not declared in schema",
+            True,
+        ),
+        (
+            "failed to create typed live object (default/a; example.com/v1, Kind=Web): .spec.image: expected numeric",
+            True,
+        ),
+        (
+            "failed to convert new object (/a; apps/v1, Kind=Deployment) to proper version: unable to convert "
+            "unstructured object to apps/v1, Kind=Deployment: quantities must match the regular expression",
+            True,
+        ),
+        ("etcdserver: request is too large", True),
+        (
+            "rpc error: code = ResourceExhausted desc = trying to send message larger than max (2500528 vs. 2097152)",
+            True,
+        ),
+        (
+            "failed to convert new object (/a; example.com/v1, Kind=Web) to proper version: conversion webhook for "
+            "example.com/v1, Kind=Web failed: connection refused",
+            False,
+        ),
+        ("rpc error: code = ResourceExhausted desc = etcdserver: too many requests", False),
+        ("etcdserver: request timed out", False),
     ],
 )
-def test_a_500_that_refuses_what_was_sent_fails_and_counts_as_422(message: str) -> None:
+def test_a_500_that_refuses_what_was_sent_fails_and_counts_as_422(message: str, is_refusal: bool) -> None:
     refusal = reply(500, message=message)
-    assert rule_for_answer(order("apply"), refusal).verdict is Judgement.FAILED
-    assert (refusal.counts_as, reply(503, message=message).counts_as) == (422, 503)
-
-
-@pytest.mark.parametrize(
-    "message",
-    [
-        "failed to convert new object (/a; example.com/v1, Kind=Web) to proper version: conversion webhook for "
-        "example.com/v1, Kind=Web failed: connection refused",
-        "rpc error: code = ResourceExhausted desc = etcdserver: too many requests",
-        "etcdserver: request timed out",
-    ],
-)
-def test_a_500_about_the_server_is_looked_into_later(message: str) -> None:
-    refusal = reply(500, message=message)
-    assert rule_for_answer(order("apply"), refusal).verdict is Judgement.LOOK_LATER
-    assert refusal.counts_as == 500
+    expected = (Judgement.FAILED, 422) if is_refusal else (Judgement.LOOK_LATER, 500)
+    assert (rule_for_answer(order("apply"), refusal).verdict, refusal.counts_as) == expected
+    assert reply(503, message=message).counts_as == 503
 
 
 def judge(of: Order, seen: Any, **fields: Any) -> Judgement:
@@ -139,6 +125,8 @@ def doubtful(of: Order, is_doubtful: bool) -> Order:
     return replace(of, intent=replace(of.intent, is_doubtful=is_doubtful))
 
 
+REMOVED = [{"op": "test", "path": "/spec/image", "value": "a"}, {"op": "remove", "path": "/spec/image"}]
+TESTED = order("patch", body=REMOVED, options={"patch_type": "json"})
 DOUBT = {"is_doubtful": True}
 CONFLICT, INVALID, ACCEPTED = ({"refusal": reply(status)} for status in (409, 422, 200))
 
@@ -150,26 +138,58 @@ def test_another_incarnation_and_none_are_gone(verb: str, more: Any) -> None:
     assert judge(order(verb), observation(uid=OTHER_UID), **more) is Judgement.GONE
 
 
-@pytest.mark.parametrize("verb", ["apply", "create"])
-def test_what_would_be_made_is_made_if_it_is_not_there(verb: str) -> None:
-    assert judge(unseen(verb), None, **DOUBT) is Judgement.SEND
-    assert judge(unseen(verb), None, **CONFLICT) is Judgement.RETRY
-    assert judge(unseen(verb), None, **INVALID) is Judgement.FAILED
+MOVED = observation(version=VERSION + 1)
+UNOWNED = unseen("create", body={"metadata": {"name": "a"}})
+CONDITIONAL = {"options": {"if_unchanged": True}}
 
 
-@pytest.mark.parametrize("verb", ["apply", "create"])
-@pytest.mark.parametrize("more", [DOUBT, CONFLICT])
-def test_a_name_that_another_owner_has_is_taken(verb: str, more: Any) -> None:
-    assert judge(unseen(verb), observation(controller="uid-else"), **more) is Judgement.FAILED
-
-
-def test_create_accepts_what_has_the_same_owner_and_nothing_else() -> None:
-    assert judge(unseen("create"), observation(), **CONFLICT) is Judgement.UNCHANGED
-    assert judge(unseen("create"), observation(controller=""), **CONFLICT) is Judgement.FAILED
-    unowned = unseen("create", body={"metadata": {"name": "a"}})
-    assert judge(unowned, observation(controller=""), **CONFLICT) is Judgement.UNCHANGED
-    assert judge(unowned, observation(), **CONFLICT) is Judgement.FAILED
-    assert judge(unseen("create"), observation(), **DOUBT) is Judgement.WRITTEN
+@pytest.mark.parametrize(
+    ("orders", "seen", "more", "verdict"),
+    [
+        # What would be made is made if it is not there, and else is its owner's.
+        ([unseen("apply"), unseen("create")], None, DOUBT, Judgement.SEND),
+        ([unseen("apply"), unseen("create")], None, CONFLICT, Judgement.RETRY),
+        ([unseen("apply"), unseen("create")], None, INVALID, Judgement.FAILED),
+        ([unseen("apply"), unseen("create")], observation(controller="uid-else"), DOUBT, Judgement.FAILED),
+        ([unseen("apply"), unseen("create")], observation(controller="uid-else"), CONFLICT, Judgement.FAILED),
+        ([unseen("create")], observation(), CONFLICT, Judgement.UNCHANGED),
+        ([unseen("create")], observation(controller=""), CONFLICT, Judgement.FAILED),
+        ([UNOWNED], observation(controller=""), CONFLICT, Judgement.UNCHANGED),
+        ([UNOWNED], observation(), CONFLICT, Judgement.FAILED),
+        ([unseen("create")], observation(), DOUBT, Judgement.WRITTEN),
+        # In doubt, what holds the fields is written; else it is sent to the version that was seen only.
+        ([order("patch")], observation(spec={"image": "a"}, version=9), DOUBT, Judgement.WRITTEN),
+        ([order("patch_status")], observation(status={"ready": 1}), DOUBT, Judgement.WRITTEN),
+        ([order("apply"), order("patch"), order("patch_status")], observation(), DOUBT, Judgement.SEND),
+        ([order("apply"), order("patch"), order("patch_status")], MOVED, DOUBT, Judgement.CONFLICT),
+        ([order("patch", **JSON), order("delete", **CONDITIONAL)], MOVED, DOUBT, Judgement.CONFLICT),
+        ([order("delete")], MOVED, DOUBT, Judgement.SEND),
+        ([order("delete")], observation(is_deleting=True), DOUBT, Judgement.WRITTEN),
+        # What was not seen is written for what is found, and in doubt not again.
+        ([unseen("patch"), unseen("patch_status"), unseen("delete")], observation(), {}, Judgement.SEND),
+        ([unseen("patch"), unseen("patch_status"), unseen("delete")], observation(), DOUBT, Judgement.CONFLICT),
+        ([unseen("patch"), unseen("patch_status"), unseen("delete")], None, {}, Judgement.GONE),
+        # After a refusal: others may have changed it meanwhile.
+        ([order("patch_status")], MOVED, CONFLICT | {"required": AT_VERSION}, Judgement.SEND),
+        ([order("patch_status", **CONDITIONAL)], MOVED, CONFLICT | {"required": AT_VERSION}, Judgement.CONFLICT),
+        ([order("patch", **JSON)], MOVED, INVALID | {"required": AT_VERSION}, Judgement.CONFLICT),
+        ([TESTED], MOVED, INVALID | {"required": TESTED.first_guard}, Judgement.CONFLICT),
+        ([TESTED], observation(), INVALID | {"required": TESTED.first_guard}, Judgement.FAILED),
+        ([TESTED], MOVED, CONFLICT | {"required": TESTED.first_guard}, Judgement.RETRY),
+        ([order("apply"), order("patch"), order("delete")], observation(), CONFLICT, Judgement.RETRY),
+        (
+            [order("apply"), order("patch"), order("patch_status")],
+            observation(),
+            INVALID | {"required": AT_VERSION},
+            Judgement.FAILED,
+        ),
+    ],
+)
+def test_a_target_is_judged_by_what_is_found_of_it(
+    orders: list[Order], seen: Any, more: dict[str, Any], verdict: Judgement
+) -> None:
+    for each in orders:
+        assert judge(each, seen, **more) is verdict, each
 
 
 def test_invariant_19_an_apply_that_was_to_make_an_object_takes_over_none() -> None:
@@ -189,59 +209,6 @@ def test_invariant_19_a_deletion_of_what_the_decision_did_not_see_is_of_what_the
     assert judged(PARENT_UID) is Judgement.SEND
     assert judged("uid-else") is judged("") is Judgement.FAILED
     assert judged("", owned=False) is Judgement.SEND
-
-
-def test_in_doubt_what_holds_the_fields_is_written() -> None:
-    assert judge(order("patch"), observation(spec={"image": "a"}, version=9), **DOUBT) is Judgement.WRITTEN
-    assert judge(order("patch_status"), observation(status={"ready": 1}), **DOUBT) is Judgement.WRITTEN
-
-
-@pytest.mark.parametrize("verb", ["apply", "patch", "patch_status"])
-def test_in_doubt_it_is_sent_again_only_to_the_version_that_was_seen(verb: str) -> None:
-    assert judge(order(verb), observation(), **DOUBT) is Judgement.SEND
-    assert judge(order(verb), observation(version=VERSION + 1), **DOUBT) is Judgement.CONFLICT
-    assert judge(order("patch", **JSON), observation(version=VERSION + 1), **DOUBT) is Judgement.CONFLICT
-
-
-def test_in_doubt_a_deletion_is_asked_for_again_and_an_accepted_one_is_written() -> None:
-    assert judge(order("delete"), observation(version=VERSION + 1), **DOUBT) is Judgement.SEND
-    assert judge(order("delete"), observation(is_deleting=True), **DOUBT) is Judgement.WRITTEN
-    guarded = order("delete", options={"if_unchanged": True})
-    assert judge(guarded, observation(version=VERSION + 1), **DOUBT) is Judgement.CONFLICT
-
-
-@pytest.mark.parametrize("verb", ["patch", "patch_status", "delete"])
-def test_what_was_not_seen_is_written_for_what_is_found_and_in_doubt_not_again(verb: str) -> None:
-    assert judge(unseen(verb), observation()) is Judgement.SEND
-    assert judge(unseen(verb), observation(), **DOUBT) is Judgement.CONFLICT
-    assert judge(unseen(verb), None) is Judgement.GONE
-
-
-def test_a_status_that_others_changed_is_sent_for_the_new_version() -> None:
-    moved = observation(version=VERSION + 1)
-    assert judge(order("patch_status"), moved, **CONFLICT, required=AT_VERSION) is Judgement.SEND
-    assert judge(order("patch", **JSON), moved, **INVALID, required=AT_VERSION) is Judgement.CONFLICT
-    guarded = order("patch_status", options={"if_unchanged": True})
-    assert judge(guarded, moved, **CONFLICT, required=AT_VERSION) is Judgement.CONFLICT
-
-
-def test_a_json_patch_whose_test_fails_is_in_conflict_with_a_newer_version_and_else_invalid() -> None:
-    test = {"op": "test", "path": "/spec/image", "value": "a"}
-    tested = order("patch", body=[test, {"op": "remove", "path": "/spec/image"}], options={"patch_type": "json"})
-    moved, required = observation(version=VERSION + 1), tested.first_guard
-    assert judge(tested, moved, **INVALID, required=required) is Judgement.CONFLICT
-    assert judge(tested, observation(), **INVALID, required=required) is Judgement.FAILED
-    assert judge(tested, moved, **CONFLICT, required=required) is Judgement.RETRY
-
-
-@pytest.mark.parametrize("verb", ["apply", "patch", "delete"])
-def test_a_conflict_on_the_same_incarnation_passes(verb: str) -> None:
-    assert judge(order(verb), observation(), **CONFLICT) is Judgement.RETRY
-
-
-@pytest.mark.parametrize("verb", ["apply", "patch", "patch_status"])
-def test_what_is_invalid_for_the_version_that_was_required_fails(verb: str) -> None:
-    assert judge(order(verb), observation(), **INVALID, required=AT_VERSION) is Judgement.FAILED
 
 
 orders = st.builds(

@@ -1,14 +1,10 @@
 """Room for claims, and the groups that rest; turns are tested with a server."""
 
 import asyncio
-from datetime import timedelta
-from typing import Any, cast
 
 import pytest
 from msgspec.structs import replace
 
-from levelog.operator import Operator
-from levelog_actuator.effects import EffectCaller, Effects
 from levelog_actuator.limits import ActuatorSettings, Limits, Room, Turns
 from levelog_store.actuate.claims import ClaimedIntent
 from rigs.orders import order
@@ -64,58 +60,6 @@ def test_groups_that_have_enough_together_claim_no_more_until_few_are_left() -> 
     for _ in range(FEW):
         limit.end(POD)
     assert limit.room == Room(limit=20 - FEW, without=())
-
-
-SLOW = replace(order(api_version="effects/v1").intent, verb="call", view="webs/told", target="slow.effects/default/a")
-QUICK = replace(SLOW, key="quick", target="quick.effects/default/a")
-OTHER = replace(SLOW, key="other", view="shops/told")
-
-
-async def test_calls_of_an_effect_with_a_limit_have_places_of_their_own() -> None:
-    op = Operator("webs")
-
-    @op.effect
-    async def quick(request: str) -> None:
-        pass
-
-    for name, limit in (("slow", 2), ("huge", 1000)):
-        quick.__name__ = name
-        op.effect(max_concurrency=limit)(quick)
-    ended, has_place = list[ClaimedIntent](), asyncio.Event()
-    effects = Effects(
-        cast("Any", None),
-        cast("Any", None),
-        "one",
-        EffectCaller({f"webs/{name}": each for name, each in op.effects.items()}, SETTINGS),
-        SETTINGS,
-        on_result=lambda _: None,
-        on_end=ended.append,
-        on_place=has_place.set,
-        forget=lambda _: None,
-    )
-    assert effects.rooms == {"webs/slow": 2, "webs/huge": 20}
-    for key in ("a", "b", "b"):
-        effects.begin(replace(SLOW, key=key))
-    effects.begin(QUICK)
-    effects.begin(OTHER)  # the effect of another operator, of the same name
-    effects.caller.executor.on_found("a")  # what an attempt before had left behind returns as another one begins
-    assert effects.rooms == {"webs/huge": 20}
-    await asyncio.wait(effects.begun.values())
-    await has_place.wait()
-    assert effects.rooms == {"webs/slow": 2, "webs/huge": 20}
-    assert ended == [QUICK, OTHER]
-
-
-def test_a_group_rests_for_the_longest_time_that_was_asked_for() -> None:
-    limit, clock = limits()
-    limit.begin(POD)
-    limit.rest(POD, timedelta(seconds=30))
-    limit.rest(POD, timedelta(seconds=1))
-    assert (limit.resting(POD), limit.resting(WEB)) == (timedelta(seconds=30), timedelta(0))
-    assert limit.room.without == ("v1",)
-    clock[0] = 30.0
-    assert limit.resting(POD) == timedelta(0)
-    assert not limit.room.without
 
 
 async def test_requests_of_a_namespace_do_not_wait_for_all_that_another_one_waits_for() -> None:

@@ -5,11 +5,9 @@ from typing import Any
 import pytest
 
 from levelog_actuator.requests import Order, Precondition, Request, write_request
-from rigs.orders import BODIES, UID, VERBS, VERSION, manifest, order, unseen
+from rigs.orders import BODIES, UID, VERSION, order, unseen
 
 DEADLINE = timedelta(seconds=10)
-PATH = "/apis/example.com/v1/namespaces/default/webs/a"
-QUERY = {"timeout": "9s", "fieldManager": "levelog-webs"}
 
 
 def request(of: Order) -> Request:
@@ -20,49 +18,10 @@ def body(of: Order) -> Any:
     return json.loads(request(of).body or b"null")
 
 
-def test_apply_carries_the_uid_of_the_object_that_was_seen() -> None:
-    sent = request(order("apply"))
-    assert (sent.method, sent.path, sent.query) == ("PATCH", PATH, QUERY)
-    assert sent.content_type == "application/apply-patch+yaml"
-    metadata = {**manifest()["metadata"], "uid": UID}
-    assert body(order("apply")) == {**BODIES["apply"], "metadata": metadata}
-
-
 def test_apply_of_an_object_that_was_not_seen_makes_it_or_does_nothing() -> None:
     assert body(unseen("apply"))["metadata"] == {**BODIES["apply"]["metadata"], "resourceVersion": "1"}
     shared = {**BODIES["apply"], "metadata": {"name": "a"}}
     assert body(unseen("apply", body=shared)) == shared, "it gets no owner, and may be anybody's"
-
-
-def test_apply_is_forced_only_on_request() -> None:
-    assert "force" not in request(order("apply")).query
-    assert request(order("apply", options={"force": True})).query["force"] == "true"
-
-
-def test_create_posts_the_manifest_as_it_is() -> None:
-    sent = request(unseen("create"))
-    assert (sent.method, sent.path, sent.query) == ("POST", PATH.removesuffix("/a"), QUERY)
-    assert body(unseen("create")) == BODIES["create"]
-
-
-def test_a_merge_patch_carries_the_uid() -> None:
-    sent = request(order("patch"))
-    assert (sent.method, sent.path, sent.query) == ("PATCH", PATH, QUERY)
-    assert sent.content_type == "application/merge-patch+json"
-    assert body(order("patch")) == {"spec": {"image": "a"}, "metadata": {"uid": UID}}
-    labelled = order("patch", body={"metadata": {"labels": {"a": None}}})
-    assert body(labelled) == {"metadata": {"labels": {"a": None}, "uid": UID}}
-
-
-def test_a_json_patch_tests_uid_and_version_first() -> None:
-    operations = [{"op": "remove", "path": "/spec/image"}]
-    sent = order("patch", body=operations, options={"patch_type": "json"})
-    assert request(sent).content_type == "application/json-patch+json"
-    assert body(sent) == [
-        {"op": "test", "path": "/metadata/uid", "value": UID},
-        {"op": "test", "path": "/metadata/resourceVersion", "value": str(VERSION)},
-        *operations,
-    ]
 
 
 IMAGE = {"op": "test", "path": "/spec/image", "value": "a"}
@@ -102,33 +61,6 @@ def test_any_other_json_patch_is_for_one_version(operations: list[Any]) -> None:
     sent = order("patch", body=operations, options={"patch_type": "json"})
     assert not sent.is_tested
     assert sent.first_guard == Precondition(uid=UID, version=VERSION)
-
-
-def test_a_status_is_patched_for_the_version_that_was_seen() -> None:
-    """For custom resources kube-apiserver does not look at the uid."""
-    sent = request(order("patch_status"))
-    assert (sent.path, sent.content_type) == (f"{PATH}/status", "application/merge-patch+json")
-    assert body(order("patch_status")) == {
-        "status": {"ready": 1},
-        "metadata": {"uid": UID, "resourceVersion": str(VERSION)},
-    }
-
-
-def test_delete_has_preconditions() -> None:
-    sent = request(order("delete", options={"propagation": "Foreground"}))
-    assert (sent.method, sent.path, sent.query) == ("DELETE", PATH, {"timeout": "9s"})
-    assert body(order("delete", options={"propagation": "Foreground"})) == {
-        "apiVersion": "v1",
-        "kind": "DeleteOptions",
-        "propagationPolicy": "Foreground",
-        "preconditions": {"uid": UID},
-    }
-
-
-@pytest.mark.parametrize("verb", [verb for verb in VERBS if verb != "create"])
-def test_if_unchanged_requires_the_version_that_was_seen(verb: str) -> None:
-    assert order(verb, options={"if_unchanged": True}).first_guard == Precondition(uid=UID, version=VERSION)
-    assert str(VERSION) in (request(order(verb, options={"if_unchanged": True})).body or b"").decode()
 
 
 @pytest.mark.parametrize(

@@ -17,10 +17,10 @@ from levelog.secrets.redaction import Redactor
 from levelog.wire.envelope import decode
 from levelog.wire.objects import Cluster, Partition, Version
 from levelog.wire.objects import Sequence as LogSequence
-from levelog.wire.records import HistoryReverted, LoggedRecord, ObjectUnreadable, SyncFinished
+from levelog.wire.records import LoggedRecord, ObjectUnreadable, SyncFinished
 from levelog_ingest.resume import ListFirst, ResumeAt
 from levelog_ingest.status import Backoff
-from levelog_ingest.sync import DIFFERENCE, PAGE_OBJECTS, Sync
+from levelog_ingest.sync import DIFFERENCE, Sync
 from levelog_ingest.watcher import Watcher
 from levelog_kube.client import Answer, KubeClient
 from levelog_kube.discovery import Served
@@ -179,108 +179,6 @@ async def test_a_server_that_ends_its_lists_at_once_is_asked_at_a_slowing_pace(m
     server = Server([Cut(1, "end", "a")] * 4)
     await ingest(server)
     assert (len(server.asked), waits) == (5, 4)
-
-
-class RestoredServer(Server):
-    """Tells of changes after its first list, and is restored to what was there before them, with lower versions.
-
-    `since` are those that happen again before anybody asks: fewer than were lost, else nothing could tell.
-    """
-
-    def __init__(self, lost: Sequence[str], since: Sequence[str]) -> None:
-        super().__init__([])
-        self._lost: Sequence[str] | None = lost
-        self._since = since
-
-    async def _lines(self, is_list: bool) -> AsyncIterator[list[bytes]]:
-        if self._lost is None:
-            async for lines in super()._lines(is_list):
-                yield lines
-            return
-        version, objects = self.version, dict(self.objects)
-        for name, at in objects.items():
-            yield [line("ADDED", name, at)]
-        yield [line("BOOKMARK", "", version, annotations={"k8s.io/initial-events-end": "true"})]
-        for name in self._lost:
-            was = self.objects.get(name)
-            self.toggle(name)
-            yield [line("ADDED" if was is None else "DELETED", name, self.version, uid=f"{name}-{was or self.version}")]
-        self._lost, self.version, self.objects = None, version, objects
-        for name in self._since:
-            self.toggle(name)
-
-
-names = st.lists(st.sampled_from(NAMES), max_size=4)
-
-
-@settings(max_examples=60, derandomize=True, database=None)
-@given(lost=names, since=names)
-def test_a_server_that_was_restored_is_listed_as_it_is_now(
-    monkeypatch: pytest.MonkeyPatch, lost: list[str], since: list[str]
-) -> None:
-    assume(len(since) < len(lost))
-    monkeypatch.setattr(Backoff, "failed", lambda self, at_least=None: timedelta(0))
-
-    async def run() -> None:
-        server = RestoredServer(lost, since)
-        records = await ingest(server)
-        assert state_of(records).keys() == server.objects.keys()
-        told = [r.record for r in records if isinstance(r.record, HistoryReverted)]
-        assert [(each.since, each.version) for each in told] == [(10 + len(lost), 10 + len(since))]
-
-    asyncio.run(run())
-
-
-class ServerRestoredWithinAList(Server):
-    """Goes back while its first list is read, which nothing was known before."""
-
-    def toggle(self, name: str) -> None:
-        self.version = 5
-        self.objects = {name: 5}
-
-
-async def test_what_a_list_showed_that_a_restore_broke_off_is_of_another_history(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(Backoff, "failed", lambda self, at_least=None: timedelta(0))
-    records = await ingest(ServerRestoredWithinAList([Cut(2, "no answer", "c")]))
-    told = [r.record for r in records if isinstance(r.record, HistoryReverted)]
-    assert [(each.since, each.version) for each in told] == [(10, 5)]
-
-
-class PagedServer(Server):
-    """Serves no streams, and forgets the history that a page needs before the next one is asked for."""
-
-    async def request(self, method: str, path: str, *, query: Mapping[str, str]) -> Answer:
-        if query.get("limit") == "1":
-            return await super().request(method, path, query=query)
-        self.asked.append(query)
-        if "continue" in query:
-            self.toggle(NAMES[0])
-            raise ApiError("GET", path, 410)
-        names = list(self.objects)[: 1 if "limit" in query else None]
-        items = [msgspec.json.decode(line("", name, self.objects[name]))["object"] for name in names]
-        return answer(self.version, items, following="more" if "limit" in query else "")
-
-    @asynccontextmanager
-    async def stream(
-        self, path: str, *, query: Mapping[str, str], silence: timedelta
-    ) -> AsyncGenerator[AsyncIterator[list[bytes]]]:
-        if "sendInitialEvents" in query:
-            raise ApiError("WATCH", path, 422)
-        yield self._lines(is_list=False)
-
-
-async def test_a_list_in_pages_that_outlasts_the_servers_history_is_asked_for_whole(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(Backoff, "failed", lambda self, at_least=None: timedelta(0))
-    server = PagedServer([])
-    records = await ingest(server)
-    limits = [query.get("limit") for query in server.asked]
-    assert limits == [str(PAGE_OBJECTS), str(PAGE_OBJECTS), None]
-    assert state_of(records).keys() == server.objects.keys() == {"b", "c"}
-    assert lists(records) == 1
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
-"""Merge patches and JSON patches by the examples of their RFCs, and by properties."""
+"""Merge patches, the sandbox's and the actuator's, and JSON patches by the examples of their RFCs."""
 
+from collections.abc import Callable
 from copy import deepcopy
 from typing import Any
 
@@ -7,10 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from levelog.wire.projection import merge
 from levelog_sandbox import StatusError
 from levelog_sandbox.fields.patches import json_patch, merge_patch
 
 Json = dict[str, Any]
+Merge = Callable[[Json, Json], Json]
 
 names = st.text("ab", min_size=1, max_size=2)
 objects = st.recursive(
@@ -36,9 +39,10 @@ objects = st.recursive(
         ({}, {"a": {"bb": {"ccc": None}}}, {"a": {"bb": {}}}),
     ],
 )
-def test_the_examples_of_the_merge_patch_rfc_hold(target: Json, patch: Json, result: Json) -> None:
+@pytest.mark.parametrize("merged", [merge_patch, merge], ids=["sandbox", "actuator"])
+def test_the_examples_of_the_merge_patch_rfc_hold(merged: Merge, target: Json, patch: Json, result: Json) -> None:
     before = deepcopy(target)
-    assert merge_patch(target, patch) == result
+    assert merged(target, patch) == result
     assert target == before
 
 
