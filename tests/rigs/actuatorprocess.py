@@ -2,16 +2,13 @@
 
 Its deadlines are short, or long with `--patient` for the folder; it prints a line once it runs, and works until it is
 stopped or killed.
-Its effect `note` adds a line to the file `calls` of the folder, and kills the process if there is a file `kill`. Two
-calls of its effect `stand` run at a time: each says in the file `stood` when it begins, and ends once there is a file
-`go`.
+Its effect `note` adds a line to the file `calls` of the folder, and kills the process if there is a file `kill`.
 """
 
 import asyncio
 import os
 import signal
 import sys
-from datetime import timedelta
 from pathlib import Path
 
 from levelog import Operator
@@ -24,7 +21,6 @@ from levelog_log.stream import open_stream
 from levelog_log.transport.connection import connect as connect_nats
 from levelog_store.connect.database import Database
 from rigs.acting import APPLICATION, BRIEF, PATIENT, effects_of, scope_of
-from rigs.waiting import until
 
 
 def noting(folder: Path) -> Operator:
@@ -39,16 +35,6 @@ def noting(folder: Path) -> Operator:
             (folder / "kill").unlink()
             os.kill(os.getpid(), signal.SIGKILL)
         return len((folder / "calls").read_text().splitlines())
-
-    @op.effect(max_concurrency=2, timeout=timedelta(minutes=5))
-    async def stand(request: str) -> None:
-        async def may_go() -> bool:
-            return (folder / "go").exists()
-
-        with (folder / "stood").open("a") as file:
-            print("begins", os.getpid(), request, file=file, flush=True)
-            await until(may_go, "a file to go by", seconds=120)
-            print("ends", os.getpid(), request, file=file, flush=True)
 
     return op
 

@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+import pytest
 import pytest_asyncio
 
 from levelog_sandbox import Sandbox
@@ -51,6 +52,22 @@ async def on_sandbox(sandbox: Sandbox, nats_server: NatsServer, tmp_path: Path) 
 async def shared(sandbox: Sandbox, nats_server: NatsServer, postgres_url: str, tmp_path: Path) -> AsyncIterator[Acting]:
     """On the sandbox, with PostgreSQL."""
     async with Acting(Api(sandbox.url), nats_server.url, postgres_url, tmp_path) as started:
+        yield started
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def either_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """Both in `make test`, too."""
+    is_shared = request.param == "postgresql"
+    return str(request.getfixturevalue("postgres_url")) if is_shared else f"sqlite:///{tmp_path}/levelog.db"
+
+
+@pytest_asyncio.fixture
+async def on_either(
+    sandbox: Sandbox, nats_server: NatsServer, either_url: str, tmp_path: Path
+) -> AsyncIterator[Acting]:
+    """On the sandbox, with each database: where what is tested is written in SQL."""
+    async with Acting(Api(sandbox.url), nats_server.url, either_url, tmp_path) as started:
         yield started
 
 

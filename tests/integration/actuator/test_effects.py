@@ -253,25 +253,6 @@ async def test_a_call_that_is_claimed_again_while_it_lasts_is_stored_under_the_n
     assert (receipt.outcome, receipt.attempts, calls) == ("written", 2, 1)
 
 
-async def test_calls_that_hang_hold_up_no_write(acting: Acting) -> None:
-    op = Operator("webs")
-    ends = asyncio.Event()
-
-    @op.effect(timeout=timedelta(minutes=5))
-    async def page(request: Page) -> None:
-        await ends.wait()
-
-    calls = [{**wanted(), "target": f"page.effects/default/{n}"} for n in range(QUICK.claimed + 10)]
-    async with acting.running(effects=op):
-        await acting.decide(*calls)
-        body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}}
-        (receipt,) = await acting.carried_out(
-            acting.intent("apply", target=f"configmaps/{acting.namespace}/a", body=body)
-        )
-        ends.set()
-    assert receipt.outcome == "written"
-
-
 async def test_invariant_7_an_actuator_killed_between_effect_and_receipt_calls_again_with_the_same_key(
     shared: Acting, nats_server: NatsServer, tmp_path: Path
 ) -> None:
@@ -309,18 +290,6 @@ async def test_invariant_7_an_actuator_killed_between_effect_and_receipt_calls_a
     assert (receipt.outcome, receipt.attempts) == ("written", 2)
     assert receipt.call is not None
     assert receipt.call.result == 2
-
-
-async def test_a_nul_and_a_lone_surrogate_in_the_words_of_an_effect_are_shown_by_their_escapes(acting: Acting) -> None:
-    op = Operator("webs")
-
-    @op.effect
-    def page(request: Page) -> None:
-        raise GiveUp("a\0b\ud800c")
-
-    async with acting.running(effects=op):
-        (receipt,) = await acting.carried_out(wanted())
-    assert (receipt.outcome, receipt.error) == ("failed", r"effect page: a\0b\ud800c")
 
 
 SMALL: Final = "max_payload: 65536"

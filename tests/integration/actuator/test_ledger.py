@@ -34,24 +34,15 @@ async def store(acting: Acting, ledger: Ledger, versions: Mapping[str, int] = {}
     storing.cancel()
 
 
-async def store_two(acting: Acting) -> None:
-    """Store a result that no database takes together with one that is as usual."""
-    keys = await acting.decide(intent("pods/default/a"), intent("pods/default/b", verb="call"))
-    await store(acting, ledger_of(acting, acting.database), dict(zip(keys, (2**70, 7), strict=True)))
-    rows = await acting.rows()
+async def test_a_result_that_the_database_does_not_take_fails_alone(on_either: Acting) -> None:
+    keys = await on_either.decide(intent("pods/default/a"), intent("pods/default/b", verb="call"))
+    await store(on_either, ledger_of(on_either, on_either.database), dict(zip(keys, (2**70, 7), strict=True)))
+    rows = await on_either.rows()
     assert [(rows[key]["state"], rows[key]["outcome"]) for key in keys] == [
         ("failed", "failed"),
         ("written", "written"),
     ]
     assert "does not take a value" in rows[keys[0]]["error"]
-
-
-async def test_a_result_that_the_database_does_not_take_fails_alone(on_sandbox: Acting) -> None:
-    await store_two(on_sandbox)
-
-
-async def test_the_same_on_postgresql(shared: Acting) -> None:
-    await store_two(shared)
 
 
 class AwayOnce(Database):
