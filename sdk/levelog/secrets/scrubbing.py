@@ -15,6 +15,7 @@ _SHORT: Final = 6
 PREFIX: Final = "hmac-sha256:"
 HASHED: Final = re.compile(rb"hmac-sha256:[0-9a-f]{64}")
 """What stands for a redacted value in all that is recorded."""
+_NEVER_ESCAPED: Final = re.compile(r"[A-Za-z0-9._-]*")
 
 
 def scrub(text: str, values: Iterable[str]) -> str:
@@ -42,16 +43,17 @@ def _replace(text: str, form: str) -> str:
 def _forms(value: str) -> Iterator[str]:
     """A value as it is, and as JSON, Go, Python and URLs write it; the longest forms of one text first."""
     data = value.encode(errors="surrogatepass")
-    as_json = json.dumps(value, ensure_ascii=False)[1:-1]
-    forms = {
-        value,
-        as_json,
-        json.dumps(value)[1:-1],
-        repr(value)[1:-1],
-        quote(value, safe="", errors="replace"),
-        _html_safe(as_json),
-        json.dumps(as_json, ensure_ascii=False)[1:-1],  # JSON within JSON: a manifest that a message quotes
-    }
+    forms = {value}
+    if not _NEVER_ESCAPED.fullmatch(value):
+        as_json = json.dumps(value, ensure_ascii=False)[1:-1]
+        forms |= {
+            as_json,
+            json.dumps(value)[1:-1],
+            repr(value)[1:-1],
+            quote(value, safe="", errors="replace"),
+            _html_safe(as_json),
+            json.dumps(as_json, ensure_ascii=False)[1:-1],  # JSON within JSON: a manifest that a message quotes
+        }
     for encoded in (b64encode(data).decode(), urlsafe_b64encode(data).decode()):
         forms |= {encoded, encoded.rstrip("=")}
     yield from sorted(forms, key=lambda form: (-len(form), form))
@@ -67,6 +69,8 @@ def _html_safe(text: str) -> str:
 def _without_cut(text: str, value: str) -> str:
     """Remove the beginning of a value at the end of a text, or before …, where a message was cut."""
     for form in (value, b64encode(value.encode(errors="surrogatepass")).decode()):
+        if form[:_SHORT] not in text:  # of thousands of values, a text quotes few
+            continue
         for length in range(len(form) - 1, _SHORT - 1, -1):
             beginning = form[:length]
             if text.endswith(beginning):
