@@ -184,12 +184,14 @@ class FunctionCaller:
                 await _ended(task, limit)
             finally:
                 is_late = not task.done()
-                if is_late:
-                    task.cancel()
-                    await _ended(task, CANCELLATION_TIME)
-                if not task.done():
-                    self._lost[key] = task
-                    task.add_done_callback(lambda _: self._find(key))
+                try:
+                    if is_late:
+                        task.cancel()
+                        await _ended(task, CANCELLATION_TIME)
+                finally:  # the caller may be cancelled here once more
+                    if not task.done():
+                        self._lost[key] = task
+                        task.add_done_callback(lambda _: self._find(key))
         if not task.done():
             raise HandlerFault(
                 f"took longer than {_shown(limit)} and goes on although it was cancelled; it will not be called again "
