@@ -105,6 +105,25 @@ def test_events_about_the_object_are_posted_with_the_result_of_the_call(
     assert "not about the object of the handler" in caplog.text
 
 
+@pytest.mark.parametrize("reason", ["", "x" * 129, None])
+def test_an_event_that_the_api_would_refuse_is_not_posted_and_the_call_stands(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, reason: object
+) -> None:
+    source = f"""
+    @kopf.on.create("example.com", "v1", "shops")
+    def made(body, **_):
+        told.append("called")
+        kopf.event(body, type="Normal", reason={reason!r})
+        return "done"
+    """
+    with kopf_run(tmp_path, source) as run:
+        assert run.apply() == ["called"]
+        run.simulation.advance(timedelta(minutes=10))
+        assert run.told() == []
+        assert run.read()["status"] == {"made": "done"}
+    assert "not posted" in caplog.text
+
+
 def test_children_are_adopted_by_the_object_of_the_handler(tmp_path: Path) -> None:
     source = """
     @kopf.on.create("example.com", "v1", "shops")

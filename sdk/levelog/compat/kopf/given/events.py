@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from contextvars import ContextVar
 from typing import Any, Final
 
+from levelog import intents
 from levelog.compat.kopf.given.hierarchies import at_hand
 
 posted: Final[ContextVar[list[list[str]] | None]] = ContextVar("levelog_kopf_events", default=None)
@@ -25,7 +26,12 @@ def event(objs: Any, *, type: str, reason: str, message: str = "") -> None:  # n
         if uid != own["metadata"].get("uid"):
             _logger.warning("kopf.event(%s): it is not about the object of the handler: not posted", reason)
             continue
-        events.append(["Warning" if type in ("Warning", "Error") else "Normal", reason, message])
+        try:
+            intents.event(reason, message)
+        except (TypeError, ValueError) as error:
+            _logger.warning("kopf.event(%s): %s: not posted", reason, error)
+            continue
+        events.append(["Warning" if type in ("Warning", "Error") else "Normal", reason, str(message)])
 
 
 def info(objs: Any, *, reason: str, message: str = "") -> None:
