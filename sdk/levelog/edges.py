@@ -1,6 +1,6 @@
 """Edges: how an object differs from the state that an edge handler handled last."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final, Literal, TypeAlias
 
 from msgspec import UNSET, Struct, UnsetType
@@ -124,12 +124,17 @@ def value_at(content: Mapping[str, Any] | None, pointer: str) -> Any | UnsetType
 
 def pointer_of(field: str) -> str:
     """A field as a JSON pointer: `spec.image`, or a pointer as it is."""
-    return field if field.startswith("/") else "".join(f"/{key}" for key in field.split("."))
+    return field if field.startswith("/") else pointer_to(field.split("."))
+
+
+def pointer_to(keys: Iterable[str]) -> str:
+    """The JSON pointer that these keys make, one below the other."""
+    return "".join(f"/{key.replace('~', '~0').replace('/', '~1')}" for key in keys)
 
 
 def _leaves(content: Mapping[str, Any], above: str) -> Iterator[tuple[str, Any]]:
     for key, value in content.items():
-        path = f"{above}/{key.replace('~', '~0').replace('/', '~1')}"
+        path = above + pointer_to((key,))
         if isinstance(value, Mapping) and value:
             yield from _leaves(value, path)
         else:

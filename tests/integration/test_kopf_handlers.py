@@ -101,6 +101,18 @@ def test_a_field_handler_is_told_of_its_field(tmp_path: Path) -> None:
         assert kopf.apply(size=3, box={"x": 2}) == [(1, 3)]
 
 
+@pytest.mark.parametrize("field", ["metadata.labels.app/role", ("metadata", "labels", "app/role")])
+def test_a_key_of_a_field_may_have_a_slash(tmp_path: Path, field: object) -> None:
+    source = f"""
+    @kopf.on.field("example.com", "v1", "shops", field={field!r})
+    def labelled(old, new, **_):
+        told.append((old, new))
+    """
+    with kopf_run(tmp_path, source) as kopf:
+        assert kopf.apply(metadata={"labels": {"app/role": "web"}}) == [(None, "web")]
+        assert kopf.apply(metadata={"labels": {"app/role": "api"}}) == [("web", "api")]
+
+
 def test_filters_take_literals_presence_and_callbacks_with_arguments(tmp_path: Path) -> None:
     source = """
     def is_big(spec, **_):

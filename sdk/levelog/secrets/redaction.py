@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
 
+from levelog.edges import keys_of
 from levelog.errors import ConfigurationError
 from levelog.resources import Manifest
 from levelog.secrets.rules import ENVIRONMENTS, Named, Path, Rules, places
@@ -247,7 +248,7 @@ class _Pass:
         for operation in operations:
             if not isinstance(operation, dict) or "value" not in operation:
                 continue
-            steps = [s.replace("~1", "/").replace("~0", "~") for s in str(operation.get("path", "")).split("/")[1:]]
+            steps = keys_of(str(operation.get("path", "")))
             for in_lists in (True, False):  # whether a number is an index or a name, the pointer does not say
                 tree, holder, last = _around(steps, operation["value"], in_lists=in_lists)
                 if self.replace(tree):

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from levelog.compat.kopf.failures import ErrorsMode, TryLimits
 from levelog.compat.kopf.filters import Filters
 from levelog.compat.kopf.targets import KindChoice, choice, chosen, target
-from levelog.edges import pointer_of
+from levelog.edges import pointer_of, pointer_to
 from levelog.errors import OperatorError
 from levelog.kinds import ServedKind
 from levelog.resources import Resource, ResourceBase
@@ -126,6 +126,5 @@ def pointer(where: str, field: Any) -> str:
     if isinstance(field, str):
         return pointer_of(field)
     if isinstance(field, Sequence) and all(isinstance(each, str) for each in field):  # pyright: ignore[reportUnknownVariableType]
-        keys: Sequence[str] = field
-        return "".join(f"/{key.replace('~', '~0').replace('/', '~1')}" for key in keys)
+        return pointer_to(field)  # pyright: ignore[reportUnknownArgumentType]
     raise OperatorError(f"{where}: field={field!r} is neither 'spec.replicas' nor ('spec', 'replicas')")

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequenc
 from contextvars import ContextVar
 from typing import Any, Final, TypeAlias
 
-from levelog.edges import pointer_of
+from levelog.edges import pointer_of, value_at
 
 Child: TypeAlias = Any
 """A manifest, or an object of a client that holds one as `obj`, as pykube's do; or several."""
@@ -135,7 +135,5 @@ def _manifests(objs: Child) -> Iterator[MutableMapping[str, Any]]:
 
 
 def _at(manifest: MutableMapping[str, Any], path: str) -> MutableMapping[str, Any] | None:
-    found: Any = manifest
-    for key in pointer_of(path).split("/")[1:]:
-        found = found.get(key) if isinstance(found, Mapping) else None
-    return found if isinstance(found, MutableMapping) else None
+    found = value_at(manifest, pointer_of(path))
+    return found if isinstance(found, MutableMapping) else None  # pyright: ignore[reportUnknownVariableType]
