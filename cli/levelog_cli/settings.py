@@ -76,7 +76,9 @@ class Settings(Struct, frozen=True, kw_only=True):
     log_replicas: Annotated[
         int, _option("Servers of NATS that keep the log; default: all, up to three.", "NUMBER", min=0, max=5)
     ] = 0
-    threads: Annotated[int, _option("Threads for reconcile functions that are not async; default: 32", "NUMBER")] = 32
+    threads: Annotated[
+        int, _option("Threads for reconcile functions that are not async; default: 32", "NUMBER", min=1)
+    ] = 32
     check_purity: Annotated[
         bool,
         _option("Refuse I/O of views, index functions and filters; dev and replay always do.", " ", "--check-purity"),
@@ -141,6 +143,8 @@ NATS: Final = (
     "nats_key_file",
 )
 """Settings of everything that connects to NATS."""
+DECIDING: Final = ("data_dir", "application", "cluster", "redaction_key_file", "redact", "redaction", "threads")
+"""Settings of commands that decide again on what was recorded."""
 
 
 def flag(name: str) -> str:

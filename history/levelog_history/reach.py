@@ -30,21 +30,20 @@ class Moment(Struct, frozen=True):
 
         Raises ConfigurationError.
         """
-        if text.isdigit() and int(text) > 0 and len(text) < 19:
+        if _SEQUENCE.fullmatch(text):
             return cls(sequence=int(text))
         try:
             if (ago := so_long(text)) is not None:
                 return cls(time=now - ago)
+            time = datetime.fromisoformat(text)
+            return cls(time=time.astimezone(UTC) if time.tzinfo else time.replace(tzinfo=UTC))
         except OverflowError as error:
             raise ConfigurationError(f"{text!r} is longer ago than there are dates") from error
-        try:
-            time = datetime.fromisoformat(text)
         except ValueError as error:
             raise ConfigurationError(
                 f"{text!r} is no moment: write a sequence as in 812, a time as in 2026-11-21T14:05:09Z, or how long "
                 "ago as in 15m"
             ) from error
-        return cls(time=time.astimezone(UTC) if time.tzinfo else time.replace(tzinfo=UTC))
 
     def precedes(self, logged: LoggedRecord) -> bool:
         """Tell whether a record came after the moment."""
@@ -94,7 +93,7 @@ async def beginning(stream: LogStream, resources: Collection[str]) -> Moment | N
                     place = logged.partition, str(record.resource)
                     if (*place, record.sync_id) in begun:
                         ends.setdefault(place, logged)
-    if not wanted <= ends.keys():
+    if not wanted or not wanted <= ends.keys():
         return None
     end = max((ends[place] for place in wanted), key=lambda logged: logged.sequence)
     return Moment(sequence=end.sequence, time=end.record.time)
@@ -153,10 +152,11 @@ async def unread(source: RecordSource, resource: GroupResource) -> str:
 
 
 def so_long(text: str) -> timedelta | None:
-    """Read `15m` (s, m, h, d); None: it is no such text. Raises OverflowError."""
+    """Read `15m` (s, m, h, d); None: it is no such text."""
     found = _AGO.fullmatch(text)
     return timedelta(**{_UNITS[found[2]]: int(found[1])}) if found else None
 
 
-_AGO: Final = re.compile(r"(\d+)([smhd])")
+_SEQUENCE: Final = re.compile(r"[1-9][0-9]{0,17}")
+_AGO: Final = re.compile(r"([0-9]{1,9})([smhd])")
 _UNITS: Final = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}

@@ -80,7 +80,7 @@ class Looking:
     def __init__(self, stream: LogStream, database: Database, scopes: list[Scope]) -> None:
         self._stream = stream
         self._database = database
-        self._scopes = [each for each in scopes if each.cluster == stream.cluster]
+        self._scopes = scopes
 
     async def levels(self, question: Question) -> list[KeptLevel]:
         """Levels of the object, else those that wrote it.

@@ -117,12 +117,14 @@ def _wanted(given: Mapping[str, str]) -> WantedEdits:
     if len(swapped) not in (0, 2):
         raise ConfigurationError(f"swap={given['swap'][:40]}: name two records, as in 20 23")
     record, _, value = given["set"].partition(" ")
-    [sequence] = _sequences("set", record) or [0]
+    changed = _sequences("set", record)
+    if given["set"] and len(changed) != 1:
+        raise ConfigurationError(f"set={given['set'][:40]}: name one record and a field, as in 23 spec.replicas=2")
     return WantedEdits(
         dropped=_sequences("drop", given["drop"]),
         swapped=(swapped[0], swapped[1]) if swapped else None,
         delay=given["delay-receipt"],
-        value=(sequence, value.strip()) if given["set"] else None,
+        value=(changed[0], value.strip()) if changed else None,
     )
 
 

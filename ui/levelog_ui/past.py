@@ -119,7 +119,7 @@ class LivePast:
     def __init__(self, stream: LogStream, database: Database, scopes: Sequence[Scope]) -> None:
         self.stream = stream
         self.database = database
-        self.scopes = [each for each in scopes if each.cluster == stream.cluster]
+        self.scopes = scopes
         self.source: RecordSource = LogSource(stream)
         self._log_began = datetime.fromisoformat(stream.identity.created)
 

@@ -5,7 +5,7 @@ import sys
 from collections.abc import Callable, Coroutine
 from functools import wraps
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Any
 
 import typer
 from msgspec.structs import replace
@@ -18,9 +18,6 @@ from levelog_cli.settings import DEFAULTS, LOGS, OPTIONS, TYPES, LogLevel, Setti
 
 Work = Coroutine[Any, Any, bool | None]
 """What a command does in an event loop; one that comes to False ends with status 1."""
-
-DECIDING: Final = ("data_dir", "application", "cluster", "redaction_key_file", "redact", "redaction", "threads")
-"""Settings of commands that decide again on what was recorded."""
 
 
 def argument(text: str, metavar: str) -> Any:

@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Annotated
 
 from levelog_cli.commands.declaring import (
-    DECIDING,
     Deciders,
     FromBundle,
     Plain,
@@ -17,7 +16,7 @@ from levelog_cli.commands.declaring import (
     switch,
 )
 from levelog_cli.commands.run import Files
-from levelog_cli.settings import NATS, Settings
+from levelog_cli.settings import DECIDING, NATS, Settings
 
 _End = Annotated[str, option("End there.", "MOMENT", "--to")]
 _Network = Annotated[

@@ -4,7 +4,7 @@ import asyncio
 import os
 import sys
 import tempfile
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -14,7 +14,7 @@ from levelog.errors import ConfigurationError
 from levelog_cli.printing.forms import PlainForm, print_plain
 from levelog_cli.printing.lines import print_line, print_lines
 from levelog_cli.running import FAILED, MISUSED
-from levelog_cli.settings import Settings
+from levelog_cli.settings import DECIDING, Settings, flag
 
 
 class _Replayed(Struct, frozen=True):
@@ -41,9 +41,7 @@ async def show_first_commit(
     commits = (await _git(folder, "rev-list", "--reverse", "--first-parent", f"{good}..{bad}")).split()
     if not commits:
         raise ConfigurationError(f"--code {revisions}: there is no commit after {good} up to {bad}")
-    arguments = ["--bundle", str(bundle), "--data-dir", str(settings.data_dir)]
-    if settings.redaction_key_file is not None:
-        arguments += ["--redaction-key-file", str(settings.redaction_key_file)]
+    arguments = ["--bundle", str(bundle), *_options(settings)]
     async with _worktree(top, start) as tree:
         replayed = tree / file.relative_to(top)
         if (await _tried(tree, start, replayed, arguments)).status:
@@ -72,6 +70,14 @@ async def show_first_commit(
         print_line(f"first bad commit: {subject}")
         print_lines(["", *tried[found].stdout.splitlines(), "", *changes.splitlines()])
     return True
+
+
+def _options(settings: Settings) -> Iterator[str]:
+    """What a replay decides by, as options."""
+    for name in DECIDING:
+        value = getattr(settings, name)
+        for each in value if isinstance(value, list) else [value]:
+            yield from (flag(name), str(each)) if each not in ("", None) else ()
 
 
 async def _tried(tree: Path, commit: str, file: Path, arguments: list[str]) -> _Replayed:

@@ -62,16 +62,20 @@ class Wanted(Struct, frozen=True, kw_only=True):
     has_decisions: bool = False
 
 
-async def chosen_scopes(settings: Settings, database: Database) -> list[Scope]:
-    """The scopes of the applications that the settings name. Raises ConfigurationError if there are none."""
+async def chosen_scopes(settings: Settings, database: Database, *, cluster: str = "") -> list[Scope]:
+    """The scopes of the applications that the settings name, on the cluster of a log if one is given.
+
+    Raises ConfigurationError if there are none.
+    """
+    chosen = {"application": settings.application, "cluster": cluster or settings.cluster}
     async with database.reading() as connection:
-        return await scopes_of(connection, database.name, application=settings.application, cluster=settings.cluster)
+        return await scopes_of(connection, database.name, **chosen)
 
 
 async def show_why(settings: Settings, question: Question, *, is_full: bool, form: PlainForm | None) -> None:
     """Print what led to the levels of a parent, or to the writes of an object. Raises as `Looking` does."""
     async with opened_log(settings) as stream, await open_to_read(settings) as database:
-        looking = Looking(stream, database, await chosen_scopes(settings, database))
+        looking = Looking(stream, database, await chosen_scopes(settings, database, cluster=stream.cluster))
         for number, level in enumerate(await looking.levels(question)):
             if number and not form:
                 print_line("")
@@ -120,7 +124,7 @@ async def show_levels_at(settings: Settings, wanted: LevelFilter, *, at: str, fo
     """Print the levels that are selected, as of a moment. Raises as `levels_at`."""
     moment = Moment.parse(at, datetime.now(UTC))
     async with opened_log(settings) as stream, await open_to_read(settings) as database:
-        scopes = [each for each in await chosen_scopes(settings, database) if each.cluster == stream.cluster]
+        scopes = await chosen_scopes(settings, database, cluster=stream.cluster)
         found = await levels_at(stream, database, scopes, wanted, moment)
     if form in ("json", "yaml"):
         print_plain([past_level_plain(*each) for each in found], form)
@@ -253,7 +257,7 @@ async def opened_decisions(
         )
     began = datetime.fromisoformat(source.stream.identity.created)
     async with await open_to_read(settings) as database:
-        scopes = [each for each in await chosen_scopes(settings, database) if each.cluster == source.cluster]
+        scopes = await chosen_scopes(settings, database, cluster=source.cluster)
         yield [decisions_on(database, scope, shown.selected, shown.has, log_began=began) for scope in scopes]
 
 

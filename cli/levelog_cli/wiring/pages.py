@@ -115,4 +115,4 @@ async def _opened(settings: Settings, bundle: Path | None) -> AsyncGenerator[Pas
         yield BundlePast(open_bundle(bundle))
         return
     async with opened_log(settings) as stream, await open_to_read(settings) as database:
-        yield LivePast(stream, database, await chosen_scopes(settings, database))
+        yield LivePast(stream, database, await chosen_scopes(settings, database, cluster=stream.cluster))

@@ -71,10 +71,10 @@ async def show_first_bad(settings: Settings, text: str, *, bundle: Path | None, 
     expression = Expression(text)
     async with AsyncExitStack() as stack:
         source = await stack.enter_async_context(opened_source(settings, bundle))
-        decisions: AsyncIterator[DecisionEntry] | None = None
+        decisions: list[AsyncIterator[DecisionEntry]] = []
         if expression.needs_decisions or isinstance(source, Bundle) or has_database(settings):
             shown = Shown([Selected(GroupResource.parse(each)) for each in await source.resources()], "")
-            [decisions, *_] = await stack.enter_async_context(opened_decisions(settings, source, shown))
+            decisions = await stack.enter_async_context(opened_decisions(settings, source, shown))
         history = source if isinstance(source, Bundle) else await open_recording(source.stream, Application(""))
         bisection = Bisection(history, expression)
         every = history.last - history.first + 1

@@ -1,6 +1,6 @@
 """The first record after which a condition holds, and what led to it."""
 
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import aclosing
 
 from msgspec import Struct
@@ -45,10 +45,10 @@ class Bisection:
         self.held = False
         """Whether it held last, or from the beginning on."""
 
-    async def run(self, decisions: AsyncIterator[DecisionEntry] | None) -> FirstBad | None:
-        """Look for it; None: it never begins to hold. Raises as expressions do."""
+    async def run(self, decisions: Sequence[AsyncIterator[DecisionEntry]]) -> FirstBad | None:
+        """Look for it, with the decisions of each application; None: it never begins to hold. Raises as expressions."""
         self.held = self._holds(0)
-        async for logged, entry in _steps(self._history, decisions):
+        async for logged, entry in _steps(self._history, _in_order(decisions)):
             before = None
             if entry is None:
                 self._rebuilt.fold([logged])
@@ -102,20 +102,31 @@ async def revisions_of(history: Recording, wanted: set[int], last: int) -> list[
     return found
 
 
+async def _in_order(decisions: Sequence[AsyncIterator[DecisionEntry]]) -> AsyncGenerator[DecisionEntry]:
+    """The decisions of several applications, by the last record that each has seen."""
+    ahead = [(each, entry) for each in decisions if (entry := await anext(each, None)) is not None]
+    while ahead:
+        first = min(ahead, key=lambda each: each[1].after)
+        yield first[1]
+        ahead.remove(first)
+        if (entry := await anext(first[0], None)) is not None:
+            ahead.append((first[0], entry))
+
+
 async def _steps(
-    history: Recording, decisions: AsyncIterator[DecisionEntry] | None
+    history: Recording, decisions: AsyncIterator[DecisionEntry]
 ) -> AsyncGenerator[tuple[LoggedRecord, DecisionEntry | None]]:
     """Each record, and each decision with the last record that it has seen."""
-    ahead = await anext(decisions, None) if decisions is not None else None
+    ahead = await anext(decisions, None)
     last: LoggedRecord | None = None
     async for logged in _each(history, history.last):
-        while decisions is not None and ahead is not None and ahead.after < logged.sequence:
+        while ahead is not None and ahead.after < logged.sequence:
             if last is not None:
                 yield last, ahead
             ahead = await anext(decisions, None)
         yield logged, None
         last = logged
-    while decisions is not None and ahead is not None and last is not None:
+    while ahead is not None and last is not None:
         yield last, ahead
         ahead = await anext(decisions, None)
 

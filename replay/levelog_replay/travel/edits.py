@@ -7,11 +7,11 @@ from datetime import timedelta
 from typing import Any, Final
 
 import msgspec
-import yaml
 from msgspec import Struct
 from msgspec.structs import replace
 
 from levelog.errors import ConfigurationError
+from levelog.wire.manifests import Document, documents
 from levelog.wire.objects import Sequence as LogSequence
 from levelog.wire.records import LoggedRecord, ObjectDeleted, ObjectSeen, ReceiptNoted
 from levelog_history.differences import with_value
@@ -23,6 +23,8 @@ from levelog_store.decide.decisions import Sendable
 _BATCH: Final = 1000
 _BITS: Final = 20
 """Of a sequence, for the records that are moved behind one that stays."""
+_LONGEST: Final = timedelta(days=36_500)
+"""Most that receipts are delayed; clocks end in the year 9999."""
 
 
 class Edits(Struct, frozen=True, kw_only=True):
@@ -221,11 +223,8 @@ async def _delayed(records: AsyncIterator[LoggedRecord], delay: timedelta) -> As
 
 
 def _duration(text: str) -> timedelta:
-    try:
-        found = so_long(text)
-    except OverflowError:
-        found = None
-    if not found:
+    found = so_long(text)
+    if not found or found > _LONGEST:
         raise ConfigurationError(f"--delay-receipt {text}: write how long, as in 3s (s, m, h, d)")
     return found
 
@@ -234,7 +233,7 @@ def _value(sequence: int, text: str) -> tuple[int, str, object]:
     path, is_given, value = text.partition("=")
     if not is_given:
         raise ConfigurationError(f"--set {sequence} {text}: write FIELD=VALUE, as in spec.replicas=2")
-    try:
-        return sequence, path, yaml.safe_load(value)
-    except yaml.YAMLError as error:
-        raise ConfigurationError(f"--set {sequence} {text}: the value is no YAML") from error
+    read = list(documents(value.encode(errors="surrogateescape"))) or [Document(1)]
+    if len(read) > 1 or read[0].error:
+        raise ConfigurationError(f"--set {sequence} {text}: the value is no YAML: {read[0].error or 'it is several'}")
+    return sequence, path, read[0].value

@@ -1,6 +1,8 @@
 """`levelog bisect`: the first record after which something is so, and the first commit that decides otherwise."""
 
 import json
+import shutil
+import sqlite3
 import subprocess
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -8,6 +10,8 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
+from levelog_history.timeline import DecisionEntry
+from levelog_replay.bundles.reading import Bundle, open_bundle
 from levelog_replay.travel.bisecting import Bisection
 from levelog_replay.travel.expressions import Expression
 from rigs.histories import Told, told
@@ -55,9 +59,35 @@ async def test_what_held_from_the_beginning_counts_once_it_holds_again(night: La
 
 async def test_a_condition_that_holds_for_one_record_is_found() -> None:
     records = told([("seen", "shop", 1, "a", count) for count in (1, 2, 1, 1)])
-    answer = await Bisection(Told(records, 2), Expression(f'object("{SHOP}").spec.replicas == 2')).run(None)
+    answer = await Bisection(Told(records, 2), Expression(f'object("{SHOP}").spec.replicas == 2')).run([])
     assert answer is not None
     assert answer.sequence == 2
+
+
+async def test_the_decisions_of_each_application_count(night: LastNight) -> None:
+    def bundle() -> Bundle:
+        return open_bundle(night.bundle)
+
+    async def nothing() -> AsyncIterator[DecisionEntry]:
+        for entry in ():
+            yield entry
+
+    condition = Expression(f'wrote("delete", "{ORDERS}")')
+    for decisions in ([nothing(), bundle().entries(bool)], [bundle().entries(bool), nothing()]):
+        answer = await Bisection(bundle(), condition).run(decisions)
+        assert answer is not None
+        assert answer.sequence == int(night.stranger)
+
+
+async def test_a_database_without_the_cluster_of_the_log_is_said(night: LastNight, tmp_path: Path) -> None:
+    for file in night.bundle.parent.glob("levelog.db*"):
+        shutil.copy(file, tmp_path)
+    with sqlite3.connect(tmp_path / "levelog.db") as database:
+        database.execute("update scopes set cluster = 'another'")
+    env = {**night.env, "LEVELOG_DATABASE_URL": f"sqlite:///{tmp_path}/levelog.db"}
+    for command in (["bisect", "--bad", "len(objects('pods')) > 99"], ["levels", "--at", "10"], ["why", "shop"]):
+        refused = await night.levelog.refused(*command, status=2, env=env)
+        assert "holds no such application; it holds: webs on another" in refused
 
 
 REFUSED = {
@@ -106,5 +136,7 @@ async def test_the_first_commit_that_decides_otherwise_is_found_in_worktrees(nig
     assert (ended.status, json.loads(ended.stdout)) == (1, {"commit": None})
     refused = await night.levelog.refused(*run, "--code", f"{commits[2]}..HEAD", status=2)
     assert "decides otherwise already" in refused
+    refused = await night.levelog.refused(*run, "--code", f"{commits[0]}..HEAD", "--application", "other", status=2)
+    assert "the operators given are other" in refused
     assert git(tmp_path, "worktree", "list").count("\n") == 0, "none is left"
     assert file.read_text() == "not committed"

@@ -76,7 +76,10 @@ async def test_what_cannot_be_changed_is_said(served: Any) -> None:
         ("swap=20", "name two records"),
         (f"set={served.night.scaled}", "write FIELD=VALUE"),
         (f"set={served.night.receipt}+a%3D1", "is of no object"),
+        ("set=20,23+spec.replicas%3D1", "name one record"),
+        (f"set={served.night.scaled}+spec.replicas%3D%5B1", "the value is no YAML"),
         ("delay-receipt=soon", "write how long, as in 3s"),
+        ("delay-receipt=999999999d", "write how long, as in 3s"),
         (f"drop={served.night.scaled}&set={served.night.scaled}+spec.replicas%3D1", "a record is named twice"),
         ("set=" + quote("23 <script>=1"), "<script>"),
     ):

@@ -81,7 +81,13 @@ def test_a_moment_is_a_sequence_a_time_or_how_long_ago(text: str, moment: Moment
     assert Moment.parse(text, NOON) == moment
 
 
-@pytest.mark.parametrize("text", ["", "0", "-1", "yesterday", "15x", "99999999999d", "12:00"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("", "0", "-1", "yesterday", "15x", "99999999999d", "999999999d", "12:00", "²", "٣m"),
+        *("0001-01-01T00:00+14:00", pytest.param("9" * 5000, id="long"), pytest.param("9" * 5000 + "s", id="long ago")),
+    ],
+)
 def test_what_is_no_moment_is_refused(text: str) -> None:
     with pytest.raises(ConfigurationError):
         Moment.parse(text, NOON)
