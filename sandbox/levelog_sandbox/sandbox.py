@@ -26,6 +26,7 @@ from typing import Any, Self
 import msgspec
 from aiohttp import web
 
+from levelog.errors import ConfigurationError
 from levelog_sandbox.api.server import Refuses, Server
 from levelog_sandbox.api.targets import TOKEN, USER, Access, Denial
 from levelog_sandbox.objects.cluster import Cluster
@@ -40,7 +41,7 @@ Json = dict[str, Any]
 
 
 class Sandbox:
-    """An API server, up while the context is open.
+    """An API server, up while the context is open. Entering it raises ConfigurationError if it cannot listen there.
 
     `port` 0 takes a free one. `history` is the number of changes kept for each kind. `pods_run` makes pods Running.
     Requests of pages in a browser are refused, and those for a name with a dot that is neither `host` nor in `names`.
@@ -87,8 +88,12 @@ class Sandbox:
             self._server.application(), access_log=None, handler_cancellation=True, shutdown_timeout=0.1
         )
         await self._runner.setup()
-        site = web.TCPSite(self._runner, self._host, self._port)
-        await site.start()
+        try:
+            await web.TCPSite(self._runner, self._host, self._port).start()
+        except OSError as error:
+            await self._runner.cleanup()
+            why = error.strerror or str(error)
+            raise ConfigurationError(f"the cluster cannot listen at {self._host}:{self._port}: {why}") from error
         self._port = self._runner.addresses[0][1]
         if self._collects_garbage:
             self._collector = asyncio.create_task(self._cluster.garbage.run(), name="sandbox garbage collector")

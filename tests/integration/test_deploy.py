@@ -151,6 +151,13 @@ def deployments_of(made: Workloads) -> list[dict[str, Any]]:
     return [one for one in objects(made) if one["kind"] == "Deployment"]
 
 
+def test_code_that_no_configmap_can_hold_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "webs.py"
+    file.write_bytes(b"# -*- coding: latin-1 -*- caf\xe9\n" + WEBS_FILE.read_bytes())
+    with pytest.raises(ConfigurationError, match=r"webs.py is not UTF-8"):
+        contents(workloads(file=file))
+
+
 def test_a_folder_with_something_in_it_is_written_again_only_if_wished_and_only_what_is_ours(tmp_path: Path) -> None:
     first = {path: path.read_text() for path in write(contents(workloads()), tmp_path, is_overwriting=False)}
     with pytest.raises(ConfigurationError, match="is not empty: give another folder, or --overwrite"):

@@ -97,6 +97,12 @@ async def test_a_name_that_cannot_be_one_is_refused(tmp_path: Path, arguments: l
     assert not (tmp_path / "shop").exists()
 
 
+async def test_a_folder_that_cannot_be_made_is_refused() -> None:
+    ended = await Levelog(Path("/proc")).ends("init", "shop")
+    assert (ended.status, ended.stdout) == (2, "")
+    assert "cannot be written: " in ended.stderr
+
+
 def test_plurals_are_those_of_kubernetes() -> None:
     assert [plural_of(each) for each in ("pod", "ingress", "policy", "gateway", "box")] == [
         "pods",

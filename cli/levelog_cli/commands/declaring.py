@@ -5,7 +5,7 @@ import sys
 from collections.abc import Callable, Coroutine
 from functools import wraps
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import typer
 from msgspec.structs import replace
@@ -18,6 +18,10 @@ from levelog_cli.settings import DEFAULTS, LOGS, OPTIONS, TYPES, LogLevel, Setti
 
 Work = Coroutine[Any, Any, bool | None]
 """What a command does in an event loop; one that comes to False ends with status 1."""
+
+
+PORTS: Final = {"min": 0, "max": 65_535}
+"""Bounds of an option; 0 is a free port."""
 
 
 def argument(text: str, metavar: str) -> Any:

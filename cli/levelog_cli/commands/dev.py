@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Annotated
 
-from levelog_cli.commands.declaring import option, switch, taking
+from levelog_cli.commands.declaring import PORTS, option, switch, taking
 from levelog_cli.commands.run import Files
 from levelog_cli.servers.data_dir import DEV_DIR
 from levelog_cli.settings import Settings
@@ -21,7 +21,7 @@ def dev(
     *,
     create: _Objects = None,
     folder: Annotated[Path, option("Where cluster, log and tables are kept.", "FOLDER")] = DEV_DIR,
-    port: Annotated[int, option("Port of the cluster; default: a free one.", "PORT", show_default=False)] = 0,
+    port: Annotated[int, option("Port of the cluster; default: a free one.", "PORT", show_default=False, **PORTS)] = 0,
     ui: Annotated[bool, switch("Serve pages that show what happens: see `levelog ui`.", "--ui")] = False,
 ) -> None:
     """Run operators on a cluster in memory, restart when a file changes, and show their levels.

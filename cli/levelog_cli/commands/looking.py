@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Annotated
 
 from levelog_cli.commands.declaring import (
+    PORTS,
     FromBundle,
     Plain,
     PlainLines,
@@ -201,7 +202,7 @@ def open_past(
     play: Annotated[
         float, option("Go on from there, so many times as fast; a pause takes 10 s at most.", "SPEED", min=0)
     ] = 0,
-    port: Annotated[int, option("Port on 127.0.0.1.", "PORT", show_default="a free one")] = 0,
+    port: Annotated[int, option("Port on 127.0.0.1.", "PORT", show_default="a free one", **PORTS)] = 0,
 ) -> Work:
     """Serve all recorded objects, as they were at a moment, as a Kubernetes API on 127.0.0.1, until Ctrl-C.
 

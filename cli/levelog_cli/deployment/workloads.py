@@ -73,7 +73,10 @@ class Workloads(Struct, frozen=True, kw_only=True):
                 place = str(PurePosixPath(file.relative_to(root)))
                 if place in code and not is_package:
                     raise ConfigurationError(f"two operator files are named {place}: give one of them another name")
-                code[place] = file.read_text()
+                try:
+                    code[place] = file.read_text("utf-8")
+                except UnicodeDecodeError as error:
+                    raise ConfigurationError(f"{file} is not UTF-8, as a ConfigMap is: {error.reason}") from error
         if (size := sum(len(text.encode()) for text in code.values())) > _MOST_CODE_BYTES:
             raise ConfigurationError(
                 f"the operator files have {size:,} bytes, and a ConfigMap takes {_MOST_CODE_BYTES:,}: name fewer files"

@@ -13,7 +13,6 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from levelog.errors import ConfigurationError
 from levelog_cli.editing.board import print_changes, show_board
 from levelog_cli.editing.forking import Child, Family, fork_part, preload
 from levelog_cli.editing.installing import Break, define
@@ -95,16 +94,13 @@ def _start_cluster(settings: Settings, family: Family, folder: Path, kubeconfig:
     with told, telling:
 
         async def serve() -> None:
-            try:
-                with data.claim(instead="stop that one, or give this one another --folder"):
-                    sandbox = Sandbox(port=port, pods_run=True)
-                    with Journal(data.path / "objects", sandbox.store):
-                        async with sandbox:
-                            sandbox.kubeconfig(kubeconfig)
-                            telling.send(sandbox.url)
-                            await asyncio.get_running_loop().create_future()
-            except OSError as error:
-                raise ConfigurationError(f"port {port} of the cluster: {error.strerror or error}") from error
+            with data.claim(instead="stop that one, or give this one another --folder"):
+                sandbox = Sandbox(port=port, pods_run=True)
+                with Journal(data.path / "objects", sandbox.store):
+                    async with sandbox:
+                        sandbox.kubeconfig(kubeconfig)
+                        telling.send(sandbox.url)
+                        await asyncio.get_running_loop().create_future()
 
         cluster = fork_part(family, settings, "cluster", serve)
         while not family.is_ending:

@@ -32,7 +32,7 @@ def make(kind: str, group: str, inside: Path) -> list[Path]:
     """Write the folder of an operator for objects of a kind, `KafkaTopic` or `shop`; returns its files.
 
     Folder and module have the kind's name in small letters. Raises ConfigurationError for what cannot name a kind and a
-    module, and for a folder that is not empty.
+    module, for a folder that is not empty, and for one that cannot be written.
     """
     name = kind.lower()
     _require_name(kind, name)
@@ -70,6 +70,9 @@ def _require_name(kind: str, name: str) -> None:
 
 
 def _write(path: Path, text: str) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    except OSError as error:
+        raise ConfigurationError(f"{path} cannot be written: {error.strerror}") from error
     return path

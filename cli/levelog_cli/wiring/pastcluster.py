@@ -5,7 +5,7 @@ import sys
 import tempfile
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable
 from contextlib import AsyncExitStack, aclosing
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
@@ -25,14 +25,14 @@ from levelog_replay.tape import Rebuilt
 from levelog_sandbox import Sandbox
 from levelog_store.rows import StoredObject
 
-_LONGEST: Final = timedelta(seconds=10)
+_LONGEST_SECONDS: Final = 10.0
 """That nothing happens while it is played."""
 
 
 async def serve_past(settings: Settings, bundle: Path | None, *, at: str, speed: float, port: int) -> None:
     """Serve the objects of a moment until cancelled, and go on from there if there is a speed.
 
-    Raises ConfigurationError for history that is not there and moments out of reach; OSError if the port is taken.
+    Raises ConfigurationError for history that is not there, moments out of reach, and a port that is taken.
     """
     async with AsyncExitStack() as stack:
         source = await stack.enter_async_context(opened_source(settings, bundle))
@@ -94,9 +94,9 @@ class PastCluster:
         last = logged.record.time
         following: LoggedRecord | None = logged
         while following is not None:
-            pause = min((following.record.time - last) / speed, _LONGEST)
+            pause = (following.record.time - last).total_seconds() / speed
             last = max(last, following.record.time)
-            await asyncio.sleep(max(pause.total_seconds(), 0))
+            await asyncio.sleep(min(max(pause, 0), _LONGEST_SECONDS))
             self.rebuilt.fold([following])
             changed = dict(self.rebuilt.state.unwritten.objects)
             self.rebuilt.state.written()

@@ -1,6 +1,7 @@
 """`levelog open`: the past as a Kubernetes API that can be read and watched, and nothing else."""
 
 import re
+import socket
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 
@@ -89,6 +90,16 @@ async def test_a_moment_that_history_does_not_reach_is_refused(night: LastNight)
     assert "the bundle ends at sequence" in refused
     refused = await night.levelog.refused("open", night.bundle, "--at", "2000-01-01", status=2)
     assert "is before the bundle begins" in refused
+
+
+async def test_a_port_that_cannot_be_had_is_refused(night: LastNight) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        refused = await night.levelog.refused("open", night.bundle, "--port", port, status=2)
+    assert f"the cluster cannot listen at 127.0.0.1:{port}" in refused
+    ended = await night.levelog.ends("open", night.bundle, "--port", "70000")
+    assert (ended.status, ended.stdout) == (2, "")
+    assert "Invalid value for '--port'" in ended.stderr
 
 
 async def test_namespaces_and_resources_that_only_the_log_knows_are_served() -> None:
