@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from levelog.errors import Unavailable
 from levelog.secrets.redaction import Redactor
+from levelog_actuator.answers import Reply
 from levelog_actuator.limits import ActuatorSettings
 from levelog_actuator.requests import Order
 from levelog_actuator.results import Ended, about
@@ -94,6 +95,8 @@ class DryRun:
         seen = await self._sender.look(order)
         if seen is None:
             return "would be written: it is not there yet"
+        if isinstance(seen, Reply):
+            return "would be written; what it would change cannot be read"
         body = self._redactor.redact_manifest(order.target.group_resource, dict(seen.body))
         paths = sorted({".".join(path) for path in _differing(order.shown, body)} - {"apiVersion", "kind"})
         more = f" and {len(paths) - MOST_PATHS} more" if len(paths) > MOST_PATHS else ""

@@ -1,7 +1,7 @@
 """What an object tells about a write: identity, controlling owner, and whether it has the fields."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 from msgspec import Struct
@@ -11,9 +11,25 @@ from levelog_actuator.requests import Order
 
 Fields = Mapping[str, Any]
 """A tree of managedFields, `fieldsV1`: https://kubernetes.io/docs/reference/using-api/server-side-apply/"""
+UNREADABLE: Final = (msgspec.MsgspecError, ValueError, RecursionError)
+"""What reading an answer raises that is no object of the API, or nests deeper than Python reads."""
 
 _IDENTITY = ("apiVersion", "kind")
 _METADATA = ("name", "namespace", "uid", "resourceVersion")
+
+
+class _Owner(Struct):
+    uid: str = ""
+    kind: str = ""
+    name: str = ""
+    controller: bool | None = None
+
+
+class _Metadata(Struct, rename="camel"):
+    uid: str = ""
+    resource_version: str = "0"
+    deletion_timestamp: str | None = None
+    owner_references: list[_Owner] | None = None
 
 
 class Observation(Struct, frozen=True, kw_only=True):
@@ -30,23 +46,18 @@ class Observation(Struct, frozen=True, kw_only=True):
 
     @classmethod
     def read(cls, body: bytes) -> "Observation":
-        """Decode an answer. Raises msgspec.MsgspecError if it is not an object of the API."""
+        """Decode an answer. Raises what `UNREADABLE` names."""
         found = msgspec.json.decode(body, type=dict[str, Any])
-        metadata = msgspec.convert(found.get("metadata") or {}, dict[str, Any])
-        owner = _controller(metadata)
+        metadata = msgspec.convert(found.get("metadata") or {}, _Metadata)
+        owner = next((each for each in metadata.owner_references or () if each.controller), _Owner())
         return cls(
-            uid=str(metadata.get("uid", "")),
-            version=int(metadata.get("resourceVersion") or 0),
-            is_deleting=metadata.get("deletionTimestamp") is not None,
-            controller=str(owner.get("uid", "")),
-            controller_name=f"{owner.get('kind')}/{owner.get('name')}" if owner else "",
+            uid=metadata.uid,
+            version=int(metadata.resource_version),
+            is_deleting=metadata.deletion_timestamp is not None,
+            controller=owner.uid,
+            controller_name=f"{owner.kind}/{owner.name}" if owner.controller else "",
             body=found,
         )
-
-
-def _controller(metadata: Mapping[str, Any]) -> Mapping[str, Any]:
-    owners = metadata.get("ownerReferences") or ()
-    return next((owner for owner in owners if owner.get("controller")), {})
 
 
 def holds(order: Order, seen: Observation) -> bool:

@@ -17,7 +17,7 @@ from levelog.wire.records import Outcome
 from levelog_actuator.answers import Case, Judgement, Reply, rule_for_answer, rule_for_observation
 from levelog_actuator.events import write_event
 from levelog_actuator.limits import ActuatorSettings, try_later
-from levelog_actuator.observations import Observation
+from levelog_actuator.observations import UNREADABLE, Observation
 from levelog_actuator.requests import Order, Precondition, Request, path_of, write_request
 from levelog_actuator.results import Ended, Later, Result
 from levelog_actuator.rights import undeclared
@@ -107,12 +107,16 @@ class Sender(Struct, eq=False):
             function, parent = self.writers.get(intent.view), ObjectKey.parse(intent.parent)
             if why := undeclared(function, order, parent):
                 return _refused(intent, why)
-        if order.verb == "event":
-            result = await write_event(order, self._ask, self.settings)
-        else:
-            result = await self._carry_out(order, may_send, limit or self.settings.request)
-            if isinstance(result, Ended):
-                self._remember(order.target, result)
+        try:
+            if order.verb == "event":
+                result = await write_event(order, self._ask, self.settings)
+            else:
+                result = await self._carry_out(order, may_send, limit or self.settings.request)
+                if isinstance(result, Ended):
+                    self._remember(order.target, result)
+        except UNREADABLE as error:
+            text = f"{_step(order)}: the answer cannot be read: {error}"
+            result = try_later(self.settings, intent, text, is_doubtful=True)
         return replace(result, error=self.redactor.redact_text(result.error, order.secrets))
 
     async def _carry_out(self, order: Order, may_send: Callable[[], bool], limit: timedelta) -> Result:
@@ -161,7 +165,7 @@ class Sender(Struct, eq=False):
 
     async def _look_and_judge(self, order: Order, guard: Precondition, refusal: Reply | None) -> Result | Precondition:
         """The guard to send the intent with, or what became of it."""
-        seen = await self._look(order)
+        seen = await self.look(order)
         if isinstance(seen, Reply):
             return self._blind(order, seen)
         required = Precondition() if refusal is None else guard
@@ -208,17 +212,13 @@ class Sender(Struct, eq=False):
                 assert_never(verdict)
 
     def _written(self, order: Order, reply: Reply) -> Result:
-        try:
-            told = _written.decode(reply.body)
-            version = int(told.metadata.resource_version or 0)
-            if told.is_removed and order.verb != "delete":
-                version += 1  # the end of the object comes at a later one
-            is_read = order.options.remembered or order.options.as_field
-            answer = msgspec.json.decode(reply.body) if is_read else None
-            made = self._remembered(order, answer) if answer is not None else None
-        except (msgspec.MsgspecError, ValueError) as error:
-            text = f"{_step(order)}: the answer {reply.status} cannot be read: {error}"
-            return try_later(self.settings, order.intent, text, is_doubtful=True)
+        told = _written.decode(reply.body)
+        version = int(told.metadata.resource_version or 0)
+        if told.is_removed and order.verb != "delete":
+            version += 1  # the end of the object comes at a later one
+        is_read = order.options.remembered or order.options.as_field
+        answer = msgspec.json.decode(reply.body) if is_read else None
+        made = self._remembered(order, answer) if answer is not None else None
         uid = told.metadata.uid or (told.details.uid if told.details else "") or order.intent.target_uid
         is_same = version > 0 and version == order.intent.target_version
         outcome: Outcome = "unchanged" if is_same else "written"
@@ -240,17 +240,15 @@ class Sender(Struct, eq=False):
         """What the API answers to who reads an object."""
         return await self._ask(Request(method="GET", path=path_of(target, api_version)))
 
-    async def look(self, order: Order) -> Observation | None:
-        """The target as it is now; None if it is not there, or cannot be read."""
-        seen = await self._look(order)
-        return None if isinstance(seen, Reply) else seen
-
-    async def _look(self, order: Order) -> Observation | Reply | None:
-        """The current target, or why it cannot be read."""
+    async def look(self, order: Order) -> Observation | Reply | None:
+        """The target as it is now; None if it is not there, a reply if it cannot be read."""
         reply = await self.read(order.target, order.intent.api_version)
         if reply.status == 404:
             return None
-        return Observation.read(reply.body) if reply.status == 200 else reply
+        try:
+            return Observation.read(reply.body) if reply.status == 200 else reply
+        except UNREADABLE as error:
+            return Reply(status=0, message=str(error))
 
     async def _ask(
         self, request: Request, may_send: Callable[[], bool] = lambda: True, limit: timedelta | None = None

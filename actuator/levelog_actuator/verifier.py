@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-import msgspec
 from msgspec import Struct
 
 from levelog.absence import level_of
@@ -16,7 +15,7 @@ from levelog.wire.objects import ObjectKey, Uid
 from levelog.wire.records import TargetObserved
 from levelog_actuator.answers import names_object
 from levelog_actuator.limits import ActuatorSettings
-from levelog_actuator.observations import Observation
+from levelog_actuator.observations import UNREADABLE, Observation
 from levelog_actuator.sending import Sender
 from levelog_log.messages import MessageWriter
 from levelog_log.publisher import BatchPublisher
@@ -78,7 +77,7 @@ class WriteVerifier(Struct, eq=False):
             if reply.status == 200:
                 try:
                     seen = Observation.read(reply.body)
-                except (msgspec.MsgspecError, ValueError) as error:
+                except UNREADABLE as error:
                     log.warning("%s cannot be read: %s", write.target, error)
                     continue
                 uid, version = seen.uid, seen.version

@@ -115,7 +115,7 @@ def _retry_after(text: str) -> timedelta | None:
     if text.isascii() and text.isdigit():
         return _seconds(float(text))
     try:
-        return max(parsedate_to_datetime(text) - datetime.now(UTC), timedelta(0))
+        return _seconds((parsedate_to_datetime(text) - datetime.now(UTC)).total_seconds())
     except (ValueError, TypeError):
         return None
 

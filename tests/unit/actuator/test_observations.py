@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from levelog.wire.projection import merge
-from levelog_actuator.observations import holds
+from levelog_actuator.observations import UNREADABLE, Observation, holds
 from rigs.orders import PARENT_UID, manifest, observation, order
 
 json_values = st.recursive(
@@ -169,3 +169,22 @@ def test_the_controller_of_a_manifest_is_the_owner_that_says_so() -> None:
     shared = manifest()
     shared["metadata"]["ownerReferences"][0]["controller"] = False
     assert order("apply", body=shared).controller == ""
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"[]",
+        b"\xff",
+        b'{"metadata": 1}',
+        b'{"metadata": {"resourceVersion": "new"}}',
+        b'{"metadata": {"resourceVersion": 1}}',
+        b'{"metadata": {"ownerReferences": 1}}',
+        b'{"metadata": {"ownerReferences": [1]}}',
+        b'{"spec": %b1%b}' % (b'{"a":' * 5_000, b"}" * 5_000),
+    ],
+)
+def test_an_answer_that_is_no_object_raises_what_is_unreadable(body: bytes) -> None:
+    with pytest.raises(UNREADABLE):
+        Observation.read(body)

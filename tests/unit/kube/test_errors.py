@@ -3,7 +3,7 @@ from email.utils import format_datetime
 
 import msgspec
 
-from levelog_kube.failures import ApiError
+from levelog_kube.failures import MOST_WAIT_SECONDS, ApiError
 
 
 def test_an_error_names_the_request_and_what_the_server_said() -> None:
@@ -45,3 +45,10 @@ def test_retry_after_of_the_status_object_counts_where_there_is_no_header() -> N
 
 def test_without_a_word_about_waiting_there_is_none() -> None:
     assert ApiError.from_answer("GET", "/x", 500, b"{}", {"Retry-After": "soon"}).retry_after is None
+
+
+def test_a_server_that_asks_for_years_is_asked_again_within_the_hour() -> None:
+    in_a_year = format_datetime(datetime.now(UTC) + timedelta(days=365), usegmt=True)
+    for header in ("99999999999", in_a_year):
+        error = ApiError.from_answer("GET", "/x", 429, b"{}", {"Retry-After": header})
+        assert error.retry_after == timedelta(seconds=MOST_WAIT_SECONDS)
