@@ -6,7 +6,6 @@ import math
 import os
 import secrets
 import socket
-import traceback
 from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from functools import partial
@@ -17,18 +16,19 @@ from levelog.errors import IdentityMismatch, LevelogError, Unavailable
 from levelog.handlers.views import ReconcileHandler
 from levelog.indices import GiveIndex
 from levelog.secrets.redaction import Redactor
+from levelog.wire.records import ReceiptNoted
 from levelog_actuator.awaited import AwaitedLevels
 from levelog_actuator.claimchecks import ClaimChecks
 from levelog_actuator.claiming import ClaimLoop
 from levelog_actuator.daemons import Daemons
 from levelog_actuator.effects import EffectCaller, Effects
 from levelog_actuator.heartbeat import Heartbeat
-from levelog_actuator.ledger import Ledger, TakenResults
+from levelog_actuator.ledger import Ledger, StoredResults
 from levelog_actuator.limits import ActuatorSettings, Limits, Outage, try_later
 from levelog_actuator.patching import CallPatcher
 from levelog_actuator.relay import Relay
 from levelog_actuator.requests import Order
-from levelog_actuator.results import Attempting, Later, Result, about, unwatched
+from levelog_actuator.results import Attempting, Ended, Later, Result, about, told_without_secrets, unwatched
 from levelog_actuator.sending import Sender
 from levelog_actuator.verifier import WriteVerifier
 from levelog_kube.client import KubeClient
@@ -97,7 +97,7 @@ class Actuator:
             self.owner,
             self._settings,
             is_busy=lambda: bool(self._sending),
-            on_taken=self._note_taken,
+            on_stored=self._note_stored,
             on_hastened=lambda: notifier.publish(Topic.WAKE),
             clock=self._heartbeat.now,
         )
@@ -134,7 +134,7 @@ class Actuator:
         self._sending: set[asyncio.Task[None]] = set()
         self._is_claiming = self._is_stopping = False
         self._outage = Outage(self._settings, client.absence)
-        self.on_taken: Callable[[TakenResults], None] | None = None
+        self.on_taken: Callable[[Sequence[ReceiptNoted], Sequence[Later]], None] = lambda *_: None
         """Hears what became of intents."""
         self._attempting: Attempting = unwatched
 
@@ -311,10 +311,18 @@ class Actuator:
             self._sending.difference_update({asyncio.current_task()})  # no longer under way: a result waits for others
             if result is not None:
                 self._note(result)
-                self._ledger.record(result)
+                self._record(result)
         finally:
             self._claim_checks.end(intent)
             self._limits.end(intent)
+
+    def _record(self, result: Result) -> None:
+        if not isinstance(result, Ended):
+            self._ledger.record(result)
+            return
+        receipt = result.receipt(self._scope.application, self._heartbeat.now(), self.owner)
+        self._relay.submit(receipt, result.intent.claim)
+        self.on_taken([receipt], [])
 
     async def _send_for_call(self, order: Order) -> Result:
         """Send a write that is part of a call."""
@@ -362,20 +370,15 @@ class Actuator:
                 intent, lambda: clock() < last_start and self._heartbeat.outlasts(intent), limit
             )
         except Exception as error:  # noqa: BLE001 - whatever is wrong with one intent must not stop the others
-            text = self._redactor.redact_text(f"{type(error).__name__}: {error}")
-            log.error("an intent cannot be carried out: %s", text, extra=about(intent))  # noqa: TRY400 - traces may quote
-            log.debug("%s", self._redactor.redact_text(traceback.format_exc()), extra=about(intent))
+            text = told_without_secrets(intent, error, self._redactor)
             return try_later(self._settings, intent, text, is_doubtful=True)
 
-    def _note_taken(self, taken: TakenResults) -> None:
-        self._relay.submit(taken)
-        if self.on_taken is not None:
-            self.on_taken(taken)
-        if not taken.is_stored:  # their targets are free once the fold has ended them, which notifies
-            return
+    def _note_stored(self, stored: StoredResults) -> None:
+        self._relay.submit_stored(stored.receipts)
+        self.on_taken(stored.receipts, stored.later)
         for each in self._loops:
-            if taken.later:
-                each.expect(min(result.delay for result in taken.later))
+            if stored.later:
+                each.expect(min(result.delay for result in stored.later))
             # what was committed meanwhile, and waits for the same target, a claim may have passed by
-            if taken.later or taken.is_awaited or each.claimed_at >= taken.began:
+            if stored.later or stored.is_awaited or each.claimed_at >= stored.began:
                 each.listener.notify()

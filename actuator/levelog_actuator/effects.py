@@ -26,7 +26,7 @@ from levelog.wire.records import CallNoted
 from levelog_actuator.daemons import STEADY, Daemons, Interrupted, put_off
 from levelog_actuator.limits import ActuatorSettings
 from levelog_actuator.patching import CallPatcher, Kept
-from levelog_actuator.results import Attempting, Ended, Later, Result, about, unwatched
+from levelog_actuator.results import Attempting, Ended, Later, Result, told_without_secrets, unwatched
 from levelog_store.actuate import claims
 from levelog_store.actuate.claims import ClaimedIntent
 from levelog_store.actuate.elapsed import elapsed
@@ -92,10 +92,6 @@ class EffectCaller(Struct, eq=False):
 
     async def carry_out(self, intent: ClaimedIntent) -> Result:
         """Call the effect of an intent. Raises msgspec.MsgspecError for a row that cannot be read."""
-        result = await self._carry_out(intent)
-        return replace(result, error=self.redactor.redact_text(result.error))
-
-    async def _carry_out(self, intent: ClaimedIntent) -> Result:
         operator, _, name = intent.effect.partition("/")
         options = msgspec.json.decode(intent.options, type=IntentOptions)
         effect = self.effects.get(intent.effect)
@@ -106,6 +102,7 @@ class EffectCaller(Struct, eq=False):
             request = msgspec.json.decode(intent.body, type=effect.request)
         except msgspec.MsgspecError as error:
             text = f"call of {name}: its request was made by other code and cannot be read: {error}"
+            text = self.redactor.redact_text(text)
             return self._later(intent, text, is_doubtful=intent.is_doubtful)
         if too_large := self._too_large(intent.body):
             text = f"{effect.title}: is not called, since what it is asked would not fit into the log: {too_large}"
@@ -176,11 +173,12 @@ class EffectCaller(Struct, eq=False):
         return f"a record of {size} bytes; NATS takes {limit} (its setting max_payload)" if size > limit else ""
 
     def _failed(self, call: _Call, failure: Failure) -> Result:
+        error = self.redactor.redact_text(failure.error)
         if failure.is_final:
-            return call.given_up(failure.error)
+            return call.given_up(error)
         intent = call.intent
         is_doubtful = not call.effect.is_superseded and (intent.is_doubtful or not failure.did_nothing)
-        later = self._later(intent, failure.error, is_doubtful=is_doubtful)
+        later = self._later(intent, error, is_doubtful=is_doubtful)
         return replace(later, delay=failure.delay, is_counted=failure.is_counted)
 
     def _later(self, intent: ClaimedIntent, text: str, *, is_doubtful: bool) -> Later:
@@ -312,9 +310,9 @@ class Effects(Struct, eq=False):
         with self.attempting(intent) as told:
             try:
                 result = await self.caller.carry_out(intent)
-            except Exception as error:
-                log.exception("a call cannot be carried out", extra=about(intent))
-                result = Ended(intent=intent, outcome="failed", error=f"{type(error).__name__}: {error}")
+            except Exception as error:  # noqa: BLE001 - whatever is wrong with one call must not stop the others
+                text = told_without_secrets(intent, error, self.caller.redactor)
+                result = Ended(intent=intent, outcome="failed", error=text)
             if (again := self.again.pop(intent.key, None)) is not None:
                 # what another call did counts under the new claim, as it was lost while the database was away
                 is_run = self.caller.lasts(intent)

@@ -8,6 +8,7 @@ from typing import Any, Final, TypeAlias
 import msgspec
 from msgspec import Struct
 
+from levelog.wire.objects import parse_version
 from levelog.wire.records import Outcome
 from levelog_actuator.answers import Reply
 from levelog_actuator.limits import ActuatorSettings, try_later
@@ -107,6 +108,6 @@ def _query(order: Order) -> Mapping[str, str]:
 
 
 def _ended(intent: ClaimedIntent, found: _Event, *, is_new: bool) -> Ended:
-    version = int(found.metadata.resource_version)
+    version = parse_version(found.metadata.resource_version)
     outcome: Outcome = "written" if is_new else "unchanged"
     return Ended(intent=intent, outcome=outcome, uid=found.metadata.uid, version=version)

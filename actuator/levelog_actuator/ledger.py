@@ -1,4 +1,4 @@
-"""Records results: receipts of writes go to the log at once, all others to the database first."""
+"""Stores the results of calls, and what is tried again, in the rows of their intents."""
 
 import asyncio
 import logging
@@ -10,13 +10,10 @@ from msgspec import Struct, field
 from levelog.absence import level_of
 from levelog.counting import counted
 from levelog.errors import RowRefused, Unavailable
-from levelog.handlers.callnames import NOT_CALLED, only_notes, shown_write, title_of
-from levelog.wire.objects import MAX_VERSION
 from levelog.wire.records import ReceiptNoted
 from levelog_actuator.limits import ActuatorSettings
 from levelog_actuator.results import Ended, Later, Result, about
 from levelog_store.actuate import claims, outcomes
-from levelog_store.actuate.outcomes import ClaimReceipt
 from levelog_store.connect.database import Database
 from levelog_store.rows import Scope
 
@@ -26,25 +23,23 @@ GATHER_SECONDS = 0.02
 """How long results wait for those of other requests; a transaction costs about as much as ten results."""
 
 
-class TakenResults(Struct, frozen=True, kw_only=True):
-    """What became of some intents, and is not lost any more than their claims are."""
+class StoredResults(Struct, frozen=True, kw_only=True):
+    """Results that are in the rows of their intents."""
 
     began: float
-    """Beginning, by the clock of the event loop."""
-    receipts: Sequence[ClaimReceipt]
+    """When storing them began, by the clock of the event loop."""
+    receipts: Sequence[ReceiptNoted]
     later: Sequence[Later]
-    is_stored: bool
-    """Whether it is in the intents' rows; else the receipts are to go to the log before their claims end."""
-    is_awaited: bool = False
+    is_awaited: bool
     """Intents that were committed before wait for the same targets."""
 
 
 class Ledger(Struct, eq=False):
-    """Passes receipts of writes on at once, and stores other results in the intents' rows, in order.
+    """Stores results in the intents' rows, in order; those that arrive together share a transaction.
 
     Only the receipt tells what an effect did, so SQL has it before the log. The effect of a write shows in its target:
-    if its receipt is lost, the intent stays claimed, and the next claimant finds the write there. Therefore these
-    commits need not be durable. Results that arrive together share a transaction.
+    if its receipt is lost, the intent stays claimed, and the next claimant finds the write there. So the receipt of a
+    write goes to the log at once (`relay.py`), and these commits need not be durable.
     """
 
     database: Database
@@ -52,7 +47,7 @@ class Ledger(Struct, eq=False):
     owner: str
     settings: ActuatorSettings
     is_busy: Callable[[], bool]
-    on_taken: Callable[[TakenResults], None]
+    on_stored: Callable[[StoredResults], None]
     on_hastened: Callable[[], Awaitable[None]]
     clock: Callable[[], datetime] = lambda: datetime.now(UTC)
     """Tells when results came."""
@@ -69,13 +64,6 @@ class Ledger(Struct, eq=False):
 
     def record(self, result: Result) -> None:
         """Take a result."""
-        if isinstance(result, Ended) and result.intent.verb != "call" and result.version <= MAX_VERSION:
-            receipt = self._receipt(result)
-            _tell(receipt)
-            began = asyncio.get_running_loop().time()
-            receipts = [(receipt, result.intent.claim)]
-            self.on_taken(TakenResults(began=began, receipts=receipts, later=[], is_stored=False))
-            return
         self.results.append(result)
         self.is_empty.clear()
         self.has_work.set()
@@ -127,7 +115,8 @@ class Ledger(Struct, eq=False):
         # of an intent that was called again under another claim, the last
         ended = [*{result.intent.key: result for result in batch if isinstance(result, Ended)}.values()]
         later = [result for result in batch if isinstance(result, Later)]
-        receipts = [(self._receipt(result), result.intent.claim) for result in ended]
+        application, time = self.scope.application, self.clock()
+        receipts = [(result.receipt(application, time, self.owner), result.intent.claim) for result in ended]
         began = asyncio.get_running_loop().time()
         async with self.database.transaction(durable=False) as connection:
             kept: dict[str, bool] = {}
@@ -139,18 +128,15 @@ class Ledger(Struct, eq=False):
             if later:
                 unwanted = await claims.postpone(connection, self.scope, self.owner, given_back)
         for receipt, _ in receipts:
-            if receipt.key in kept:
-                _tell(receipt)
-            else:
+            if receipt.key not in kept:
                 log.warning(
                     "the claim ended before its result was stored; whoever claims it next looks at the target",
                     extra={"object": str(receipt.target), "intent": receipt.key, "view": receipt.view},
                 )
         for result in later:
             _tell_later(result, is_wanted=result.intent.key not in unwanted)
-        own = [each for each in receipts if each[0].key in kept]
-        is_awaited = any(kept.values())
-        self.on_taken(TakenResults(began=began, receipts=own, later=later, is_stored=True, is_awaited=is_awaited))
+        own = [receipt for receipt, _ in receipts if receipt.key in kept]
+        self.on_stored(StoredResults(began=began, receipts=own, later=later, is_awaited=any(kept.values())))
         await self._hasten([result.intent.key for result in later if not result.is_doubtful])
 
     async def _hasten(self, keys: Sequence[str]) -> None:
@@ -168,37 +154,6 @@ class Ledger(Struct, eq=False):
             return
         if waiting:
             await self.on_hastened()
-
-    def _receipt(self, result: Ended) -> ReceiptNoted:
-        return result.receipt(self.scope.application, self.clock(), self.owner)
-
-
-def _tell(receipt: ReceiptNoted) -> None:
-    is_call, target = receipt.verb == "call", str(receipt.target)
-    level = logging.INFO if receipt.outcome not in {"failed", "conflict"} else logging.WARNING
-    is_note = only_notes(receipt.view, target, receipt.call)
-    if is_note or (is_call and level == logging.INFO and title_of(receipt.view, target).startswith("note ")):
-        level = logging.DEBUG
-    if not log.isEnabledFor(level):
-        return
-    step = title_of(receipt.view, target) if is_call else f"{receipt.verb} {target}"
-    error = receipt.error.removeprefix(f"{step}: ")  # it names the step by itself, for those who see nothing else
-    log.log(
-        level,
-        "%s: %s%s",
-        shown_write(receipt.view, receipt.verb, target),
-        NOT_CALLED if is_note else "done" if is_call and receipt.outcome == "written" else receipt.outcome,
-        f": {error}" if error else "",
-        extra={
-            "object": str(receipt.parent) if is_call else target,
-            "intent": receipt.key,
-            "view": receipt.view,
-            "parent": str(receipt.parent),
-            "outcome": receipt.outcome,
-            "version": receipt.target_version,
-            "attempts": receipt.attempts,
-        },
-    )
 
 
 def _tell_later(result: Later, *, is_wanted: bool) -> None:

@@ -6,6 +6,7 @@ from typing import Any, Final
 import msgspec
 from msgspec import Struct
 
+from levelog.wire.objects import parse_version
 from levelog.wire.projection import merge
 from levelog_actuator.requests import Order
 
@@ -52,7 +53,7 @@ class Observation(Struct, frozen=True, kw_only=True):
         owner = next((each for each in metadata.owner_references or () if each.controller), _Owner())
         return cls(
             uid=metadata.uid,
-            version=int(metadata.resource_version),
+            version=parse_version(metadata.resource_version),
             is_deleting=metadata.deletion_timestamp is not None,
             controller=owner.uid,
             controller_name=f"{owner.kind}/{owner.name}" if owner.controller else "",

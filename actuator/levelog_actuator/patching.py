@@ -22,7 +22,7 @@ from levelog.intents import IntentOptions, Verb, addressed_event
 from levelog.resources import EVENTS
 from levelog.secrets.redaction import Redactor
 from levelog.wire.canonical import canonical, digest
-from levelog.wire.objects import MAX_VERSION, ObjectKey
+from levelog.wire.objects import ObjectKey
 from levelog.wire.projection import merge, unmerged
 from levelog.wire.records import PatchNoted
 from levelog_actuator.limits import ActuatorSettings, try_later
@@ -101,8 +101,7 @@ class CallPatcher(Struct, eq=False):
                 if isinstance(result, Later) or (result is not None and result.outcome in ("failed", "conflict")):
                     trouble = result
                 elif result is not None:
-                    version = result.version if result.version <= MAX_VERSION else 0
-                    patches.append(PatchNoted(verb=verb, outcome=result.outcome, target_version=version))
+                    patches.append(PatchNoted(verb=verb, outcome=result.outcome, target_version=result.version))
         if trouble is not None:
             if self.clock() < since + WRITTEN_FOR:
                 if isinstance(trouble, Later):

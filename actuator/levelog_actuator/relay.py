@@ -15,11 +15,10 @@ from levelog.absence import level_of
 from levelog.counting import counted
 from levelog.effects import GROUP, Call
 from levelog.errors import RecordError, Unavailable
-from levelog.handlers.callnames import shown_write
+from levelog.handlers.callnames import NOT_CALLED, only_notes, shown_write, title_of
 from levelog.handlers.indexers import called_parent
 from levelog.wire.objects import Application, ObjectKey, Uid
 from levelog.wire.records import CallNoted, ReceiptNoted
-from levelog_actuator.ledger import TakenResults
 from levelog_actuator.limits import ActuatorSettings
 from levelog_log.messages import MessageWriter
 from levelog_log.notifications import Listener
@@ -76,15 +75,21 @@ class Relay(Struct, eq=False):
     too_large: set[str] = set()
     """Keys of receipts that the log does not take; their rows keep them."""
 
-    def submit(self, taken: TakenResults) -> None:
-        """Take receipts; those that are not stored are kept until they are, or the fold has ended their intents."""
-        receipts = taken.receipts
-        if not taken.is_stored:
-            self.unstored |= {each[0].key: each for each in receipts}
-        if taken.is_stored and len(self.waiting) + len(receipts) > MOST_WAITING:
+    def submit(self, receipt: ReceiptNoted, claim: int) -> None:
+        """Take a receipt that no row has; it is kept until one has it, or the fold has ended its intent."""
+        _tell(receipt)
+        self.unstored[receipt.key] = receipt, claim
+        self.waiting.append(receipt)
+        self.news.notify()
+
+    def submit_stored(self, receipts: Sequence[ReceiptNoted]) -> None:
+        """Take receipts that are in the rows of their intents."""
+        for receipt in receipts:
+            _tell(receipt)
+        if len(self.waiting) + len(receipts) > MOST_WAITING:
             self.is_behind = True
         else:
-            self.waiting.extend(receipt for receipt, _ in receipts)
+            self.waiting.extend(receipts)
         self.news.notify()
 
     async def run(self) -> None:
@@ -230,6 +235,34 @@ class Relay(Struct, eq=False):
                 self.too_large.discard(receipt.key)
                 found.append((receipt.key, message))
         return found
+
+
+def _tell(receipt: ReceiptNoted) -> None:
+    is_call, target = receipt.verb == "call", str(receipt.target)
+    level = logging.INFO if receipt.outcome not in {"failed", "conflict"} else logging.WARNING
+    is_note = only_notes(receipt.view, target, receipt.call)
+    if is_note or (is_call and level == logging.INFO and title_of(receipt.view, target).startswith("note ")):
+        level = logging.DEBUG
+    if not log.isEnabledFor(level):
+        return
+    step = title_of(receipt.view, target) if is_call else f"{receipt.verb} {target}"
+    error = receipt.error.removeprefix(f"{step}: ")  # it names the step by itself, for those who see nothing else
+    log.log(
+        level,
+        "%s: %s%s",
+        shown_write(receipt.view, receipt.verb, target),
+        NOT_CALLED if is_note else "done" if is_call and receipt.outcome == "written" else receipt.outcome,
+        f": {error}" if error else "",
+        extra={
+            "object": str(receipt.parent) if is_call else target,
+            "intent": receipt.key,
+            "view": receipt.view,
+            "parent": str(receipt.parent),
+            "outcome": receipt.outcome,
+            "version": receipt.target_version,
+            "attempts": receipt.attempts,
+        },
+    )
 
 
 def _again(stored: calls.StoredCall, application: Application) -> ReceiptNoted:

@@ -1,5 +1,7 @@
 """Results of an attempt: the intent has ended, or is tried again later."""
 
+import logging
+import traceback
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from datetime import datetime, timedelta
@@ -7,11 +9,14 @@ from typing import Any, Final, TypeAlias
 
 from msgspec import Struct
 
+from levelog.secrets.redaction import Redactor
 from levelog.wire.canonical import storable
 from levelog.wire.objects import Application, ObjectKey, Uid, field_manager
 from levelog.wire.projection import Applied
 from levelog.wire.records import CallNoted, Outcome, PatchNoted, ReceiptNoted
 from levelog_store.actuate.claims import ClaimedIntent, Postponement
+
+log = logging.getLogger(__name__)
 
 MOST_ERROR_CHARACTERS: Final = 1000
 
@@ -114,3 +119,11 @@ def about(intent: ClaimedIntent) -> dict[str, object]:
     """What log lines about an intent are found by."""
     target = intent.parent if intent.verb == "call" else intent.target
     return {"object": target, "intent": intent.key, "view": intent.view, "attempts": intent.attempts}
+
+
+def told_without_secrets(intent: ClaimedIntent, error: Exception, redactor: Redactor) -> str:
+    """The text of an error that nobody has foreseen, once it is in the process's log."""
+    text = redactor.redact_text(f"{type(error).__name__}: {error}")
+    log.error("an intent cannot be carried out: %s", text, extra=about(intent))
+    log.debug("%s", redactor.redact_text("".join(traceback.format_exception(error))), extra=about(intent))
+    return text

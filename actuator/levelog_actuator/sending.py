@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from levelog.errors import ConfigurationError, IdentityMismatch
 from levelog.handlers.views import ReconcileHandler
 from levelog.secrets.redaction import Redactor
-from levelog.wire.objects import Cluster, ObjectKey
+from levelog.wire.objects import Cluster, ObjectKey, parse_version
 from levelog.wire.projection import Applied, applied
 from levelog.wire.records import Outcome
 from levelog_actuator.answers import Case, Judgement, Reply, rule_for_answer, rule_for_observation
@@ -213,7 +213,7 @@ class Sender(Struct, eq=False):
 
     def _written(self, order: Order, reply: Reply) -> Result:
         told = _written.decode(reply.body)
-        version = int(told.metadata.resource_version or 0)
+        version = int(parse_version(told.metadata.resource_version or "0"))
         if told.is_removed and order.verb != "delete":
             version += 1  # the end of the object comes at a later one
         is_read = order.options.remembered or order.options.as_field

@@ -18,7 +18,7 @@ from levelog.wire.objects import Application, Cluster
 from levelog.wire.objects import Sequence as LogSequence
 from levelog.wire.records import ReceiptNoted
 from levelog_actuator import Actuator, ActuatorSettings
-from levelog_actuator.ledger import TakenResults
+from levelog_actuator.results import Later
 from levelog_kube.client import KubeClient
 from levelog_kube.client import connect as connect_kube
 from levelog_kube.discovery import cluster_uid
@@ -141,8 +141,8 @@ class Acting:
             clock=self.clock,
         )
 
-    def _take(self, taken: TakenResults) -> None:
-        self.postponed += len(taken.later)
+    def _take(self, _receipts: Sequence[ReceiptNoted], later: Sequence[Later]) -> None:
+        self.postponed += len(later)
 
     @asynccontextmanager
     async def running(

@@ -21,14 +21,14 @@ from prometheus_client.registry import Collector
 
 from levelog.calls.executor import CallOutcome
 from levelog.wire.objects import effect_of
-from levelog.wire.records import Outcome
+from levelog.wire.records import Outcome, ReceiptNoted
 from levelog_cli.monitoring.listening import WebPage
 from levelog_store.fold.levelwrites import ASKED_FOR
 from levelog_store.rows import STATUSES
 
 if TYPE_CHECKING:
     from levelog_actuator.actuator import Actuator
-    from levelog_actuator.ledger import TakenResults
+    from levelog_actuator.results import Later
     from levelog_ingest.status import ResourceStatus
     from levelog_kube.client import KubeClient
     from levelog_processors.decide.tally import EvaluationBatch
@@ -283,8 +283,8 @@ class Metrics(Collector):
                 elif due_at is not None and due_at != ASKED_FOR:
                     waited.observe(max(0.0, (batch.at - due_at).total_seconds()))
 
-    def _take(self, taken: "TakenResults") -> None:
-        for receipt, _ in taken.receipts:
+    def _take(self, receipts: Sequence[ReceiptNoted], postponed: "Sequence[Later]") -> None:
+        for receipt in receipts:
             if receipt.verb == "call":
                 outcome = "returned" if receipt.outcome == "written" else "given_up"
                 self._calls.labels(effect_of(receipt.view, receipt.target), outcome).inc()
@@ -292,7 +292,7 @@ class Metrics(Collector):
                     self._writes.labels(patch.outcome).inc()
             else:
                 self._writes.labels(receipt.outcome).inc()
-        for later in taken.later:
+        for later in postponed:
             if later.intent.verb != "call":
                 self._writes.labels("postponed").inc()
             elif later.is_counted:

@@ -6,7 +6,7 @@ from datetime import timedelta
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from levelog.errors import Unavailable
-from levelog_actuator.ledger import Ledger, TakenResults
+from levelog_actuator.ledger import Ledger, StoredResults
 from levelog_actuator.results import Ended
 from levelog_store.actuate import claims
 from levelog_store.connect.database import Database
@@ -15,11 +15,11 @@ from rigs.intents import intent
 
 
 def ledger_of(
-    acting: Acting, database: Database, *, on_taken: Callable[[TakenResults], None] = lambda _taken: None
+    acting: Acting, database: Database, *, on_stored: Callable[[StoredResults], None] = lambda _stored: None
 ) -> Ledger:
     async def told() -> None: ...
 
-    return Ledger(database, acting.scope, "me", QUICK, is_busy=lambda: False, on_taken=on_taken, on_hastened=told)
+    return Ledger(database, acting.scope, "me", QUICK, is_busy=lambda: False, on_stored=on_stored, on_hastened=told)
 
 
 async def store(acting: Acting, ledger: Ledger, versions: Mapping[str, int] = {}) -> None:
@@ -73,19 +73,14 @@ async def test_what_is_forgotten_while_the_database_goes_away_is_not_stored_when
 
 async def test_what_a_call_did_is_in_the_database_before_it_goes_on_to_the_log(on_sandbox: Acting) -> None:
     """The target of a write tells what became of it; of a call nothing tells but its receipt."""
-    write, call = await on_sandbox.decide(intent("pods/default/a"), intent("pods/default/b", verb="call"))
-    went_on: list[tuple[str, bool]] = []
-    before: list[tuple[str, bool]] = []
+    (call,) = await on_sandbox.decide(intent("pods/default/b", verb="call"))
+    went_on, before = list[str](), list[str]()
 
-    def take(taken: TakenResults) -> None:
-        went_on.extend((receipt.key, taken.is_stored) for receipt, _ in taken.receipts)
+    def take(stored: StoredResults) -> None:
+        went_on.extend(receipt.key for receipt in stored.receipts)
 
     away = AwayOnce(on_sandbox.database, lambda: before.extend(went_on))
-    await store(on_sandbox, ledger_of(on_sandbox, away, on_taken=take))
-    assert before == [(write, False)]
-    assert went_on == [(write, False), (call, True)]
-    rows = await on_sandbox.rows()
-    assert [(rows[key]["state"], bool(rows[key]["receipt"])) for key in (write, call)] == [
-        ("claimed", False),
-        ("written", True),
-    ]
+    await store(on_sandbox, ledger_of(on_sandbox, away, on_stored=take))
+    assert (before, went_on) == ([], [call])
+    row = (await on_sandbox.rows())[call]
+    assert (row["state"], bool(row["receipt"])) == ("written", True)

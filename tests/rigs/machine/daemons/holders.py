@@ -21,7 +21,7 @@ from levelog_actuator.awaited import AwaitedLevels
 from levelog_actuator.daemons import Daemons
 from levelog_actuator.effects import EffectCaller, Effects
 from levelog_actuator.heartbeat import Heartbeat
-from levelog_actuator.ledger import Ledger, TakenResults
+from levelog_actuator.ledger import Ledger
 from levelog_actuator.limits import ActuatorSettings
 from levelog_actuator.results import Ended, Result
 from levelog_log.notifications import Listener
@@ -99,14 +99,14 @@ class Holder:
         self._pauses = SteppedPauses()
         self._live = LiveIndices(database, scope, program, cast("Notifier", None))
         self._live.waits = self._pauses.watching
-        self._taken: list[TakenResults] = []
+        self._receipts: list[ReceiptNoted] = []
         self._ledger = Ledger(
             database,
             scope,
             owner,
             SETTINGS,
             is_busy=lambda: False,
-            on_taken=self._taken_in,
+            on_stored=lambda stored: self._receipts.extend(stored.receipts),
             on_hastened=self._hastened,
         )
         caller = EffectCaller(program.effects, SETTINGS)
@@ -145,9 +145,6 @@ class Holder:
         finally:
             follower.is_over = True
             self.followers.remove(follower)
-
-    def _taken_in(self, taken: TakenResults) -> None:
-        self._taken.append(taken)
 
     async def _hastened(self) -> None:
         """Processors decide when the machine says so."""
@@ -276,10 +273,10 @@ class Holder:
         for result in results:
             tenure = next(tenure for tenure, known in self._results if known is result)
             before = await self._owner_of(tenure.key)
-            self._taken = []
+            self._receipts = []
             await self._ledger._store([result])
             if isinstance(result, Ended):
-                if any(receipt.key == tenure.key for taken in self._taken for receipt, _ in taken.receipts):
+                if any(receipt.key == tenure.key for receipt in self._receipts):
                     self._tenures.finish(tenure, result)
             elif before == self.owner and not await self._owner_of(tenure.key):
                 self._tenures.take_back(tenure.key)
