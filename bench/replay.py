@@ -19,7 +19,6 @@ from levelog.secrets.redaction import Redactor
 from levelog.wire.objects import Application, Cluster, GroupResource, ObjectKey, Uid, Version
 from levelog.wire.records import ObjectSeen, SyncFinished, SyncStarted
 from levelog_cli.loading import load_operators
-from levelog_log.messages import MessageWriter
 from levelog_log.publisher import BatchPublisher
 from levelog_log.stream import LogStream, ensure_stream
 from levelog_log.transport.connection import connect
@@ -80,7 +79,7 @@ async def run(console: Console, count: int) -> None:
 
 async def _record(stream: LogStream, count: int) -> int:
     """Write a list and changes of Webs; returns how many records that is."""
-    writer = MessageWriter(stream.cluster, stream.partitions, source="bench")
+    writer = stream.writer("bench")
     publisher = BatchPublisher(stream)
     begun = SyncStarted(resource=WEBS, sync_id="one", time=BEGIN)
     ended = SyncFinished(resource=WEBS, sync_id="one", version=Version(0), time=BEGIN)

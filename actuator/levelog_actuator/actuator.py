@@ -32,7 +32,6 @@ from levelog_actuator.results import Attempting, Ended, Later, Result, about, to
 from levelog_actuator.sending import Sender
 from levelog_actuator.verifier import WriteVerifier
 from levelog_kube.client import KubeClient
-from levelog_log.messages import MessageWriter
 from levelog_log.notifications import Notifier, Topic
 from levelog_log.publisher import BatchPublisher
 from levelog_store.actuate import claims
@@ -87,7 +86,7 @@ class Actuator:
         self.owner = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"
         self._redactor = redactor or Redactor()
         self._sender = Sender(client, self._settings, self._redactor, writers=writers)
-        writer = MessageWriter(scope.cluster, scope.partitions, "actuator")
+        writer = publisher.stream.writer("actuator")
         self._relay = Relay(database, scope, self.owner, publisher, writer, self._settings)
         self._verifier = WriteVerifier(database, scope, self.owner, self._sender, publisher, writer, self._settings)
         self._heartbeat = Heartbeat(database, scope, self.owner, self._settings, on_ended=self._wake_loops, clock=clock)

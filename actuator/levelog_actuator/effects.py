@@ -27,6 +27,7 @@ from levelog_actuator.daemons import STEADY, Daemons, Interrupted, put_off
 from levelog_actuator.limits import ActuatorSettings
 from levelog_actuator.patching import CallPatcher, Kept
 from levelog_actuator.results import Attempting, Ended, Later, Result, told_without_secrets, unwatched
+from levelog_log.messages import MOST_PAYLOAD_BYTES
 from levelog_store.actuate import claims
 from levelog_store.actuate.claims import ClaimedIntent
 from levelog_store.actuate.elapsed import elapsed
@@ -37,8 +38,6 @@ log = logging.getLogger(__name__)
 
 RECORD_BYTES: Final = 16 * 1024
 """More than a receipt takes beside what a call was asked and returned."""
-MOST_OF_ALL: Final = 64 * 1024 * 1024
-"""The largest message that NATS can be set to take."""
 
 
 class _Call(Struct, frozen=True):
@@ -70,7 +69,7 @@ class EffectCaller(Struct, eq=False):
     """Gives the live indices that calls look up; None: there are none for them."""
     patcher: CallPatcher | None = None
     """Writes what calls ask for; None: nothing is written with a call."""
-    most_bytes: Callable[[], int] = lambda: MOST_OF_ALL
+    most_bytes: Callable[[], int] = lambda: MOST_PAYLOAD_BYTES
     """Most bytes of a record that the log takes."""
     executor: Executor = cast("Executor", None)
     """Makes the calls, by the keys of their intents."""

@@ -14,13 +14,13 @@ from msgspec import Struct, field
 from levelog.absence import level_of
 from levelog.counting import counted
 from levelog.effects import GROUP, Call
-from levelog.errors import RecordError, Unavailable
+from levelog.errors import Unavailable
 from levelog.handlers.callnames import NOT_CALLED, only_notes, shown_write, title_of
 from levelog.handlers.indexers import called_parent
 from levelog.wire.objects import Application, ObjectKey, Uid
 from levelog.wire.records import CallNoted, ReceiptNoted
 from levelog_actuator.limits import ActuatorSettings
-from levelog_log.messages import MessageWriter
+from levelog_log.messages import MessageWriter, RecordTooLarge
 from levelog_log.notifications import Listener
 from levelog_log.publisher import BatchPublisher
 from levelog_log.transport.wire import Message
@@ -222,10 +222,9 @@ class Relay(Struct, eq=False):
         """Key and message of receipts, without those that the log does not take."""
         found: list[tuple[str, Message]] = []
         for receipt in receipts:
-            message = self.writer.message(receipt)
             try:
-                self.publisher.check(message)
-            except RecordError as error:
+                message = self.writer.message(receipt)
+            except RecordTooLarge as error:
                 if receipt.key not in self.too_large:
                     self.too_large.add(receipt.key)
                     said = "%s waits, as the log does not take what came of it, until NATS takes larger messages: %s"

@@ -20,8 +20,7 @@ from levelog.wire.records import (
 from levelog.wire.subjects import partition_of
 from levelog_ingest.status import ResourceStatus, WatchedResource
 from levelog_ingest.trimming import Trimmed, is_recordable, name_of, only_metadata, trim
-from levelog_log.messages import MessageWriter
-from levelog_log.publisher import BatchPublisher
+from levelog_log.messages import MessageWriter, RecordTooLarge
 from levelog_log.transport.wire import Message
 
 log = logging.getLogger(__name__)
@@ -35,13 +34,11 @@ class Recorder:
 
     def __init__(
         self,
-        publisher: BatchPublisher,
         writer: MessageWriter,
         redactor: Redactor,
         status: ResourceStatus,
         application: str = "",
     ) -> None:
-        self._publisher = publisher
         self._writer = writer
         self._redactor = redactor
         self._status = status
@@ -126,12 +123,12 @@ class Recorder:
         redacted = self._redactor.redact_body(self._resource, trimmed.body)
         try:
             return self._message(key, trimmed, redacted, origin, is_deleted=is_deleted)
-        except _TooLarge as error:
+        except RecordTooLarge as error:
             log.warning("%s; only its metadata are recorded", error, extra={"object": str(key)})
             try:
                 smaller = only_metadata(redacted, str(error))
                 return self._message(key, trimmed, smaller, origin, is_deleted=is_deleted)
-            except _TooLarge:
+            except RecordTooLarge:
                 least = only_metadata(redacted, str(error), is_least=True)
                 return self._message(key, trimmed, least, origin, is_deleted=is_deleted)
 
@@ -149,7 +146,7 @@ class Recorder:
         return ObjectKey(group=self._resource.group, resource=self._resource.resource, namespace=namespace, name=name)
 
     def _message(self, key: ObjectKey, trimmed: Trimmed, body: bytes, origin: Origin, *, is_deleted: bool) -> Message:
-        message = self._writer.message(
+        return self._writer.message(
             (ObjectDeleted if is_deleted else ObjectSeen)(
                 key=key,
                 uid=trimmed.uid,
@@ -160,15 +157,6 @@ class Recorder:
                 body=body,
             )
         )
-        try:
-            self._publisher.check(message)
-        except RecordError as error:
-            raise _TooLarge(str(error)) from error
-        return message
-
-
-class _TooLarge(RecordError):
-    """NATS does not take a record of this size."""
 
 
 def _now() -> datetime:

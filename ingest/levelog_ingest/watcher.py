@@ -22,7 +22,6 @@ from levelog_kube.client import SILENCE, KubeClient
 from levelog_kube.discovery import Served, absence_of, resolve
 from levelog_kube.failures import ApiError, NoAnswer, Unreachable
 from levelog_log.appender import Appender, Lane
-from levelog_log.messages import MessageWriter
 from levelog_log.publisher import LogFull
 from levelog_log.stream import LogStream
 from levelog_log.transport.wire import Message
@@ -108,13 +107,7 @@ class Watcher:
         self._client = client
         self._stream = stream
         self._appender = appender
-        self._recorder = Recorder(
-            appender.publisher,
-            MessageWriter(stream.cluster, stream.partitions, "ingest"),
-            redactor,
-            self.status,
-            application,
-        )
+        self._recorder = Recorder(stream.writer("ingest"), redactor, self.status, application)
         self._rescoped, self._next_scope = asyncio.Event(), watched.namespaces
         self._check_cluster = check_cluster
         self._on_change = on_change

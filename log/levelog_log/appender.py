@@ -92,12 +92,10 @@ class Appender:
     def submit(self, messages: Many[Message], tell: Callable[[Outcome], None]) -> None:
         """Hand in messages for one atomic batch; `tell` hears the sequence of the last, or the error, exactly once.
 
-        Raises RecordError for a message that can never be written; Unavailable if the appender is closed.
+        Raises Unavailable if the appender is closed.
         """
         if len(messages) > MAX_MESSAGES:
             raise ValueError(f"a batch holds at most {MAX_MESSAGES} messages, not {len(messages)}")
-        for message in messages:
-            self.publisher.check(message)
         if self._task is None:
             raise _stopping()
         group = _Group(messages, payload_bytes(messages), tell)
@@ -185,7 +183,7 @@ class Lane:
     async def submit(self, messages: Many[Message]) -> None:
         """Hand in messages for one atomic batch, waiting only for room.
 
-        Raises what an earlier submission failed with, and RecordError for a message that can never be written.
+        Raises what an earlier submission failed with.
         """
         await self._appender.wait_for_room()
         self._check()

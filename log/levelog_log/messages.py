@@ -1,7 +1,7 @@
 """Converts between records and messages: the subject of a record, and the record in a message."""
 
 import secrets
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from itertools import count
 from typing import Final, TypeAlias, assert_never
@@ -12,6 +12,7 @@ from levelog.wire.objects import Application, Cluster, Partition, Sequence
 from levelog.wire.records import (
     BookmarkNoted,
     ContactLost,
+    ControlRecord,
     GapNoted,
     HistoryReverted,
     LoggedRecord,
@@ -42,21 +43,34 @@ _CONTROL: Final[Mapping[type[AboutResource], Control]] = {
 }
 
 
-class MessageWriter:
-    """Turns records into messages of one log; `source` names the part of levelog that writes (`ingest`)."""
+MOST_PAYLOAD_BYTES: Final = 64 * 1024 * 1024
+"""The largest message that NATS can be set to take."""
+_FRAME_BYTES: Final = 256  # more than the headers take that a batch adds
 
-    def __init__(self, cluster: Cluster, partitions: int, source: str) -> None:
+
+class RecordTooLarge(RecordError):
+    """NATS does not take a record of this size."""
+
+
+class MessageWriter:
+    """Turns records into messages of one log; `LogStream.writer` makes it.
+
+    Raises RecordError for a name that cannot stand in a header, and RecordTooLarge.
+    """
+
+    def __init__(
+        self, cluster: Cluster, partitions: int, source: str, most_bytes: Callable[[], int] = lambda: MOST_PAYLOAD_BYTES
+    ) -> None:
+        """`source` names the part of levelog that writes (`ingest`); `most_bytes` tells what the server takes now."""
         self.cluster = cluster
         self.partitions = partitions
         self.source = source
+        self._most_bytes = most_bytes
         self._prefix = secrets.token_hex(8)
         self._numbers = count(1)
 
     def message(self, record: ObjectSeen | ObjectDeleted | ReceiptNoted | TargetObserved) -> Message:
-        """The message of a record that belongs to one object, in the object's partition.
-
-        Raises RecordError for a name that cannot stand in a header.
-        """
+        """The message of a record that belongs to one object, in the object's partition."""
         match record:
             case ObjectSeen() | ObjectDeleted():
                 key = record.key
@@ -66,8 +80,7 @@ class MessageWriter:
                 subject = receipt_subject(self.cluster, partition, Application(record.application))
             case _ as never:
                 assert_never(never)
-        headers, payload = encode(record, record_id=self._next_id(), source=self.source)
-        return Message(subject, header_lines(headers), payload)
+        return self._message(subject, record)
 
     def to_all_partitions(self, record: AboutResource) -> list[Message]:
         """One message per partition for what concerns a whole resource."""
@@ -75,12 +88,16 @@ class MessageWriter:
 
     def to_partition(self, record: AboutResource, partition: Partition) -> Message:
         """The message of a record about a resource, in one partition."""
-        headers, payload = encode(record, record_id=self._next_id(), source=self.source)
-        subject = control_subject(self.cluster, partition, _CONTROL[type(record)], record.resource)
-        return Message(subject, header_lines(headers), payload)
+        return self._message(control_subject(self.cluster, partition, _CONTROL[type(record)], record.resource), record)
 
-    def _next_id(self) -> str:
-        return f"{self._prefix}-{next(self._numbers)}"
+    def _message(self, subject: str, record: ObjectSeen | ObjectDeleted | ControlRecord) -> Message:
+        record_id = f"{self._prefix}-{next(self._numbers)}"
+        headers, payload = encode(record, record_id=record_id, source=self.source)
+        lines, limit = header_lines(headers), self._most_bytes()
+        size = len(payload) + len(lines) + _FRAME_BYTES
+        if size > limit:
+            raise RecordTooLarge(f"record for {subject} has {size} bytes; NATS takes {limit} (its setting max_payload)")
+        return Message(subject, lines, payload)
 
 
 def logged_record(

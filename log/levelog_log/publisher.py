@@ -10,7 +10,7 @@ from typing import Final
 
 import msgspec
 
-from levelog.errors import ConfigurationError, IdentityMismatch, LevelogError, RecordError, Unavailable
+from levelog.errors import ConfigurationError, IdentityMismatch, LevelogError, Unavailable
 from levelog.wire.objects import Sequence
 from levelog_log.chains import ChainWriter
 from levelog_log.messages import record_id
@@ -34,7 +34,6 @@ _FULL: Final = (
     10047,
     10077,
 )  # limits of the account, the server, its memory, its disk, the stream
-FRAME_BYTES: Final = 256  # more than the headers take that a batch adds
 
 
 class LogFull(Unavailable):
@@ -95,12 +94,10 @@ class BatchPublisher:
 
         Raises Unavailable if no acknowledgement came: the messages may or may not be in the log, and publishing them
         again is harmless, since the fold drops duplicates. Raises IdentityMismatch if the stream was lost, recreated or
-        rolled back; RecordError if a message is larger than the server takes or has a header that cannot be written.
+        rolled back.
         """
         if not 0 < len(messages) <= MAX_MESSAGES:
             raise ValueError(f"a batch holds 1 to {MAX_MESSAGES} messages, not {len(messages)}")
-        for message in messages:
-            self.check(message)
         async with self._turn:
             return await self._publish(messages)
 
@@ -234,12 +231,3 @@ class BatchPublisher:
                 raise doubts.loss("other record", self._acknowledged, error)
             doubts.dispel("other record", self._acknowledged)
         self._verified_at = reconnects
-
-    def check(self, message: Message) -> None:
-        """Raises RecordError if the message is larger than the server takes."""
-        limit = self.stream.connection.max_payload_bytes
-        size = len(message.payload) + len(message.headers) + FRAME_BYTES
-        if size > limit:
-            raise RecordError(
-                f"record for {message.subject} has {size} bytes; NATS takes {limit} (its setting max_payload)"
-            )

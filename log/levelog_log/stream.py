@@ -15,7 +15,7 @@ from levelog.wire.objects import Cluster, Partition, Sequence
 from levelog.wire.records import LoggedRecord
 from levelog.wire.subjects import DEFAULT_PARTITIONS, lease_stream, partition_in, stream_name, stream_subjects
 from levelog_log.doubts import Doubts
-from levelog_log.messages import logged_record, timestamp_nanoseconds
+from levelog_log.messages import MessageWriter, logged_record, timestamp_nanoseconds
 from levelog_log.replicas import MOST, TOO_FEW, raise_replicas
 from levelog_log.transport.connection import Connection, NoResponders
 from levelog_log.transport.jetstream import (
@@ -88,6 +88,10 @@ class LogStream:
                 f"the log {self.name} was begun {how}: all processes need the same --redaction-key-file, --redact and "
                 "--redaction. To change them, stop all processes and remove the stream: the next ingest begins anew"
             )
+
+    def writer(self, source: str) -> MessageWriter:
+        """What makes messages of this log, for the part of levelog that `source` names."""
+        return MessageWriter(self.cluster, self.partitions, source, lambda: self.connection.max_payload_bytes)
 
     async def state(self) -> StreamState:
         """First and last sequence and sizes, as of now.

@@ -12,7 +12,6 @@ from levelog.secrets.rules import Rules
 from levelog.wire.objects import Cluster, GroupResource, Version
 from levelog.wire.records import SyncFinished
 from levelog_log.appender import Appender
-from levelog_log.messages import MessageWriter
 from levelog_log.publisher import BatchPublisher
 from levelog_log.stream import ensure_stream
 from levelog_log.transport.connection import connect
@@ -43,7 +42,7 @@ async def begin_log(sandbox: Sandbox, nats: NatsServer, *records: SyncFinished, 
     redactor = Redactor(KEY.read_bytes().strip(), Rules.parse([rules] if rules else []))
     async with await connect(nats.url) as connection:
         stream = await ensure_stream(connection, cluster, redaction=redactor.digest)
-        writer = MessageWriter(cluster, stream.partitions, "test")
+        writer = stream.writer("test")
         async with Appender(BatchPublisher(stream)) as appender:
             for record in records:
                 await appender.append(*writer.to_all_partitions(record))

@@ -50,7 +50,7 @@ def be_back_soon(connection: Connection) -> None:
 
 def writer_for(stream: LogStream) -> MessageWriter:
     """A writer of records of that log."""
-    return MessageWriter(stream.cluster, stream.partitions, "test")
+    return stream.writer("test")
 
 
 def web_message(writer: MessageWriter, name: str, version: int, *, body: bytes = b"{}") -> Message:

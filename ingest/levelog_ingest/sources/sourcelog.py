@@ -29,7 +29,7 @@ from levelog_ingest.sources.encoding import EncodedSet, Encoder, shown, uid_of
 from levelog_ingest.sources.known import LogState
 from levelog_ingest.sync import DIFFERENCE
 from levelog_log.appender import Appender
-from levelog_log.messages import MessageWriter
+from levelog_log.messages import RecordTooLarge
 from levelog_log.stream import LogStream
 from levelog_log.transport.wire import Message
 
@@ -61,7 +61,7 @@ class SourceLog:
         self._stream = stream
         self._appender = appender
         self._encoder = Encoder(source, redactor)
-        self._writer = MessageWriter(stream.cluster, stream.partitions, "ingest")
+        self._writer = stream.writer("ingest")
         self._known = state.known
         self._listed_at = state.listed_at
         self._is_lost = state.is_lost
@@ -240,26 +240,23 @@ class SourceLog:
 
     def _seen(self, key: ObjectKey, body: bytes, version: Version, origin: Origin) -> Message:
         time = self._clock()
-        message = self._writer.message(
-            ObjectSeen(
-                key=key,
-                uid=uid_of(key),
-                version=version,
-                origin=origin,
-                time=time,
-                written=self._written(time),
-                traceparent=self._traces.get(key, ""),
-                body=body,
-            )
+        record = ObjectSeen(
+            key=key,
+            uid=uid_of(key),
+            version=version,
+            origin=origin,
+            time=time,
+            written=self._written(time),
+            traceparent=self._traces.get(key, ""),
+            body=body,
         )
         try:
-            self._appender.publisher.check(message)
-        except RecordError as error:
+            return self._writer.message(record)
+        except RecordTooLarge as error:
             limit = self._stream.connection.max_payload_bytes
             raise RecordError(
                 f"{shown(self._source.cls, key)} cannot be recorded: NATS takes {limit} bytes, its setting max_payload"
             ) from error
-        return message
 
     def _deleted(self, key: ObjectKey, body: bytes, version: Version) -> Message:
         time, uid = self._clock(), uid_of(key)

@@ -22,8 +22,7 @@ from levelog_ingest.status import ResourceStatus, WatchedResource
 from levelog_kube.client import connect as connect_kube
 from levelog_kube.discovery import cluster_uid
 from levelog_kube.failures import ApiError, NoAnswer
-from levelog_log.messages import MessageWriter, logged_record
-from levelog_log.publisher import BatchPublisher
+from levelog_log.messages import logged_record
 from levelog_log.stream import LogStream, ensure_stream
 from levelog_log.transport.connection import connect
 from levelog_log.transport.wire import Message, parse_header_lines
@@ -72,8 +71,7 @@ LINES: Final = (
 @pytest.fixture
 async def recorder(nats_server: NatsServer) -> AsyncGenerator[Recorder]:
     async with new_log(nats_server) as stream:
-        writer = MessageWriter(stream.cluster, stream.partitions, "test")
-        yield Recorder(BatchPublisher(stream), writer, Redactor(b"k" * 16), ResourceStatus(watched=SECRETS))
+        yield Recorder(stream.writer("test"), Redactor(b"k" * 16), ResourceStatus(watched=SECRETS))
 
 
 @settings(max_examples=examples(1000), deadline=None)

@@ -27,7 +27,6 @@ from levelog_ingest.ingest import Ingest
 from levelog_ingest.status import ResourceStatus, WatchedResource
 from levelog_kube.client import connect as connect_kube
 from levelog_kube.discovery import cluster_uid
-from levelog_log.messages import MessageWriter
 from levelog_log.publisher import BatchPublisher
 from levelog_log.stream import LogStream, ensure_stream
 from levelog_log.transport.connection import connect
@@ -213,7 +212,7 @@ async def test_a_list_that_was_broken_off_is_made_again(world: World) -> None:
     world.create("c", n="1")
     async with ingesting(world.kubeconfig, world.stream):
         await until_recorded(world.stream, lists)
-    writer = MessageWriter(world.stream.cluster, world.stream.partitions, "ingest")
+    writer = world.stream.writer("ingest")
     broken_off = SyncStarted(resource=CONFIG_MAPS.resource, sync_id="broken-off", time=datetime.now(UTC))
     await BatchPublisher(world.stream).publish(writer.to_all_partitions(broken_off))
     async with ingesting(world.kubeconfig, world.stream):
@@ -224,7 +223,7 @@ async def test_a_list_that_was_broken_off_is_made_again(world: World) -> None:
 
 async def test_a_list_older_than_half_the_retention_is_made_again_without_a_gap(world: World) -> None:
     world.create("c")
-    writer = MessageWriter(world.stream.cluster, world.stream.partitions, "ingest")
+    writer = world.stream.writer("ingest")
     resource, long_ago = CONFIG_MAPS.resource, datetime.now(UTC) - world.stream.max_age / 2
     markers: list[SyncStarted | SyncFinished] = [
         SyncStarted(resource=resource, sync_id="old", time=long_ago),

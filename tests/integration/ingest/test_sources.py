@@ -11,7 +11,6 @@ import pytest
 from levelog.wire.records import BookmarkNoted, ContactLost, ObjectDeleted, ObjectSeen, SyncFinished, SyncStarted
 from levelog_ingest.sources.runner import SourceRunner
 from levelog_log.appender import Appender
-from levelog_log.messages import MessageWriter
 from levelog_log.publisher import BatchPublisher
 from levelog_log.stream import LogStream
 from rigs.logs import new_log, read_all
@@ -127,7 +126,7 @@ async def test_a_list_that_was_not_finished_is_made_again(stream: LogStream) -> 
     """As after the death of a process in the middle of a set."""
     repository = Repository(main="1", dev="2")
     async with Appender(BatchPublisher(stream)) as appender:
-        writer = MessageWriter(stream.cluster, stream.partitions, "ingest")
+        writer = stream.writer("ingest")
         resource = Branch.resource_type.group_resource
         await appender.append(
             *writer.to_all_partitions(SyncStarted(resource=resource, sync_id="a", time=datetime.now(UTC)))

@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from levelog.errors import ConfigurationError, IdentityMismatch, LevelogError, RecordError, Unavailable
+from levelog.errors import ConfigurationError, IdentityMismatch, LevelogError, Unavailable
 from levelog.wire.objects import Partition
 from levelog.wire.objects import Sequence as LogSequence
 from levelog_log.appender import Appender
+from levelog_log.messages import RecordTooLarge
 from levelog_log.publisher import MAX_MESSAGES, BatchPublisher
 from levelog_log.stream import ensure_stream, open_stream
 from levelog_log.transport.jetstream import ErrorAnswer, refusal
@@ -125,12 +126,11 @@ async def test_of_two_that_publish_at_once_one_waits_for_the_other(nats_server: 
         assert await asyncio.gather(*both) == [1, 2]
 
 
-async def test_a_record_that_is_too_large_is_refused_before_anything_is_sent(nats_server: NatsServer) -> None:
+async def test_a_record_that_is_too_large_has_no_message(nats_server: NatsServer) -> None:
     async with new_log(nats_server) as stream, Appender(BatchPublisher(stream)) as appender:
         writer = writer_for(stream)
-        large = web_message(writer, "large", 1, body=b"x" * stream.connection.max_payload_bytes)
-        with pytest.raises(RecordError, match="its setting max_payload"):
-            await appender.append(web_message(writer, "small", 1), large)
+        with pytest.raises(RecordTooLarge, match="its setting max_payload"):
+            web_message(writer, "large", 1, body=b"x" * stream.connection.max_payload_bytes)
         with pytest.raises(ValueError, match="at most"):
             await appender.append(*[web_message(writer, "w", 1)] * (MAX_MESSAGES + 1))
         await appender.append(web_message(writer, "small", 2))
