@@ -46,7 +46,7 @@ class Repairs:
     async def run(self) -> NoReturn:
         """Listen until cancelled. Raises IdentityMismatch."""
         subject = notification_subject(self._stream.cluster, self._application, LOST)
-        subscription = await self._stream.connection.subscribe(subject, self._hear)
+        stop = await self._stream.connection.subscribe(subject, self._hear)
         try:
             while True:
                 await self._has_heard.wait()
@@ -62,8 +62,7 @@ class Repairs:
                 if is_new:
                     await asyncio.sleep(APART.total_seconds())
         finally:
-            if not self._stream.connection.client.is_closed:
-                await subscription.unsubscribe()
+            await stop()
 
     async def _hear(self, message: Msg) -> None:
         try:

@@ -298,13 +298,11 @@ class Leadership:
             if b'"is_released":true' in message.data:
                 has_changed.set()
 
-        connection = self._lease.connection
-        subscription = await connection.subscribe(self._lease.subject, note)
+        stop = await self._lease.connection.subscribe(self._lease.subject, note)
         try:
             yield has_changed
         finally:
-            if not connection.client.is_closed:
-                await subscription.unsubscribe()
+            await stop()
 
     async def _release(self) -> None:
         try:

@@ -9,7 +9,6 @@ from typing import Final, Self
 
 import msgspec
 from nats.aio.msg import Msg
-from nats.aio.subscription import Subscription
 
 from levelog.errors import Unavailable
 from levelog.wire.objects import Application, Cluster
@@ -47,39 +46,31 @@ class Notifier:
         self._cluster = cluster
         self._application = application
         self._listeners: dict[str, set[Listener]] = {}
-        self._subscription: Subscription | None = None
 
     async def __aenter__(self) -> Self:
         self._stop_following = self._connection.on_change(self._wake_all)
         everything = notification_subject(self._cluster, self._application, "*")
-        self._subscription = await self._connection.subscribe(everything, self._receive)
+        self._stop_receiving = await self._connection.subscribe(everything, self._receive)
         with suppress(Unavailable):  # then all are woken once it is back
             await self._connection.request_again("$JS.API.INFO")  # who answers that knows of the subscription
         return self
 
     async def __aexit__(self, *_: object) -> None:
         self._stop_following()
-        if self._subscription is not None and not self._connection.client.is_closed:
-            await self._subscription.unsubscribe()
+        await self._stop_receiving()
 
     async def publish(self, topic: Topic, *, but_not: "Listener | None" = None) -> None:
         """Wake all listeners of the topic, in this process too, `but_not` one; while NATS is away, none is woken."""
-        sender = but_not.id if but_not is not None else b""
-        try:
-            await self._connection.publish_all(
-                (Message(notification_subject(self._cluster, self._application, topic), b"", sender),),
-                f"notification of {topic}",
-            )
-        except Unavailable:
-            return
+        await self._send(topic, but_not.id if but_not is not None else b"")
 
     async def report(self, found: ChainBreak) -> None:
         """Tell ingest what was lost or reordered inside the log; while NATS is away, it is not told."""
-        subject = notification_subject(self._cluster, self._application, LOST)
+        await self._send(LOST, msgspec.json.encode(found))
+
+    async def _send(self, topic: str, content: bytes) -> None:
+        subject = notification_subject(self._cluster, self._application, topic)
         with suppress(Unavailable):
-            await self._connection.publish_all(
-                (Message(subject, b"", msgspec.json.encode(found)),), f"notification of {LOST}"
-            )
+            await self._connection.publish_all((Message(subject, b"", content),), f"notification of {topic}")
 
     def listen(self, topic: Topic) -> "Listener":
         """A listener of one's own to the notifications on a topic."""

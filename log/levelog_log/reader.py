@@ -10,13 +10,12 @@ import random
 import time
 from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping
+from contextlib import suppress
 from datetime import timedelta
 from typing import Final, Self
 
 import msgspec
-import nats.errors
 from nats.aio.msg import Msg
-from nats.aio.subscription import Subscription
 
 from levelog.errors import LevelogError, Unavailable
 from levelog.wire.objects import Partition, Sequence
@@ -34,6 +33,7 @@ from levelog_log.transport.jetstream import (
     ask,
     refusal,
 )
+from levelog_log.transport.wire import Message
 
 log = logging.getLogger(__name__)
 
@@ -104,7 +104,7 @@ class Reader:
         self._task: asyncio.Task[None] | None = None
         self._failure: LevelogError | None = None
         self._broken = ""
-        self._subscription: Subscription | None = None
+        self._stop_receiving: Callable[[], Awaitable[None]] | None = None
         self._inbox = ""
         self._consumer = ""
         self._received = 0
@@ -223,7 +223,7 @@ class Reader:
                 if self._trail.is_filtered and time.monotonic() - self._checked_at >= CHECK_EVERY.total_seconds():
                     await self.end()
                 await self._report_breaks()
-            except (Unavailable, nats.errors.Error) as error:
+            except Unavailable as error:
                 self._break(f"it failed: {error}")
                 await asyncio.sleep(pause.total_seconds() * random.uniform(0.5, 1.0))  # noqa: S311
                 pause = min(2 * pause, _LONGEST_PAUSE)
@@ -262,7 +262,7 @@ class Reader:
         connection = self.stream.connection
         self._inbox = connection.client.new_inbox()
         self._received = 0
-        self._subscription = await connection.subscribe(f"{self._inbox}.*", self._receive)
+        self._stop_receiving = await connection.subscribe(f"{self._inbox}.*", self._receive)
         request = ConsumerRequest(
             stream_name=self.stream.name,
             config=ConsumerConfig(
@@ -287,17 +287,15 @@ class Reader:
             self._seen_to = max(self._seen_to, Sequence(state.last_seq))
 
     async def _forget_consumer(self) -> None:
-        subscription, self._subscription = self._subscription, None
+        stop, self._stop_receiving = self._stop_receiving, None
         consumer, self._consumer = self._consumer, ""
         self._broken = ""
         self._requests.clear()
-        client = self.stream.connection.client
-        if subscription is None or client.is_closed:
-            return
-        await subscription.unsubscribe()
-        if consumer and client.is_connected:
-            # Without an answer, as it goes by itself when idle.
-            await self.stream.connection.publish(f"$JS.API.CONSUMER.DELETE.{self.stream.name}.{consumer}")
+        if stop is not None:
+            await stop()
+        if consumer:
+            with suppress(LevelogError):  # it goes by itself when idle
+                await self._send(f"DELETE.{self.stream.name}.{consumer}")
 
     def _wants_more(self) -> bool:
         # Two requests overlap, so that the server never waits for the next one.
@@ -317,10 +315,14 @@ class Reader:
             expires=_nanoseconds(_PULL_EXPIRES),
             idle_heartbeat=_nanoseconds(HEARTBEAT),
         )
-        subject = f"$JS.API.CONSUMER.MSG.NEXT.{self.stream.name}.{self._consumer}"
-        await self.stream.connection.publish(
-            subject, msgspec.json.encode(request), reply=f"{self._inbox}.{self._last_request}"
+        await self._send(
+            f"MSG.NEXT.{self.stream.name}.{self._consumer}",
+            msgspec.json.encode(request),
+            reply=f"{self._inbox}.{self._last_request}",
         )
+
+    async def _send(self, what: str, payload: bytes = b"", reply: str = "") -> None:
+        await self.stream.connection.publish_all((Message(f"$JS.API.CONSUMER.{what}", b"", payload, reply),))
 
     async def _receive(self, message: Msg) -> None:
         """Take in a record, or what the server says about a request for records."""

@@ -20,6 +20,7 @@ from levelog.errors import ConfigurationError
 from levelog.wire.objects import Application, Cluster
 from levelog_log.transport.access import NatsAccess
 from levelog_log.transport.connection import Connection, connect
+from levelog_log.transport.wire import Message
 from levelog_migrations import upgrade
 from levelog_sandbox import Sandbox
 from levelog_store.connect.database import Database
@@ -291,7 +292,7 @@ async def test_nobody_may_publish_what_is_anothers(
 ) -> None:
     for subject in subjects:
         async with await _connected(server, tmp_path, user) as connection:
-            await connection.publish(subject)
+            await connection.publish_all([Message(subject, b"", b"")])
             await _refused(connection, f"may not publish to {subject}: give it that permission")
 
 

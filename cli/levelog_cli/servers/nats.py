@@ -68,7 +68,7 @@ async def await_log(connection: Connection, settings: Settings, cluster: Cluster
         has_changed.set()
 
     wanted = cluster or Cluster(settings.cluster)
-    subscription = await connection.subscribe(f"{_STREAM_MADE}.{stream_name(wanted) if wanted else '*'}", note)
+    stop = await connection.subscribe(f"{_STREAM_MADE}.{stream_name(wanted) if wanted else '*'}", note)
     is_told = False
     try:
         while True:
@@ -85,8 +85,7 @@ async def await_log(connection: Connection, settings: Settings, cluster: Cluster
             except TimeoutError:
                 continue
     finally:
-        if not connection.client.is_closed:
-            await subscription.unsubscribe()
+        await stop()
 
 
 async def _find_log(connection: Connection, wanted: Cluster) -> LogStream | None:

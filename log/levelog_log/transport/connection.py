@@ -11,7 +11,6 @@ from typing import Any, Final, NoReturn, Self, TypeVar
 
 import nats.errors
 from nats.aio.msg import Msg
-from nats.aio.subscription import Subscription
 
 from levelog.absence import Absence
 from levelog.errors import ConfigurationError, LevelogError, Unavailable
@@ -65,7 +64,6 @@ class Connection:
         """Answers that are waited for."""
         self._refusal: asyncio.Future[LevelogError] = asyncio.get_running_loop().create_future()
         self._subjects: deque[str] = deque(maxlen=_REMEMBERED)
-        self._batch: Sequence[Message] = ()
         self._is_closing = False
         self.absence = Absence(f"NATS at {self.url}")
         self._listeners: set[Callable[[], None]] = set()
@@ -139,25 +137,30 @@ class Connection:
     async def publish_all(self, messages: Sequence[Message], step: str = "publishing") -> None:
         """Send messages in order without waiting for an answer. Raises Unavailable while disconnected."""
         self._check()
-        self._batch = messages
+        self._subjects.extend(message.subject for message in messages[:_REMEMBERED])
         try:
             self._check_up()
             await self.client.publish_all(messages)
         except nats.errors.Error as error:
             raise self._unavailable(f"{step}: {_explain(error)} (NATS at {self.url})") from error
 
-    async def publish(self, subject: str, payload: bytes = b"", reply: str = "") -> None:
-        """Send one message without headers. Raises as nats-py does."""
-        self._check()
-        self._check_up()
-        self._subjects.append(subject)
-        await self.client.publish(subject, payload, reply=reply)
+    async def subscribe(self, subject: str, receive: Callable[[Msg], Awaitable[None]]) -> Callable[[], Awaitable[None]]:
+        """Have all messages of a subject given to a coroutine function, which never waits; returns how to stop that.
 
-    async def subscribe(self, subject: str, receive: Callable[[Msg], Awaitable[None]]) -> Subscription:
-        """Have all messages of a subject given to a coroutine function, which never waits. Raises as nats-py does."""
+        It lasts through lost connections. Raises Unavailable once the connection is closed.
+        """
         self._check()
         self._subjects.append(subject)
-        return await self.client.subscribe(subject, cb=receive, pending_msgs_limit=0, pending_bytes_limit=0)
+        try:
+            subscription = await self.client.subscribe(subject, cb=receive, pending_msgs_limit=0, pending_bytes_limit=0)
+        except nats.errors.ConnectionClosedError as error:
+            raise Unavailable(f"subscribing to {subject}: {_explain(error)} (NATS at {self.url})") from error
+
+        async def stop() -> None:
+            if not self.client.is_closed:
+                await subscription.unsubscribe()
+
+        return stop
 
     async def wait_connected(self) -> None:
         """Wait until the connection is up."""
@@ -227,8 +230,7 @@ class Connection:
 
     def _written(self, lowered: str) -> str:
         """A subject as it was used; nats-py tells it in lower case."""
-        known = (*self._subjects, *(message.subject for message in self._batch))
-        return next((subject for subject in known if subject.lower() == lowered), lowered)
+        return next((subject for subject in self._subjects if subject.lower() == lowered), lowered)
 
     def _refuse(self, error: LevelogError) -> None:
         if not self._refusal.done():

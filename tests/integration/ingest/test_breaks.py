@@ -17,6 +17,7 @@ from levelog_log.notifications import Notifier
 from levelog_log.reader import Reader
 from levelog_log.stream import LogStream, ensure_stream
 from levelog_log.transport.connection import connect
+from levelog_log.transport.wire import Message
 from levelog_sandbox.sandbox import Sandbox
 from rigs.ingesting import gaps, ingesting, lists, state_of, until_recorded, until_watching
 from rigs.logs import deletable, delete_records
@@ -91,11 +92,9 @@ async def test_what_is_told_wrongly_is_passed(
     _, kubeconfig, stream = world
     async with ingesting(kubeconfig, stream, application=APPLICATION) as ingest:
         await until_watching(ingest)
-        await stream.connection.publish(f"levelog-notify.{stream.cluster}.{APPLICATION}.lost", b"nonsense")
-        await stream.connection.publish(
-            f"levelog-notify.{stream.cluster}.{APPLICATION}.lost",
-            b'{"kind":"out of order","partition":1,"after":1,"before":2}',
-        )
+        subject = f"levelog-notify.{stream.cluster}.{APPLICATION}.lost"
+        wrong = b'{"kind":"out of order","partition":1,"after":1,"before":2}'
+        await stream.connection.publish_all([Message(subject, b"", told) for told in (b"nonsense", wrong)])
         records = await until_recorded(stream, lambda records: lists(records) == 2)
     assert [each.reason for each in gaps(records)] == [
         "record 2 of partition 1 came after record 1, which was written later"

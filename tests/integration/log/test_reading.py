@@ -13,9 +13,19 @@ from levelog.wire.records import LoggedRecord, ObjectSeen, Unreadable
 from levelog_log import reader as reading
 from levelog_log.publisher import BatchPublisher
 from levelog_log.reader import Reader
-from levelog_log.stream import LogStream, ensure_stream
+from levelog_log.stream import LogStream, ensure_stream, open_stream
 from levelog_log.transport.jetstream import StreamState
-from rigs.logs import MOMENT, delete_stream, expire, names_and_versions, new_log, read_all, web_message, writer_for
+from rigs.logs import (
+    MOMENT,
+    delete_stream,
+    expire,
+    names_and_versions,
+    new_log,
+    proxied,
+    read_all,
+    web_message,
+    writer_for,
+)
 from rigs.nats import NatsServer
 from rigs.waiting import until
 
@@ -172,6 +182,25 @@ async def test_a_closed_reader_leaves_no_consumer(nats_server: NatsServer) -> No
             return not await consumers(stream)
 
         await until(is_gone, "the consumer to go")
+
+
+async def test_a_reader_can_be_closed_while_its_connection_is_made_again(
+    nats_server: NatsServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with new_log(nats_server) as stream, proxied(nats_server) as (proxy, connection):
+        reader = Reader(await open_stream(connection, stream.cluster))
+        async with reader:
+            await publish(stream, range(1, 3))
+            assert sequences(await read(reader, 2)) == [1, 2]
+            is_noted = asyncio.Event()
+            monkeypatch.setattr(connection.client, "_reconnected_cb", is_noted.wait)
+            proxy.cut()
+
+            async def is_made_again_and_not_noted() -> bool:
+                return connection.client.is_connected and not connection.is_connected
+
+            await until(is_made_again_and_not_noted, "a connection that nobody has been told of")
+        is_noted.set()
 
 
 async def test_invariant_14_a_record_that_cannot_be_read_is_told_and_passed(nats_server: NatsServer) -> None:
