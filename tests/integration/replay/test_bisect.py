@@ -4,7 +4,7 @@ import json
 import shutil
 import sqlite3
 import subprocess
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -69,7 +69,8 @@ async def test_the_decisions_of_each_application_count(night: LastNight) -> None
         return open_bundle(night.bundle)
 
     async def nothing() -> AsyncIterator[DecisionEntry]:
-        for entry in ():
+        none: Sequence[DecisionEntry] = ()
+        for entry in none:
             yield entry
 
     condition = Expression(f'wrote("delete", "{ORDERS}")')
