@@ -263,7 +263,7 @@ class Engine:
         looks, left = await self.evaluator.look(self.state_reader, wakes, at) if wakes else ([], [])
         acted = await self.evaluator.with_rows(self.state_reader, [*back, *await acting.act(looks, self.epochs)])
         batch = [conclude(look, round_, at) for look, round_ in acted]
-        valid, claimed = await self._commit(batch)
+        valid, claimed, asked = await self._commit(batch)
         known = {*left, *(look.facts.name for look in looks)}
         for wake in wakes:
             if (wake.view, wake.parent) not in known:  # its parent is gone, or not the view's
@@ -275,7 +275,7 @@ class Engine:
             claimed,
             retried=len(batch) - len(valid),
             has_left=bool(left) or self._has_lookups or has_suspected,
-            has_woken=bool(valid) and state.wakes.is_any_fresh,
+            has_woken=not asked.keys().isdisjoint(state.wakes.pending),
             has_told=any(each.wake.view in self._program.looked_up for each in valid),
             has_news=any(each.is_news and each.wake.view in self._program.awaited for each in valid),
         )
@@ -326,14 +326,19 @@ class Engine:
         """What is seen of the State now."""
         return StateReader(self._program, self.state, self.readiness.namespaces)
 
-    async def _commit(self, batch: Sequence[Decided]) -> tuple[Sequence[Decided], Collection[str]]:
-        """Write the decisions that still hold, with what is folded; returns them, and the intents that are claimed."""
+    async def _commit(
+        self, batch: Sequence[Decided]
+    ) -> tuple[Sequence[Decided], Collection[str], Mapping[ViewParent, Wake]]:
+        """Write the decisions that still hold, with what is folded.
+
+        Returns them, the intents that are claimed, and the levels to look at again.
+        """
         state, state_reader = self.state, self.state_reader
         batch = [
             each for each in batch if all(state_reader.version(place) == at for place, at in each.versions.items())
         ]
         if not batch and not state.ends:
-            return (), ()
+            return (), (), {}
         async with self.tables.deciding(state, batch, self.claimant) as written:
             asked = woken(self._program, written.valid)
             for decided in written.valid:
@@ -341,7 +346,7 @@ class Engine:
                 self._has_lookups |= self.is_shared and are_of_others(state, decided.dependencies_added, self.epochs)
             state.tell(told(self._program, written.valid), asked)
             state.ask(asked)
-        return written.valid, written.claimed
+        return written.valid, written.claimed, asked
 
 
 def _open(each: AwaitedWrite) -> OpenIntent:

@@ -31,7 +31,7 @@ from levelog_store.decide.decisions import Sendable
 from levelog_store.decide.inputreads import read_levels
 from levelog_store.owners.leases import Leases
 from levelog_store.owners.scopes import open_scope
-from levelog_store.rows import LevelRow, Scope
+from levelog_store.rows import LevelRow, Scope, ViewParent
 from levelog_store.tables import intents, metadata, wakeups
 from rigs.webs import WEBS, deleted, lists_done, logged, web
 
@@ -73,8 +73,8 @@ class Stepped:
         self._engine.fold(placed)
         await self._engine.flush()
 
-    async def decide(self) -> EvaluationBatch:
-        return await self._engine.decide()
+    async def decide(self, *, leaving: Sequence[ViewParent] = ()) -> EvaluationBatch:
+        return await self._engine.decide(leaving=leaving)
 
     async def level(self) -> LevelRow | None:
         async with self._database.reading() as connection:
@@ -214,6 +214,15 @@ async def test_a_late_decision_is_written_if_its_level_is_as_it_was_seen(
     await stepped.come_to_rest()
     assert stepped.calls == {"slow/pods": 2, "slow/converge": 1}
     assert len(await stepped.asked()) == 1
+
+
+async def test_a_level_that_is_left_alone_asks_for_no_further_pass(stepped: Stepped, released: asyncio.Event) -> None:
+    released.set()
+    await stepped.list()
+    await stepped.fold(web("shop", 1, image="nothing to write"), web("hall", 2, image="x"))
+    batch = await stepped.decide(leaving=[("slow/pods", SHOP)])
+    assert [each.name for each in batch.decided] == [("slow/pods", SHOP.replace("shop", "hall"))]
+    assert not batch.has_more
 
 
 async def test_a_wakeup_that_was_forgotten_and_asked_for_again_is_another_one(stepped: Stepped) -> None:

@@ -143,11 +143,6 @@ class Wakes(Struct):
         self._skip()
         return self._times[0][0] if self._times else None
 
-    @property
-    def is_any_fresh(self) -> bool:
-        """Tell whether records ask for a level."""
-        return bool(self._fresh)
-
     def _put(self, wake: PendingWake) -> None:
         level = wake.view, wake.parent
         before = self.pending.get(level)
