@@ -57,9 +57,10 @@ async def together(
     program: Program,
     watched: Sequence[type[ResourceBase]],
     *,
+    owners: Sequence[str] = ("one",),
     settings: ActuatorSettings = QUICK,
 ) -> AsyncGenerator[Together]:
-    """Run them until the end of the block; the database has its tables."""
+    """Run them until the end of the block, with a processor for each owner; the database has its tables."""
     async with AsyncExitStack() as stack:
         client = await stack.enter_async_context(await connect_kube(kubeconfig))
         connection = await stack.enter_async_context(await connect_nats(nats_url))
@@ -91,7 +92,10 @@ async def together(
         )
         runs = [
             Ingest(client, stream, resources, Redactor()).run(),
-            Processor(database, scope, program, stream, notifier, owner="one", claimant=actuator).run(),
+            *(
+                Processor(database, scope, program, stream, notifier, owner=each, claimant=actuator).run()
+                for each in owners
+            ),
             actuator.run(),
         ]
         tasks: list[asyncio.Task[Any]] = [asyncio.create_task(each) for each in runs]

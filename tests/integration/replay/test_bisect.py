@@ -7,22 +7,12 @@ import subprocess
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
-import pytest
-import pytest_asyncio
-
 from levelog_history.timeline import DecisionEntry
 from levelog_replay.bundles.reading import Bundle, open_bundle
 from levelog_replay.travel.bisecting import Bisection
 from levelog_replay.travel.expressions import Expression
 from rigs.histories import Told, told
-from rigs.lastnight import BAD, FIXED, ORDERS, SHOP, LastNight, record_last_night
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def night(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[LastNight]:
-    """For all tests of the file, which only read it."""
-    async with record_last_night(tmp_path_factory.mktemp("lastnight")) as night:
-        yield night
+from rigs.lastnight import BAD, FIXED, ORDERS, SHOP, LastNight
 
 
 async def found(night: LastNight, expression: str) -> tuple[int | None, list[tuple[str, int]]]:

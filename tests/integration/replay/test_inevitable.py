@@ -14,8 +14,8 @@ from levelog_replay.logmode import LogReplay
 from levelog_replay.travel.expressions import Expression
 from levelog_replay.travel.orders import Inevitable, Orders
 from rigs.histories import Told
-from rigs.lastnight import BAD, LastNight, record_last_night
-from rigs.levelog import WEBS_FILE
+from rigs.lastnight import BAD, LastNight
+from rigs.levelog import WEBS_FILE, Ended
 from rigs.webs import PODS, WEBS, lists_done, logged, pod, receipt, web
 
 PARTITIONS = 16
@@ -84,14 +84,12 @@ async def test_it_is_said_if_not_all_orders_were_tried() -> None:
     assert (found.is_bounded, found.orders, found.race) == (True, 2, None)
 
 
-async def test_the_command_says_from_which_record_on(tmp_path_factory: Any) -> None:
-    async with record_last_night(tmp_path_factory.mktemp("lastnight")) as night:
-        ended = await _ends(night, 'wrote("delete", "pods/default/migrate-orders")')
-        assert ended.status == 0, ended
-        assert ended.stdout.startswith(f"it comes out after record {night.stranger}\nfrom record 9 on it comes out in")
-        never = await _ends(night, 'wrote("delete", "pods/default/none")')
-        assert (never.status, "does not come out in the order of the log" in never.stdout) == (1, True)
+async def test_the_command_says_from_which_record_on(night: LastNight) -> None:
+    async def ends(expression: str) -> Ended:
+        return await night.levelog.ends("bisect", BAD, "--inevitable", expression, "--bundle", night.bundle)
 
-
-async def _ends(night: LastNight, expression: str) -> Any:
-    return await night.levelog.ends("bisect", BAD, "--inevitable", expression, "--bundle", night.bundle)
+    ended = await ends('wrote("delete", "pods/default/migrate-orders")')
+    assert ended.status == 0, ended
+    assert ended.stdout.startswith(f"it comes out after record {night.stranger}\nfrom record 9 on it comes out in")
+    never = await ends('wrote("delete", "pods/default/none")')
+    assert (never.status, "does not come out in the order of the log" in never.stdout) == (1, True)

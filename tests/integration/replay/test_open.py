@@ -2,11 +2,10 @@
 
 import re
 import socket
-from collections.abc import AsyncGenerator, AsyncIterator, Iterable
+from collections.abc import AsyncGenerator, Iterable
 from contextlib import asynccontextmanager
 
 import pytest
-import pytest_asyncio
 
 from levelog.wire.objects import ObjectKey
 from levelog.wire.records import LoggedRecord
@@ -14,19 +13,12 @@ from levelog_cli.wiring.pastcluster import PastCluster
 from levelog_history.reach import Moment
 from rigs.clusterclient import ClusterClient
 from rigs.histories import Told
-from rigs.lastnight import LastNight, record_last_night
+from rigs.lastnight import LastNight
 from rigs.webs import logged, seen
 
 PODS = "/api/v1/namespaces/default/pods"
 WEBS = "/apis/example.com/v1/namespaces/default/webs"
 OWN = ["shop-0", "shop-1"]
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def night(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[LastNight]:
-    """For all tests of the file, which only read it."""
-    async with record_last_night(tmp_path_factory.mktemp("lastnight")) as night:
-        yield night
 
 
 @asynccontextmanager

@@ -1,17 +1,15 @@
 """`levelog replay`: what is told of a bug, and what is refused."""
 
 import json
-from collections.abc import AsyncIterator
+import sqlite3
+from contextlib import closing
 from pathlib import Path
-
-import pytest
-import pytest_asyncio
 
 from levelog_cli.loading import load_operators
 from rigs.levelog import WEBS_FILE, Levelog
 from rigs.nats import NatsServer
 from rigs.processing import Processing
-from rigs.recorded import Recorded, record_webs
+from rigs.recorded import Recorded
 from rigs.webs import pod, web
 
 LASTNIGHT = WEBS_FILE.parents[1] / "lastnight"
@@ -22,18 +20,12 @@ GREEDY = WEBS_FILE.read_text().replace(
 )
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def recorded(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Recorded]:
-    """For all tests of the file, which only read it."""
-    async with NatsServer() as nats:
-        yield await record_webs(nats.url, tmp_path_factory.mktemp("recorded"))
-
-
-async def test_a_planted_bug_is_told_from_the_good_code_at_the_record_that_shows_it(
+async def test_invariant_12_a_planted_bug_is_told_from_the_good_code_at_the_record_that_shows_it(
     recorded: Recorded, tmp_path: Path
 ) -> None:
     bad = tmp_path / "greedy.py"
     bad.write_text(GREEDY)
+    before = dumped(recorded)
     both = await recorded.levelog.ends("replay", WEBS_FILE, "--against", bad, "--json", env=recorded.env)
     assert both.status == 1, both.stderr
     found = json.loads(both.stdout)
@@ -65,6 +57,12 @@ async def test_a_planted_bug_is_told_from_the_good_code_at_the_record_that_shows
     assert max(map(len, shown.stdout.splitlines())) <= 80, shown.stdout
     good = await recorded.levelog.ends("replay", bad, "--to", str(recorded.scaled - 1), env=recorded.env)
     assert good.status == 0, good.stdout
+    assert dumped(recorded) == before, "invariant 12: a replay writes nothing"
+
+
+def dumped(recorded: Recorded) -> list[str]:
+    with closing(sqlite3.connect(recorded.levelog.folder / "levelog.db")) as database:
+        return list(database.iterdump())
 
 
 async def test_what_differs_in_the_content_of_a_write_is_told(recorded: Recorded, tmp_path: Path) -> None:

@@ -1,27 +1,17 @@
 """`levelog replay --break` and `--pdb`: the debugger inside of functions, with what they were given then."""
 
-from collections.abc import AsyncIterator
 from pathlib import Path
 
-import pytest
 import pytest_asyncio
 
 from rigs.levelog import WEBS_FILE, Ended
-from rigs.nats import NatsServer
 from rigs.preloaded import PROGRAM
-from rigs.recorded import Recorded, record_webs
+from rigs.recorded import Recorded
 from rigs.tty import on_terminal
 
 SHOP = "webs.example.com/default/shop"
 LOOP = "    for name in sorted(level.drift.missing):"
 AT_FOUR = "    if web.spec.replicas == 4:\n        {}\n"
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def recorded(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Recorded]:
-    """For all tests of the file, which only read it."""
-    async with NatsServer() as nats:
-        yield await record_webs(nats.url, tmp_path_factory.mktemp("recorded"))
 
 
 class Debugging:

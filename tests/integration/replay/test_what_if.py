@@ -1,23 +1,12 @@
 """`levelog what-if`: recorded history with a record left out, elsewhere or changed, decided again."""
 
 import json
-from collections.abc import AsyncIterator
 from typing import Any, TypeAlias
 
-import pytest
-import pytest_asyncio
-
-from rigs.lastnight import BAD, FIXED, ORDERS, LastNight, record_last_night
+from rigs.lastnight import BAD, FIXED, ORDERS, LastNight
 
 Differing: TypeAlias = tuple[int, list[str] | None, list[str] | None]
 """Cause of a decision, and its writes before and after."""
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def night(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[LastNight]:
-    """For all tests of the file, which only read it."""
-    async with record_last_night(tmp_path_factory.mktemp("lastnight")) as night:
-        yield night
 
 
 async def differing(night: LastNight, *arguments: object) -> list[Differing]:
