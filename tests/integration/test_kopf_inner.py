@@ -1,12 +1,19 @@
 """Handlers inside of handlers of a Kopf file: each is called until it has succeeded, or given up."""
 
+import threading
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from levelog.calls.caller import FunctionCaller
+from levelog.calls.faults import HandlerFault
+from levelog.compat.kopf.failures import TryLimits
+from levelog.compat.kopf.filters import Filters
+from levelog.compat.kopf.subhandlers import Calls, InnerHandler
 from rigs.kopffiles import kopf_run
+from rigs.waiting import until
 
 PARTS = """
 @kopf.on.create("example.com", "v1", "shops")
@@ -138,3 +145,36 @@ def test_the_patch_of_one_that_raises_is_written_and_it_is_called_on_its_own(tmp
         assert kopf.told() == [(1, 0), (2, 1)]
         assert kopf.read()["status"] == {"tries": 2}
         assert kopf.simulation.level("made", "default", "a").status == "in_sync"
+
+
+async def test_a_plain_one_that_outlasts_the_time_of_the_call_still_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("levelog.calls.caller.CANCELLATION_TIME", timedelta(milliseconds=50))
+    release = threading.Event()
+
+    def waits(**_: Any) -> None:
+        release.wait()
+
+    calls = Calls("made/", {}, {}, {"metadata": {}})
+    calls.add(
+        InnerHandler(
+            id="made/waits",
+            function=waits,
+            limits=TryLimits(),
+            backoff=timedelta(seconds=1),
+            param=None,
+            filters=Filters(),
+            is_taken=lambda _: True,
+        )
+    )
+    caller = FunctionCaller()
+    try:
+        with pytest.raises(HandlerFault, match="goes on although it was cancelled"):
+            await caller.run("a", calls.run, timedelta(milliseconds=50), is_async=True)
+        assert caller.is_lost("a")
+    finally:
+        release.set()
+
+    async def is_back() -> bool:
+        return not caller.is_lost("a")
+
+    await until(is_back, "the inner handler to return")

@@ -34,7 +34,12 @@ class Threads:
         """Threads that were left behind and have not returned yet."""
 
     async def run(
-        self, function: Callable[[], Any], limit: timedelta, *, on_left: Callable[[], None], on_late: Callable[[], None]
+        self,
+        function: Callable[[], Any],
+        limit: timedelta | None = None,
+        *,
+        on_left: Callable[[], None] = lambda: None,
+        on_late: Callable[[], None] = lambda: None,
     ) -> Any:
         """Call the function in a thread, with the context of the caller, and return or raise what it does.
 
@@ -48,7 +53,7 @@ class Threads:
             worker = self._idle.pop() if self._idle else _Worker()
             outcome = worker.submit(contextvars.copy_context(), function)
             try:
-                await asyncio.wait({outcome}, timeout=limit.total_seconds())
+                await asyncio.wait({outcome}, timeout=limit.total_seconds() if limit is not None else None)
             finally:
                 if outcome.done():
                     self._idle.append(worker)

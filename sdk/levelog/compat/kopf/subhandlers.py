@@ -9,10 +9,12 @@ from collections.abc import Callable, Collection, Generator, Iterable, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any, ClassVar, Final, NoReturn
 
 import msgspec
 
+from levelog.calls.caller import Threads
 from levelog.compat.kopf.failures import ErrorsMode, TryLimits, meant
 from levelog.compat.kopf.filters import Filters
 from levelog.compat.kopf.given.keywords import Patch, call_keywords
@@ -139,7 +141,15 @@ class Calls:
 async def _called(function: Callable[..., Any], told: Mapping[str, Any]) -> Any:
     if inspect.iscoroutinefunction(function):
         return await function(**told)
-    return await asyncio.to_thread(function, **told)
+    threads = Threads(1)
+    work = asyncio.create_task(threads.run(partial(function, **told)))
+    try:
+        return await asyncio.shield(work)
+    except asyncio.CancelledError:  # a thread cannot be ended: until it returns, the handler around it still runs
+        await asyncio.wait({work})
+        raise
+    finally:
+        threads.close()
 
 
 _calls: Final[ContextVar[Calls | None]] = ContextVar("levelog_kopf_inner", default=None)

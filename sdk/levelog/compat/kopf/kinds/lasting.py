@@ -22,8 +22,6 @@ from levelog.indices import LiveIndex
 
 log = logging.getLogger("levelog.compat.kopf")
 
-FOR_EVER: Final = timedelta(days=3650)
-"""How long a thread may run."""
 REFRESH_SECONDS: Final = 1.0
 """How old an index may be that a daemon looks up."""
 _CODE: Final = "kopf daemons 2"
@@ -176,7 +174,7 @@ class LastingHandler(AttemptedHandler, DaemonHandler):
         """Call the function in a thread of its own, which ends with it."""
         threads = Threads(1)
         try:
-            return await threads.run(call, FOR_EVER, on_left=lambda: None, on_late=lambda: None)
+            return await threads.run(call)
         finally:
             threads.close()
 
