@@ -8,15 +8,13 @@ from collections.abc import Sequence as Many
 from datetime import timedelta
 from typing import Final
 
-import msgspec
-
-from levelog.errors import ConfigurationError, IdentityMismatch, LevelogError, Unavailable
+from levelog.errors import ConfigurationError, IdentityMismatch, Unavailable
 from levelog.wire.objects import Sequence
 from levelog_log.chains import ChainWriter
 from levelog_log.messages import record_id
 from levelog_log.stream import LogStream
 from levelog_log.transport.connection import NoResponders, first_of
-from levelog_log.transport.jetstream import DUPLICATE, PublishAnswer, refusal
+from levelog_log.transport.jetstream import DUPLICATE, PublishAnswer, decoded, refusal
 from levelog_log.transport.wire import Message, parse_header_lines
 
 log = logging.getLogger(__name__)
@@ -158,10 +156,7 @@ class BatchPublisher:
         subject, headers, payload, _ = message
         connection = self.stream.connection
         reply = await connection.request(subject, payload, headers=headers, step=step, timeout=timeout)
-        try:
-            return msgspec.json.decode(reply.data, type=PublishAnswer)
-        except msgspec.DecodeError as error:
-            raise LevelogError(f"{step}: the acknowledgement cannot be read: {reply.data[:200]!r}") from error
+        return decoded(reply, PublishAnswer, step)
 
     def _accept(self, step: str, answer: PublishAnswer, count: int) -> Sequence:
         if answer.error is not None:

@@ -31,6 +31,7 @@ from levelog_log.transport.jetstream import (
     ConsumerRequest,
     PullRequest,
     ask,
+    nanoseconds,
     refusal,
 )
 from levelog_log.transport.wire import Message
@@ -270,7 +271,7 @@ class Reader:
                 opt_start_seq=self._trail.read_to + 1,
                 ack_policy="none",
                 filter_subjects=self._subjects,
-                inactive_threshold=_nanoseconds(_CONSUMER_IDLE),
+                inactive_threshold=nanoseconds(_CONSUMER_IDLE),
                 mem_storage=True,
                 num_replicas=1,
             ),
@@ -312,8 +313,8 @@ class Reader:
         request = PullRequest(
             batch=1 if is_large else BATCH,
             max_bytes=0 if is_large else PULL_BYTES,
-            expires=_nanoseconds(_PULL_EXPIRES),
-            idle_heartbeat=_nanoseconds(HEARTBEAT),
+            expires=nanoseconds(_PULL_EXPIRES),
+            idle_heartbeat=nanoseconds(HEARTBEAT),
         )
         await self._send(
             f"MSG.NEXT.{self.stream.name}.{self._consumer}",
@@ -421,7 +422,3 @@ async def read_up_to_now(stream: LogStream, subject: str, *, start: Sequence = F
                 if logged.sequence >= last.sequence:
                     await reader.end()
                     return
-
-
-def _nanoseconds(duration: timedelta) -> int:
-    return int(duration / timedelta(microseconds=1)) * 1000

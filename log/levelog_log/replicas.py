@@ -5,12 +5,11 @@ import logging
 from datetime import timedelta
 from typing import Any, Final
 
-import msgspec
 from msgspec import Struct
 
 from levelog.errors import Unavailable
 from levelog_log.transport.connection import Connection
-from levelog_log.transport.jetstream import NO_STREAM, ErrorAnswer, Group, refusal
+from levelog_log.transport.jetstream import NO_STREAM, ErrorAnswer, Group, ask_again, refusal
 
 log = logging.getLogger(__name__)
 
@@ -44,9 +43,8 @@ async def raise_replicas(connection: Connection, name: str, wanted: int | None) 
     if has >= needed or (wanted is None and (found.cluster is None or not found.cluster.name)):
         return has
     step = f"keeping stream {name} on {needed} servers of NATS"
-    config = msgspec.json.encode({**found.config, "num_replicas": needed})
-    reply = await connection.request_again(f"$JS.API.STREAM.UPDATE.{name}", config, step=step)
-    error = msgspec.json.decode(reply.data, type=_Answer).error
+    config = {**found.config, "num_replicas": needed}
+    error = (await ask_again(connection, f"STREAM.UPDATE.{name}", config, _Answer)).error
     if error is None:
         log.info("stream %s is kept by %d servers of NATS, before by %d", name, needed, has)
         await _await_leader(connection, name)
@@ -68,5 +66,4 @@ async def _await_leader(connection: Connection, name: str) -> None:
 
 
 async def _info(connection: Connection, name: str) -> _Answer:
-    reply = await connection.request_again(f"$JS.API.STREAM.INFO.{name}", step=f"asking for stream {name}")
-    return msgspec.json.decode(reply.data, type=_Answer)
+    return await ask_again(connection, f"STREAM.INFO.{name}", None, _Answer)

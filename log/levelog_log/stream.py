@@ -30,6 +30,7 @@ from levelog_log.transport.jetstream import (
     StreamNames,
     StreamState,
     ask_again,
+    nanoseconds,
     refusal,
 )
 from levelog_log.transport.wire import parse_header_lines
@@ -217,7 +218,7 @@ async def ensure_stream(
             storage="file",
             discard="old",
             num_replicas=replicas or MOST,
-            max_age=_nanoseconds(DEFAULT_MAX_AGE if max_age is None else max_age),
+            max_age=nanoseconds(DEFAULT_MAX_AGE if max_age is None else max_age),
             allow_atomic=True,
             allow_direct=True,
             deny_delete=True,
@@ -237,8 +238,8 @@ async def ensure_stream(
     differences = _differences(found.config, cluster)
     if partitions is not None and found.config.metadata.get(_PARTITIONS) != str(partitions):
         differences.append(f"{found.config.metadata.get(_PARTITIONS)} partitions instead of {partitions}")
-    if max_age is not None and found.config.max_age != _nanoseconds(max_age):
-        differences.append(f"max_age of {found.config.max_age} ns instead of {_nanoseconds(max_age)}")
+    if max_age is not None and found.config.max_age != nanoseconds(max_age):
+        differences.append(f"max_age of {found.config.max_age} ns instead of {nanoseconds(max_age)}")
     stream = _verified(connection, cluster, found, differences)
     stream.keep_on(await raise_replicas(connection, stream.name, replicas))
     if stream.replicas > 1:
@@ -346,7 +347,3 @@ async def _info(connection: Connection, name: str) -> StreamAnswer | None:
     if answer.error.err_code == NO_STREAM:
         return None
     raise refusal(f"asking for stream {name}", answer.error)
-
-
-def _nanoseconds(duration: timedelta) -> int:
-    return int(duration / timedelta(microseconds=1)) * 1000

@@ -7,18 +7,13 @@ from contextlib import asynccontextmanager
 from datetime import timedelta
 from typing import Final, TypeAlias
 
-import msgspec
 from msgspec import Struct
 
 from levelog.errors import LevelogError
 from levelog.wire.objects import Application
-from levelog.wire.subjects import lease_stream, lease_subject
 from levelog.wire.timelines import DatabaseTimeline
-from levelog_log.leadership import LEASE
+from levelog_log.leases import LeaseMessage, NoLeases
 from levelog_log.stream import LogStream
-from levelog_log.transport.connection import NoResponders
-from levelog_log.transport.jetstream import MessageAnswer, MessageRequest, ask
-from levelog_log.transport.wire import header_lines
 
 log = logging.getLogger(__name__)
 
@@ -30,7 +25,6 @@ Require: TypeAlias = Callable[[DatabaseTimeline, str], None]
 TASK: Final = "database"
 LOOK: Final = timedelta(seconds=3)
 """How often each process looks; also how long one that lives on an older timeline goes on there."""
-_EXPECTED: Final = "Nats-Expected-Last-Subject-Sequence"
 
 
 class MarkedTimeline(Struct, frozen=True, kw_only=True):
@@ -50,9 +44,7 @@ class TimelineMark:
     """What one process reads and writes there. It is forgotten when no process renews it for the time of a lease."""
 
     def __init__(self, stream: LogStream, application: Application, *, holder: str) -> None:
-        self._connection = stream.connection
-        self._subject = lease_subject(stream.cluster, application, TASK)
-        self._name = lease_stream(stream.cluster)
+        self._message = LeaseMessage(stream, application, TASK, MarkedTimeline)
         self._holder = holder
         self._seen = 0
         """Sequence of what was read last."""
@@ -62,30 +54,18 @@ class TimelineMark:
 
         Raises Unavailable, LevelogError.
         """
-        request = MessageRequest(last_by_subj=self._subject)
-        answer = await ask(self._connection, f"STREAM.MSG.GET.{self._name}", request, MessageAnswer, timeout=LEASE / 3)
-        sequence = 0
-        if answer.message is not None:
-            sequence, marked = answer.message.seq, msgspec.json.decode(answer.message.data, type=MarkedTimeline)
-            if marked.timeline != mine and not mine.may_follow(marked.timeline):
-                return marked
-            if marked.timeline == mine and sequence != self._seen:
-                self._seen = sequence
-                return None  # another renews it
-        await self._write(mine, sequence)
-        return None
-
-    async def _write(self, mine: DatabaseTimeline, sequence: int) -> None:
-        marked = MarkedTimeline(system=mine.system, number=mine.number, holder=self._holder)
         try:
-            await self._connection.request(
-                self._subject,
-                msgspec.json.encode(marked),
-                headers=header_lines({_EXPECTED: str(sequence)}),  # of two at a time, one looks again
-                timeout=LEASE / 3,
-            )
-        except NoResponders:  # ingest makes the stream of leases
+            marked, sequence = await self._message.read()
+            if marked is not None and marked.timeline != mine and not mine.may_follow(marked.timeline):
+                return marked
+            if marked is not None and marked.timeline == mine and sequence != self._seen:
+                self._seen = sequence  # another renews it
+            else:  # of two at a time, one looks again
+                wanted = MarkedTimeline(system=mine.system, number=mine.number, holder=self._holder)
+                await self._message.replace(wanted, sequence)
+        except NoLeases:  # which ingest makes
             log.debug("the timeline of the database is not marked: there are no leases yet")
+        return None
 
     @asynccontextmanager
     async def kept(self, timeline: Known, require: Require) -> AsyncGenerator[None]:
@@ -109,7 +89,7 @@ class TimelineMark:
             return
         try:
             other = await self.agree(mine)
-        except (LevelogError, msgspec.DecodeError) as error:
+        except LevelogError as error:
             log.debug("the timeline of the database is not compared: %s", error)
             return
         if other is not None:

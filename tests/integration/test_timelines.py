@@ -11,7 +11,7 @@ from sqlalchemy import text
 
 from levelog.errors import Unavailable
 from levelog.wire.objects import Application
-from levelog_log.leadership import Lease
+from levelog_log.leases import Lease
 from levelog_log.stream import LogStream
 from levelog_log.timelinemark import TimelineMark
 from levelog_store.connect.database import Database

@@ -21,7 +21,7 @@ from levelog_cli.servers.embedded import MAX_PAYLOAD, nats_program
 from levelog_cli.servers.nats import agreements, connect_nats
 from levelog_cli.settings import OnOff, Settings
 from levelog_cli.wiring.roles import Role
-from levelog_log.leadership import holder_of
+from levelog_log.leases import holder_of
 from levelog_log.stream import LogStream, clusters, open_stream
 from levelog_log.transport.connection import SMALL_PAYLOAD_BYTES, Connection
 from levelog_log.transport.jetstream import Group

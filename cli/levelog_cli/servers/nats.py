@@ -20,7 +20,7 @@ from levelog_cli.servers.data_dir import DataDir
 from levelog_cli.servers.embedded import EmbeddedNats
 from levelog_cli.settings import NATS, Settings, flag
 from levelog_cli.wiring.roles import Role
-from levelog_log.leadership import holder_of
+from levelog_log.leases import holder_of
 from levelog_log.stream import LogStream, clusters, find_stream, open_stream
 from levelog_log.transport.access import NatsAccess
 from levelog_log.transport.connection import INBOX, Connection, connect

@@ -15,7 +15,6 @@ A = TypeVar("A")
 # Error codes of nats-server, from its errors.json.
 NO_MESSAGE: Final = 10037
 NO_STREAM: Final = 10059
-NO_CONSUMER: Final = 10014
 DUPLICATE: Final = 10201
 """A batch with a message id that the stream has, or is about to store."""
 _CONFIGURATION: Final = frozenset(
@@ -208,38 +207,41 @@ class PublishAnswer(Struct, frozen=True):
 async def ask(
     connection: Connection,
     subject: str,
-    request: Struct | None,
+    request: object,
     answer: type[A],
     *,
     timeout: timedelta = REQUEST_TIMEOUT,  # noqa: ASYNC109
 ) -> A:
-    """Send one request below `$JS.API`; errors that JetStream answers are part of the answer.
+    """Send one request below `$JS.API`, without content if that is None; JetStream's errors are part of the answer.
 
     Raises Unavailable if there is no answer, LevelogError if it cannot be read.
     """
-    reply = await connection.request(f"$JS.API.{subject}", _encoded(request), step=_step(subject), timeout=timeout)
-    return _decoded(connection, subject, reply, answer)
+    step, content = f"JetStream {subject}", _encoded(request)
+    reply = await connection.request(f"$JS.API.{subject}", content, step=step, timeout=timeout)
+    return decoded(reply, answer, step)
 
 
-async def ask_again(connection: Connection, subject: str, request: Struct | None, answer: type[A]) -> A:
+async def ask_again(connection: Connection, subject: str, request: object, answer: type[A]) -> A:
     """The same for a request that does no more when it is made twice: it is sent again if no answer comes."""
-    reply = await connection.request_again(f"$JS.API.{subject}", _encoded(request), step=_step(subject))
-    return _decoded(connection, subject, reply, answer)
+    step = f"JetStream {subject}"
+    return decoded(await connection.request_again(f"$JS.API.{subject}", _encoded(request), step=step), answer, step)
 
 
-def _step(subject: str) -> str:
-    return f"JetStream {subject}"
-
-
-def _encoded(request: Struct | None) -> bytes:
+def _encoded(request: object) -> bytes:
     return b"" if request is None else msgspec.json.encode(request)
 
 
-def _decoded(connection: Connection, subject: str, reply: Msg, answer: type[A]) -> A:
+def decoded(reply: Msg, answer: type[A], step: str) -> A:
+    """What was answered in a step. Raises LevelogError if it cannot be read."""
     try:
         return msgspec.json.decode(reply.data, type=answer)
     except msgspec.DecodeError as error:
-        raise LevelogError(f"{_step(subject)}: NATS at {connection.url} answered what cannot be read") from error
+        raise LevelogError(f"{step}: the answer cannot be read: {reply.data[:200]!r}") from error
+
+
+def nanoseconds(duration: timedelta) -> int:
+    """A duration as JetStream takes it."""
+    return int(duration / timedelta(microseconds=1)) * 1000
 
 
 def refusal(step: str, error: ErrorAnswer) -> LevelogError:

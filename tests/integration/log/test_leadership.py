@@ -9,7 +9,8 @@ from nats.aio.msg import Msg
 
 from levelog.errors import Unavailable
 from levelog.wire.objects import Application
-from levelog_log.leadership import LEASE, Leadership, Lease, holder_of
+from levelog_log.leadership import Leadership
+from levelog_log.leases import LEASE, LeaderRecord, Lease, holder_of
 from levelog_log.stream import LogStream, open_stream
 from levelog_log.transport.wire import Message
 from rigs.logs import new_log, proxied
@@ -165,6 +166,26 @@ async def test_a_renewal_whose_answer_was_lost_is_found_to_be_ones_own(nats_serv
         await connection.wait_connected()
         assert await lease.renew()
         held = await Lease(stream, APPLICATION, "ingest", holder="b").take()
+        assert held is not None
+        assert held.holder == "a"
+
+
+async def test_a_lease_that_another_took_and_let_go_meanwhile_is_taken(
+    nats_server: NatsServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with new_log(nats_server) as stream:
+        lease, other = (Lease(stream, APPLICATION, "ingest", holder=name) for name in "ab")
+        read, turns = lease.message.read, [other.take, other.release]
+
+        async def late() -> tuple[LeaderRecord | None, int]:
+            found = await read()
+            while turns:
+                await turns.pop(0)()
+            return found
+
+        monkeypatch.setattr(lease.message, "read", late)
+        assert await lease.take() is None
+        held = await holder_of(stream, APPLICATION, "ingest")
         assert held is not None
         assert held.holder == "a"
 

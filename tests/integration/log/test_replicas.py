@@ -6,7 +6,7 @@ import pytest
 from levelog.errors import ConfigurationError
 from levelog.wire.objects import Application, Cluster
 from levelog.wire.subjects import lease_stream
-from levelog_log.leadership import Lease
+from levelog_log.leases import Lease
 from levelog_log.stream import LogStream, ensure_stream
 from levelog_log.transport.connection import connect
 from levelog_log.transport.jetstream import StreamAnswer, ask_again
