@@ -34,7 +34,12 @@ LOADED: Final = ("PYTHON", "LC_", "LANG")
 
 _LIBRARIES: Final = (
     "alembic.command",
+    "asyncpg",
+    "levelog.compat.kopf",
     "levelog.testing",
+    "levelog_ingest.ingest",
+    "levelog_migrations.applying",
+    "levelog_store.connect.hosts",
     "pytest",
     "sqlalchemy.dialects.postgresql.asyncpg",
     "uvloop",
@@ -234,13 +239,17 @@ def _main(argv: Sequence[str]) -> None:
 
 
 def _load() -> None:
+    import typer.main
+
     import levelog_cli.main
 
     modules = pkgutil.walk_packages(levelog_cli.__path__, "levelog_cli.")
     for name in (*_LIBRARIES, *(module.name for module in modules)):
         importlib.import_module(name)
+    command: Any = typer.main.get_command(levelog_cli.main.app)  # which typer makes anew in each process otherwise
+    levelog_cli.main.app = command
     with suppress(SystemExit), redirect_stdout(io.StringIO()):
-        levelog_cli.main.app(["levels", "--help"])  # typer loads what it parses with when it does
+        command(["levels", "--help"])  # typer loads what it parses with when it does
     assert threading.active_count() == 1, "a thread would not be in the forks"
     gc.freeze()
 

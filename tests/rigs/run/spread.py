@@ -9,8 +9,8 @@ from rigs.fixtures import KUBE_APISERVER
 
 
 def workers() -> int:
-    """Two more than there are cores: now and then a test waits for a server."""
-    return (os.cpu_count() or 1) + 2
+    """Four more than there are cores: half of its time, a test waits for a process, a server or a clock."""
+    return (os.cpu_count() or 1) + 4
 
 
 def spread(items: list[pytest.Item]) -> None:
