@@ -9,8 +9,9 @@ import pytest
 
 from rigs.api import MERGE_PATCH
 from rigs.controlplane import ControlPlane
+from rigs.kinds import definition
 from rigs.levelog import Levelog
-from rigs.stacks import DEFINITION, STACKS_FILE, shop
+from rigs.stacks import STACKS_FILE, shop
 from rigs.waiting import until
 
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
@@ -50,7 +51,7 @@ class Stack:
 
 @asynccontextmanager
 async def running(cluster: ControlPlane, folder: Path) -> AsyncGenerator[Stack]:
-    await cluster.admin.create(DEFINITIONS, DEFINITION)
+    await cluster.admin.create(DEFINITIONS, definition("Shop"))
     levelog = Levelog(folder, await cluster.kubeconfig_for(RULES))
     process = levelog.start("run", STACKS_FILE)
     stack = Stack(cluster, levelog)

@@ -38,7 +38,7 @@ class Canaries:
 
     async def place(self, cluster: ControlPlane) -> None:
         values, api = self.values, cluster.admin
-        await api.create_crd(group="example.com", plural="vaults", kind="Vault")
+        await api.create_crd("Vault")
         await _deny(cluster, values)
         await api.create(f"{CORE}/secrets", {"metadata": {"name": "users"}, "stringData": {"a": values["SECRET"]}})
         await api.create(f"{CORE}/pods", pod("users", values["VARIABLE"]))

@@ -25,7 +25,7 @@ from rigs.faults import (
     Refuse,
     Rule,
 )
-from rigs.meters import METERS, VERBS
+from rigs.meters import VERBS
 from rigs.meterstack import MeterStack, of_meter
 from rigs.migrated import migrate
 from rigs.nats import NatsServer
@@ -58,7 +58,7 @@ Report = Callable[[str, object], None]
 async def control_plane_with_meters(control_plane: ControlPlane) -> ControlPlane:
     admin = control_plane.admin
     if not await admin.is_ok("/apis/example.com/v1/meters"):
-        await admin.create_crd(group="example.com", plural=METERS.partition(".")[0], kind="Meter")
+        await admin.create_crd("Meter")
     return control_plane
 
 

@@ -229,7 +229,7 @@ async def stage(control_plane: ControlPlane, tmp_path: Path, monkeypatch: pytest
     monkeypatch.setitem(deadlines, "timeout", timedelta(seconds=5))
     admin = control_plane.admin
     if not await admin.is_ok("/apis/example.com/v1/meters"):
-        await admin.create_crd(group="example.com", plural=METERS.partition(".")[0], kind="Meter")
+        await admin.create_crd("Meter")
     await migrate(f"sqlite:///{tmp_path}/levelog.db")
     async with NatsServer(settings=accounts(range(2 + len(WAYS)))) as server:
         yield Stage(admin, server, tmp_path)

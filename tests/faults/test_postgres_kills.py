@@ -114,7 +114,7 @@ async def stack(tmp_path: Path, nats_server: NatsServer) -> AsyncIterator[Stack]
         server = await opened.enter_async_context(PostgresServer(is_durable=True, settings=SETTINGS))
         url = server.url_of(await server.create_database())
         api = Api(sandbox.url)
-        await api.create_crd(group="example.com", plural="meters", kind="Meter")
+        await api.create_crd("Meter")
         found: list[Deployment] = []
         for name in ("first", "second"):
             folder = tmp_path / name

@@ -94,7 +94,7 @@ async def deployments(
 ) -> AsyncIterator[list[Deployment]]:
     """Two ingesters, two actuators, one processor."""
     api = private_control_plane.admin
-    await api.create_crd(group="example.com", plural="meters", kind="Meter")
+    await api.create_crd("Meter")
     async with AsyncExitStack() as stack:
         found: list[Deployment] = []
         for name in ("one", "two"):

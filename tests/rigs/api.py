@@ -10,6 +10,7 @@ from typing import Any
 import aiohttp
 
 from rigs.askonce import ask_once
+from rigs.kinds import definition
 from rigs.waiting import until
 
 APPLY = "application/apply-patch+yaml"
@@ -72,22 +73,12 @@ class Api:
         return name
 
     async def create_crd(
-        self, *, group: str, plural: str, kind: str, scope: str = "Namespaced", has_status: bool = True
+        self, kind: str, *, group: str = "example.com", scope: str = "Namespaced", has_status: bool = True
     ) -> None:
-        """A CRD of version v1 with any spec and a status subresource; returns once its collection can be listed."""
-        schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
-        version = {
-            "name": "v1",
-            "served": True,
-            "storage": True,
-            "subresources": {"status": {}} if has_status else {},
-            "schema": {"openAPIV3Schema": {"type": "object", "properties": {"spec": schema, "status": schema}}},
-        }
-        spec = {"group": group, "scope": scope, "names": {"plural": plural, "kind": kind}, "versions": [version]}
-        await self.create(
-            "/apis/apiextensions.k8s.io/v1/customresourcedefinitions",
-            {"metadata": {"name": f"{plural}.{group}"}, "spec": spec},
-        )
+        """Make a custom resource that takes anything; returns once its collection can be listed."""
+        manifest = definition(kind, group=group, scope=scope, has_status=has_status)
+        plural = manifest["spec"]["names"]["plural"]
+        await self.create("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", manifest)
 
         async def is_served() -> bool:
             return (await self._send("GET", f"/apis/{group}/v1/{plural}", None, "application/json"))[0] == 200

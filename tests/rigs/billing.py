@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from sqlalchemy import delete, select, update
 
-from levelog import Call, Index, Intent, Level, Manifest, Operator, Resource, Struct, call
+from levelog import Call, Index, Intent, Level, Operator, Resource, Struct, call
 from levelog.wire.objects import Application, Cluster
 from levelog_log.stream import LogStream, ensure_stream
 from levelog_log.transport.connection import connect as connect_nats
@@ -18,6 +18,7 @@ from levelog_processors.program import Program
 from levelog_sandbox import Sandbox, StatusError
 from levelog_store.connect.database import Database
 from levelog_store.tables import levels, metadata, scopes
+from rigs.kinds import definition
 from rigs.logs import delete_stream, expire
 from rigs.nats import NatsServer
 from rigs.together import PARTITIONS, Together, together
@@ -25,21 +26,6 @@ from rigs.waiting import until
 
 APPLICATION: Final = Application("billing")
 TENANTS: Final = "tenants.example.com"
-
-
-_NAMES: Final = {"plural": "tenants", "singular": "tenant", "kind": "Tenant"}
-_SCHEMA: Final = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
-DEFINITION: Final[Manifest] = {
-    "apiVersion": "apiextensions.k8s.io/v1",
-    "kind": "CustomResourceDefinition",
-    "metadata": {"name": TENANTS},
-    "spec": {
-        "group": "example.com",
-        "scope": "Namespaced",
-        "names": _NAMES,
-        "versions": [{"name": "v1", "served": True, "storage": True, "schema": _SCHEMA}],
-    },
-}
 
 
 class Bill(Struct):
@@ -125,7 +111,7 @@ class Company:
         self.database: Database
         self._cluster: Cluster
         self._running: Together
-        sandbox.user.create(DEFINITION)
+        sandbox.user.create(definition("Tenant"))
 
     @asynccontextmanager
     async def running(self) -> AsyncGenerator[None]:

@@ -242,35 +242,6 @@ def rotate(shop: Mapping[str, Any]) -> None:
     """Once, since no story takes an hour."""
 
 
-DEFINITION: Final[Manifest] = {
-    "apiVersion": "apiextensions.k8s.io/v1",
-    "kind": "CustomResourceDefinition",
-    "metadata": {"name": SHOPS},
-    "spec": {
-        "group": "example.com",
-        "scope": "Namespaced",
-        "names": {"plural": "shops", "singular": "shop", "kind": "Shop"},
-        "versions": [
-            {
-                "name": "v1",
-                "served": True,
-                "storage": True,
-                "subresources": {"status": {}},
-                "schema": {
-                    "openAPIV3Schema": {
-                        "type": "object",
-                        "properties": {
-                            "spec": {"type": "object", "x-kubernetes-preserve-unknown-fields": True},
-                            "status": {"type": "object", "x-kubernetes-preserve-unknown-fields": True},
-                        },
-                    }
-                },
-            }
-        ],
-    },
-}
-
-
 def shop(name: str, *, labels: Mapping[str, str] | None = None, **spec: Any) -> Manifest:
     metadata = {"name": name, "namespace": "default", "labels": dict(labels or {})}
     return {"apiVersion": "example.com/v1", "kind": "Shop", "metadata": metadata, "spec": spec}

@@ -8,7 +8,7 @@ from levelog_processors.decide.lookups import IndexMemory
 from levelog_processors.decide.views import Evaluation
 from levelog_processors.program import BoundView
 from levelog_store.decide.decisions import PendingWake
-from levelog_store.rows import StoredObject
+from rigs.storedobjects import stored_object
 from rigs.webs import NOON
 
 
@@ -22,18 +22,7 @@ def evaluation_of(
     """The first call of a view for a parent, which looks up what is in memory."""
     name = f"{view.parents}/default/shop"
     wake = PendingWake(view=view.name, parent=name, partition=0, cause=1, generation=1, due_at=None)
-    parent = StoredObject(
-        object=name,
-        partition=0,
-        resource=view.parents,
-        namespace="default",
-        name="shop",
-        uid="uid-shop",
-        version=1,
-        sequence=1,
-        is_deleting=False,
-        body=body,
-    )
+    parent = stored_object(name, uid="uid-shop", body=body)
     before = level_before(wake, parent, None)
     facts = Facts(wake=wake, view=view, parent=parent, before=before, inputs="", reads="", now=NOON)
     return Evaluation(facts, namespaces=namespaces or {}, redactor=Redactor(), memory=memory)

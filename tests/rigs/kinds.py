@@ -34,3 +34,28 @@ def manifest(kind: str, name: str, /, **spec: Any) -> Manifest:
 def web(name: str = "shop", /, **spec: Any) -> Manifest:
     """Of a Web."""
     return manifest("Web", name, **spec)
+
+
+def definition(
+    kind: str, *, group: str = "example.com", scope: str = "Namespaced", has_status: bool = True
+) -> Manifest:
+    """Of a custom resource of version v1 that takes anything, with a status subresource or without."""
+    plural, schema = f"{kind.lower()}s", {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    version = {
+        "name": "v1",
+        "served": True,
+        "storage": True,
+        "subresources": {"status": {}} if has_status else {},
+        "schema": {"openAPIV3Schema": {"type": "object", "properties": {"spec": schema, "status": schema}}},
+    }
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": f"{plural}.{group}"},
+        "spec": {
+            "group": group,
+            "scope": scope,
+            "names": {"plural": plural, "singular": kind.lower(), "kind": kind, "listKind": f"{kind}List"},
+            "versions": [version],
+        },
+    }

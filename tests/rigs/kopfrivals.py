@@ -14,6 +14,7 @@ from typing import Any, Final, Literal, NamedTuple, Protocol, TypeAlias
 from levelog_sandbox import Sandbox
 from rigs.faultproxy import FaultProxy
 from rigs.faults import Hold, Refuse, Strike
+from rigs.kinds import definition
 from rigs.levelog import Levelog, Running, define
 from rigs.processes import Process
 from rigs.waiting import until
@@ -21,25 +22,7 @@ from rigs.waiting import until
 Side: TypeAlias = Literal["Kopf", "levelog"]
 KOPF: Final = Path(__file__).parents[2] / ".venv-kopf/bin/kopf"
 SHOPS: Final = "shops.example.com"
-DEFINITION: Final[dict[str, Any]] = {
-    "apiVersion": "apiextensions.k8s.io/v1",
-    "kind": "CustomResourceDefinition",
-    "metadata": {"name": SHOPS},
-    "spec": {
-        "group": "example.com",
-        "scope": "Namespaced",
-        "names": {"plural": "shops", "singular": "shop", "kind": "Shop", "listKind": "ShopList"},
-        "versions": [
-            {
-                "name": "v1",
-                "served": True,
-                "storage": True,
-                "subresources": {"status": {}},
-                "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}},
-            }
-        ],
-    },
-}
+DEFINITION: Final = definition("Shop")
 _IMPORTS: Final[dict[Side, str]] = {"Kopf": "import kopf", "levelog": "from levelog.compat import kopf"}
 _HEAD: Final = """
 import asyncio

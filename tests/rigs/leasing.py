@@ -24,12 +24,13 @@ async def scope_of(
     *,
     fingerprint: str = "code-1",
     application: str = "webs",
+    cluster: str = "cluster",
     partitions: int = PARTITIONS,
     code: Sequence[Handler] = (),
 ) -> Scope:
     return await open_scope(
         database,
-        cluster=Cluster("cluster"),
+        cluster=Cluster(cluster),
         application=Application(application),
         partitions=partitions,
         stream_created="stream-1",

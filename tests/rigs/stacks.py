@@ -77,30 +77,3 @@ def shop(name: str = "shop", **spec: Any) -> Manifest:
         "metadata": {"name": name, "namespace": "default"},
         "spec": {"replicas": 1, **spec},
     }
-
-
-DEFINITION: Final[Manifest] = {
-    "apiVersion": "apiextensions.k8s.io/v1",
-    "kind": "CustomResourceDefinition",
-    "metadata": {"name": "shops.example.com"},
-    "spec": {
-        "group": "example.com",
-        "scope": "Namespaced",
-        "names": {"plural": "shops", "singular": "shop", "kind": "Shop"},
-        "versions": [
-            {
-                "name": "v1",
-                "served": True,
-                "storage": True,
-                "schema": {
-                    "openAPIV3Schema": {
-                        "type": "object",
-                        "properties": {
-                            "spec": {"type": "object", "x-kubernetes-preserve-unknown-fields": True},
-                        },
-                    }
-                },
-            }
-        ],
-    },
-}

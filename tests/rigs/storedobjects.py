@@ -3,18 +3,18 @@
 from levelog_store.rows import StoredObject
 
 
-def stored_object(name: str, *, uid: str = "") -> StoredObject:
-    """The row of `resource/namespace/name`; the uid is that name unless another is given."""
+def stored_object(name: str, *, uid: str = "", version: int = 1, body: bytes = b"{}") -> StoredObject:
+    """The row of `resource/namespace/name`, with `_` for no namespace; the uid is that name unless one is given."""
     resource, namespace, last = name.split("/")
     return StoredObject(
         object=name,
         partition=0,
         resource=resource,
-        namespace=namespace,
+        namespace="" if namespace == "_" else namespace,
         name=last,
         uid=uid or name,
-        version=1,
+        version=version,
         sequence=1,
         is_deleting=False,
-        body=b"{}",
+        body=body,
     )

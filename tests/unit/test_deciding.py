@@ -20,6 +20,7 @@ from levelog_store.decide.decisions import IntentRow, OpenIntent, PendingWake
 from levelog_store.rows import LevelRow, StoredObject
 from rigs.kinds import Web
 from rigs.processing import WEBS_FILE
+from rigs.storedobjects import stored_object
 from rigs.webs import NOON, pod, web
 
 operators = load_operators([WEBS_FILE])
@@ -30,18 +31,7 @@ VIEW: BoundView = program.views["webs/pods"]
 
 
 def stored(record: Any) -> StoredObject:
-    return StoredObject(
-        object=str(record.key),
-        partition=0,
-        resource=str(record.key.group_resource),
-        namespace=record.key.namespace,
-        name=record.key.name,
-        uid=record.uid,
-        version=record.version,
-        sequence=1,
-        is_deleting=False,
-        body=record.body,
-    )
+    return stored_object(str(record.key), uid=record.uid, version=record.version, body=record.body)
 
 
 def rows(

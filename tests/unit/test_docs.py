@@ -2,8 +2,6 @@
 
 import re
 import runpy
-import subprocess
-import sys
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,7 +19,6 @@ from rigs.pages import CODE, anchors, table
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 NOT_OURS = {"node_modules", "dist", "build"}
-HEAVY = ("sqlalchemy", "nats", "kubernetes_asyncio", "aiohttp")
 INVARIANTS = range(1, 22)
 
 LINK = re.compile(r"\]\(([^)\s]+)\)")
@@ -202,9 +199,3 @@ def test_the_public_names_are_few_and_sorted() -> None:
     assert names == sorted(names, key=lambda name: (not name.isupper(), name[0].islower(), name))
     assert len(names) <= 30
     assert all(hasattr(levelog, name) for name in names)
-
-
-def test_importing_levelog_loads_no_server_library() -> None:
-    script = f"import sys, levelog; print(*(name for name in {HEAVY!r} if name in sys.modules))"
-    ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60)
-    assert ended.stdout.split() == []

@@ -11,8 +11,8 @@ from levelog import Index, Intent, Level, Operator, OperatorError, Resource, Str
 from levelog_processors.decide.targets import addressed
 from levelog_processors.program import Program
 from levelog_store.owners.handlers import differences
-from levelog_store.rows import StoredObject
 from rigs.kinds import Web
+from rigs.storedobjects import stored_object
 
 
 class Page(Struct):
@@ -53,19 +53,7 @@ def page(request: Page, idempotency_key: str) -> str | None:
 def of(op: Operator, intent: Intent, namespace: str = "default") -> Any:
     view = Program([op]).views["webs/told"]
     resource = str(view.handler.resource.group_resource)
-    parent = StoredObject(
-        object=f"{resource}/{namespace or '_'}/shop",
-        partition=0,
-        resource=resource,
-        namespace=namespace,
-        name="shop",
-        uid="u-1",
-        version=1,
-        sequence=1,
-        is_deleting=False,
-        body=b"{}",
-        recorded_at=None,
-    )
+    parent = stored_object(f"{resource}/{namespace or '_'}/shop", uid="u-1")
     return addressed(view, parent, intent)
 
 

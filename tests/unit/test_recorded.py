@@ -121,31 +121,6 @@ def test_a_part_can_be_converted_to_a_struct() -> None:
     assert msgspec.convert(RecordedMapping(BODY, Notes())["spec"].to_dict(), Spec) == Spec(replicas=3)
 
 
-@pytest.mark.parametrize(
-    ("look", "one", "other", "is_same"),
-    [
-        (Look.VALUE, {"x": None}, {}, False),
-        (Look.VALUE, {"x": 1}, {"x": 1.0}, False),
-        (Look.VALUE, {"x": 1}, {"x": True}, False),
-        (Look.VALUE, {"x": {}}, {"x": []}, False),
-        (Look.VALUE, {"x": "mapping"}, {"x": {}}, False),
-        (Look.VALUE, {"x": {"a": 1}}, {"x": {"b": 2}}, True),
-        (Look.IS_THERE, {"x": None}, {}, False),
-        (Look.IS_THERE, {"x": None}, {"x": 1}, True),
-        (Look.IS_FILLED, {"x": {}}, {"x": {"a": 1}}, False),
-        (Look.IS_FILLED, {"x": {"a": 1, "b": 1}}, {"x": {"a": 1}}, True),
-        (Look.LENGTH, {"x": [1]}, {"x": [1, 2]}, False),
-        (Look.LENGTH, {"x": {"a": 1}}, {"x": {"b": 1}}, True),
-        (Look.KEYS, {"x": {"a": 1}}, {"x": {"b": 1}}, False),
-        (Look.KEYS, {"x": {"a": 1, "b": 1}}, {"x": {"b": 2, "a": 2}}, True),
-        (Look.WHOLE, {"x": {"a": [1]}}, {"x": {"a": [2]}}, False),
-        (Look.WHOLE, {"x": {"a": 1, "b": 1}}, {"x": {"b": 1, "a": 1}}, True),
-    ],
-)
-def test_a_look_tells_just_what_it_gives(look: Look, one: Any, other: Any, *, is_same: bool) -> None:
-    assert (digest_of(one, [(look, ("x",))]) == digest_of(other, [(look, ("x",))])) is is_same
-
-
 def test_what_lies_below_a_whole_is_not_stored() -> None:
     below = [(Look.WHOLE, ("spec",)), (Look.KEYS, ("spec",)), (Look.VALUE, ("spec", "image"))]
     stored = encode([*below, (Look.KEYS, ("status",)), (Look.LENGTH, ("status",))])

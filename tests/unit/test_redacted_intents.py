@@ -15,6 +15,7 @@ from levelog_processors.program import Program
 from levelog_store.decide.decisions import IntentRow
 from levelog_store.rows import StoredObject
 from rigs.kinds import Pod, Secret, Web
+from rigs.storedobjects import stored_object
 
 REDACTOR = Redactor(b"0123456789abcdef")
 PODS = GroupResource(group="", resource="pods")
@@ -32,18 +33,7 @@ def write(web: Web, level: Level[str]) -> list[Intent]:
 
 
 VIEW = Program([op]).views["secrets/written"]
-PARENT = StoredObject(
-    object="webs.example.com/default/shop",
-    partition=0,
-    resource="webs.example.com",
-    namespace="default",
-    name="shop",
-    uid="uid-shop",
-    version=1,
-    sequence=1,
-    is_deleting=False,
-    body=b"{}",
-)
+PARENT = stored_object("webs.example.com/default/shop", uid="uid-shop")
 
 
 def row(intent: Intent, held: dict[str, StoredObject] | None = None, redactor: Redactor = REDACTOR) -> IntentRow:
@@ -117,17 +107,6 @@ def test_a_hash_that_was_read_is_not_written() -> None:
     read = REDACTOR.redact_manifest(PODS, pod("hunter2"))
     with pytest.raises(ConfigurationError, match="apply of pods/default/p: it holds a hash"):
         row(apply(read))
-
-
-def test_without_a_key_a_secret_value_is_refused() -> None:
-    with pytest.raises(ConfigurationError, match="LEVELOG_REDACTION_KEY_FILE"):
-        row(apply(secret("hunter2")), redactor=Redactor())
-
-
-def test_with_redaction_off_bodies_are_stored_as_they_are() -> None:
-    made = row(apply(pod("hunter2")), redactor=Redactor(is_off=True))
-    assert made.sealed is None
-    assert b"hunter2" in made.body
 
 
 OWNER = {

@@ -25,7 +25,7 @@ async def run(lab: Lab) -> None:
     """A cluster that runs; then clusters whose infrastructure is made only later."""
     for path in sorted((source(NAME, MODULE) / "config/crd/bases").iterdir()):
         await lab.apply_file(path)
-    await lab.admin.create_crd(group=_INFRASTRUCTURE, plural="plainclusters", kind="PlainCluster")
+    await lab.admin.create_crd("PlainCluster", group=_INFRASTRUCTURE)
     labels = {"metadata": {"labels": {"cluster.x-k8s.io/v1beta2": "v1"}}}
     await lab.patch(f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/plainclusters.{_INFRASTRUCTURE}", labels)
     Authority(lab.plane.folder).sign("tls")

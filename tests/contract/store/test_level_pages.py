@@ -6,13 +6,13 @@ from operator import attrgetter
 import pytest
 from sqlalchemy import insert, text
 
-from levelog.wire.objects import Application, Cluster
 from levelog_store.connect.database import Database
+from levelog_store.dialects import rows_of
 from levelog_store.look.levelpages import LevelOrder, LevelQuery, count_levels, in_order, read_level_page
 from levelog_store.look.overview import LevelLine
-from levelog_store.owners.scopes import open_scope
-from levelog_store.rows import STATUSES, Scope
+from levelog_store.rows import STATUSES, LevelRow, Scope
 from levelog_store.tables import levels
+from rigs.leasing import scope_of
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 MANY = 60
@@ -21,36 +21,22 @@ MANY = 60
 @pytest.fixture
 async def scope(database: Database) -> Scope:
     """Of an application with many levels, among them some that came to their status at the same moment."""
-    opened = await open_scope(
-        database,
-        cluster=Cluster("c1"),
-        application=Application("shops"),
-        partitions=2,
-        stream_created="today",
-        fingerprint="f",
-    )
+    opened = await scope_of(database)
     rows = [
-        {
-            "scope": opened.number,
-            "view": f"shops/{'ab'[number % 2]}",
-            "parent": f"webs/{'xy'[number % 3 // 2]}/web-{number // 2:03}",
-            "partition": 0,
-            "parent_uid": "u",
-            "status": STATUSES[number % len(STATUSES)],
-            "reason": "",
-            "round": number % 5,
-            "attempts": 1,
-            "evaluations": 1,
-            "inputs": "",
-            "reads": "",
-            "decided_inputs": "",
-            "cause": number,
-            "since": NOON + timedelta(seconds=number * 7 % 11),
-        }
+        LevelRow(
+            view=f"shops/{'ab'[number % 2]}",
+            parent=f"webs/{'xy'[number % 3 // 2]}/web-{number // 2:03}",
+            partition=0,
+            parent_uid="u",
+            status=STATUSES[number % len(STATUSES)],
+            round=number % 5,
+            cause=number,
+            since=NOON + timedelta(seconds=number * 7 % 11),
+        )
         for number in range(MANY)
     ]
     async with database.transaction() as connection:
-        await connection.execute(insert(levels), rows)
+        await connection.execute(insert(levels), rows_of(opened, rows))
     return opened
 
 

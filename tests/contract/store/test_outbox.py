@@ -275,29 +275,6 @@ async def test_all_claims_end_at_once_when_their_process_is_known_to_be_gone(dat
     assert [(each.key, each.is_doubtful) for each in await claim(database, "two")] == [(claimed, True)]
 
 
-async def test_one_target_is_written_in_the_order_of_the_decisions(database: Database) -> None:
-    first = intent(A, ordinal=0, decided_at=NOON)
-    second = intent(A, ordinal=1, decided_at=NOON)
-    later = intent(A, decided_at=NOON + timedelta(seconds=1))
-    other = intent(B, decided_at=NOON + timedelta(seconds=2))
-    await decide(database, later, other, second, first)
-    assert set(keys_of(await claim(database))) == {first["key"], other["key"]}
-    assert await claim(database) == []
-    await store(database, receipt(first["key"]))
-    assert keys_of(await claim(database)) == [second["key"]]
-    await store(database, receipt(second["key"], "failed"))
-    assert keys_of(await claim(database)) == [later["key"]]
-
-
-async def test_an_intent_that_is_put_off_holds_up_later_ones_of_its_target_alone(database: Database) -> None:
-    first, second, other = intent(A), intent(A), intent(B)
-    await decide(database, first)
-    await claim(database)
-    await postpone(database, first["key"], timedelta(hours=1))
-    await decide(database, second, other)
-    assert keys_of(await claim(database)) == [other["key"]]
-
-
 @pytest.mark.parametrize("is_late", [False, True])
 async def test_what_may_be_on_its_way_goes_before_an_earlier_decision_that_came_late(
     database: Database, is_late: bool
@@ -415,16 +392,6 @@ async def test_what_is_decided_can_be_claimed_in_the_same_transaction(database: 
     assert await claim(database, "two") == []
     await store(database, receipt(first["key"]))
     assert keys_of(await claim(database, "two")) == [second["key"]]
-
-
-@pytest.mark.parametrize("is_claimed", [False, True])
-async def test_what_is_decided_is_not_claimed_before_what_was_decided_earlier_for_its_target(
-    database: Database, is_claimed: bool
-) -> None:
-    await decide(database, intent(A))
-    if is_claimed:
-        await claim(database, lease=PAST)
-    assert await decide_and_claim(database, intent(A)) == set()
 
 
 async def test_what_was_given_back_is_not_claimed_before_its_time(database: Database) -> None:

@@ -1,6 +1,5 @@
 """What is shown of an application: levels, parents without one, and why."""
 
-from collections.abc import Sequence
 from contextlib import aclosing
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -8,10 +7,10 @@ from typing import Any
 from msgspec.structs import replace
 from sqlalchemy import insert, update
 
-from levelog.wire.objects import Application, Cluster
 from levelog_cli.wiring.levelwatch import changes
 from levelog_history.levels import LevelFilter
 from levelog_store.connect.database import Database
+from levelog_store.dialects import rows_of
 from levelog_store.look.contact import listed_resources
 from levelog_store.look.overview import (
     LevelLine,
@@ -21,56 +20,23 @@ from levelog_store.look.overview import (
 )
 from levelog_store.look.queues import Queue
 from levelog_store.owners.handlers import Handler
-from levelog_store.owners.scopes import find_scopes, open_scope
-from levelog_store.rows import Scope
+from levelog_store.owners.scopes import find_scopes
+from levelog_store.rows import LevelRow, Scope
 from levelog_store.tables import levels, syncs, wakeups
+from rigs import leasing
 from rigs.intents import decide, intent
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
 
-async def scope_of(
-    database: Database,
-    application: str = "shops",
-    cluster: str = "c1",
-    *,
-    code: Sequence[Handler] = (),
-    fingerprint: str = "f",
-) -> Scope:
-    return await open_scope(
-        database,
-        cluster=Cluster(cluster),
-        application=Application(application),
-        partitions=2,
-        stream_created="today",
-        fingerprint=fingerprint,
-        code=code,
-    )
+async def scope_of(database: Database, application: str = "shops", **given: Any) -> Scope:
+    return await leasing.scope_of(database, application=application, partitions=2, **given)
 
 
-def level(scope: Scope, view: str, parent: str, status: str = "in_sync", **columns: Any) -> dict[str, Any]:
-    return {
-        "scope": scope.number,
-        "view": view,
-        "parent": parent,
-        "partition": 0,
-        "parent_uid": "u",
-        "status": status,
-        "reason": "",
-        "desired": None,
-        "actual": None,
-        "drift": None,
-        "round": 2,
-        "attempts": 0,
-        "evaluations": 1,
-        "inputs": "",
-        "reads": "",
-        "decided_inputs": "",
-        "cause": 1,
-        "recheck_at": None,
-        "evaluated_at": NOON,
-        **columns,
-    }
+def level(scope: Scope, view: str, parent: str, status: Any = "in_sync", **columns: Any) -> dict[str, Any]:
+    told: dict[str, Any] = {"partition": 0, "parent_uid": "u", "round": 2, "cause": 1, "evaluated_at": NOON, **columns}
+    [row] = rows_of(scope, [LevelRow(view=view, parent=parent, status=status, **told)])
+    return row
 
 
 async def add(database: Database, table: Any, *rows: dict[str, Any]) -> None:
@@ -213,9 +179,9 @@ async def test_a_level_of_changed_code_says_so_until_a_processor_has_decided_aga
 
 async def test_every_application_is_found(database: Database) -> None:
     opened = [
-        await scope_of(database, "b"),
-        await scope_of(database, "a", "c2"),
-        await scope_of(database, "a", "c1"),
+        await scope_of(database, "b", cluster="c1"),
+        await scope_of(database, "a", cluster="c2"),
+        await scope_of(database, "a", cluster="c1"),
     ]
     async with database.reading() as connection:
         assert await find_scopes(connection) == [opened[2], opened[1], opened[0]]

@@ -11,6 +11,7 @@ from levelog_store.actuate.claims import claim
 from levelog_store.connect.database import Database
 from levelog_store.decide.decisions import PendingWake
 from levelog_store.deliver.positions import read_held, write_held
+from levelog_store.dialects import rows_of
 from levelog_store.fold.levelwrites import retry_levels, wake_stuck
 from levelog_store.fold.statereads import read_requested
 from levelog_store.fold.statewrites import write_wakes_of
@@ -24,12 +25,11 @@ VIEW, PARENT = "webs/pods", "webs.example.com/default/shop"
 FAR = datetime(2100, 1, 1, tzinfo=UTC)
 
 
-async def level(database: Database, parent: str, status: str) -> None:
-    row = {"scope": 1, "view": VIEW, "parent": parent, "partition": 3, "parent_uid": "u", "status": status}
-    row |= dict.fromkeys(("round", "attempts", "evaluations"), 1)
-    row |= dict.fromkeys(("reason", "inputs", "reads", "decided_inputs"), "")
+async def level(database: Database, parent: str, status: Any) -> None:
+    told: dict[str, Any] = {"round": 1, "attempts": 1, "evaluations": 1, "cause": 9, "evaluated_at": NOON}
+    row = LevelRow(view=VIEW, parent=parent, partition=3, parent_uid="u", status=status, **told)
     async with database.transaction() as connection:
-        await connection.execute(insert(levels).values(**row, cause=9, evaluated_at=NOON))
+        await connection.execute(insert(levels), rows_of(SCOPE, [row]))
 
 
 async def retry(database: Database, *parents: str) -> None:

@@ -8,7 +8,6 @@ from sqlalchemy import insert, text, update
 from levelog import Call, Index, Level, Operator, Struct
 from levelog.handlers.indexers import call_entry
 from levelog.wire.canonical import canonical
-from levelog.wire.objects import Application, Cluster
 from levelog_processors.program import Program
 from levelog_processors.sqlviews import sql_views
 from levelog_store.connect.database import Database
@@ -16,10 +15,12 @@ from levelog_store.dialects import upsert
 from levelog_store.fold.statewrites import Unwritten, write_state
 from levelog_store.look.contact import read_index_failures, read_oldest_contact
 from levelog_store.look.sqlviews import IndexView, JsonColumn, SqlType, replace_views
-from levelog_store.owners.scopes import find_scopes, open_scope
-from levelog_store.rows import ERRORS, Entry, LevelRow, StoredObject, SyncRow
+from levelog_store.owners.scopes import find_scopes
+from levelog_store.rows import ERRORS, Entry, LevelRow, SyncRow
 from levelog_store.tables import INPUTS, RESERVED, handlers, levels, metadata
 from rigs.kinds import Web
+from rigs.leasing import scope_of
+from rigs.storedobjects import stored_object
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
@@ -63,27 +64,9 @@ def placed(*entries: tuple[str, Entry]) -> dict[tuple[str, str, str, int], Entry
 
 async def filled(database: Database) -> str:
     """Fill the tables and make the views; returns what comes before a view's name in this database."""
-    scope = await open_scope(
-        database,
-        cluster=Cluster("c1"),
-        application=Application("my-webs"),
-        partitions=4,
-        stream_created="now",
-        fingerprint="f",
-    )
+    scope = await scope_of(database, application="my-webs", cluster="c1", partitions=4)
     name = "webs.example.com/default/shop"
-    web = StoredObject(
-        object=name,
-        partition=0,
-        resource="webs.example.com",
-        namespace="default",
-        name="shop",
-        uid="u1",
-        version=1,
-        sequence=1,
-        is_deleting=False,
-        body=b"{}",
-    )
+    web = stored_object(name, uid="u1")
     entry = Entry("webs/images", '"a"', 0, b'["nginx",80]')
     async with database.transaction() as connection:
         await write_state(connection, scope, Unwritten(objects={name: web}, entries=placed((name, entry))))

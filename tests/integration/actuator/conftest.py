@@ -7,7 +7,7 @@ import pytest
 import pytest_asyncio
 
 from levelog_sandbox import Sandbox
-from rigs.acting import WEBS, Acting
+from rigs.acting import Acting
 from rigs.api import Api
 from rigs.controlplane import ControlPlane
 from rigs.nats import NatsServer
@@ -74,4 +74,4 @@ async def on_either(
 async def serve_webs(api: Api) -> None:
     """Make the CRD unless the server, which tests share, has it."""
     if not await api.is_ok("/apis/example.com/v1/webs"):
-        await api.create_crd(group="example.com", plural=WEBS.partition(".")[0], kind="Web")
+        await api.create_crd("Web")

@@ -26,7 +26,7 @@ def config_map(name: str, **fields: Any) -> Any:
 
 async def test_a_status_without_a_subresource_fails_and_says_what_to_declare(acting: Acting) -> None:
     if not await acting.api.is_ok("/apis/example.com/v1/plains"):
-        await acting.api.create_crd(group="example.com", plural="plains", kind="Plain", has_status=False)
+        await acting.api.create_crd("Plain", has_status=False)
     made = await acting.api.create(
         acting.path(PLAINS), {"apiVersion": "example.com/v1", "kind": "Plain", "metadata": {"name": "a"}, "spec": {}}
     )
@@ -47,7 +47,7 @@ async def test_a_status_without_a_subresource_fails_and_says_what_to_declare(act
 
 async def test_a_status_of_a_kopf_file_is_patched_with_the_object_where_it_has_no_subresource(acting: Acting) -> None:
     if not await acting.api.is_ok("/apis/example.com/v1/plains"):
-        await acting.api.create_crd(group="example.com", plural="plains", kind="Plain", has_status=False)
+        await acting.api.create_crd("Plain", has_status=False)
     plain = {"apiVersion": "example.com/v1", "kind": "Plain", "metadata": {"name": "a"}, "spec": {}}
     made = await acting.api.create(acting.path(PLAINS), plain)
     newer = {"metadata": {"labels": {"newer": "yes"}}}
@@ -210,7 +210,7 @@ async def test_a_resource_that_is_served_later_is_waited_for(on_sandbox: Acting,
             return on_sandbox.postponed > 0
 
         await until(is_put_off, "an attempt in vain")
-        await Api(sandbox.url).create_crd(group="example.com", plural="laters", kind="Later")
+        await Api(sandbox.url).create_crd("Later")
         (receipt,) = await on_sandbox.receipts_of([key])
     assert receipt.outcome == "written"
 

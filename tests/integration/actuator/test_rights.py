@@ -85,7 +85,7 @@ async def carry_out(cluster: ControlPlane, verb: Verb, rights: Sequence[Right]) 
 @pytest.mark.parametrize("verb", BODIES)
 async def test_an_intent_needs_all_of_its_rights_and_asks_for_no_other(control_plane: ControlPlane, verb: Verb) -> None:
     if not await control_plane.admin.is_ok("/apis/example.com/v1/webs"):
-        await control_plane.admin.create_crd(group="example.com", plural="webs", kind="Web")
+        await control_plane.admin.create_crd("Web")
     results, account = await carry_out(control_plane, verb, RIGHTS[verb])
     assert [result.outcome for result in results] == ["written", "written"], results
     asked = await control_plane.audit.requests(user=f"system:serviceaccount:default:{account}", resource="webs")

@@ -41,6 +41,7 @@ from rigs.ingesting import (
     until_recorded,
     until_watching,
 )
+from rigs.kinds import definition
 from rigs.logs import (
     be_back_soon,
     change_settings,
@@ -331,7 +332,7 @@ async def test_a_resource_that_is_not_served_is_waited_for_and_told_once(
 
             await until(is_absent, "gizmos to be found absent")
             assert "waits for" in ingest.snapshot()[1].detail
-            world.user.create(custom_resource("example.com", "gizmos", "Gizmo"))
+            world.user.create(definition("Gizmo"))
 
             async def is_served() -> bool:
                 return [status.phase for status in ingest.snapshot()] == ["watching", "watching"]
@@ -344,7 +345,7 @@ async def test_a_resource_that_is_not_served_is_waited_for_and_told_once(
 
 
 async def test_a_definition_that_is_deleted_is_told_once(world: World, caplog: pytest.LogCaptureFixture) -> None:
-    world.user.create(custom_resource("example.com", "gizmos", "Gizmo"))
+    world.user.create(definition("Gizmo"))
     async with ingesting(world.kubeconfig, world.stream, GIZMOS) as ingest:
         await until_watching(ingest)
         caplog.clear()
@@ -548,19 +549,3 @@ async def test_progress_of_a_list_is_told_with_its_total(world: World) -> None:
         await until_watching(ingest)
     assert seen[0] == ("listing", 0, 30)
     assert ("watching", 30, 30) in seen
-
-
-def custom_resource(group: str, plural: str, kind: str) -> dict[str, Any]:
-    schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
-    version = {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}
-    return {
-        "apiVersion": "apiextensions.k8s.io/v1",
-        "kind": "CustomResourceDefinition",
-        "metadata": {"name": f"{plural}.{group}"},
-        "spec": {
-            "group": group,
-            "scope": "Namespaced",
-            "names": {"plural": plural, "singular": kind.lower(), "kind": kind},
-            "versions": [version],
-        },
-    }

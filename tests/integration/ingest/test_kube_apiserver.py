@@ -23,7 +23,7 @@ async def log_of(control_plane: ControlPlane, nats_server: NatsServer) -> LogStr
 
 async def new_resource(control_plane: ControlPlane) -> WatchedResource:
     group = f"g{secrets.token_hex(4)}.example.com"
-    await control_plane.admin.create_crd(group=group, plural="webs", kind="Web")
+    await control_plane.admin.create_crd("Web", group=group)
     return WatchedResource(resource=GroupResource(group=group, resource="webs"), version="v1")
 
 

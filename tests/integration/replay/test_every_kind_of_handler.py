@@ -28,8 +28,9 @@ from levelog_replay.tape import Rebuilt
 from levelog_sandbox import Sandbox
 from levelog_store.connect.database import Database
 from levelog_store.tables import intents, levels
-from rigs.depot import DEFINITION, DEPOT_FILE, SHOPS, ConfigMap, Pod, Service, Shop, config_map, pod, shop
+from rigs.depot import DEPOT_FILE, SHOPS, ConfigMap, Pod, Service, Shop, config_map, pod, shop
 from rigs.inorder import decided_in_order
+from rigs.kinds import definition
 from rigs.levelog import define
 from rigs.nats import NatsServer
 from rigs.postgres import PostgresDatabases
@@ -84,7 +85,7 @@ class Depot:
 async def recorded(nats_server: NatsServer, postgres_url: str, tmp_path: Path) -> AsyncIterator[History]:
     """The story that two processors have decided on; what made it has ended."""
     async with Sandbox(bookmark_seconds=1) as sandbox:
-        await define(sandbox, DEFINITION)
+        await define(sandbox, definition("Shop"))
         servers = sandbox.kubeconfig(tmp_path / "kubeconfig"), nats_server.url, postgres_url
         watched = (Shop, ConfigMap, Service, Pod)
         async with together(*servers, APPLICATION, program(), watched, owners=("one", "two")) as running:

@@ -3,6 +3,7 @@
 import inspect
 import os
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 
@@ -37,6 +38,15 @@ def half(box: Box) -> Level[int]:
 """
 
 
+@pytest.fixture(autouse=True)
+def modules_are_as_before() -> Iterator[None]:
+    before = set(sys.modules)
+    yield
+    for name in set(sys.modules) - before:
+        if "_of_this_test" in name:
+            del sys.modules[name]
+
+
 def write(folder: Path, name: str, text: str) -> Path:
     file = folder / name
     file.parent.mkdir(exist_ok=True)
@@ -60,10 +70,7 @@ def test_an_operator_that_two_files_share_is_found_once(tmp_path: Path) -> None:
     write(tmp_path, "shared_operator_of_this_test.py", OPERATOR.format(name="shared"))
     one = write(tmp_path, "one.py", "from shared_operator_of_this_test import op\n")
     two = write(tmp_path, "two.py", "from shared_operator_of_this_test import op\n")
-    try:
-        assert [operator.name for operator in load_operators([one, two])] == ["shared"]
-    finally:
-        del sys.modules["shared_operator_of_this_test"]
+    assert [operator.name for operator in load_operators([one, two])] == ["shared"]
 
 
 def test_files_of_the_same_name_do_not_replace_each_other(tmp_path: Path) -> None:
@@ -128,11 +135,8 @@ def test_a_file_saved_again_at_once_runs_as_it_is_now(tmp_path: Path, monkeypatc
 def test_the_folder_of_a_file_can_be_imported_from_only_while_it_is_loaded(tmp_path: Path) -> None:
     write(tmp_path, "neighbour_of_this_test.py", "NAME = 'neighbour'\n")
     file = write(tmp_path, "file.py", "from neighbour_of_this_test import NAME\n" + OPERATOR.format(name="x"))
-    try:
-        load_operators([file])
-        assert str(tmp_path) not in sys.path
-    finally:
-        sys.modules.pop("neighbour_of_this_test", None)
+    load_operators([file])
+    assert str(tmp_path) not in sys.path
 
 
 def test_a_file_that_does_not_exist_is_named(tmp_path: Path) -> None:
@@ -147,11 +151,8 @@ def test_a_folder_stands_for_its_files_whose_handlers_may_share_an_operator(tmp_
     write(tmp_path, "shop_of_this_test.py", OPERATOR.format(name="shop"))
     write(tmp_path, "aaa.py", MORE.format(module="shop_of_this_test"))
     write(tmp_path, "words.py", "NAME = 'no operator here'\n")
-    try:
-        [op] = load_operators([tmp_path])
-        assert sorted(op.views) == ["full", "half"]
-    finally:
-        sys.modules.pop("shop_of_this_test", None)
+    [op] = load_operators([tmp_path])
+    assert sorted(op.views) == ["full", "half"]
 
 
 def test_a_folder_that_is_a_package_is_imported_as_one(tmp_path: Path) -> None:
@@ -159,12 +160,8 @@ def test_a_folder_that_is_a_package_is_imported_as_one(tmp_path: Path) -> None:
     write(folder, "__init__.py", "")
     write(folder, "shop.py", OPERATOR.format(name="shop"))
     write(folder, "half.py", MORE.format(module=".shop"))
-    try:
-        [op] = load_operators([folder])
-        assert sorted(op.views) == ["full", "half"]
-    finally:
-        for name in [each for each in sys.modules if each.startswith("package_of_this_test")]:
-            del sys.modules[name]
+    [op] = load_operators([folder])
+    assert sorted(op.views) == ["full", "half"]
 
 
 @pytest.mark.parametrize("order", [("first_of_this_test.py", "more.py"), ("more.py", "first_of_this_test.py")])
@@ -173,23 +170,16 @@ def test_an_operator_may_be_spread_over_files_that_are_named_in_any_order(
 ) -> None:
     write(tmp_path, "first_of_this_test.py", OPERATOR.format(name="shop"))
     write(tmp_path, "more.py", MORE.format(module="first_of_this_test"))
-    try:
-        [op] = load_operators([tmp_path / name for name in order])
-        assert sorted(op.views) == ["full", "half"]
-    finally:
-        sys.modules.pop("first_of_this_test", None)
+    [op] = load_operators([tmp_path / name for name in order])
+    assert sorted(op.views) == ["full", "half"]
 
 
 def test_a_main_file_may_import_the_others(tmp_path: Path) -> None:
     write(tmp_path, "base_of_this_test.py", OPERATOR.format(name="shop"))
     write(tmp_path, "more_of_this_test.py", MORE.format(module="base_of_this_test"))
     main = write(tmp_path, "main.py", "import more_of_this_test\nfrom base_of_this_test import op\n")
-    try:
-        [op] = load_operators([main])
-        assert sorted(op.views) == ["full", "half"]
-    finally:
-        for name in ("base_of_this_test", "more_of_this_test"):
-            sys.modules.pop(name, None)
+    [op] = load_operators([main])
+    assert sorted(op.views) == ["full", "half"]
 
 
 def test_two_operators_of_one_name_are_refused_with_both_files(tmp_path: Path) -> None:
@@ -216,8 +206,6 @@ def test_a_file_that_is_imported_under_two_names_is_told(tmp_path: Path) -> None
         said = refusal(main)
     finally:
         sys.path.remove(str(folder))
-        for name in [each for each in sys.modules if "twice_of_this_test" in each]:
-            del sys.modules[name]
     assert said == (
         f"{shop} is imported under two names, twice_of_this_test.shop_twice_of_this_test and shop_twice_of_this_test, "
         "so that its operator 'shop' exists twice: import it under one name"

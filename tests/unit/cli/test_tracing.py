@@ -8,7 +8,7 @@ import pytest
 from levelog.wire.objects import ObjectKey, Partition, Sequence, Uid, Version
 from levelog.wire.records import LoggedRecord, ObjectSeen
 from levelog_actuator.results import Ended, Later
-from levelog_cli.monitoring.tracing import MOST_REMEMBERED, TracedPlace, Tracing, tracer_in_use
+from levelog_cli.monitoring.tracing import MOST_REMEMBERED, TracedPlace, Tracing
 from levelog_store.actuate.claims import ClaimedIntent
 from levelog_store.decide.decisions import Basis, Decided, IntentRow, PendingWake
 from levelog_store.rows import LevelRow
@@ -113,30 +113,3 @@ def test_failures_are_errors_with_their_reasons() -> None:
     ]
     assert [span.attributes.get("levelog.outcome") for span in traced.spans[1:]] == ["postponed", "failed", "conflict"]
     assert [span.attributes.get("http.response.status_code") for span in traced.spans[1:]] == [None, 403, 409]
-
-
-def test_a_write_is_below_its_decision_whatever_span_is_open_and_a_call_is_about_its_parent() -> None:
-    traced = Traced()
-    row = IntentRow(**{name: ROW[name] for name in IntentRow.__struct_fields__})
-    call = claimed(key="other", verb="call", target="page.effects/default/shop")
-    with traced.tracer.start_as_current_span("somebody else's"):
-        traced.tracing.decided([decided("settling", row)], 0.0)
-        for each in (claimed(target_uid="p"), call):
-            with traced.tracing.attempting(each), traced.tracer.start_as_current_span("within"):
-                pass
-    decision, _, written, _, called, _ = traced.spans
-    assert decision.parent is None
-    assert written.parent.span_id == decision.context.span_id
-    assert written.attributes["k8s.pod.name"] == "shop-0"
-    assert written.attributes["k8s.pod.uid"] == "p"
-    assert called.name == "call page"
-    assert called.parent is None  # decided by another process
-    assert called.attributes["k8s.namespace.name"] == "default"
-    assert [span.parent.span_id for span in traced.spans if span.name == "within"] == [
-        written.context.span_id,
-        called.context.span_id,
-    ]
-
-
-def test_an_api_without_a_provider_makes_no_spans() -> None:
-    assert tracer_in_use() is None
