@@ -403,3 +403,22 @@ def test_an_error_of_an_installed_kopf_is_what_it_is_there(tmp_path: Path, place
         assert kopf.told() == []
         kopf.simulation.advance(timedelta(seconds=3))
         assert kopf.told() == [(2, 1)]
+
+
+@pytest.mark.parametrize(
+    "error", ['kopf.TemporaryError("never", delay=10**12)', 'levelog.Retry("at once", delay="1 s")']
+)
+def test_no_delay_is_too_long_or_too_odd(tmp_path: Path, error: str) -> None:
+    source = f"""
+    import levelog
+
+    @kopf.on.create("example.com", "v1", "shops", retries=2)
+    def made(retry, **_):
+        told.append(retry)
+        raise {error}
+    """
+    with kopf_run(tmp_path, source) as kopf:
+        assert kopf.apply()[:1] == [0]
+        kopf.simulation.advance(timedelta(days=367))
+        level = kopf.simulation.level("made", "default", "a")
+        assert (level.status, "has exceeded 2 retries" in level.reason) == ("failed", True)

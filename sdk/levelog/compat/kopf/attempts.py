@@ -10,16 +10,16 @@ from typing import Any, Final
 
 import msgspec
 
-from levelog.compat.kopf.failures import ErrorsMode, HandlerRetriesError, PermanentError, TryLimits, meant
+from levelog.compat.kopf.failures import InnerPending, PermanentError, TryLimits, judged
 from levelog.compat.kopf.given.events import posted
 from levelog.compat.kopf.given.hierarchies import at_hand
 from levelog.compat.kopf.given.keywords import Patch, call_keywords, object_keywords
 from levelog.compat.kopf.given.lookups import KopfIndex, asked_for
 from levelog.compat.kopf.given.memos import Memo, memo_of
 from levelog.compat.kopf.patches import merge_patches
-from levelog.compat.kopf.subhandlers import Calls, InnerPending, InnerProgress, registering
+from levelog.compat.kopf.subhandlers import Calls, InnerProgress, registering
 from levelog.compat.kopf.tuning import OperatorSettings
-from levelog.effects import Call, GiveUp, Retry, looked_up
+from levelog.effects import Call, looked_up
 from levelog.handlers.timers import is_ahead
 from levelog.kinds import ServedKind
 
@@ -158,28 +158,21 @@ class Attempts:
         """The result of a call that raised, where results are recorded."""
         if not self.is_recorded:
             raise error
-        limits, error = self.limits, meant(error)
-        is_odd = not isinstance(error, Retry | GiveUp)
-        if is_odd and limits.errors is ErrorsMode.IGNORED:
+        found = judged(error, self.limits, call.retry + 1, self.backoff)
+        if found.is_ignored:
             self.logger.error("%s failed, which is ignored", self.id, exc_info=error)
             return call.writes()
-        is_last = limits.retries is not None and call.retry + 1 >= limits.retries
-        if isinstance(error, InnerPending):
-            is_last = False
-        elif is_last and isinstance(error, Retry):
-            error = HandlerRetriesError(f"{self.id} has exceeded {limits.retries} retries: {error}")
-        is_over = is_last or isinstance(error, GiveUp) or (is_odd and limits.errors is ErrorsMode.PERMANENT)
-        delay = timedelta(0) if is_over else error.delay if isinstance(error, Retry) else self.backoff
-        if is_odd:
+        if found.is_odd:
             self.logger.error("%s failed", self.id, exc_info=error)
-        elif not isinstance(error, InnerPending):
-            self.logger.warning("%s %s: %s", self.id, "gives up" if is_over else "is to be called again", error)
+        elif not isinstance(found.error, InnerPending):
+            what = "gives up" if found.is_final else "is to be called again"
+            self.logger.warning("%s %s: %s", self.id, what, found.error)
         left = Left(
             began=call.before.began,
             retry=call.retry + 1,
-            error=f"{type(error).__name__}: {error}",
-            delay=max(delay or timedelta(0), timedelta(0)),
-            is_over=is_over,
+            error=str(found),
+            delay=found.delay,
+            is_over=found.is_final,
             inner=call.before.inner,
         )
         return {**(call.writes() or {}), LEFT: msgspec.to_builtins(left)}

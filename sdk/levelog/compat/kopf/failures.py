@@ -3,7 +3,7 @@
 import sys
 from datetime import timedelta
 from enum import Enum
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import msgspec
 
@@ -24,20 +24,10 @@ class PermanentError(GiveUp):
     """Raised by a handler that is not to be called again for this state of the object."""
 
 
-def meant(error: Exception) -> Exception:
-    """The error, or what it is here if it is one of an installed Kopf, which modules that nobody has changed raise."""
-    if isinstance(error, Retry | GiveUp):
-        return error
-    kopf: Any = sys.modules.get("kopf")
-    made: Exception
-    if isinstance(error, getattr(kopf, "TemporaryError", ())):
-        made = TemporaryError(str(error), getattr(error, "delay", None))
-    elif isinstance(error, getattr(kopf, "PermanentError", ())):
-        made = PermanentError(str(error))
-    else:
-        return error
-    made.__cause__ = error
-    return made
+class InnerPending(Retry):
+    """Some handlers inside of one have to be called again."""
+
+    is_counted: ClassVar[bool] = False
 
 
 class HandlerTimeoutError(PermanentError):
@@ -71,3 +61,52 @@ class TryLimits(msgspec.Struct, frozen=True, kw_only=True):
         if self.errors is ErrorsMode.PERMANENT:
             return 0
         return None if self.retries is None else self.retries - 1
+
+
+class Verdict(NamedTuple):
+    """What follows from an error of a call."""
+
+    error: Exception
+    is_final: bool
+    """The function is not called again."""
+    delay: timedelta = timedelta(0)
+    """Until it is."""
+    is_odd: bool = False
+    """The error is neither a TemporaryError nor a PermanentError."""
+    is_ignored: bool = False
+
+    def __str__(self) -> str:
+        return f"{type(self.error).__name__}: {self.error}"
+
+
+def judged(raised: Exception, limits: TryLimits, calls: int, backoff: timedelta) -> Verdict:
+    """What follows from what a function has raised, which was called so many times."""
+    error = meant(raised)
+    delay = (error.asked or timedelta(0)) if isinstance(error, Retry) else backoff
+    if isinstance(error, InnerPending):
+        return Verdict(error, is_final=False, delay=delay)
+    is_odd = not isinstance(error, Retry | GiveUp)
+    is_ignored = is_odd and limits.errors is ErrorsMode.IGNORED
+    if isinstance(error, GiveUp) or (is_odd and limits.errors is not ErrorsMode.TEMPORARY):
+        return Verdict(error, is_final=True, is_odd=is_odd, is_ignored=is_ignored)
+    if limits.retries is None or calls < limits.retries:
+        return Verdict(error, is_final=False, delay=delay, is_odd=is_odd)
+    if not is_odd:
+        error = HandlerRetriesError(f"has exceeded {limits.retries} retries: {error}")
+    return Verdict(error, is_final=True, is_odd=is_odd)
+
+
+def meant(error: Exception) -> Exception:
+    """The error, or what it is here if it is one of an installed Kopf, which modules that nobody has changed raise."""
+    if isinstance(error, Retry | GiveUp):
+        return error
+    kopf: Any = sys.modules.get("kopf")
+    made: Exception
+    if isinstance(error, getattr(kopf, "TemporaryError", ())):
+        made = TemporaryError(str(error), getattr(error, "delay", None))
+    elif isinstance(error, getattr(kopf, "PermanentError", ())):
+        made = PermanentError(str(error))
+    else:
+        return error
+    made.__cause__ = error
+    return made

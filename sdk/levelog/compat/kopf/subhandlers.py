@@ -10,22 +10,15 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from typing import Any, ClassVar, Final, NoReturn
+from typing import Any, Final, NoReturn
 
 import msgspec
 
 from levelog.calls.caller import Threads
-from levelog.compat.kopf.failures import ErrorsMode, TryLimits, meant
+from levelog.compat.kopf.failures import InnerPending, TryLimits, judged
 from levelog.compat.kopf.filters import Filters
 from levelog.compat.kopf.given.keywords import Patch, call_keywords
-from levelog.effects import GiveUp, Retry
 from levelog.errors import OperatorError
-
-
-class InnerPending(Retry):
-    """Some handlers inside of one have to be called again."""
-
-    is_counted: ClassVar[bool] = False
 
 
 class InnerHandler(msgspec.Struct, frozen=True, kw_only=True):
@@ -116,21 +109,17 @@ class Calls:
         progress.patch, progress.is_over = patch.merged(self._body), True
 
     def _failed(self, handler: InnerHandler, progress: InnerProgress, error: Exception) -> None:
-        logger, limits, error = self._kwargs["logger"], handler.limits, meant(error)
-        if isinstance(error, InnerPending):
-            progress.wait, progress.error = error.delay or timedelta(0), str(error)
+        found = judged(error, handler.limits, progress.retry + 1, handler.backoff)
+        if isinstance(found.error, InnerPending):
+            progress.wait, progress.error = found.delay, str(found.error)
             return
         progress.retry += 1
-        is_odd = not isinstance(error, Retry | GiveUp)
-        if is_odd:
-            logger.error("%s failed", handler.id, exc_info=error)
-        if isinstance(error, GiveUp) or (is_odd and limits.errors is not ErrorsMode.TEMPORARY):
-            self._end(handler, progress, f"{type(error).__name__}: {error}")
-        elif limits.retries is not None and progress.retry >= limits.retries:
-            self._end(handler, progress, f"has exceeded {limits.retries} retries: {error}")
+        if found.is_odd:
+            self._kwargs["logger"].error("%s failed", handler.id, exc_info=error)
+        if found.is_final:
+            self._end(handler, progress, str(found))
         else:
-            delay = error.delay if isinstance(error, Retry) else handler.backoff
-            progress.wait, progress.error = delay or timedelta(0), f"{type(error).__name__}: {error}"
+            progress.wait, progress.error = found.delay, str(found)
 
     def _end(self, handler: InnerHandler, progress: InnerProgress, why: str) -> None:
         """Leave one alone; the handler around it ends all the same, as in Kopf."""

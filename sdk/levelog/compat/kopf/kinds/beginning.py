@@ -6,8 +6,7 @@ from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from levelog.compat.kopf.failures import ErrorsMode, HandlerRetriesError, HandlerTimeoutError, TryLimits, meant
-from levelog.effects import GiveUp, Retry
+from levelog.compat.kopf.failures import HandlerTimeoutError, TryLimits, judged
 
 
 class HookAttempt:
@@ -28,22 +27,17 @@ class HookAttempt:
         try:
             yield
         except Exception as raised:
-            error = meant(raised)
-            is_odd = not isinstance(error, Retry | GiveUp)
-            if is_odd and limits.errors is ErrorsMode.IGNORED:
+            found = judged(raised, limits, self.kwargs["retry"] + 1, self._backoff)
+            if found.is_ignored:
                 self.is_over = True
                 logger.exception("failed, which is ignored")
                 return
-            if isinstance(error, GiveUp) or (is_odd and limits.errors is not ErrorsMode.TEMPORARY):
-                raise error from error.__cause__
-            if limits.retries is not None and self.kwargs["retry"] + 1 >= limits.retries:
-                raise HandlerRetriesError(f"has exceeded {limits.retries} retries: {error}") from error
-            delay = error.delay if isinstance(error, Retry) else self._backoff
-            wait = delay or timedelta(0)
-            if limits.timeout is not None and datetime.now(UTC) + wait - self.kwargs["started"] > limits.timeout:
-                raise HandlerTimeoutError(f"has timed out after {limits.timeout}: {error}") from error
-            self.wait_seconds = wait.total_seconds()
-            logger.warning("is called again in %s: %s: %s", wait, type(error).__name__, error)
+            if found.is_final:
+                raise found.error from found.error.__cause__
+            if limits.timeout is not None and datetime.now(UTC) + found.delay - self.kwargs["started"] > limits.timeout:
+                raise HandlerTimeoutError(f"has timed out after {limits.timeout}: {found.error}") from found.error
+            self.wait_seconds = found.delay.total_seconds()
+            logger.warning("is called again in %s: %s", found.delay, found)
 
 
 def hook_attempts(limits: TryLimits, backoff: timedelta, told: Mapping[str, Any]) -> Iterator[HookAttempt]:
