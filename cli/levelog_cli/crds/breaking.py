@@ -25,7 +25,7 @@ def breaks(earlier: Json, later: Json) -> Iterator[str]:
             yield f"names.{name}: was {old['names'][name]}, is {new['names'][name]}"
     before, after = ({version["name"]: version for version in spec["versions"]} for spec in (old, new))
     stored = next(name for name, version in before.items() if version["storage"])
-    for name in earlier.get("status", {}).get("storedVersions") or [stored]:
+    for name in (earlier.get("status") or {}).get("storedVersions") or [stored]:
         if name not in after:
             yield f"{name}: objects are stored in this version, and it is gone"
     for name in (name for name in before if name in after):
@@ -61,7 +61,7 @@ def _narrowed(old: Json, new: Json, path: str) -> Iterator[str]:
 def _inside(old: Json, new: Json, path: str) -> Iterator[str]:
     keeps = new.get(KEPT, False)
     fields: Json = new.get("properties", {})
-    rest: Json = new.get("additionalProperties", {})
+    rest = _others(new)
     for name in new.get("required", ()):
         if name not in old.get("required", ()) and "default" not in fields.get(name, {}):
             yield f"{_below(path, name)}: is required now, and has no default"
@@ -72,7 +72,7 @@ def _inside(old: Json, new: Json, path: str) -> Iterator[str]:
             yield f"{_below(path, name)}: is gone, and with it what objects hold there"
     if old.get(KEPT) and not keeps and not rest:
         yield f"{path or 'object'}: loses fields that it does not name"
-    if open_ := old.get("additionalProperties"):
+    if open_ := _others(old):
         if rest:
             yield from _narrowed(open_, rest, f"{path}.*")
         elif not keeps:
@@ -94,6 +94,12 @@ def _bounds(old: Json, new: Json) -> Iterator[str]:
     for name in _AS_IT_WAS:
         if name in new and new[name] != old.get(name) and new[name] != "atomic":
             yield f"{name} is {new[name]}" + (f", was {old[name]}" if name in old else "")
+
+
+def _others(schema: Json) -> Json:
+    """The schema of fields that are not named; empty: there are none."""
+    others = schema.get("additionalProperties")
+    return {KEPT: True} if others is True else others or {}
 
 
 def _type(schema: Json) -> str:

@@ -5,40 +5,114 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-from msgspec import Struct
+from msgspec import UNSET, Struct, UnsetType
 
 from levelog.errors import ConfigurationError
 from levelog.wire.manifests import manifests_of
 from levelog.wire.objects import GroupResource
 from levelog_cli.crds.breaking import breaks
 from levelog_cli.crds.definitions import API_VERSION, KIND
-from levelog_cli.crds.schemas import Json
+from levelog_cli.crds.schemas import RULES, Json
 from levelog_cli.printing.lines import print_line, print_lines
 from levelog_cli.servers.clusters import connect_cluster
 from levelog_cli.settings import Settings
 from levelog_kube.discovery import definition_of
 
 
-class _Version(Struct):
+class _Rule(Struct):
+    rule: str
+
+
+class _Schema(Struct, rename="camel"):
+    """A schema, as far as it is looked into."""
+
+    type: str = ""
+    format: str = ""
+    description: str = ""
+    pattern: str = ""
+    nullable: bool = False
+    enum: list[Any] = []
+    required: list[str] = []
+    properties: dict[str, "_Schema"] = {}
+    items: "_Schema | UnsetType" = UNSET
+    additional_properties: "_Schema | bool" = False
+    minimum: float = 0
+    maximum: float = 0
+    multiple_of: float = 0
+    min_length: int = 0
+    max_length: int = 0
+    min_items: int = 0
+    max_items: int = 0
+    min_properties: int = 0
+    max_properties: int = 0
+    rules: list[_Rule] = msgspec.field(default_factory=list[_Rule], name=RULES)
+
+
+class _OpenSchema(Struct):
+    openAPIV3Schema: _Schema = msgspec.field(default_factory=_Schema)  # noqa: N815 - the API's name
+
+
+class _Scale(Struct, rename="camel"):
+    spec_replicas_path: str
+    status_replicas_path: str
+    label_selector_path: str = ""
+
+
+class _Subresources(Struct):
+    status: dict[str, Any] | None = None
+    scale: _Scale | None = None
+
+
+class _Path(Struct, rename="camel"):
+    json_path: str
+
+
+class _Column(_Path, rename="camel"):
     name: str
+    type: str
+
+
+class _Version(Struct, rename="camel"):
+    name: str
+    served: bool
     storage: bool
+    schema: _OpenSchema = msgspec.field(default_factory=_OpenSchema)
+    subresources: _Subresources | None = None
+    additional_printer_columns: list[_Column] = []
+    selectable_fields: list[_Path] = []
+
+
+class _Names(Struct, rename="camel"):
+    plural: str
+    kind: str
+    singular: str = ""
+    list_kind: str = ""
+    short_names: list[str] = []
+    categories: list[str] = []
 
 
 class _Spec(Struct):
+    group: str
     scope: str
-    names: dict[str, Any]
+    names: _Names
     versions: list[_Version]
 
 
-class _Named(Struct):
+class _Metadata(Struct):
     name: str
+    annotations: dict[str, str] | None = None
+
+
+class _Status(Struct, rename="camel"):
+    stored_versions: list[str] | None = None
 
 
 class _Definition(Struct):
-    """What the comparison needs of each."""
+    """What the rest of this folder reads of a definition."""
 
-    metadata: _Named
+    metadata: _Metadata
     spec: _Spec
+    status: _Status | None = None
 
 
 async def compare(settings: Settings, made: Sequence[Json], file: Path | None) -> bool:
@@ -69,7 +143,9 @@ def in_file(file: Path) -> dict[str, Json]:
                 f"definitions cannot be read from {file}: {one['apiVersion']} is not {API_VERSION}"
             )
     try:
-        msgspec.convert(found, list[_Definition])
+        for each in msgspec.convert(found, list[_Definition]):
+            if sum(version.storage for version in each.spec.versions) != 1:
+                raise ConfigurationError(f"{file}: {each.metadata.name} needs storage: true in one of its versions")
     except msgspec.ValidationError as error:
         raise ConfigurationError(f"definitions cannot be read from {file}: {error}") from error
     if not found:

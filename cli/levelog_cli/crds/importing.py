@@ -86,9 +86,10 @@ class _Writer:
         self._class(name, f"\n    Resource,\n{lines}", schema, taken={*dir(Resource), *ResourceBase.__annotations__})
 
     def _name(self, wanted: str) -> str:
+        wanted = wanted if wanted.isidentifier() else f"Kind{wanted}"
         name, number = wanted, len(self._names)
-        while name in self._names or not name.isidentifier() or keyword.iskeyword(name):
-            name, number = f"{wanted or 'Kind'}{number}", number + 1
+        while name in self._names or keyword.iskeyword(name):
+            name, number = f"{wanted}{number}", number + 1
         self._names.add(name)
         return name
 

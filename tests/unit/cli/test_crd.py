@@ -1,7 +1,11 @@
 """`levelog crd`: definitions that the classes say, and what a change of them would break."""
 
+import json
+from collections.abc import Iterator
+from copy import deepcopy
 from dataclasses import dataclass
 from decimal import Decimal
+from functools import reduce
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -312,6 +316,40 @@ def test_a_file_that_holds_no_definitions_is_named(tmp_path: Path, text: str | N
         (tmp_path / "crd.yaml").write_text(text)
     with pytest.raises(ConfigurationError, match=why):
         in_file(tmp_path / "crd.yaml")
+
+
+def test_whatever_is_put_into_a_definition_it_is_refused_or_taken(tmp_path: Path) -> None:
+    file, whole = tmp_path / "crd.yaml", yaml.safe_load(BUCKETS.with_suffix(".yaml").read_text())
+    for *path, last in _paths(whole):
+        for wrong in (None, 0, "0", True, [], [None], {}, {"a": 1}):
+            damaged = deepcopy(whole)
+            reduce(lambda place, step: place[step], path, damaged)[last] = wrong
+            file.write_text(json.dumps(damaged))
+            try:
+                found = in_file(file)
+            except ConfigurationError:
+                continue
+            source_of(found)
+            for definition in found.values():
+                list(breaks(definition, whole))
+                list(breaks(whole, definition))
+
+
+def _paths(value: Any) -> Iterator[tuple[Any, ...]]:
+    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for step, below in items:
+        yield (step,)
+        yield from ((step, *path) for path in _paths(below))
+
+
+def test_fields_of_any_type_may_become_those_of_one() -> None:
+    old, new = definition(("names", dict[str, str])), definition(("names", dict[str, str]))
+    old["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]["names"] = {
+        "type": "object",
+        "additionalProperties": True,
+    }
+    assert list(breaks(old, new)) == ["v1 spec.names.*: was anything, is string"]
+    assert list(breaks(new, old)) == []
 
 
 def imported(tmp_path: Path, manifest: dict[str, Any]) -> dict[str, Any]:
