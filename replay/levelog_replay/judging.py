@@ -154,28 +154,11 @@ class Judge:
         if self._stops is not None:
             places = {*past.versions, *shown.looked_up}
             known = {place: contents_of(*place, shown.bucket(place)) for place in places}
-            self._attend(self._stops, past, known, evaluation)
-        return evaluation
-
-    def _attend(
-        self,
-        stops: Stops,
-        past: Decision,
-        known: Mapping[IndexKey, tuple[bytes, ...]],
-        evaluation: Evaluation,
-    ) -> None:
-        """Let the functions of a decision be stopped in."""
-        facts = evaluation.facts
-        evaluation.around = partial(stops.at, "view", facts.name, facts.view.handler.function)
-        stops.begin(
-            Scene(
-                past=past,
-                parent=facts.parent,
-                known=known,
-                evaluation=evaluation,
-                program=self._name,
+            evaluation.around = partial(self._stops.at, "view", facts.name, facts.view.handler.function)
+            self._stops.begin(
+                Scene(past=past, parent=facts.parent, known=known, evaluation=evaluation, program=self._name)
             )
-        )
+        return evaluation
 
     def _judged(
         self, past: Decision, look: Outlook, round_: Round | None, targets: Mapping[str, StoredObject]

@@ -22,7 +22,7 @@ from levelog_processors.program import Program
 from levelog_processors.state.state import State
 from levelog_replay.comparing import NO_VIEW, Conclusion, Judged
 from levelog_replay.memory import MemoryTables, WithWrites
-from levelog_replay.sources import Recording
+from levelog_replay.sources import Recording, each_record
 from levelog_replay.travel.edits import Edited
 from levelog_store.actuate.claims import Claimant
 from levelog_store.decide.decisions import Decision
@@ -82,7 +82,7 @@ class LogReplay:
         """Go through the history; yields each record after what it led to was decided."""
         await self._engine.load(dict.fromkeys(range(self._history.origin.partitions), 1))
         first: list[LoggedRecord] = []
-        async with aclosing(_each(self._history)) as records:
+        async with aclosing(each_record(self._history)) as records:
             async for logged in records:
                 if not self._engine.readiness.views:
                     first.append(logged)
@@ -143,12 +143,6 @@ class LogReplay:
         if is_planned or self._next_due is not None:
             self._next_due = self._engine.next_due
         return has_decided
-
-
-async def _each(history: Recording) -> AsyncGenerator[LoggedRecord]:
-    async for batch in history.records():
-        for logged in batch:
-            yield logged
 
 
 class _Moment(Struct, frozen=True):

@@ -1,6 +1,7 @@
 """Where recorded history comes from, and which of its decisions to repeat."""
 
 from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
 from typing import Protocol
 
 from msgspec import Struct
@@ -46,6 +47,14 @@ class Recording(Protocol):
     def records(self, start: int = 0) -> AsyncGenerator[list[LoggedRecord]]:
         """Batches of all records from `start` up to `last`, in the order of the log."""
         ...
+
+
+async def each_record(history: Recording) -> AsyncGenerator[LoggedRecord]:
+    """All records of a recording, one by one; end it by `aclosing` unless you read them all."""
+    async with aclosing(history.records()) as batches:
+        async for batch in batches:
+            for logged in batch:
+                yield logged
 
 
 class History(Recording, Protocol):

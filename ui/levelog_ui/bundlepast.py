@@ -12,7 +12,7 @@ from levelog_history.records import RecordSource
 from levelog_history.selection import Selected, Shown
 from levelog_history.timeline import DecisionEntry
 from levelog_replay.bundles.reading import Bundle
-from levelog_replay.sources import LiveHistory
+from levelog_replay.sources import LiveHistory, each_record
 from levelog_store.decide.decisions import Asked, Decision, PastIntent
 from levelog_store.look.levelpages import LevelQuery
 from levelog_store.look.overview import LevelLine, WriteLine
@@ -97,12 +97,11 @@ class BundlePast:
             return {}
         application = self.bundle.origin.application
         failed: list[tuple[LevelName, ReceiptNoted]] = []
-        async for batch in self.bundle.records():
-            for record in (each.record for each in batch):
-                if isinstance(record, ReceiptNoted) and record.state == "failed" and not record.is_repeated:
-                    level = application, record.view, str(record.parent)
-                    if record.round < before.get(level, 0):
-                        failed.append((level, record))
+        async for record in (each.record async for each in each_record(self.bundle)):
+            if isinstance(record, ReceiptNoted) and record.state == "failed" and not record.is_repeated:
+                level = application, record.view, str(record.parent)
+                if record.round < before.get(level, 0):
+                    failed.append((level, record))
         if not failed:
             return {}
         rests: dict[LevelName, int] = {}
@@ -133,14 +132,13 @@ class BundlePast:
             return known
         there: dict[str, str] = {}
         receipts: dict[str, ReceiptNoted] = {}
-        async for batch in self.bundle.records():
-            for logged in batch:
-                if moment.precedes(logged):
-                    continue
-                if isinstance(record := logged.record, ObjectSeen | ObjectDeleted):
-                    there[str(record.key)] = record.uid if isinstance(record, ObjectSeen) else ""
-                elif isinstance(record, ReceiptNoted):
-                    receipts[record.key] = record
+        async for logged in each_record(self.bundle):
+            if moment.precedes(logged):
+                continue
+            if isinstance(record := logged.record, ObjectSeen | ObjectDeleted):
+                there[str(record.key)] = record.uid if isinstance(record, ObjectSeen) else ""
+            elif isinstance(record, ReceiptNoted):
+                receipts[record.key] = record
         found: dict[tuple[str, str], LevelLine] = {}
         uids: dict[tuple[str, str], str] = {}
         async for decision, asked in self.bundle.written():

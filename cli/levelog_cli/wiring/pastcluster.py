@@ -3,7 +3,7 @@
 import asyncio
 import sys
 import tempfile
-from collections.abc import AsyncGenerator, AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable
 from contextlib import AsyncExitStack, aclosing
 from datetime import UTC, datetime
 from pathlib import Path
@@ -20,7 +20,7 @@ from levelog_cli.wiring.lookback import opened_source
 from levelog_history.reach import Moment, refuse_beyond
 from levelog_processors.program import Program
 from levelog_replay.bundles.reading import Bundle
-from levelog_replay.sources import Origin, Recording, open_recording
+from levelog_replay.sources import Origin, Recording, each_record, open_recording
 from levelog_replay.tape import Rebuilt
 from levelog_sandbox import Sandbox
 from levelog_store.rows import StoredObject
@@ -42,7 +42,7 @@ async def serve_past(settings: Settings, bundle: Path | None, *, at: str, speed:
             source if isinstance(source, Bundle) else await open_recording(source.stream, Application(""))
         )
         past = PastCluster(history.origin, port=port, of=f"{source.name} at {moment}")
-        records = await stack.enter_async_context(aclosing(_each(history)))
+        records = await stack.enter_async_context(aclosing(each_record(history)))
         first = await past.fold_up_to(records, moment)
         await stack.enter_async_context(past.sandbox)
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="levelog-past-")))
@@ -129,10 +129,3 @@ class PastCluster:
         version = str(body.get("apiVersion", recorded)).rpartition("/")[2]
         kind = body.get("kind") or resource.resource.removesuffix("s").capitalize()  # an item of a list has none
         self.sandbox.serve(version, resource.resource, kind, namespaced=bool(row.namespace), group=resource.group)
-
-
-async def _each(history: Recording) -> AsyncGenerator[LoggedRecord]:
-    async with aclosing(history.records()) as batches:
-        async for batch in batches:
-            for logged in batch:
-                yield logged

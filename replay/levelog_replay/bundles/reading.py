@@ -26,7 +26,7 @@ from levelog_replay.bundles.lines import (
     SchemaLine,
     UnreadableLine,
 )
-from levelog_replay.sources import Origin
+from levelog_replay.sources import Origin, each_record
 from levelog_store.decide.decisions import Asked, Decision
 
 _BATCH: Final = 1000
@@ -100,17 +100,16 @@ class Bundle:
         if is_followed:
             raise ConfigurationError("nothing more happens in a bundle: leave --follow out")
         resources = {each.resource for each in selected}
-        async for records in self.records():
-            for logged in records:
-                match logged.record:
-                    case ObjectSeen(key=key) | ObjectDeleted(key=key):
-                        is_about = has_any(selected, key)
-                    case ReceiptNoted() | TargetObserved():
-                        is_about = has_receipts
-                    case record:
-                        is_about = getattr(record, "resource", None) in resources
-                if is_about:
-                    yield logged
+        async for logged in each_record(self):
+            match logged.record:
+                case ObjectSeen(key=key) | ObjectDeleted(key=key):
+                    is_about = has_any(selected, key)
+                case ReceiptNoted() | TargetObserved():
+                    is_about = has_receipts
+                case record:
+                    is_about = getattr(record, "resource", None) in resources
+            if is_about:
+                yield logged
 
     async def records(self, start: int = 0) -> AsyncGenerator[list[LoggedRecord]]:
         """Batches of all records from `start` on, in the order of the log."""

@@ -1,7 +1,6 @@
 """The outcomes of recorded calls, read from receipts in the log."""
 
 from collections.abc import Collection
-from contextlib import aclosing
 from typing import Any
 
 from msgspec import UNSET, Struct
@@ -9,7 +8,7 @@ from msgspec import UNSET, Struct
 from levelog.wire.canonical import canonical
 from levelog.wire.objects import effect_of
 from levelog.wire.records import ReceiptNoted
-from levelog_replay.sources import Recording
+from levelog_replay.sources import Recording, each_record
 
 
 class Came(Struct, frozen=True, kw_only=True):
@@ -41,15 +40,13 @@ class PastCall(Struct, frozen=True, kw_only=True):
 async def read_past_calls(history: Recording, effects: Collection[str]) -> dict[str, PastCall]:
     """Calls of some effects (`operator/effect`) that have ended, by idempotency key. Reads the log once."""
     found: dict[str, PastCall] = {}
-    async with aclosing(history.records()) as batches:
-        async for batch in batches:
-            for logged in batch:
-                record = logged.record
-                if not isinstance(record, ReceiptNoted) or record.application != history.origin.application:
-                    continue
-                call = _past_call(record, effects)
-                if call is not None and not (record.is_repeated and call.key in found):
-                    found[call.key] = call
+    async for logged in each_record(history):
+        record = logged.record
+        if not isinstance(record, ReceiptNoted) or record.application != history.origin.application:
+            continue
+        call = _past_call(record, effects)
+        if call is not None and not (record.is_repeated and call.key in found):
+            found[call.key] = call
     return found
 
 

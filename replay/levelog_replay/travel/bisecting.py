@@ -11,7 +11,7 @@ from levelog_history.happenings import Entry
 from levelog_history.revisions import Revision, Revisions
 from levelog_history.timeline import AnyEntry, DecisionEntry
 from levelog_processors.program import Program
-from levelog_replay.sources import Recording
+from levelog_replay.sources import Recording, each_record
 from levelog_replay.tape import Rebuilt
 from levelog_replay.travel.expressions import Expression, PastState
 from levelog_store.rows import Verdict, ViewParent
@@ -132,9 +132,8 @@ async def _steps(
 
 
 async def _each(history: Recording, last: int) -> AsyncGenerator[LoggedRecord]:
-    async with aclosing(history.records()) as batches:
-        async for batch in batches:
-            for logged in batch:
-                if logged.sequence > last:
-                    return
-                yield logged
+    async with aclosing(each_record(history)) as records:
+        async for logged in records:
+            if logged.sequence > last:
+                return
+            yield logged

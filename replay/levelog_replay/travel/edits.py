@@ -16,7 +16,7 @@ from levelog.wire.objects import Sequence as LogSequence
 from levelog.wire.records import LoggedRecord, ObjectDeleted, ObjectSeen, ReceiptNoted
 from levelog_history.differences import with_value
 from levelog_history.reach import so_long
-from levelog_replay.sources import Recording
+from levelog_replay.sources import Recording, each_record
 from levelog_store.actuate.claims import ClaimedIntent
 from levelog_store.decide.decisions import Sendable
 
@@ -135,20 +135,19 @@ class Edited:
     async def _read(self) -> AsyncGenerator[LoggedRecord]:
         """Records in the order of the log, without those that are dropped."""
         missing, before = self._edits.named, self.first - 1
-        async with aclosing(self._history.records()) as batches:
-            async for batch in batches:
-                for logged in batch:
-                    missing.discard(logged.sequence)
-                    is_changed = self._edits.values is not None and logged.sequence == self._edits.values[0]
-                    if self.start is None and (is_changed or self._edits.moves(logged)):
-                        self.start = before
-                    before = logged.sequence
-                    if not self._is_applied:
-                        yield logged
-                    elif is_changed and self._edits.values is not None:
-                        yield _with_value(logged, *self._edits.values[1:])
-                    elif logged.sequence not in self._edits.dropped:
-                        yield logged
+        async with aclosing(each_record(self._history)) as records:
+            async for logged in records:
+                missing.discard(logged.sequence)
+                is_changed = self._edits.values is not None and logged.sequence == self._edits.values[0]
+                if self.start is None and (is_changed or self._edits.moves(logged)):
+                    self.start = before
+                before = logged.sequence
+                if not self._is_applied:
+                    yield logged
+                elif is_changed and self._edits.values is not None:
+                    yield _with_value(logged, *self._edits.values[1:])
+                elif logged.sequence not in self._edits.dropped:
+                    yield logged
         if missing:
             raise ConfigurationError(
                 f"there is no record {min(missing)}: history has records from {self.first} to {self.last}, and a "
@@ -168,11 +167,8 @@ class PastWrites(Struct):
     @classmethod
     async def read(cls, history: Recording) -> "PastWrites":
         """Read the keys in a history."""
-        keys: set[str] = set()
-        async with aclosing(history.records()) as batches:
-            async for batch in batches:
-                keys |= {each.record.key for each in batch if isinstance(each.record, ReceiptNoted)}
-        return cls(frozenset(keys))
+        records = (each.record async for each in each_record(history))
+        return cls(frozenset([each.key async for each in records if isinstance(each, ReceiptNoted)]))
 
     def choose(self, intents: Sequence[Sendable]) -> Sequence[str]:
         """Those that were written then."""
