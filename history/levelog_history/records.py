@@ -54,8 +54,12 @@ class LogSource:
         return state.first_seq, await self.stream.record_at(LogSequence(state.first_seq)), state.last_seq
 
     async def resources(self) -> Sequence[str]:
-        """The resources whose lists are in the log."""
-        return await resources_of(self.stream)
+        """The resources whose lists are in the log; one whose lists have expired is not among them."""
+        listed: set[str] = set()
+        async for logged in read_up_to_now(self.stream, list_subjects(self.stream.cluster, Partition(0))):
+            if isinstance(logged.record, SyncStarted | SyncFinished):
+                listed.add(str(logged.record.resource))
+        return sorted(listed)
 
     def about(
         self, selected: Sequence[Selected], *, has_receipts: bool = False, is_followed: bool = False
@@ -117,15 +121,6 @@ async def read_about(
             for logged in await reader.next_batch():
                 if is_followed or logged.sequence <= last:
                     yield logged
-
-
-async def resources_of(stream: LogStream) -> list[str]:
-    """Names of the resources that were listed into the log, sorted; one whose lists have expired is not among them."""
-    listed: set[str] = set()
-    async for logged in read_up_to_now(stream, list_subjects(stream.cluster, Partition(0))):
-        if isinstance(logged.record, SyncStarted | SyncFinished):
-            listed.add(str(logged.record.resource))
-    return sorted(listed)
 
 
 def _subjects(stream: LogStream, selected: Sequence[Selected]) -> list[str]:

@@ -13,10 +13,9 @@ from levelog.errors import ConfigurationError
 from levelog.wire.canonical import is_other
 from levelog.wire.objects import GroupResource, ObjectKey
 from levelog_history.reach import Moment, nothing_of
-from levelog_history.records import LogSource, RecordSource, read_about, resources_of
+from levelog_history.records import RecordSource
 from levelog_history.revisions import Revision, Revisions
 from levelog_history.selection import Selected, has_any
-from levelog_log.stream import LogStream
 from levelog_store.look.recall import Woke
 
 LEAST_INTERVALS: Final = 5
@@ -199,38 +198,22 @@ class Wakings:
 async def revisions_after(
     source: RecordSource, selected: Sequence[Selected], start: Moment
 ) -> AsyncGenerator[Revision]:
-    """Revisions of selected objects after a moment, in the order of the log."""
-    revisions = Revisions(lambda key: has_any(selected, key))
-    if not selected:
+    """Revisions of selected objects after a moment, in the order of the log; without any selected, of all objects.
+
+    Raises ConfigurationError if there is no record of a selected object.
+    """
+    chosen = selected or [Selected(GroupResource.parse(name)) for name in await source.resources()]
+    revisions = Revisions(lambda key: has_any(chosen, key))
+    has_any_record = not selected
+    if not chosen:
         return
-    async for logged in source.about(selected):
-        for entry in revisions.take(logged):
-            if isinstance(entry, Revision) and start.precedes(logged):
-                yield entry
-
-
-async def count_contests(stream: LogStream, start: Moment) -> list[Contested]:
-    """What field managers undid for each other after a moment, in all resources that are recorded."""
-    selected = [Selected(GroupResource.parse(name)) for name in await resources_of(stream)]
-    contests = Contests()
-    async for revision in revisions_after(LogSource(stream), selected, start):
-        contests.take(revision)
-    return contests.found()
-
-
-async def count_writers(stream: LogStream, selected: Sequence[Selected], start: Moment) -> list[ManagerWrites]:
-    """Who wrote the selected objects after a moment. Raises ConfigurationError if there is no record of any."""
-    revisions = Revisions(lambda key: has_any(selected, key))
-    writers = Writers()
-    has_any_record = False
-    async for logged in read_about(stream, selected):
+    async for logged in source.about(chosen):
         for entry in revisions.take(logged):
             has_any_record = True
             if isinstance(entry, Revision) and start.precedes(logged):
-                writers.take(entry)
+                yield entry
     if not has_any_record:
-        raise ConfigurationError(await nothing_of(LogSource(stream), selected))
-    return writers.found()
+        raise ConfigurationError(await nothing_of(source, selected))
 
 
 def _field(path: str) -> str:

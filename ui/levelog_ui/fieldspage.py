@@ -4,9 +4,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from levelog.wire.objects import GroupResource
 from levelog_history.reach import Moment
-from levelog_history.selection import Selected
 from levelog_history.writers import Contests, Wakings, Writers, revisions_after
 from levelog_ui.past import Past
 
@@ -21,9 +19,8 @@ async def fields_page(past: Past, query: Mapping[str, str]) -> dict[str, Any]:
     """
     since = query.get("since", "").strip()
     start = Moment.parse(since, datetime.now(UTC)) if since else Moment()
-    selected = [Selected(GroupResource.parse(name)) for name in await past.source.resources()]
     writers, contests, wakings = Writers(), Contests(), Wakings(await past.woke(start))
-    async for revision in revisions_after(past.source, selected, start):
+    async for revision in revisions_after(past.source, (), start):
         for each in (writers, contests, wakings):
             each.take(revision)
     tables: dict[str, Sequence[Any]] = {

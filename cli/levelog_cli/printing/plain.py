@@ -1,6 +1,5 @@
 """Answers as JSON objects, the same for each command."""
 
-from datetime import datetime
 from typing import Any
 
 import msgspec
@@ -8,11 +7,11 @@ import msgspec
 from levelog.wire.records import ReceiptNoted, TargetObserved
 from levelog_history.explaining import Explained
 from levelog_history.ignoring import Ignored
+from levelog_history.levels import LevelsNow
 from levelog_history.revisions import Missing, Revision
 from levelog_history.timeline import AnyEntry, DecisionEntry
 from levelog_history.why import KeptLevel
 from levelog_store.decide.decisions import Decision
-from levelog_store.look.overview import LevelLine
 from levelog_store.rows import Scope
 
 
@@ -112,17 +111,20 @@ def ignored_plain(level: KeptLevel, ignored: Ignored) -> dict[str, Any]:
     return {"type": "ignored", "view": level.view, "parent": level.parent, **msgspec.to_builtins(ignored)}
 
 
-def level_plain(scope: Scope, line: LevelLine, last_contact: datetime | None) -> dict[str, Any]:
-    """A level as it is, as far as was known at the last contact."""
-    return {
-        **_of(scope, "cluster", "application"),
-        **_of(line, "view", "parent", "status"),
-        "reason": line.told_reason,
-        "drift": msgspec.json.decode(line.drift) if line.drift else None,
-        **_of(line, "round", "tried", "evaluated_at"),
-        "last_contact": last_contact,
-        "writes": line.writes,
-    }
+def levels_plain(levels: LevelsNow) -> list[dict[str, Any]]:
+    """Levels as they are, as far as was known at the last contact."""
+    return [
+        {
+            **_of(scope, "cluster", "application"),
+            **_of(line, "view", "parent", "status"),
+            "reason": line.told_reason,
+            "drift": msgspec.json.decode(line.drift) if line.drift else None,
+            **_of(line, "round", "tried", "evaluated_at"),
+            "last_contact": levels.contacts[scope.number][1] if scope.number in levels.contacts else None,
+            "writes": line.writes,
+        }
+        for scope, line in levels.lines
+    ]
 
 
 def past_level_plain(scope: Scope, decision: Decision) -> dict[str, Any]:

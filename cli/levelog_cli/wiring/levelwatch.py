@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from levelog_cli.printing.columns import level_cells, level_headings, level_paints, print_names
 from levelog_cli.printing.forms import Form, print_plain
-from levelog_cli.printing.plain import level_plain
+from levelog_cli.printing.plain import levels_plain
 from levelog_cli.printing.tables import GrowingTable
 from levelog_cli.servers.databases import open_to_read
 from levelog_cli.settings import Settings
@@ -44,9 +44,8 @@ async def watch_levels(settings: Settings, wanted: LevelFilter, form: Form | Non
         async with aclosing(changes(database, scopes, wanted)) as changing:
             async for levels in changing:
                 if form in ("json", "yaml"):
-                    contacts = {number: at for number, (_, at) in levels.contacts.items()}
-                    for scope, line in levels.lines:
-                        print_plain(level_plain(scope, line, contacts.get(scope.number)), form)
+                    for each in levels_plain(levels):
+                        print_plain(each, form)
                 elif form == "name":
                     print_names(levels.lines)
                 else:

@@ -28,7 +28,7 @@ from levelog_cli.printing.plain import (
     entry_plain,
     explained_plain,
     ignored_plain,
-    level_plain,
+    levels_plain,
     past_level_plain,
 )
 from levelog_cli.printing.timeline import Timeline
@@ -44,7 +44,7 @@ from levelog_history.revisions import Missing
 from levelog_history.selection import Shown
 from levelog_history.timeline import DecisionEntry, decisions_on, entries_of, interleaved, is_after, object_at
 from levelog_history.why import Looking, Question
-from levelog_history.writers import count_contests, count_writers
+from levelog_history.writers import Contests, Writers, revisions_after
 from levelog_store.connect.database import Database
 from levelog_store.rows import Scope
 
@@ -105,8 +105,7 @@ async def show_levels(settings: Settings, wanted: LevelFilter, form: Form | None
         async with database.reading() as connection:
             levels = await levels_now(connection, scopes, wanted)
     if form in ("json", "yaml"):
-        contacts = {number: at for number, (_, at) in levels.contacts.items()}
-        print_plain([level_plain(scope, line, contacts.get(scope.number)) for scope, line in levels.lines], form)
+        print_plain(levels_plain(levels), form)
         return
     if form == "name":
         print_names(levels.lines)
@@ -143,14 +142,16 @@ async def show_writers(settings: Settings, objects: Sequence[str], *, since: str
     Raises ConfigurationError if nobody wrote such an object.
     """
     start = Moment.parse(since, datetime.now(UTC)) if since else Moment()
-    if not objects:
-        async with opened_log(settings) as stream:
-            contests = await count_contests(stream, start)
-        print_answer(contests, contests_lines(contests), form)
-        return
+    writers, contests = Writers(), Contests()
     async with opened_log(settings) as stream:
-        selected = await chosen(LogSource(stream), objects)
-        found = await count_writers(stream, selected, start)
+        source = LogSource(stream)
+        selected = await chosen(source, objects)
+        async for revision in revisions_after(source, selected, start):
+            (writers if objects else contests).take(revision)
+    if not objects:
+        print_answer(contests.found(), contests_lines(contests.found()), form)
+        return
+    found = writers.found()
     if not found and not form:
         when = f" since {start}" if since else ""
         raise ConfigurationError(f"the log shows no write to {' or '.join(map(str, selected))}{when}")
