@@ -374,23 +374,18 @@ class World:
         return result
 
     async def _keep(self, intent: ClaimedIntent, progress: bytes) -> bool:
-        async with self.database.transaction() as connection:
-            await connection.execute(
-                update(intents)
-                .where(intents.c.scope == self.scope.number, intents.c.key == intent.key)
-                .values(progress=progress)
-            )
+        await self._store(intent, progress=progress)
         return True
+
+    async def _store(self, intent: ClaimedIntent, **values: Any) -> None:
+        async with self.database.transaction() as connection:
+            row = update(intents).where(intents.c.scope == self.scope.number, intents.c.key == intent.key)
+            await connection.execute(row.values(**values))
 
     async def _begin_run(self, intent: ClaimedIntent) -> None:
         """Let a daemon run, under a claim that lasts by the database's clock, which is not the simulation's."""
         claim = {"state": "claimed", "owner": _PROCESS, "expires_at": datetime.now(UTC) + timedelta(days=1)}
-        async with self.database.transaction() as connection:
-            await connection.execute(
-                update(intents)
-                .where(intents.c.scope == self.scope.number, intents.c.key == intent.key)
-                .values(**claim, attempts=intent.attempts)
-            )
+        await self._store(intent, **claim, attempts=intent.attempts)
         self._postponed.pop(intent.key, None)
         name = ObjectKey.parse(intent.target).resource
         self.engine.calls.count(f"{intent.view.partition('/')[0]}/{name}")
@@ -409,19 +404,15 @@ class World:
         """Store what came of an attempt, and fold its receipt; tells whether it has ended."""
         due_at = self.clock() + result.delay if isinstance(result, Later) else None
         attempts = result.postponement.attempts if isinstance(result, Later) else result.intent.attempts
-        async with self.database.transaction() as connection:
-            await connection.execute(
-                update(intents)
-                .where(intents.c.scope == self.scope.number, intents.c.key == intent.key)
-                .values(
-                    attempts=attempts,
-                    error=result.error,
-                    state=_state(result),
-                    due_at=due_at,
-                    owner="" if due_at is not None else _PROCESS,  # a claim ends by the receipt of who holds it
-                    expires_at=None,
-                )
-            )
+        await self._store(
+            intent,
+            attempts=attempts,
+            error=result.error,
+            state=_state(result),
+            due_at=due_at,
+            owner="" if due_at is not None else _PROCESS,  # a claim ends by the receipt of who holds it
+            expires_at=None,
+        )
         if due_at is not None:
             self._postponed[intent.key] = due_at
             if _state(result) == "pending":

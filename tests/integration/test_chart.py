@@ -90,8 +90,9 @@ def test_the_templates_read_each_value_and_no_other() -> None:
 
 async def test_no_image_a_format_that_is_none_and_a_namespace_of_a_chart_are_refused(tmp_path: Path) -> None:
     levelog, options = Levelog(tmp_path), ("--image", "levelog:local", "--output", "made", "--format")
-    reason = await levelog.refused("manifests", WEBS_FILE, *options, "jsonnet", status=2)
-    assert reason == "--format jsonnet: give kustomize or helm"
+    ended = await levelog.ends("manifests", WEBS_FILE, *options, "jsonnet")
+    assert ended.status == 2
+    assert "Invalid value for '--format'" in ended.stderr
     reason = await levelog.refused(
         "manifests", WEBS_FILE, *options, "helm", "--operator-namespace", "operators", status=2
     )

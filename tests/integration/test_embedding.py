@@ -75,7 +75,9 @@ async def test_what_ends_it_is_raised_as_one_error(tmp_path: Path) -> None:
     [op] = load_operators([WEBS_FILE])
     with pytest.raises(ConfigurationError, match="there is no setting 'folder'"):
         await run(op, folder=tmp_path)
-    with pytest.raises(ConfigurationError, match=r"a setting is none: Expected `int`, got `str` - at `\$\.threads`"):
+    with pytest.raises(
+        ConfigurationError, match=r"a setting cannot be used: Expected `int`, got `str` - at `\$\.threads`"
+    ):
         await run(op, threads="many")
     with pytest.raises(ConfigurationError, match=r"none\.yaml"):
         await run(op, kubeconfig=str(tmp_path / "none.yaml"), data_dir=tmp_path / "data")

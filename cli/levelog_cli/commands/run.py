@@ -1,6 +1,6 @@
 """`levelog run`, and its parts as processes of their own: `ingest`, `process`, `actuate`."""
 
-from collections.abc import Generator, Iterable, Mapping
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager, nullcontext
 from datetime import UTC, datetime
 from pathlib import Path
@@ -12,6 +12,7 @@ from levelog_cli.commands.declaring import argument, switch, taking
 from levelog_cli.packages import file_of
 from levelog_cli.running import execute
 from levelog_cli.settings import NATS, Settings
+from levelog_cli.wiring.roles import EVERYTHING, Role, refuse_missing
 
 Files = Annotated[
     list[Path],
@@ -71,13 +72,13 @@ class RunCommand(FilesCommand):
 @taking(*_SHARED, *_CLUSTER, "namespace", "data_dir", "log_replicas", *_REDACTION, *_PROCESSING, *_WRITES, "listen")
 def run(settings: Settings, files: Files, *, reload: Reload = False, ui: Pages = False) -> None:
     """Run operators: watch, decide and write, in one process. NATS and SQL are embedded unless URLs are given."""
-    _start(settings, files, ("ingest", "process", "actuate"), reload=reload, has_pages=ui)
+    _start(settings, files, EVERYTHING, reload=reload, has_pages=ui)
 
 
 @taking(*NATS, "application", "cluster", *_CLUSTER, "namespace", "log_replicas", *_REDACTION, "listen")
 def ingest(settings: Settings, files: Files, *, reload: Reload = False) -> None:
     """Watch what the operators read, and record it in the log."""
-    _start(settings, files, ("ingest",), reload=reload)
+    _start(settings, files, frozenset({Role.INGEST}), reload=reload)
 
 
 @taking(*_SHARED, *_REDACTION, *_PROCESSING, "max_backoff", "dry_run", "listen")
@@ -86,23 +87,22 @@ def process(settings: Settings, files: Files, *, reload: Reload = False) -> None
 
     Start-up and clean-up hooks run in each of them.
     """
-    _start(settings, files, ("process",), reload=reload)
+    _start(settings, files, frozenset({Role.PROCESS}), reload=reload)
 
 
 @taking(*_SHARED, *_CLUSTER, "namespace", *_REDACTION, *_WRITES, "listen")
 def actuate(settings: Settings, files: Files, *, reload: Reload = False) -> None:
     """Write what was decided to the Kubernetes API. Any number may run, and share the work."""
-    _start(settings, files, ("actuate",), reload=reload)
+    _start(settings, files, frozenset({Role.ACTUATE}), reload=reload)
 
 
 def _start(
-    settings: Settings, files: list[Path], roles: Iterable[str], *, reload: bool, has_pages: bool = False
+    settings: Settings, files: list[Path], roles: frozenset[Role], *, reload: bool, has_pages: bool = False
 ) -> None:
     if reload:
         from levelog_cli.editing.reloader import run_reloading
-        from levelog_cli.wiring.roles import Role
 
-        run_reloading(settings, files, frozenset(map(Role, roles)), has_pages=has_pages)
+        run_reloading(settings, files, roles, has_pages=has_pages)
         return
     with _pages(settings) if has_pages else nullcontext():
         execute(settings, lambda: _stack(settings, files, roles))
@@ -122,13 +122,11 @@ def _pages(settings: Settings) -> Generator[None]:
         family.end()
 
 
-async def _stack(settings: Settings, files: list[Path], roles: Iterable[str]) -> None:
+async def _stack(settings: Settings, files: list[Path], roles: frozenset[Role]) -> None:
     from levelog_cli.wiring.expanding import load_for_cluster
-    from levelog_cli.wiring.roles import Role, refuse_missing
 
-    given = frozenset(map(Role, roles))
-    application = await load_for_cluster(settings, files, given)
-    refuse_missing(settings, given)
+    application = await load_for_cluster(settings, files, roles)
+    refuse_missing(settings, roles)
     if settings.events_from:
         from levelog_history.reach import Moment
 
@@ -136,4 +134,4 @@ async def _stack(settings: Settings, files: list[Path], roles: Iterable[str]) ->
     # What is wrong up to here is said before the clients of the servers are loaded, which takes a second.
     from levelog_cli.wiring.stack import run_stack
 
-    await run_stack(settings, application, given)
+    await run_stack(settings, application, roles)

@@ -2,12 +2,13 @@
 
 import sys
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, Final, Literal
 
 from levelog.errors import ConfigurationError
 from levelog.escapes import escaped
 from levelog_cli.commands.declaring import Operators, PlainLines, Work, answering, argument, option, switch
 from levelog_cli.settings import NATS, Settings
+from levelog_cli.wiring.roles import Role
 
 _NAMESPACE: Final = "levelog"
 """Namespace in which the processes run if no other is named; not that in which people try things."""
@@ -24,14 +25,15 @@ def doctor(
     settings: Settings,
     files: Annotated[list[Path] | None, argument("Operators whose permissions are checked.", "FILE")] = None,
     *,
-    role: Annotated[str, option("ingest, process or actuate: what it needs; default: all.", "ROLE")] = "",
+    role: Annotated[
+        Role | None, option("ingest, process or actuate: what it needs; default: all.", "ROLE", show_default=False)
+    ] = None,
     form: PlainLines = None,
 ) -> Work:
     """Check the cluster and the permissions, NATS, and the database. Ends with status 1 if something is wrong."""
     from levelog_cli.checks.examination import examine
-    from levelog_cli.wiring.roles import named_role
 
-    return examine(settings, files or [], named_role(role), form=form)
+    return examine(settings, files or [], role, form=form)
 
 
 @answering("database_url", "data_dir", "application")
@@ -76,7 +78,9 @@ def manifests(
     image: Annotated[str, option("Image with levelog.", "IMAGE")],
     output: Annotated[Path, option("Folder to write to.", "FOLDER")],
     operator_namespace: _Inside = _NAMESPACE,
-    format: Annotated[str, option("kustomize: a base and an overlay; helm: a chart.", "FORMAT")] = "kustomize",  # noqa: A002
+    format: Annotated[  # noqa: A002
+        Literal["kustomize", "helm"], option("kustomize: a base and an overlay; helm: a chart.", "FORMAT")
+    ] = "kustomize",
     single: Annotated[bool, switch("One pod with NATS and SQLite in it, and no other servers.", "--single")] = False,
     overwrite: Annotated[bool, switch("Replace what an earlier call has written.", "--overwrite")] = False,
 ) -> None:
@@ -86,9 +90,6 @@ def manifests(
     from levelog_cli.deployment.workloads import Workloads
     from levelog_cli.loading import load_application
 
-    formats = {"kustomize": kustomization.contents, "helm": chart.contents}
-    if format not in formats:
-        raise ConfigurationError(f"--format {format}: give {' or '.join(formats)}")
     if not image.strip():
         raise ConfigurationError("--image is empty: give the image that has levelog and the operators")
     if format == "helm" and operator_namespace != _NAMESPACE:
@@ -101,8 +102,8 @@ def manifests(
     workloads = Workloads(
         application=application, files=files, image=image, inside=operator_namespace, namespaces=settings.namespaces
     )
-    made = kustomization.single(workloads) if single else formats[format](workloads)
-    sys.stdout.writelines(f"{path}\n" for path in write(made, output, is_overwriting=overwrite))
+    contents = kustomization.single if single else chart.contents if format == "helm" else kustomization.contents
+    sys.stdout.writelines(f"{path}\n" for path in write(contents(workloads), output, is_overwriting=overwrite))
 
 
 @answering(*_CLUSTER, "namespace")

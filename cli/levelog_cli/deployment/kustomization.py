@@ -3,8 +3,6 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-import yaml
-
 from levelog.wire.manifests import as_yaml
 from levelog_cli.deployment.files import documents
 from levelog_cli.deployment.workloads import KEY_OF_REDACTION, RUN, Workloads
@@ -87,7 +85,7 @@ def _customized(resources: Sequence[str]) -> dict[str, Any]:
 def _scaled(processors: str, scaler: str) -> dict[str, Any]:
     """The base, with the autoscaler instead of a number of processors."""
     target = {"kind": "Deployment", "name": processors}
-    patch = yaml.safe_dump([{"op": "remove", "path": "/spec/replicas"}], sort_keys=False)
+    patch = as_yaml([[{"op": "remove", "path": "/spec/replicas"}]])
     return _customized(["../../base", scaler]) | {"patches": [{"target": target, "patch": patch}]}
 
 

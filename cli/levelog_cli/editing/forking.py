@@ -11,7 +11,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Coroutine, Generator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import ForkContext
 from typing import Any, Final
@@ -147,8 +147,7 @@ class Child:
 
     def kill(self) -> None:
         """End it at once."""
-        with suppress(ProcessLookupError):
-            self._process.kill()
+        self._process.kill()
         self._process.join()
 
 

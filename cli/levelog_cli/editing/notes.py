@@ -11,8 +11,8 @@ class BoardNotes:
         self._lines: dict[str, list[str]] = {}
         self._shown_by: Connection | None = None
 
-    def show_by(self, connection: Connection | None) -> None:
-        """Send them there from now on; None: to nobody."""
+    def show_by(self, connection: Connection) -> None:
+        """Send them there from now on."""
         self._shown_by = connection
 
     def put(self, subject: str, lines: Sequence[str]) -> None:

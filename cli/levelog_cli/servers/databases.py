@@ -17,6 +17,8 @@ from levelog_store.connect.database import Database
 from levelog_store.look.sqlviews import replace_views
 from levelog_store.owners.scopes import find_scopes
 
+log = logging.getLogger(__name__)
+
 
 def database_url(settings: Settings) -> str:
     """URL of the database that was given, else of the SQLite file in the data directory."""
@@ -58,9 +60,6 @@ def _url_of_existing(settings: Settings) -> str:
             f"there is no database in {data.shown}: give --database-url, or the --data-dir that `levelog run` used"
         )
     return database_url(settings)
-
-
-log = logging.getLogger(__name__)
 
 
 async def make_views(database: Database, application: LoadedApplication) -> None:

@@ -25,6 +25,8 @@ from levelog_log.stream import LogStream, clusters, find_stream, open_stream
 from levelog_log.transport.access import NatsAccess
 from levelog_log.transport.connection import INBOX, Connection, connect
 
+log = logging.getLogger(__name__)
+
 _FILES: Final = NATS[1:]
 
 
@@ -50,8 +52,6 @@ def _access(settings: Settings) -> NatsAccess:
         key_file=settings.nats_key_file,
     )
 
-
-log = logging.getLogger(__name__)
 
 _STREAM_MADE: Final = "$JS.EVENT.ADVISORY.STREAM.CREATED"
 _RESYNC: Final = timedelta(seconds=10)  # an advisory may be lost, or not be exported to the account

@@ -51,4 +51,4 @@ def _settings(given: dict[str, Any]) -> Settings:
             {"kubeconfig": os.environ.get("KUBECONFIG", ""), **given}, Settings, dec_hook=lambda cls, value: cls(value)
         )
     except (msgspec.ValidationError, TypeError) as error:
-        raise ConfigurationError(f"a setting is none: {error}") from error
+        raise ConfigurationError(f"a setting cannot be used: {error}") from error

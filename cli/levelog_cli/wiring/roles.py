@@ -3,7 +3,6 @@
 from enum import StrEnum
 from typing import Final
 
-from levelog.errors import ConfigurationError
 from levelog_cli.settings import Settings
 
 
@@ -16,13 +15,6 @@ class Role(StrEnum):
 
 
 EVERYTHING: Final = frozenset(Role)
-
-
-def named_role(name: str) -> Role | None:
-    """The role of that name; None for an empty one. Raises ConfigurationError."""
-    if name and name not in set(Role):
-        raise ConfigurationError(f"--role {name}: there are {', '.join(Role)}")
-    return Role(name) if name else None
 
 
 def needs_cluster(roles: frozenset[Role]) -> bool:

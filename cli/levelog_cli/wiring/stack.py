@@ -6,8 +6,11 @@ The rooms of a role are imported where the role is begun: the Kubernetes client 
 import asyncio
 import gc
 import logging
-from collections.abc import AsyncGenerator, Callable
-from contextlib import AsyncExitStack, asynccontextmanager
+import os
+import secrets
+import socket
+from collections.abc import Callable
+from contextlib import AsyncExitStack
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
@@ -39,9 +42,6 @@ if TYPE_CHECKING:
     from levelog_processors.processor import Processor
     from levelog_store.connect.database import Database
     from levelog_store.rows import Scope
-import os
-import secrets
-import socket
 
 log = logging.getLogger(__name__)
 
@@ -61,13 +61,25 @@ async def run_stack(
     reached. Only all roles together may have embedded servers: other processes could not reach those. `on_processor` is
     given the processor before it starts.
     """
+    client = cluster = database = None
     async with AsyncExitStack() as stack:
         bars = stack.enter_context(Bars.of(settings))
         monitor = await stack.enter_async_context(monitoring(settings.listen, roles))
-        client, cluster = await stack.enter_async_context(_cluster(settings, application, roles))
-        backing = await stack.enter_async_context(_backing(settings, roles))
+        if needs_cluster(roles):
+            from levelog_cli.servers.clusters import known_cluster
+
+            known = known_cluster(settings, application.program, roles)
+            client, cluster = await stack.enter_async_context(known)
+        backing = Backing(nats_url=settings.nats_url, database_url=settings.database_url)
+        if roles == EVERYTHING:
+            backing = await stack.enter_async_context(embedded_backing(settings))
         redactor = load_redactor(settings, backing)
         connection = await stack.enter_async_context(await connect_nats(settings, backing.nats_url, shown(roles)))
+        if needs_sql(roles):
+            from levelog_cli.servers.databases import open_to_run
+
+            opening = open_to_run(backing.database_url, bars, is_own=backing.has_own_database)
+            database = await stack.enter_async_context(await opening)
         process = _Process(
             settings=settings,
             application=application,
@@ -77,45 +89,12 @@ async def run_stack(
             redactor=redactor,
             client=client,
             cluster=cluster,
-            database=await stack.enter_async_context(_database(backing, roles, bars)),
+            database=database,
             on_processor=on_processor,
             monitor=monitor,
             bars=bars,
         )
         await process.run()
-
-
-@asynccontextmanager
-async def _cluster(
-    settings: Settings, application: LoadedApplication, roles: frozenset[Role]
-) -> AsyncGenerator[tuple["KubeClient | None", Cluster | None]]:
-    if not needs_cluster(roles):
-        yield None, None
-        return
-    from levelog_cli.servers.clusters import known_cluster
-
-    async with known_cluster(settings, application.program, roles) as known:
-        yield known
-
-
-@asynccontextmanager
-async def _backing(settings: Settings, roles: frozenset[Role]) -> AsyncGenerator[Backing]:
-    if roles != EVERYTHING:
-        yield Backing(nats_url=settings.nats_url, database_url=settings.database_url)
-        return
-    async with embedded_backing(settings) as backing:
-        yield backing
-
-
-@asynccontextmanager
-async def _database(backing: Backing, roles: frozenset[Role], bars: Bars) -> AsyncGenerator["Database | None"]:
-    if not needs_sql(roles):
-        yield None
-        return
-    from levelog_cli.servers.databases import open_to_run
-
-    async with await open_to_run(backing.database_url, bars, is_own=backing.has_own_database) as database:
-        yield database
 
 
 class _Process(Struct, kw_only=True):
