@@ -2,7 +2,6 @@
 
 import logging
 import random
-from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from typing import Final, Literal
 
@@ -19,15 +18,12 @@ from levelog_kube.client import KubeClient
 from levelog_kube.discovery import Served
 from levelog_kube.failures import ApiError, NoAnswer
 from levelog_log.appender import Lane
-from levelog_log.transport.wire import Message
 
 log = logging.getLogger(__name__)
 
 
 INITIAL_EVENTS_END: Final = "k8s.io/initial-events-end"  # on the bookmark that ends a streaming list, KEP-3157
 WATCH_SECONDS: Final = (300, 600)  # the server ends a watch after a time between them, as client-go asks for
-GROUP_MESSAGES: Final = 100  # what is handed over at once: a fifth of a batch
-GROUP_BYTES: Final = 512 * 1024
 _GONE: Final = 410
 _CANNOT_STREAM: Final = (400, 422)  # sendInitialEvents is an error for servers that do not know it
 
@@ -90,7 +86,7 @@ class WentBack(LevelogError):
         self.version = version
 
 
-class Source(Struct, kw_only=True):
+class Upstream(Struct, kw_only=True):
     """The API server, as it serves one resource."""
 
     client: KubeClient
@@ -111,7 +107,7 @@ class Feed:
 
     def __init__(
         self,
-        source: Source,
+        upstream: Upstream,
         part: str,
         sync: Sync,
         lane: Lane,
@@ -124,15 +120,13 @@ class Feed:
         self.is_listed = part in sync.versions
         self.is_half_listed = False
         """Whether its list was begun, so that a new one cannot be part of the same sync."""
-        self._source = source
-        self._client = source.client
-        self._path = source.served.collection(part)
+        self._upstream = upstream
+        self._client = upstream.client
+        self._path = upstream.served.collection(part)
         self._lane = lane
         self._recorder = recorder
         self._status = status
         self._on_change = on_change
-        self._waiting: list[Message] = []
-        self._waiting_bytes = 0
 
     async def read(self) -> bool:
         """List if that is needed, then watch until the server ends the watch; tells whether anything came.
@@ -140,19 +134,18 @@ class Feed:
         Raises HistoryExpired, WentBack, ApiError and Unavailable; Unavailable that is no error of the kube room comes
         from the log, and then the lane is spent.
         """
-        await self._hand_over()  # of a connection that broke after its events were counted
         await self._check_history()  # asks for no history, so that a 410 of it says nothing of what is missing
         try:
             if self.is_listed:
                 return await self._watch(self.sync.versions[self.part])
-            if self._source.streams_lists:
+            if self._upstream.streams_lists:
                 try:
                     return await self._list_and_watch()
                 except ApiError as error:
                     if error.status not in _CANNOT_STREAM or self.is_half_listed:
                         raise
                     log.info("the server does not stream lists; listing in pages", extra=self._extra())
-                    self._source.streams_lists = False
+                    self._upstream.streams_lists = False
             await self._list_in_pages()
         except ApiError as error:
             if error.status == _GONE:
@@ -162,7 +155,7 @@ class Feed:
 
     async def _check_history(self) -> None:
         """See that the server has not gone back, where a watch would wait for ever and a list would sweep nothing."""
-        seen = max((self._source.seen, *self.sync.versions.values()))
+        seen = max((self._upstream.seen, *self.sync.versions.values()))
         if seen and (version := await version_of(self._client, self._path)) < seen:
             raise WentBack(seen, version)
 
@@ -183,16 +176,14 @@ class Feed:
             self._status.phase, self._status.version = "watching", self.sync.lowest
         query = {"watch": "1", "resourceVersion": str(version), "allowWatchBookmarks": "true", **_time_limit()}
         has_heard = False
-        async with self._client.stream(self._path, query=query, silence=self._source.silence) as lines:
+        async with self._client.stream(self._path, query=query, silence=self._upstream.silence) as lines:
             self._heard()
             if not self.sync.is_heard and self.sync.mark(self.part, version):  # or it is silent for another minute
-                self._wait(self._recorder.bookmark(self.sync.lowest))
-                await self._hand_over()
+                await self._lane.submit(self._recorder.bookmark(self.sync.lowest))
             async for some in lines:
                 has_heard = True
                 for line in some:
                     await self._take_line(line)
-                await self._hand_over()
                 self._heard()
         return has_heard
 
@@ -206,12 +197,11 @@ class Feed:
             "allowWatchBookmarks": "true",
             **_time_limit(),
         }
-        async with self._client.stream(self._path, query=query, silence=self._source.silence) as lines:
+        async with self._client.stream(self._path, query=query, silence=self._upstream.silence) as lines:
             await self._begin_list()
             async for some in lines:
                 for line in some:
                     await self._take_line(line)
-                await self._hand_over()
                 self._heard()
         if not self.is_listed:  # what was deleted between this end and a second beginning would be in neither half
             raise NoAnswer(f"GET {self._path}: the list ended before it was complete")
@@ -221,25 +211,24 @@ class Feed:
         try:
             await self._take_pages()
         except ApiError as error:
-            if error.status != _GONE or not self.is_half_listed or self._source.page_objects is None:
+            if error.status != _GONE or not self.is_half_listed or self._upstream.page_objects is None:
                 raise
             # The list takes longer than etcd keeps the history of its pages, and would again. client-go does the same.
-            self._source.page_objects = None
+            self._upstream.page_objects = None
             raise NoAnswer(f"{error}; the next list is asked for in one piece") from error
 
     async def _take_pages(self) -> None:
         version = Version(0)
         listed = 0
-        async for page in list_pages(self._client, self._path, self._source.page_objects):
+        async for page in list_pages(self._client, self._path, self._upstream.page_objects):
             await self._begin_list()
             version = page.version
             if listed == 0:
                 self.sync.expect(None if page.remaining is None else len(page.items) + page.remaining)
             for item in page.items:
-                await self._record(bytes(item), origin="list", kind=self._source.served.kind)
+                await self._record(bytes(item), origin="list", kind=self._upstream.served.kind)
             listed += len(page.items)
             self._status.objects += len(page.items)
-            await self._hand_over()
             self._heard()
         await self._end_list(version)
 
@@ -249,7 +238,6 @@ class Feed:
         self._heard()
 
     async def _end_list(self, version: Version) -> None:
-        await self._hand_over()
         await self.sync.end(self.part, version)
         self.is_listed, self.is_half_listed = True, False
         self._heard()
@@ -259,8 +247,7 @@ class Feed:
         try:
             event = read_event(line)
         except RecordError as error:
-            self._wait((self._recorder.line_unreadable(error),))
-            await self._hand_over()
+            await self._lane.submit((self._recorder.line_unreadable(error),))
             if self.is_listed:
                 raise HistoryExpired(str(error)) from error
             return  # another list would not be told better
@@ -281,28 +268,17 @@ class Feed:
                 if not self.is_listed and bookmark.ends_list:
                     await self._end_list(bookmark.version)
                 elif self.is_listed and self.sync.mark(self.part, bookmark.version):
-                    self._wait(self._recorder.bookmark(self.sync.lowest))
+                    await self._lane.submit(self._recorder.bookmark(self.sync.lowest))
             case "ERROR":
-                await self._hand_over()
                 raise ApiError.from_answer("WATCH", self._path, 0, bytes(event.object))
 
     async def _record(self, body: bytes, *, origin: Origin, is_deleted: bool = False, kind: str = "") -> Version | None:
         version, message = self._recorder.object_message(body, origin=origin, is_deleted=is_deleted, kind=kind)
-        self._source.seen = max(self._source.seen, version or Version(0))  # a list that breaks off has been seen, too
-        self._wait((message,))
-        if len(self._waiting) >= GROUP_MESSAGES or self._waiting_bytes >= GROUP_BYTES:
-            await self._hand_over()
+        self._upstream.seen = max(
+            self._upstream.seen, version or Version(0)
+        )  # a list that breaks off has been seen, too
+        await self._lane.submit((message,))
         return version
-
-    def _wait(self, messages: Iterable[Message]) -> None:
-        for message in messages:
-            self._waiting.append(message)
-            self._waiting_bytes += len(message.payload)
-
-    async def _hand_over(self) -> None:
-        if self._waiting:
-            waiting, self._waiting, self._waiting_bytes = self._waiting, [], 0
-            await self._lane.submit(waiting)
 
     def _heard(self) -> None:
         self._status.detail = ""

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from levelog.errors import ConfigurationError, IdentityMismatch, LevelogError
 from levelog.secrets.redaction import Redactor
 from levelog.wire.objects import Version
-from levelog_ingest.feed import Feed, HistoryExpired, Source, WentBack
+from levelog_ingest.feed import Feed, HistoryExpired, Upstream, WentBack
 from levelog_ingest.namespaces import has_patterns
 from levelog_ingest.recorder import Recorder
 from levelog_ingest.resume import Decision, ListFirst, ResumeAt, find_resume_point, holds_list
@@ -189,7 +189,7 @@ class Watcher:
             case ListFirst():
                 sync = Sync(lane, self._recorder, self.status)
                 log.info("listing: %s", resume.reason, extra={"resource": str(self._watched)})
-        source = Source(client=self._client, served=served, silence=self._silence, seen=resume.seen)
+        upstream = Upstream(client=self._client, served=served, silence=self._silence, seen=resume.seen)
         readings = {
             part: Reading(
                 self._troubles if len(self._watched.parts) == 1 else Troubles(self.status, self._on_change),
@@ -201,12 +201,12 @@ class Watcher:
         ended: Ended = "list"
         while ended != "gone":
             feeds = [
-                Feed(source, part, sync, lane, self._recorder, self.status, self._on_change)
+                Feed(upstream, part, sync, lane, self._recorder, self.status, self._on_change)
                 for part in self._watched.parts
             ]
             reading = [readings[feed.part].run(feed) for feed in feeds]
             ended = await _first_of([*reading, self._until_list_is_lost(sync), self._until_gap()])
-            source.seen = Version(0) if ended == "reverted" else max((source.seen, *sync.versions.values()))
+            upstream.seen = Version(0) if ended == "reverted" else max((upstream.seen, *sync.versions.values()))
             is_again = sync.is_again or sync.listed_at is not None
             sync = Sync(lane, self._recorder, self.status, is_again=is_again)
 

@@ -2,7 +2,7 @@
 
 import logging
 import secrets
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
@@ -37,8 +37,6 @@ log = logging.getLogger(__name__)
 
 MARK_EVERY: Final = timedelta(minutes=1)
 """How often contact is recorded while nothing changes: as often as an API server sends bookmarks."""
-GROUP_MESSAGES: Final = 100
-GROUP_BYTES: Final = 512 * 1024
 
 
 class SourceLog:
@@ -59,7 +57,7 @@ class SourceLog:
         self._source = source
         self._resource = source.resource.group_resource
         self._stream = stream
-        self._appender = appender
+        self._lane = appender.lane()
         self._encoder = Encoder(source, redactor)
         self._writer = stream.writer("ingest")
         self._known = state.known
@@ -115,13 +113,13 @@ class SourceLog:
                 body = self._encoder.body(key, change)
                 if not self._known.has(key, body):
                     self._traces = {key: trace}
-                    message = self._seen(key, body, observed, "watch")
-                    await self._appender.append(message)
+                    await self._lane.submit((self._seen(key, body, observed, "watch"),))
                     self._known.put(key, body, observed)
             elif key in self._known.records:
                 await self._delete([key], observed)
         except RecordError as error:
             return str(error)
+        await self._lane.flush()
         return ""
 
     async def heard(self, complaint: str = "") -> None:
@@ -158,6 +156,7 @@ class SourceLog:
         versions = dict.fromkeys(changes.changed, observed)
         await self._put({key: bodies[key] for key in changes.changed}, versions, "watch", too_large)
         await self._delete(changes.gone, observed)
+        await self._lane.flush()
         if changes.changed or changes.gone:
             log.info(
                 "%s: %d records changed, %d are gone",
@@ -203,32 +202,19 @@ class SourceLog:
         origin: Origin,
         too_large: dict[ObjectKey, str],
     ) -> None:
-        group: list[tuple[ObjectKey, Message]] = []
-        size_bytes = 0
-
-        async def write() -> None:
-            await self._write([message for _, message in group])
-            for key, _ in group:
-                self._known.put(key, bodies[key], versions[key])
-
         for key, body in bodies.items():
             try:
-                group.append((key, self._seen(key, body, versions[key], origin)))
+                message = self._seen(key, body, versions[key], origin)
             except RecordError as error:
                 too_large[key] = str(error)
                 continue
-            size_bytes += len(body)
-            if len(group) >= GROUP_MESSAGES or size_bytes >= GROUP_BYTES:
-                await write()
-                group, size_bytes = [], 0
-        await write()
+            await self._lane.submit((message,))
+            self._known.put(key, body, versions[key])
 
-    async def _delete(self, keys: Sequence[ObjectKey], observed: Version) -> None:
-        for start in range(0, len(keys), GROUP_MESSAGES):
-            some = keys[start : start + GROUP_MESSAGES]
-            await self._write([self._deleted(key, await self._last_body(key), observed) for key in some])
-            for key in some:
-                self._known.drop(key)
+    async def _delete(self, keys: Iterable[ObjectKey], observed: Version) -> None:
+        for key in keys:
+            await self._lane.submit((self._deleted(key, await self._last_body(key), observed),))
+            self._known.drop(key)
 
     async def _last_body(self, key: ObjectKey) -> bytes:
         """What the log last showed of a record; who it is, where that has expired."""
@@ -269,8 +255,5 @@ class SourceLog:
         return Written(manager=f"{self._source.operator}/{self._source.name}", at=time.isoformat())
 
     async def _to_all(self, record: SyncStarted | SyncFinished | BookmarkNoted | ContactLost) -> None:
-        await self._write(self._writer.to_all_partitions(record))
-
-    async def _write(self, messages: Sequence[Message]) -> None:
-        if messages:
-            await self._appender.append(*messages)
+        await self._lane.submit(self._writer.to_all_partitions(record))
+        await self._lane.flush()

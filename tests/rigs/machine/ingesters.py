@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import timedelta
+from functools import partial
 from types import SimpleNamespace
 from typing import Any, Final, cast
 
@@ -37,6 +38,7 @@ from levelog_kube.client import Answer, KubeClient
 from levelog_kube.discovery import Served
 from levelog_kube.failures import ApiError, NoAnswer
 from levelog_log.appender import Appender, Lane
+from levelog_log.messages import MessageWriter
 from levelog_log.stream import LogStream
 from levelog_log.transport.wire import Message, parse_header_lines
 from rigs.machine.cluster import GROUP, WEBS, Cluster, Happening, recorded
@@ -168,11 +170,12 @@ class Ingester:
             return
 
         connection = SimpleNamespace(absence=Absence("the log"))
-        stream = SimpleNamespace(cluster=CLUSTER, partitions=PARTITIONS, max_age=timedelta(0), connection=connection)
+        writer = partial(MessageWriter, CLUSTER, PARTITIONS)
+        stream = SimpleNamespace(writer=writer, max_age=timedelta(0), connection=connection)
         watcher = Watcher(
             cast("KubeClient", self),
             cast("LogStream", stream),
-            cast("Appender", SimpleNamespace(publisher=SimpleNamespace(check=lambda _: None))),
+            cast("Appender", SimpleNamespace()),
             Redactor(),
             WATCHED,
             check_cluster=check_cluster,

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from types import SimpleNamespace
 from typing import Any, Literal, cast
 
@@ -26,6 +27,7 @@ from levelog_kube.client import Answer, KubeClient
 from levelog_kube.discovery import Served
 from levelog_kube.failures import ApiError, NoAnswer
 from levelog_log.appender import Appender, Lane
+from levelog_log.messages import MessageWriter
 from levelog_log.stream import LogStream
 from levelog_log.transport.wire import Message, parse_header_lines
 from rigs.ingesting import CONFIG_MAPS, lists, state_of
@@ -117,7 +119,7 @@ class Written:
 
 async def ingest(server: Any) -> Sequence[LoggedRecord]:
     """What ingest writes until it watches."""
-    publisher = SimpleNamespace(check=lambda message: None)
+    writer = partial(MessageWriter, Cluster("c"), 1)
     written = Written()
 
     async def check_cluster() -> None:
@@ -125,8 +127,8 @@ async def ingest(server: Any) -> Sequence[LoggedRecord]:
 
     watcher = Watcher(
         cast("KubeClient", server),
-        cast("LogStream", SimpleNamespace(cluster=Cluster("c"), partitions=1, max_age=timedelta(0))),
-        cast("Appender", SimpleNamespace(publisher=publisher)),
+        cast("LogStream", SimpleNamespace(writer=writer, max_age=timedelta(0))),
+        cast("Appender", SimpleNamespace()),
         Redactor(),
         CONFIG_MAPS,
         check_cluster=check_cluster,
