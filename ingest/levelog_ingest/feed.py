@@ -12,7 +12,7 @@ from levelog.errors import LevelogError, RecordError
 from levelog.wire.objects import Version, parse_version
 from levelog.wire.records import Origin
 from levelog_ingest.recorder import Recorder
-from levelog_ingest.status import Progress, ResourceStatus
+from levelog_ingest.status import ResourceStatus
 from levelog_ingest.sync import PAGE_OBJECTS, Sync, count_objects, list_pages, version_of
 from levelog_kube.client import KubeClient
 from levelog_kube.discovery import Served
@@ -113,7 +113,6 @@ class Feed:
         lane: Lane,
         recorder: Recorder,
         status: ResourceStatus,
-        on_change: Progress | None,
     ) -> None:
         self.part = part
         self.sync = sync
@@ -126,7 +125,6 @@ class Feed:
         self._lane = lane
         self._recorder = recorder
         self._status = status
-        self._on_change = on_change
 
     async def read(self) -> bool:
         """List if that is needed, then watch until the server ends the watch; tells whether anything came.
@@ -188,7 +186,7 @@ class Feed:
         return has_heard
 
     async def _list_and_watch(self) -> bool:
-        if self._on_change is not None:
+        if self._status.on_change is not None:
             self.sync.expect(await count_objects(self._client, self._path))
         query = {
             "watch": "1",
@@ -283,8 +281,7 @@ class Feed:
     def _heard(self) -> None:
         self._status.detail = ""
         self._status.last_contact = datetime.now(UTC)
-        if self._on_change is not None:
-            self._on_change(self._status)
+        self._status.changed()
 
     def _extra(self) -> dict[str, object]:
         return {"resource": str(self._status.watched)}

@@ -72,6 +72,12 @@ class ResourceStatus(Struct, kw_only=True):
     last_contact: datetime | None = None
     skipped: int = 0
     """Objects that could not be recorded; each is in the process's log."""
+    on_change: "Progress | None" = None
+
+    def changed(self) -> None:
+        """Tell who follows the status."""
+        if self.on_change is not None:
+            self.on_change(self)
 
     def trouble(self, now: datetime) -> str:
         """Why what happens to the resource is not recorded now; empty: it is."""
@@ -113,12 +119,14 @@ class Backoff:
 class Troubles:
     """The problem with a resource: logged once until it changes, and waited out."""
 
-    def __init__(self, status: ResourceStatus, on_change: Progress | None) -> None:
+    def __init__(self, status: ResourceStatus) -> None:
         self.backoff = Backoff()
         self.was_away = False
+        """The API server could not be reached since its identity was compared."""
+        self.has_expired = False
+        """The server lacked the history that was asked for last."""
+        self.told = ""
         self._status = status
-        self._on_change = on_change
-        self._told = ""
 
     async def pause(self, error: LevelogError) -> None:
         """Tell of an error and wait before the next attempt, at least as long as the server asks for."""
@@ -137,20 +145,24 @@ class Troubles:
     async def wait_for_room(self, error: LevelogError) -> None:
         """Wait before the log is tried again that was full, which the log room has told once for all resources."""
         self._status.phase, self._status.detail = "retrying", str(error)
-        if self._on_change is not None:
-            self._on_change(self._status)
+        self._status.changed()
         await asyncio.sleep(min(self.backoff.failed(), _FULL_LONGEST).total_seconds())
 
     def tell(self, phase: Phase, detail: str, level: int = logging.WARNING) -> None:
         """Note a problem, and log it once until it changes; debug messages may repeat."""
-        self._status.phase, self._status.detail = phase, detail
-        if detail != self._told:
-            self._told = detail if level > logging.DEBUG else ""
+        if self.note(phase, detail):
             log.log(level, "%s", detail, extra={"resource": str(self._status.watched)})
-        if self._on_change is not None:
-            self._on_change(self._status)
+        if level <= logging.DEBUG:
+            self.told = ""
+
+    def note(self, phase: Phase, detail: str) -> bool:
+        """Note a problem; tells whether it is another one than before."""
+        is_new, self.told = detail != self.told, detail
+        self._status.phase, self._status.detail = phase, detail
+        self._status.changed()
+        return is_new
 
     def over(self) -> None:
         """All is well."""
-        self._told = ""
+        self.told = ""
         self.backoff.succeeded()

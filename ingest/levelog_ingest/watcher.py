@@ -41,52 +41,6 @@ LIST_APART: Final = timedelta(minutes=10)
 """Between two lists of a resource that the log is too small for."""
 
 
-class Reading:
-    """Reads one part for ever; an error of the log ends it, since the state of the log is unknown then."""
-
-    def __init__(self, troubles: Troubles, stream: LogStream, *, check_cluster: Callable[[], Awaitable[None]]) -> None:
-        self._troubles = troubles
-        self._check_cluster = check_cluster
-        self._stream = stream
-        self._has_expired = False
-
-    async def run(self, feed: Feed) -> Ended:
-        """Read until all parts have to be listed, or the resource is not served. Raises what the log refuses."""
-        troubles = self._troubles
-        while True:
-            if feed.is_listed and feed.sync.is_older_than(self._stream.max_age / 2):
-                log.info("listing again, so that the log holds a complete list", extra={"part": feed.part})
-                return "list"
-            began = time.monotonic()
-            try:
-                if troubles.was_away:
-                    await self._check_cluster()  # the same address may lead to another cluster now
-                    troubles.was_away = False
-                has_heard = await feed.read()
-            except WentBack as error:
-                await feed.note_reverted(error)
-                return "reverted"
-            except HistoryExpired as error:
-                await feed.note_gap(str(error))
-                if self._has_expired:
-                    await troubles.pause(error)
-                self._has_expired = True
-                return "list"
-            except (Unreachable, NoAnswer, ApiError) as error:
-                if isinstance(error, ApiError) and error.status == _NOT_FOUND:
-                    return "gone"  # the wait for it says so, once for all parts
-                if time.monotonic() - began > _SHORT_WATCH_SECONDS:
-                    troubles.backoff.succeeded()
-                await troubles.pause(error)
-                if feed.is_half_listed:
-                    return "list"
-                continue
-            self._has_expired = False
-            troubles.over()
-            if not has_heard and time.monotonic() - began < _SHORT_WATCH_SECONDS:
-                await asyncio.sleep(troubles.backoff.failed().total_seconds())
-
-
 class Watcher:
     """Watches one resource for ever; gives up only on what no retry mends (IdentityMismatch, ConfigurationError)."""
 
@@ -103,16 +57,15 @@ class Watcher:
         silence: timedelta = SILENCE,
         application: str = "",
     ) -> None:
-        self.status = ResourceStatus(watched=watched)
+        self.status = ResourceStatus(watched=watched, on_change=on_change)
         self._client = client
         self._stream = stream
         self._appender = appender
         self._recorder = Recorder(stream.writer("ingest"), redactor, self.status, application)
         self._rescoped, self._next_scope = asyncio.Event(), watched.namespaces
         self._check_cluster = check_cluster
-        self._on_change = on_change
         self._silence = silence
-        self._troubles = Troubles(self.status, on_change)
+        self._troubles = Troubles(self.status)
         self.has_gap = asyncio.Event()
         """Set once a gap was noted in the log that the watch knows nothing of: all is listed again."""
         self._list_again_from = 0.0
@@ -190,25 +143,54 @@ class Watcher:
                 sync = Sync(lane, self._recorder, self.status)
                 log.info("listing: %s", resume.reason, extra={"resource": str(self._watched)})
         upstream = Upstream(client=self._client, served=served, silence=self._silence, seen=resume.seen)
-        readings = {
-            part: Reading(
-                self._troubles if len(self._watched.parts) == 1 else Troubles(self.status, self._on_change),
-                self._stream,
-                check_cluster=self._check_cluster,
-            )
-            for part in self._watched.parts
-        }
+        parts = self._watched.parts
+        troubles = {part: self._troubles if len(parts) == 1 else Troubles(self.status) for part in parts}
         ended: Ended = "list"
         while ended != "gone":
-            feeds = [
-                Feed(upstream, part, sync, lane, self._recorder, self.status, self._on_change)
-                for part in self._watched.parts
-            ]
-            reading = [readings[feed.part].run(feed) for feed in feeds]
+            feeds = [Feed(upstream, part, sync, lane, self._recorder, self.status) for part in parts]
+            reading = [self._read(feed, troubles[feed.part]) for feed in feeds]
             ended = await _first_of([*reading, self._until_list_is_lost(sync), self._until_gap()])
             upstream.seen = Version(0) if ended == "reverted" else max((upstream.seen, *sync.versions.values()))
             is_again = sync.is_again or sync.listed_at is not None
             sync = Sync(lane, self._recorder, self.status, is_again=is_again)
+
+    async def _read(self, feed: Feed, troubles: Troubles) -> Ended:
+        """Read one part until all have to be listed, or the resource is not served. Raises what the log refuses.
+
+        An error of the log ends it, since the state of the log is unknown then.
+        """
+        while True:
+            if feed.is_listed and feed.sync.is_older_than(self._stream.max_age / 2):
+                log.info("listing again, so that the log holds a complete list", extra={"part": feed.part})
+                return "list"
+            began = time.monotonic()
+            try:
+                if troubles.was_away:
+                    await self._check_cluster()  # the same address may lead to another cluster now
+                    troubles.was_away = False
+                has_heard = await feed.read()
+            except WentBack as error:
+                await feed.note_reverted(error)
+                return "reverted"
+            except HistoryExpired as error:
+                await feed.note_gap(str(error))
+                if troubles.has_expired:
+                    await troubles.pause(error)
+                troubles.has_expired = True
+                return "list"
+            except (Unreachable, NoAnswer, ApiError) as error:
+                if isinstance(error, ApiError) and error.status == _NOT_FOUND:
+                    return "gone"  # the wait for it says so, once for all parts
+                if time.monotonic() - began > _SHORT_WATCH_SECONDS:
+                    troubles.backoff.succeeded()
+                await troubles.pause(error)
+                if feed.is_half_listed:
+                    return "list"
+                continue
+            troubles.has_expired = False
+            troubles.over()
+            if not has_heard and time.monotonic() - began < _SHORT_WATCH_SECONDS:
+                await asyncio.sleep(troubles.backoff.failed().total_seconds())
 
     async def _until_gap(self) -> Ended:
         await self.has_gap.wait()

@@ -40,12 +40,8 @@ class Appender:
     wait for room. A batch that fails takes everything that waits behind it along.
     """
 
-    def __init__(
-        self, publisher: BatchPublisher, *, batch_messages: int = BATCH_MESSAGES, batch_bytes: int = BATCH_BYTES
-    ) -> None:
+    def __init__(self, publisher: BatchPublisher) -> None:
         self.publisher = publisher
-        self._batch_messages = min(batch_messages, MAX_MESSAGES)
-        self._batch_bytes = batch_bytes
         self._waiting: deque[_Group] = deque()
         self._waiting_messages = 0
         self._waiting_bytes = 0
@@ -135,7 +131,7 @@ class Appender:
             group = self._waiting[0]
             messages += len(group.messages)
             size_bytes += group.size_bytes
-            if batch and (messages > self._batch_messages or size_bytes > self._batch_bytes):
+            if batch and (messages > BATCH_MESSAGES or size_bytes > BATCH_BYTES):
                 break
             batch.append(self._waiting.popleft())
             self._count(group, -1)

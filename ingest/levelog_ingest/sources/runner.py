@@ -17,7 +17,7 @@ from levelog.resources import External, Gone, Traced
 from levelog.secrets.redaction import Redactor
 from levelog_ingest.sources.known import read_log_state
 from levelog_ingest.sources.sourcelog import SourceLog
-from levelog_ingest.status import LONGEST, Backoff, Progress, ResourceStatus, WatchedResource
+from levelog_ingest.status import LONGEST, Backoff, Progress, ResourceStatus, Troubles, WatchedResource
 from levelog_log.appender import Appender
 from levelog_log.stream import LogStream
 
@@ -195,21 +195,19 @@ class SourceRunner:
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         resource = source.resource
-        self.status = ResourceStatus(
-            watched=WatchedResource(resource=resource.group_resource, version=resource.version)
-        )
+        watched = WatchedResource(resource=resource.group_resource, version=resource.version)
+        self.status = ResourceStatus(watched=watched, on_change=on_change)
         self._source = source
         self._name = f"{source.operator}/{source.name}"
         self._stream = stream
         self._appender = appender
         self._redactor = redactor
-        self._on_change = on_change
         self._clock = clock
         self._calls = SourceCalls(source)
         longest = min(max(source.every or LONGEST, LONGEST), _LONGEST_OF_ALL)
         self._backoff = Backoff(_FIRST, longest)
         self._away = Backoff()
-        self._told = ""
+        self._troubles = Troubles(self.status)
 
     async def run(self) -> NoReturn:
         """Run until cancelled. Raises IdentityMismatch, ConfigurationError."""
@@ -221,7 +219,7 @@ class SourceRunner:
                 except (IdentityMismatch, ConfigurationError):
                     raise
                 except LevelogError as error:
-                    self._tell(str(error))
+                    self._troubles.tell("retrying", str(error))
                     await asyncio.sleep(self._away.failed().total_seconds())
                     await self._stream.connection.wait_connected()
 
@@ -244,7 +242,7 @@ class SourceRunner:
                 self._backoff.succeeded()
             except SourceFault as fault:
                 detail = self._redactor.redact_text(f"{self._source}: {fault}")
-                if detail != self._told:
+                if self._troubles.note("retrying", detail):
                     cause = fault.__cause__ or fault
                     tell_fault(
                         "source",
@@ -254,7 +252,6 @@ class SourceRunner:
                         subject=str(self.status.watched),
                         clean=self._redactor.redact_text,
                     )
-                self._note(detail)
                 await written.lost(detail)
                 await asyncio.sleep(self._backoff.failed().total_seconds())
 
@@ -299,35 +296,21 @@ class SourceRunner:
         self.status.version = written.version
         if complaint:
             self.status.skipped += 1
-            self._tell(f"{self._source}: {complaint}")
+            self._troubles.tell("retrying", f"{self._source}: {complaint}")
             return
-        if self._told:
+        if self._troubles.told:
             log.info("%s works again", self._source, extra={"resource": str(self.status.watched)})
         self._backoff.succeeded()
-        self._told, self.status.detail, self.status.phase = "", "", "watching"
-        self._changed()
+        self._troubles.over()
+        self.status.detail, self.status.phase = "", "watching"
+        self.status.changed()
 
     def _begin(self, written: SourceLog) -> None:
-        if not self._told:
+        if not self._troubles.told:
             self.status.phase = "listing" if self._clock() >= written.list_due() else "watching"
-            self._changed()
+            self.status.changed()
 
     def _seconds_until(self, time: datetime) -> float | None:
         """The loop's time at that time; None if it is too far away to wait for."""
         seconds = (time - self._clock()).total_seconds()
         return asyncio.get_running_loop().time() + max(seconds, 0.0) if seconds < _FAR_SECONDS else None
-
-    def _tell(self, detail: str) -> None:
-        """Note a problem, and log it once until it changes."""
-        if detail != self._told:
-            log.warning("%s", detail, extra={"resource": str(self.status.watched)})
-        self._note(detail)
-
-    def _note(self, detail: str) -> None:
-        self.status.phase, self.status.detail = "retrying", detail
-        self._told = detail
-        self._changed()
-
-    def _changed(self) -> None:
-        if self._on_change is not None:
-            self._on_change(self.status)

@@ -9,6 +9,7 @@ import pytest
 from levelog.errors import ConfigurationError, IdentityMismatch, LevelogError, Unavailable
 from levelog.wire.objects import Partition
 from levelog.wire.objects import Sequence as LogSequence
+from levelog_log import appender as appending
 from levelog_log.appender import Appender
 from levelog_log.messages import RecordTooLarge
 from levelog_log.publisher import MAX_MESSAGES, BatchPublisher
@@ -80,8 +81,11 @@ async def test_invariant_1_acknowledged_records_survive_a_killed_server(nats_ser
             assert names_and_versions([records[sequence]]) == [expected]  # type: ignore[index]
 
 
-async def test_what_is_appended_together_is_in_the_log_together_or_not_at_all(nats_server: NatsServer) -> None:
-    async with new_log(nats_server) as stream, Appender(BatchPublisher(stream), batch_messages=7) as appender:
+async def test_what_is_appended_together_is_in_the_log_together_or_not_at_all(
+    nats_server: NatsServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(appending, "BATCH_MESSAGES", 7)
+    async with new_log(nats_server) as stream, Appender(BatchPublisher(stream)) as appender:
         writer = writer_for(stream)
 
         async def write(task: int) -> None:
@@ -159,8 +163,11 @@ class LosesOne(BatchPublisher):
         return await super().publish(messages)
 
 
-async def test_no_record_of_a_lane_overtakes_a_lost_one(nats_server: NatsServer) -> None:
-    async with new_log(nats_server) as stream, Appender(LosesOne(stream), batch_messages=10) as appender:
+async def test_no_record_of_a_lane_overtakes_a_lost_one(
+    nats_server: NatsServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(appending, "BATCH_MESSAGES", 10)
+    async with new_log(nats_server) as stream, Appender(LosesOne(stream)) as appender:
         writer = writer_for(stream)
         lane, other = appender.lane(), appender.lane()
 
@@ -186,8 +193,11 @@ async def test_no_record_of_a_lane_overtakes_a_lost_one(nats_server: NatsServer)
         assert [version for name, version in written if name == "v"] == list(range(1, 11))
 
 
-async def test_a_lane_fails_when_the_server_is_killed_and_a_new_one_goes_on(nats_server: NatsServer) -> None:
-    async with new_log(nats_server) as stream, Appender(BatchPublisher(stream), batch_messages=10) as appender:
+async def test_a_lane_fails_when_the_server_is_killed_and_a_new_one_goes_on(
+    nats_server: NatsServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(appending, "BATCH_MESSAGES", 10)
+    async with new_log(nats_server) as stream, Appender(BatchPublisher(stream)) as appender:
         writer = writer_for(stream)
         lane = appender.lane()
 
