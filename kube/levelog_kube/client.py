@@ -265,40 +265,41 @@ class KubeClient:
 
     @contextmanager
     def _explaining(self, method: str, path: str, body: RevocableBody | None = None) -> Generator[None]:
-        """Translate connection errors into levelog's."""
-        try:
-            with self._translating(method, path, body):
-                yield
-        except (Unreachable, NoAnswer) as error:
-            # A request that takes too long says nothing of the server: a webhook may hang.
-            if not isinstance(error.__cause__, TimeoutError) or isinstance(error, Unreachable):
-                self.absence.began(error)
-            self.absence.covers(error)
-            raise
-
-    @contextmanager
-    def _translating(self, method: str, path: str, body: RevocableBody | None) -> Generator[None]:
+        """Translate connection errors into levelog's, and note the server's absence."""
         try:
             yield
-        except aiohttp.ClientProxyConnectionError as error:
-            raise Unreachable(
-                f"{method} {path}: the proxy {self._proxy_name} cannot be reached: {_why(error)}"
-            ) from error
-        except aiohttp.ClientHttpProxyError as error:
-            raise Unreachable(
-                f"{method} {path}: the proxy {self._proxy_name} refused to connect to {self.server}: "
-                f"{error.status} {error.message}"
-            ) from None  # its text has the proxy's URL, and so perhaps a password
-        except aiohttp.ClientConnectorCertificateError as error:
-            raise Unreachable(
-                f"{method} {path}: the certificate of {self.server} is not trusted: {error.certificate_error}"
-            ) from error
-        except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError, aiohttp.InvalidURL) as error:
-            raise Unreachable(f"{method} {path}: {self.server} cannot be reached: {_why(error)}") from error
+        except (Unreachable, NoAnswer) as error:
+            self._note(error, error.__cause__)
+            raise
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             if body is not None and body.is_revoked:
                 raise Withheld(f"{method} {path}: not sent: its time was over") from None
-            raise NoAnswer(f"{method} {path}: no answer from {self.server}: {_why(error)}") from error
+            told = self._translated(f"{method} {path}", error)
+            self._note(told, error)
+            # the text of a proxy's refusal has its URL, and so perhaps a password
+            raise told from (None if isinstance(error, aiohttp.ClientHttpProxyError) else error)
+
+    def _note(self, error: Unreachable | NoAnswer, cause: BaseException | None) -> None:
+        # A request that takes too long says nothing of the server: a webhook may hang.
+        if isinstance(error, Unreachable) or not isinstance(cause, TimeoutError):
+            self.absence.began(error)
+        self.absence.covers(error)
+
+    def _translated(self, step: str, error: Exception) -> Unreachable | NoAnswer:
+        match error:
+            case aiohttp.ClientProxyConnectionError():
+                return Unreachable(f"{step}: the proxy {self._proxy_name} cannot be reached: {_why(error)}")
+            case aiohttp.ClientHttpProxyError():
+                refused = f"refused to connect to {self.server}: {error.status} {error.message}"
+                return Unreachable(f"{step}: the proxy {self._proxy_name} {refused}")
+            case aiohttp.ClientConnectorCertificateError():
+                return Unreachable(
+                    f"{step}: the certificate of {self.server} is not trusted: {error.certificate_error}"
+                )
+            case aiohttp.ClientConnectorError() | aiohttp.ConnectionTimeoutError() | aiohttp.InvalidURL():
+                return Unreachable(f"{step}: {self.server} cannot be reached: {_why(error)}")
+            case _:
+                return NoAnswer(f"{step}: no answer from {self.server}: {_why(error)}")
 
     async def _renew_credentials(self, refused: Configuration) -> bool:
         """Read the credentials again unless that was just done; tells whether there are others to try."""

@@ -29,7 +29,6 @@ class Served(Struct, frozen=True, kw_only=True):
     plural: str
     kind: str
     namespaced: bool
-    verbs: tuple[str, ...] = ()
     has_status: bool = False
     """Its status is a subresource."""
 
@@ -43,10 +42,9 @@ class Served(Struct, frozen=True, kw_only=True):
         inside = f"/namespaces/{quote(namespace, safe='')}" if namespace and self.namespaced else ""
         return f"{self.root}{inside}/{self.plural}"
 
-    def object(self, namespace: str, name: str, subresource: str = "") -> str:
-        """Path of one object, or of its subresource (`status`)."""
-        path = f"{self.collection(namespace)}/{quote(name, safe='')}"
-        return f"{path}/{subresource}" if subresource else path
+    def object(self, namespace: str, name: str) -> str:
+        """Path of one object."""
+        return f"{self.collection(namespace)}/{quote(name, safe='')}"
 
 
 class _Resource(Struct, frozen=True, rename="camel"):
@@ -111,7 +109,6 @@ async def served_in(client: KubeClient, group: str, version: str) -> list[Served
             plural=resource.name,
             kind=resource.kind,
             namespaced=resource.namespaced,
-            verbs=tuple(resource.verbs),
             has_status=f"{resource.name}/status" in names,
         )
         for resource in found

@@ -58,8 +58,6 @@ class ApiError(LevelogError):
         retry_after: timedelta | None = None,
     ) -> None:
         super().__init__(f"{method} {path}: {status} {reason or 'without a reason'}: {message}")
-        self.method = method
-        self.path = path
         self.status = status
         self.reason = reason
         """The machine-readable word of the Status object (`AlreadyExists`), empty where the answer is none."""

@@ -25,15 +25,7 @@ from levelog_log.chains import LINK, ChainBreak, Chains
 from levelog_log.messages import logged_record, record_id
 from levelog_log.stream import LogStream
 from levelog_log.trail import Trail
-from levelog_log.transport.jetstream import (
-    ConsumerAnswer,
-    ConsumerConfig,
-    ConsumerRequest,
-    PullRequest,
-    ask,
-    nanoseconds,
-    refusal,
-)
+from levelog_log.transport.jetstream import ConsumerAnswer, ask, nanoseconds, refusal
 from levelog_log.transport.wire import Message
 
 log = logging.getLogger(__name__)
@@ -138,11 +130,6 @@ class Reader:
     def has_arrived(self) -> bool:
         """Whether `next_batch` returns or raises without waiting."""
         return bool(self._buffer) or self._failure is not None
-
-    @property
-    def caught_up(self) -> bool:
-        """Whether every record that was there when the last one arrived has been returned."""
-        return self.pending == 0
 
     @property
     def seen_to(self) -> Sequence:
@@ -264,18 +251,16 @@ class Reader:
         self._inbox = connection.client.new_inbox()
         self._received = 0
         self._stop_receiving = await connection.subscribe(f"{self._inbox}.*", self._receive)
-        request = ConsumerRequest(
-            stream_name=self.stream.name,
-            config=ConsumerConfig(
-                deliver_policy="by_start_sequence",
-                opt_start_seq=self._trail.read_to + 1,
-                ack_policy="none",
-                filter_subjects=self._subjects,
-                inactive_threshold=nanoseconds(_CONSUMER_IDLE),
-                mem_storage=True,
-                num_replicas=1,
-            ),
-        )
+        config = {
+            "deliver_policy": "by_start_sequence",
+            "opt_start_seq": self._trail.read_to + 1,
+            "ack_policy": "none",
+            "filter_subjects": self._subjects,
+            "inactive_threshold": nanoseconds(_CONSUMER_IDLE),
+            "mem_storage": True,
+            "num_replicas": 1,
+        }
+        request = {"stream_name": self.stream.name, "config": config}
         step = f"CONSUMER.CREATE.{self.stream.name}"
         # lost in an election, it is asked for again: a consumer that is made in vain goes by itself
         answer = await ask(connection, step, request, ConsumerAnswer, timeout=_CREATE_TIMEOUT)
@@ -310,12 +295,12 @@ class Reader:
         self._last_request += 1
         self._requests[self._last_request] = 1 if is_large else BATCH
         self._heard_at = time.monotonic()
-        request = PullRequest(
-            batch=1 if is_large else BATCH,
-            max_bytes=0 if is_large else PULL_BYTES,
-            expires=nanoseconds(_PULL_EXPIRES),
-            idle_heartbeat=nanoseconds(HEARTBEAT),
-        )
+        request = {
+            "batch": 1 if is_large else BATCH,
+            "max_bytes": 0 if is_large else PULL_BYTES,
+            "expires": nanoseconds(_PULL_EXPIRES),
+            "idle_heartbeat": nanoseconds(HEARTBEAT),
+        }
         await self._send(
             f"MSG.NEXT.{self.stream.name}.{self._consumer}",
             msgspec.json.encode(request),

@@ -26,7 +26,6 @@ from levelog_log.transport.jetstream import (
     MessageRequest,
     StreamAnswer,
     StreamConfig,
-    StreamListRequest,
     StreamNames,
     StreamState,
     ask_again,
@@ -70,8 +69,7 @@ class LogStream:
         """Digest of the key and the rules that it was begun with; empty if none is noted."""
         self.max_age = _age(answer.config)
         """How long a record is kept; zero for ever. As of the start, or of the last `verify`."""
-        replicas = answer.config.num_replicas
-        self.keep_on(replicas if isinstance(replicas, int) else 1)
+        self.keep_on(answer.config.num_replicas)
 
     def keep_on(self, replicas: int) -> None:
         """Note how many servers keep the stream."""
@@ -240,7 +238,8 @@ async def ensure_stream(
         differences.append(f"{found.config.metadata.get(_PARTITIONS)} partitions instead of {partitions}")
     if max_age is not None and found.config.max_age != nanoseconds(max_age):
         differences.append(f"max_age of {found.config.max_age} ns instead of {nanoseconds(max_age)}")
-    stream = _verified(connection, cluster, found, differences)
+    _refuse(connection, cluster, differences)
+    stream = LogStream(connection, cluster, found)
     stream.keep_on(await raise_replicas(connection, stream.name, replicas))
     if stream.replicas > 1:
         try:
@@ -270,7 +269,8 @@ async def find_stream(connection: Connection, cluster: Cluster) -> LogStream | N
     found = await _info(connection, stream_name(cluster))
     if found is None:
         return None
-    return _verified(connection, cluster, found, _differences(found.config, cluster))
+    _refuse(connection, cluster, _differences(found.config, cluster))
+    return LogStream(connection, cluster, found)
 
 
 async def clusters(connection: Connection) -> list[Cluster]:
@@ -279,7 +279,7 @@ async def clusters(connection: Connection) -> list[Cluster]:
     prefix = stream_name(Cluster(""))
     total, offset = 1, 0
     while offset < total:
-        answer = await ask_again(connection, "STREAM.NAMES", StreamListRequest(offset=offset), StreamNames)
+        answer = await ask_again(connection, "STREAM.NAMES", {"offset": offset}, StreamNames)
         if answer.error is not None:
             raise refusal("listing streams", answer.error)
         names = answer.streams or []
@@ -316,11 +316,6 @@ def _differences(config: StreamConfig, cluster: Cluster) -> list[str]:
     return differences
 
 
-def _verified(connection: Connection, cluster: Cluster, found: StreamAnswer, differences: list[str]) -> LogStream:
-    _refuse(connection, cluster, differences)
-    return LogStream(connection, cluster, found)
-
-
 def _refuse(connection: Connection, cluster: Cluster, differences: list[str]) -> None:
     if differences:
         raise ConfigurationError(
@@ -330,7 +325,7 @@ def _refuse(connection: Connection, cluster: Cluster, differences: list[str]) ->
 
 
 def _age(config: StreamConfig) -> timedelta:
-    return timedelta(microseconds=config.max_age // 1000 if isinstance(config.max_age, int) else 0)
+    return timedelta(microseconds=config.max_age // 1000)
 
 
 async def _info(connection: Connection, name: str) -> StreamAnswer | None:

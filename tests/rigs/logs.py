@@ -17,7 +17,7 @@ from levelog_log.messages import MessageWriter
 from levelog_log.reader import FIRST, Reader
 from levelog_log.stream import LogStream, ensure_stream, open_stream
 from levelog_log.transport.connection import Connection, connect
-from levelog_log.transport.jetstream import StreamListRequest, StreamNames, ask
+from levelog_log.transport.jetstream import StreamNames, ask
 from levelog_log.transport.wire import Message
 from rigs.nats import NatsServer
 from rigs.tcpproxy import TcpProxy
@@ -115,7 +115,7 @@ async def delete_records(stream: LogStream, *sequences: int) -> None:
 async def forget_leases(server: NatsServer) -> None:
     """Let all leases on NATS end now, as those of killed processes do later; who is there takes its own anew."""
     async with await connect(server.url) as connection:
-        names = await ask(connection, "STREAM.NAMES", StreamListRequest(), StreamNames)
+        names = await ask(connection, "STREAM.NAMES", None, StreamNames)
         for name in names.streams or ():
             if name.startswith(lease_stream(Cluster(""))):
                 await connection.request(f"$JS.API.STREAM.PURGE.{name}")

@@ -1,10 +1,10 @@
-"""Requests to the JetStream API as structs, with fields that nats-py does not know."""
+"""Requests to the JetStream API and its answers, with fields that nats-py does not know."""
 
 from datetime import timedelta
 from typing import Any, Final, TypeVar
 
 import msgspec
-from msgspec import UNSET, Struct, UnsetType
+from msgspec import Struct
 from nats.aio.msg import Msg
 
 from levelog.errors import ConfigurationError, LevelogError, Unavailable
@@ -40,23 +40,22 @@ _CONFIGURATION: Final = frozenset(
 class ErrorAnswer(Struct, frozen=True):
     """Why JetStream refused."""
 
-    code: int = 0
     err_code: int = 0
     description: str = ""
 
 
 class StreamConfig(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The settings of a stream that matter here; durations in nanoseconds."""
+    """The settings of a stream that matter here, with the defaults of NATS; durations in nanoseconds."""
 
     name: str
     subjects: tuple[str, ...] = ()
     description: str = ""
-    retention: str | UnsetType = UNSET
-    storage: str | UnsetType = UNSET
-    discard: str | UnsetType = UNSET
-    num_replicas: int | UnsetType = UNSET
-    max_age: int | UnsetType = UNSET
-    duplicate_window: int | UnsetType = UNSET
+    retention: str = "limits"
+    storage: str = "file"
+    discard: str = "old"
+    num_replicas: int = 1
+    max_age: int = 0
+    duplicate_window: int = 0
     max_msgs: int = -1
     max_bytes: int = -1
     max_msgs_per_subject: int = -1
@@ -124,13 +123,6 @@ class StreamNames(Struct, frozen=True):
     streams: list[str] | None = None
 
 
-class StreamListRequest(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Which streams to list."""
-
-    subject: str = ""
-    offset: int = 0
-
-
 class MessageRequest(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Which message to fetch: by sequence, or the last one of a subject, which may hold wildcards, or the next."""
 
@@ -157,25 +149,6 @@ class MessageAnswer(Struct, frozen=True):
     message: StoredMessage | None = None
 
 
-class ConsumerConfig(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Settings of an ephemeral pull consumer; durations in nanoseconds."""
-
-    deliver_policy: str | UnsetType = UNSET
-    opt_start_seq: int = 0
-    ack_policy: str | UnsetType = UNSET
-    filter_subjects: tuple[str, ...] = ()
-    inactive_threshold: int = 0
-    mem_storage: bool = False
-    num_replicas: int = 0
-
-
-class ConsumerRequest(Struct, frozen=True, kw_only=True):
-    """Create a consumer."""
-
-    stream_name: str
-    config: ConsumerConfig
-
-
 class ConsumerAnswer(Struct, frozen=True):
     """Answer to creating a consumer."""
 
@@ -184,22 +157,12 @@ class ConsumerAnswer(Struct, frozen=True):
     num_pending: int = 0
 
 
-class PullRequest(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Ask a consumer for messages; durations in nanoseconds."""
-
-    batch: int
-    max_bytes: int = 0
-    expires: int = 0
-    idle_heartbeat: int = 0
-
-
 class PublishAnswer(Struct, frozen=True):
     """Acknowledgement of a message or of a batch."""
 
     error: ErrorAnswer | None = None
     stream: str = ""
     seq: int = 0
-    count: int = 0
     duplicate: bool = False
     """It was in the stream already, there."""
 

@@ -160,7 +160,7 @@ async def test_what_is_served_and_which_cluster_it_is_can_be_asked(tmp_path: Pat
                 assert pods is not None
                 assert (pods.kind, pods.namespaced) == ("Pod", True)
                 assert pods.collection() == "/api/v1/pods"
-                assert pods.object("a", "b c", "status") == "/api/v1/namespaces/a/pods/b%20c/status"
+                assert pods.object("a", "b c") == "/api/v1/namespaces/a/pods/b%20c"
                 namespaces = await resolve(client, "", "v1", "namespaces")
                 assert namespaces is not None
                 assert namespaces.object("", "kube-system") == "/api/v1/namespaces/kube-system"

@@ -1,6 +1,5 @@
 """The log and the leases are kept by three servers of a cluster, also if fewer have kept them before."""
 
-import msgspec
 import pytest
 
 from levelog.errors import ConfigurationError
@@ -16,10 +15,7 @@ from rigs.natscluster import NatsCluster
 
 
 async def kept_by(stream: LogStream, name: str) -> int:
-    answer = await ask_again(stream.connection, f"STREAM.INFO.{name}", None, StreamAnswer)
-    found = msgspec.to_builtins(answer.config)["num_replicas"]
-    assert isinstance(found, int)
-    return found
+    return (await ask_again(stream.connection, f"STREAM.INFO.{name}", None, StreamAnswer)).config.num_replicas
 
 
 async def test_a_cluster_keeps_log_and_leases_on_three_servers_from_the_next_start_on() -> None:
