@@ -19,6 +19,7 @@ from rigs.waiting import until
 
 T = TypeVar("T")
 AXE: Final = (files("axe_core_python") / "axe.min.js").read_text()
+LOAD_SECONDS: Final = 30.0
 _RUN_AXE: Final = "axe.run({resultTypes: ['violations']}).then(found => arguments[0](found.violations))"
 
 
@@ -40,7 +41,9 @@ def chromium(folder: Path) -> webdriver.Chrome:
     for flag in (*flags, f"--user-data-dir={folder}"):
         options.add_argument(flag)
     options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    return webdriver.Chrome(options, Service(driver))
+    started = webdriver.Chrome(options, Service(driver))
+    started.set_page_load_timeout(LOAD_SECONDS)
+    return started
 
 
 class Browser:
@@ -73,6 +76,10 @@ class Browser:
     async def open(self, url: str) -> None:
         """Go to an address."""
         await asyncio.to_thread(self.driver.get, url)
+
+    async def back(self) -> None:
+        """Go back to the page before."""
+        await asyncio.to_thread(self.driver.back)
 
     async def texts(self, selector: str) -> list[str]:
         """What is read in each element, on one line."""

@@ -194,6 +194,19 @@ async def test_a_dot_is_reached_by_keyboard(shown: Any, browser: Opens) -> None:
         assert len(await page.texts(".mark:target")) == 1
 
 
+async def test_pages_that_were_left_keep_no_connection_and_one_that_is_returned_to_is_live(
+    shown: Any, browser: Opens
+) -> None:
+    async with browser() as page:
+        for path in (*PAGES, WEB, POD):  # more than a browser has connections to a server
+            await page.open(shown.url + path)
+            await page.shows(".connection", "live")
+            await page.script("window.isKept = true")
+        await page.back()
+        assert await page.script("[location.pathname, window.isKept].join()") == f"{WEB},true"
+        await page.shows(".connection", "live")
+
+
 async def test_an_open_page_renews_itself_and_survives_another_server(
     shown: Any, browser: Opens, tmp_path: Path
 ) -> None:

@@ -41,9 +41,16 @@
 
   const scroll = document.querySelector(".scroll");
   if (scroll && !location.hash) scroll.scrollLeft = scroll.scrollWidth;
-  const source = new EventSource("/live");
-  source.addEventListener("open", () => say("live", "live"));
-  source.addEventListener("log", renew);
-  source.addEventListener("lost", (event) => say("lost", event.data));
-  source.addEventListener("error", () => say("lost", "connection lost"));
+  // A browser has six connections to a server, and keeps pages that were left, for whoever goes back.
+  let source;
+  function follow() {
+    source = new EventSource("/live");
+    source.addEventListener("open", () => say("live", "live"));
+    source.addEventListener("log", renew);
+    source.addEventListener("lost", (event) => say("lost", event.data));
+    source.addEventListener("error", () => say("lost", "connection lost"));
+  }
+  follow();
+  addEventListener("pagehide", () => { source.close(); say("", ""); });
+  addEventListener("pageshow", (event) => { if (event.persisted) follow(); });
 })();
