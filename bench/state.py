@@ -17,7 +17,7 @@ from levelog_cli.loading import load_operators
 from levelog_processors.fold.batches import parts
 from levelog_processors.program import Program
 from levelog_processors.state.bodies import MOST_BYTES
-from levelog_processors.state.restoring import anew, left_behind
+from levelog_processors.state.restoring import index_anew, left_behind, wake_outdated
 from levelog_processors.state.state import State
 from levelog_store.owners.handlers import Backfill, Kind
 from rigs.webs import WEBS, logged, web
@@ -73,7 +73,8 @@ def _computed_anew(program: Program, state: State) -> float:
     for job, names in left_behind(state, jobs):
         rows = [state.objects[name] for name in names]
         whole = [row if row.body else replace(row, body=_web(row.name, row.version).body) for row in rows]
-        state.apply(anew(state, job, whole))
+        state.apply(index_anew(state, job, whole))
+    wake_outdated(state, jobs)
     return time.process_time() - began
 
 

@@ -30,10 +30,10 @@ DECLARE
     REVOKE UPDATE ON decisions FROM :processor;
     -- The actuator claims intents and stores receipts; what is to be written, and where, it cannot change.
     GRANT SELECT ON alembic_version, scopes, intents TO :actuator;
-    GRANT SELECT (scope, view, parent, parent_uid, status, reason, drift, since) ON levels TO :actuator;
+    GRANT SELECT (scope, view, parent, partition, parent_uid, status, reason, drift, since) ON levels TO :actuator;
     GRANT SELECT, INSERT, UPDATE, DELETE ON actuators TO :actuator;
     -- What effects did it records again, and when it did so; daemons look up indices, and wait for levels.
-    GRANT SELECT ON index_entries, key_versions, syncs TO :actuator;
+    GRANT SELECT ON backfills, index_entries, key_versions, syncs TO :actuator;
     GRANT UPDATE (calls_recorded_at) ON scopes TO :actuator;
     GRANT UPDATE (state, owner, claim, expires_at, due_at, attempts, error, outcome, result_uid, result_version, receipt,
                   is_relayed, progress)

@@ -22,7 +22,15 @@ from levelog_processors.decide.tally import BATCH, CallCounts, EvaluationBatch
 from levelog_processors.fold.batches import ALONE, Folded, parts, tell_forgotten
 from levelog_processors.program import Program
 from levelog_processors.state.bodies import MOST_BYTES
-from levelog_processors.state.restoring import anew, left_behind, restored, wake_from_ahead, wake_missed
+from levelog_processors.state.restoring import (
+    index_anew,
+    leave_out,
+    left_behind,
+    restored,
+    wake_from_ahead,
+    wake_missed,
+    wake_outdated,
+)
 from levelog_processors.state.state import State
 from levelog_processors.tables import Tables
 from levelog_store.actuate.claims import Claimant
@@ -136,9 +144,10 @@ class Engine:
         state = self.state = restored(self._program, self._scope.application, found, epochs, self._most_bodies)
         for job, names in left_behind(state, found.unfinished):  # between two, leases and probes go on
             rows = await self.evaluator.whole(state, names)
-            state.apply(anew(state, job, list(rows.values())), is_leased=job.partition in state.leased)
+            state.apply(index_anew(state, job, list(rows.values())), is_leased=job.partition in state.leased)
             state.let_go()
             await asyncio.sleep(0)
+        wake_outdated(state, found.unfinished)
         self._has_missed, self._awaited = True, found.awaited
         self.decided_to = {partition: found.folded_to[partition] for partition in epochs}
         self._anew = frozenset(each.name for each in found.unfinished if each.kind == "view")
@@ -261,20 +270,20 @@ class Engine:
         back = [each for each in returned if self.state_reader.is_as_seen(each[0])]
         wakes, has_suspected = self._due(frozenset(views), at, {look.facts.name for look, _ in back}, leaving, most)
         looks, left = await self.evaluator.look(self.state_reader, wakes, at) if wakes else ([], [])
+        known = {*left, *(look.facts.name for look in looks)}
+        left_out = {(wake.view, wake.parent) for wake in wakes} - known
+        for level in sorted(left_out):
+            leave_out(state, level)
         acted = await self.evaluator.with_rows(self.state_reader, [*back, *await acting.act(looks, self.epochs)])
         batch = [conclude(look, round_, at) for look, round_ in acted]
         valid, claimed, asked = await self._commit(batch)
-        known = {*left, *(look.facts.name for look in looks)}
-        for wake in wakes:
-            if (wake.view, wake.parent) not in known:  # its parent is gone, or not the view's
-                state.wakes.forget((wake.view, wake.parent))
         return EvaluationBatch(
             len(wakes) - has_suspected == most,
             valid,
             at,
             claimed,
             retried=len(batch) - len(valid),
-            has_left=bool(left) or self._has_lookups or has_suspected,
+            has_left=bool(left or left_out) or self._has_lookups or has_suspected,
             has_woken=not asked.keys().isdisjoint(state.wakes.pending),
             has_told=any(each.wake.view in self._program.looked_up for each in valid),
             has_news=any(each.is_news and each.wake.view in self._program.awaited for each in valid),
@@ -329,24 +338,28 @@ class Engine:
     async def _commit(
         self, batch: Sequence[Decided]
     ) -> tuple[Sequence[Decided], Collection[str], Mapping[ViewParent, Wake]]:
-        """Write the decisions that still hold, with what is folded.
+        """Write the decisions that still hold, with what is folded; where changed code confirms a row, it stays.
 
         Returns them, the intents that are claimed, and the levels to look at again.
         """
         state, state_reader = self.state, self.state_reader
-        batch = [
+        holding = [
             each for each in batch if all(state_reader.version(place) == at for place, at in each.versions.items())
         ]
-        if not batch and not state.ends:
-            return (), (), {}
-        async with self.tables.deciding(state, batch, self.claimant) as written:
-            asked = woken(self._program, written.valid)
+        confirmed = [same for each in holding if (same := state.outdated.confirmed(each)) is not None]
+        names = {each.name for each in confirmed}
+        fresh = [each for each in holding if each.name not in names]
+        asked = state.confirm(confirmed, told(self._program, confirmed))
+        if not fresh and not state.ends:
+            return confirmed, (), asked
+        async with self.tables.deciding(state, fresh, self.claimant) as written:
+            asked |= woken(self._program, written.valid)
             for decided in written.valid:
                 state.take(decided)
                 self._has_lookups |= self.is_shared and are_of_others(state, decided.dependencies_added, self.epochs)
             state.tell(told(self._program, written.valid), asked)
             state.ask(asked)
-        return written.valid, written.claimed, asked
+        return [*confirmed, *written.valid], written.claimed, asked
 
 
 def _open(each: AwaitedWrite) -> OpenIntent:

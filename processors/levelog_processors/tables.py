@@ -8,6 +8,7 @@ from typing import Final, Protocol, TypeAlias
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from levelog_processors.decide.transaction import claimed_intents, handing_over, tell
+from levelog_processors.state.outdated import as_left
 from levelog_processors.state.state import State
 from levelog_store.actuate.claims import Claimant, Claiming, new_claim
 from levelog_store.connect.database import Database
@@ -17,8 +18,9 @@ from levelog_store.decide.decisionwrites import WrittenDecisions, write_valid
 from levelog_store.decide.inputreads import ToldIntent
 from levelog_store.fold.checkpoints import advance_checkpoints, count_commit, note_mirrored
 from levelog_store.fold.ends import write_ends
-from levelog_store.fold.statereads import StoredState, read_requested, read_state
+from levelog_store.fold.statereads import StoredState, read_requested, read_state, read_unfinished
 from levelog_store.fold.statewrites import write_keys, write_reads, write_state, write_wakes_of
+from levelog_store.owners.handlers import Backfill
 from levelog_store.owners.leases import check_checkpoints, check_commits, guard
 from levelog_store.rows import LevelRow, Scope, StoredObject, ViewParent
 
@@ -115,8 +117,10 @@ class SqlTables(Tables):
         """The transaction writes them."""
         self._rows = set[ViewParent]()
         """Levels with a wakeup in the tables."""
-        self._unfinished: list[tuple[str, int]] = []
-        """Backfills, by name and partition, that are done in memory."""
+        self._unfinished: Collection[Backfill] = ()
+        """Of the leased partitions."""
+        self._done: Collection[Backfill] = ()
+        """Those of them that end with the transaction."""
 
     async def load(self, epochs: Mapping[int, int], bodies_of: Collection[str]) -> StoredState | None:
         """Read all of it, as of one commit."""
@@ -129,7 +133,7 @@ class SqlTables(Tables):
         self._mirrored = {partition: found.mirrored[partition] for partition in epochs}
         self._commits = {partition: found.commits[partition] for partition in epochs}
         self._rows = {(wake.view, wake.parent) for wake in found.wakes}
-        self._unfinished = [(each.name, each.partition) for each in found.unfinished if each.partition in epochs]
+        self._unfinished = [each for each in found.unfinished if each.partition in epochs]
         return found
 
     @property
@@ -139,7 +143,19 @@ class SqlTables(Tables):
 
     def are_behind(self, state: State) -> bool:
         """Tell whether objects and entries are to be written."""
-        return any(state.folded_to[partition] != to for partition, to in self._mirrored.items())
+        return any(state.folded_to[at] != to for at, to in self._mirrored.items()) or bool(self._computed(state))
+
+    def _computed(self, state: State) -> list[Backfill]:
+        """Backfills that are done in memory: entries as such, levels once all are decided on that the tables have."""
+        return [
+            each
+            for each in self._unfinished
+            if each.kind == "index"
+            or not (
+                state.outdated.is_any_of(each.name, each.partition)
+                or state.folded_to[each.partition] < self._checkpoints[each.partition]
+            )
+        ]
 
     # -- what others have written
 
@@ -162,9 +178,11 @@ class SqlTables(Tables):
             return await stored.read_objects(connection, self._scope, names)
 
     async def levels_of(self, parents: Collection[str]) -> Mapping[ViewParent, LevelRow]:
-        """Read them, whoever decides on them."""
+        """Read them, whoever decides on them: as unknown while changed code has not decided on all of their view."""
         async with self._database.reading() as connection:
-            return await stored.read_levels(connection, self._scope, parents)
+            rows = await stored.read_levels(connection, self._scope, parents)
+            unfinished = await read_unfinished(connection, self._scope)
+        return {level: as_left(row, unfinished) for level, row in rows.items()}
 
     async def calling(self, uids: Collection[str]) -> Collection[str]:
         """Read which have calls under way."""
@@ -248,14 +266,16 @@ class SqlTables(Tables):
             read = {place: at for place, at in state.unwritten.keys.items() if place in state.readers}
             await write_keys(connection, self._scope, read)
         else:
-            await write_state(connection, self._scope, state.unwritten, self._unfinished)
+            self._done = self._computed(state)
+            await write_state(connection, self._scope, state.unwritten, self._done)
             fresh = {each: to for each in self.epochs if (to := state.folded_to[each]) != self._mirrored[each]}
             await note_mirrored(connection, self._scope, fresh)
         reads = state.unwritten_reads
         partition_of = {level: state.levels[level].partition for (level, _), is_read in reads.items() if is_read}
         await write_reads(connection, self._scope, reads, partition_of)
         pending = state.wakes.pending
-        wakes = {each: pending.get(each) for each in state.wakes.unwritten if each in pending or each in self._rows}
+        changed = state.wakes.unwritten.difference(state.outdated.partition_of)  # of these, a backfill tells
+        wakes = {each: pending.get(each) for each in changed if each in pending or each in self._rows}
         await write_wakes_of(connection, self._scope, wakes, state.wakes.seen)
 
     def _written(self, state: State, *, read_to: int = 0) -> None:
@@ -267,10 +287,10 @@ class SqlTables(Tables):
             self._checkpoints[partition] = max(self._checkpoints[partition], read_to)
         for partition in state.ends.checkpoints or [min(self.epochs)]:
             self._commits[partition] = self._commits.get(partition, 0) + 1
-        for level in state.wakes.unwritten:
+        for level in state.wakes.unwritten.difference(state.outdated.partition_of):
             (self._rows.add if level in state.wakes.pending else self._rows.discard)(level)
         self.is_whole = True
         if self._is_mirroring:
-            self._unfinished = []
+            self._unfinished = [each for each in self._unfinished if each not in self._done]
             self._mirrored |= {partition: state.folded_to[partition] for partition in self.epochs}
         state.written(is_mirrored=self._is_mirroring or not self.hold_state)

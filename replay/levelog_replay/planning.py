@@ -25,8 +25,8 @@ from levelog_store.connect.database import Database
 from levelog_store.decide.decisions import Asked, PendingWake
 from levelog_store.decide.inputreads import KeptIntent, read_checkpoints, read_kept_intents, read_mirrored
 from levelog_store.fold.statereads import StoredState, read_state
-from levelog_store.owners.handlers import Handler, differences
-from levelog_store.owners.promotion import CHANGED_CODE, read_handlers
+from levelog_store.owners.handlers import CHANGED_CODE, Handler, differences
+from levelog_store.owners.promotion import read_handlers
 from levelog_store.rows import UNSETTLED, LevelRow, Scope, Verdict, ViewParent
 
 _PATIENCE_SECONDS: Final = 3.0
@@ -124,7 +124,7 @@ async def plan(
     found = differences(before.code, program.handlers)
     tables = MemoryTables(
         replace(scope, fingerprint=program.fingerprint),
-        promoted(before.stored, before.intents, found),
+        promoted(before.stored, found),
         list(superseded(before.intents, found)),
     )
     at = datetime.now(UTC)

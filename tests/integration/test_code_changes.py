@@ -6,8 +6,18 @@ from pathlib import Path
 import pytest
 
 from levelog.operator import Operator
+from levelog_store.look.overview import read_level_lines
 from levelog_store.rows import ERRORS
-from levelog_store.tables import backfills, dependencies, handlers, index_entries, intents, key_versions, levels
+from levelog_store.tables import (
+    backfills,
+    decisions,
+    dependencies,
+    handlers,
+    index_entries,
+    intents,
+    key_versions,
+    levels,
+)
 from rigs.nats import NatsServer
 from rigs.processing import Processing
 from rigs.versions import Versions, calls_of
@@ -16,6 +26,20 @@ from rigs.webs import NOON, pod, web
 UPPER = ("yield owner, pod.spec.containers[0].image", "yield owner, pod.spec.containers[0].image.upper()")
 BY_KIND = ("yield owner, pod.spec.containers[0].image", "yield owner._replace(uid='w'), pod.spec.containers[0].image")
 REVERSED = ("actual=sorted(images[web.as_owner])", "actual=sorted(images[web.as_owner], reverse=True)")
+
+READERS = (
+    "@op.view\ndef counted(",
+    """
+from levelog.levels import Levels
+
+@op.view
+def summed(web: Web, levels: Levels) -> Level[list[str]]:
+    return Level(desired=["in_sync"] * len(levels), actual=[each.status for each in levels.values()])
+
+@op.view
+def counted(""",
+)
+"""A view that is given the levels of the others."""
 
 
 @pytest.fixture
@@ -68,8 +92,12 @@ async def test_invariant_9_a_changed_index_is_computed_from_the_objects_before_i
     last = await case.begin(versions.load())
     changed = versions.load(UPPER)
     async with case.running(changed) as stack:
-        assert await statuses(stack, "webs/pictures") == dict.fromkeys(("shop0", "shop1", "shop2"), "blocked")
-        assert await statuses(stack, "webs/counted") == dict.fromkeys(("shop0", "shop1", "shop2"), "in_sync")
+        async with stack.database.reading() as connection:
+            lines = await read_level_lines(connection, stack.scope)
+        assert {(each.view, each.status) for each in lines} == {
+            ("webs/pictures", "blocked"),
+            ("webs/counted", "in_sync"),
+        }
         processor = stack.start()
         await stack.folded(last)
         assert await values(stack, "webs/images") == ['"A"'] * 6
@@ -127,6 +155,32 @@ async def test_a_changed_view_evaluates_all_its_parents_and_no_index(case: Case,
         assert processor.calls.functions == {"webs/pictures": 3}
         assert set((await statuses(stack, "webs/pictures")).values()) == {"in_sync"}
     assert calls_of(changed) == {}
+
+
+async def test_changed_code_that_comes_to_the_same_writes_no_row_and_decides_nothing(
+    case: Case, versions: Versions
+) -> None:
+    """And who is given the levels of a changed view sees them as they were, and is not called."""
+    last = await case.begin(versions.load(READERS))
+    async with case.running(versions.load(READERS)) as stack:
+        held = [await stack.rows(table) for table in (levels, decisions, dependencies)]
+    async with case.running(versions.load(READERS, REVERSED)) as stack:
+        processor = stack.start()
+        await stack.folded(last)
+        assert processor.calls.functions == {"webs/pictures": 3}
+        assert [await stack.rows(table) for table in (levels, decisions, dependencies)] == held
+
+
+async def test_levels_that_come_out_otherwise_are_written_with_a_decision(case: Case, versions: Versions) -> None:
+    last = await case.begin(versions.load())
+    more = ("[web.spec.image] * web.spec.replicas", "[web.spec.image] * (2 + (web.metadata.name == 'shop1'))")
+    async with case.running(versions.load(more)) as stack:
+        held = len(await stack.rows(decisions))
+        stack.start()
+        await stack.folded(last)
+        assert await statuses(stack, "webs/pictures") == {"shop0": "in_sync", "shop1": "drifting", "shop2": "in_sync"}
+        (fresh,) = sorted(await stack.rows(decisions), key=lambda row: row["ordinal"])[held:]
+        assert (fresh["parent"], fresh["status"]) == ("webs.example.com/default/shop1", "drifting")
 
 
 async def test_a_changed_filter_of_a_view_lets_go_of_the_parents_that_it_leaves_out(

@@ -139,7 +139,7 @@ class StateReader(Struct, frozen=True):
             return False
         parents = map(parent_at, filter(is_of_levels, self.state.reads.get((wake.view, wake.parent), ())))
         due = wakes.are_due([(each.name, parent) for parent in parents for each in looked_up], now)
-        return any(cause <= wake.cause for cause in due.values())
+        return any(cause <= wake.cause or level in self.state.outdated for level, cause in due.items())
 
     def is_as_seen(self, look: Outlook) -> bool:
         """Tell whether no wakeup came since, and the view would see the same in the parent."""

@@ -129,10 +129,9 @@ class Fold:
             self._replace_entries(row.object, row.partition, fresh, sequence)
         return self._changes
 
-    def wake_anew(self, view: BoundView, rows: Iterable[StoredObject], sequence: int) -> Changes:
-        """Wake the stored parents of a view whose code has changed, but for those evaluated by the new code already."""
-        for row in rows:
-            self._wake_parent(view, row.object, row.uid, row.body, Wake(row.partition, (sequence,)))
+    def leave_out(self, view: BoundView, row: StoredObject, sequence: int) -> Changes:
+        """Let the level of a stored parent go that a filter leaves out since it has changed."""
+        self._wake_parent(view, row.object, row.uid, row.body, Wake(row.partition, (sequence,)))
         return self._changes
 
     def _advance(self, logged: LoggedRecord) -> None:

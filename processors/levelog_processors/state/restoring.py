@@ -10,10 +10,11 @@ from levelog_processors.decide.statereader import StateReader
 from levelog_processors.fold.rules import Fold
 from levelog_processors.program import Program
 from levelog_processors.state.bodies import ABSENT
+from levelog_processors.state.outdated import as_left
 from levelog_processors.state.state import State
-from levelog_store.fold.changes import Changes, PriorState
+from levelog_store.fold.changes import Changes, PriorState, Wake
 from levelog_store.fold.statereads import StoredState
-from levelog_store.owners.handlers import Backfill
+from levelog_store.owners.handlers import Backfill, Kind
 from levelog_store.rows import WHOLE_INDEX, Entry, IndexKey, StoredObject, ViewParent, is_of_levels
 
 PAGE: Final = 500
@@ -38,7 +39,12 @@ def restored(
         state.buckets.put(name, entry)
     state.buckets.versions = dict(stored.keys)
     state.telling = max((version for place, version in stored.keys.items() if is_of_levels(place)), default=0)
-    state.levels = {(row.view, row.parent): row for row in stored.levels}
+    unfinished: dict[tuple[str, int], Kind] = {(each.name, each.partition): each.kind for each in stored.unfinished}
+    for known in stored.levels:
+        level = known.view, known.parent
+        state.levels[level] = as_left(known, unfinished)
+        if state.levels[level] is not known and known.partition in state.leased:
+            state.outdated.add(level, known.partition, known)
     reads: dict[ViewParent, set[IndexKey]] = {}
     for view, parent, index, key in stored.reads:
         reads.setdefault((view, parent), set()).add((index, key))
@@ -54,24 +60,45 @@ def restored(
 
 
 def left_behind(state: State, unfinished: Sequence[Backfill]) -> Iterator[tuple[Backfill, Sequence[str]]]:
-    """What changed code has to compute anew, in pages of objects: entries of indices, then wakes of parents."""
-    for job in sorted(unfinished, key=lambda job: (job.kind, job.name, job.partition)):
+    """Indices whose code has changed, with all their objects in pages."""
+    indices = (job for job in unfinished if job.kind == "index")
+    for job in sorted(indices, key=lambda job: (job.name, job.partition)):
         names = sorted(state.of_resources.get((job.partition, job.resource), ()))
         for first in range(0, len(names), PAGE):
             yield job, names[first : first + PAGE]
 
 
-def anew(state: State, job: Backfill, rows: Sequence[StoredObject]) -> Changes:
-    """What the changed code gives for a page of objects."""
+def index_anew(state: State, job: Backfill, rows: Sequence[StoredObject]) -> Changes:
+    """What the changed code of an index gives for a page of objects."""
 
     def entries_of(name: str) -> Sequence[Entry]:
         return [entry for entry in state.buckets.of(name) if entry.index == job.name]
 
     prior = PriorState(objects=state.objects, entries_of=entries_of, levels=state.levels, times=state.times)
-    fold, sequence = Fold(state.program, state.application, prior), state.folded_to[job.partition]
-    if job.kind == "index":
-        return fold.index_anew(state.program.indices[job.name], rows, sequence)
-    return fold.wake_anew(state.program.views[job.name], rows, sequence)
+    fold = Fold(state.program, state.application, prior)
+    return fold.index_anew(state.program.indices[job.name], rows, state.folded_to[job.partition])
+
+
+def wake_outdated(state: State, unfinished: Sequence[Backfill]) -> None:
+    """Ask for all levels that changed code has to decide on, also for those that there are not yet."""
+    outdated = state.outdated
+    for job in unfinished:
+        if job.kind == "view" and job.partition in state.leased:
+            for name in state.of_resources.get((job.partition, job.resource), ()):
+                outdated.add((job.name, name), job.partition)
+    are_there = ((level, at) for level, at in outdated.partition_of.items() if level[1] in state.objects)
+    state.ask({level: Wake(at, (state.folded_to[at],)) for level, at in are_there})
+
+
+def leave_out(state: State, level: ViewParent) -> None:
+    """Take note that a level which is asked for is not the view's any more, or its parent is not there."""
+    row = state.objects.get(level[1])
+    if row is not None and level in state.outdated:  # whose filter has changed; else a record has told of it
+        prior = PriorState(objects=state.objects, levels=state.levels)
+        fold = Fold(state.program, state.application, prior)
+        state.apply(fold.leave_out(state.program.views[level[0]], row, state.folded_to[row.partition]))
+    state.renew(level)
+    state.wakes.forget(level)
 
 
 def wake_missed(state_reader: StateReader, settled: Collection[ViewParent], at: datetime) -> None:
@@ -84,7 +111,7 @@ def wake_missed(state_reader: StateReader, settled: Collection[ViewParent], at: 
     state = state_reader.state
     for level, row in list(state.levels.items()):
         view, parent = state.program.views.get(level[0]), state.objects.get(level[1])
-        if row.partition not in state.leased or view is None or parent is None:
+        if row.partition not in state.leased or view is None or parent is None or level in state.outdated:
             continue
         places = state.reads.get(level, frozenset())
         is_whole = any(key.startswith(WHOLE_INDEX) for _, key in places)

@@ -12,6 +12,7 @@ from levelog_processors.fold.rules import Fold
 from levelog_processors.program import Program
 from levelog_processors.state.contents import Contents
 from levelog_processors.state.inputs import prior_to, unlisted
+from levelog_processors.state.outdated import Outdated, unknown
 from levelog_processors.state.wakes import Wakes
 from levelog_processors.state.writes import OpenWrites
 from levelog_store.decide.decisions import Decided
@@ -43,6 +44,8 @@ class State(Contents):
         """Writes under way."""
         self.at_rest = set[ViewParent]()
         """Levels in sync whose last writes are settled and did not fail: SQL tells no more of these."""
+        self.outdated = Outdated()
+        """Levels that changed code has not decided on yet, if they are leased."""
         self.leased: Collection[int] = range(partitions)
         """Partitions whose levels are decided on here; of others only objects and entries are followed."""
         self.ends = Ends()
@@ -79,6 +82,7 @@ class State(Contents):
         self._hold(changes)
         for level in changes.gone:
             self._forget_applied(level)
+        self._go([level for level in changes.gone if level[0] in anew], is_leased=True)
         self.ask({level: wake for level, wake in changes.wakes.items() if level[0] in anew})
 
     def apply(self, changes: Changes, *, is_leased: bool = True) -> dict[ViewParent, Wake]:
@@ -187,6 +191,7 @@ class State(Contents):
             for level, known in self.levels.items():
                 if known.partition == each.partition and known.view in each.views:
                     self.levels[level] = ends.levels[level] = unknown(known, each.reason)
+                    self.outdated.change(level)
             if each.is_other_history:
                 ends.reverted.append((each.partition, each.resource))
         for receipt in changes.receipts:
@@ -240,6 +245,7 @@ class State(Contents):
             )
         elif row.parent_uid == parent.uid and row.round < by.record.round:
             self.levels[level] = self.ends.levels[level] = replace(row, round=by.record.round)
+            self.outdated.change(level)
 
     def _orphans(self, listed: Iterable[tuple[int, Sequence[str]]]) -> set[ViewParent]:
         """Levels that outlived a loss of the log while their parents did not."""
@@ -278,6 +284,7 @@ class State(Contents):
             if row.state == "pending" and row.verb != "event":
                 self.writes.begin(row.key, row.target, level, partition)
         self.wakes.conclude(decided)
+        self.renew(level)
         if decided.level.status == "in_sync" and not decided.basis.intents and not decided.intents:
             self.at_rest.add(level)
         else:
@@ -289,8 +296,26 @@ class State(Contents):
             if wake.partition in self.leased:
                 self.wakes.ask(level, wake)
 
+    def confirm(self, confirmed: Iterable[Decided], told: Mapping[IndexKey, tuple[int, ...]]) -> dict[ViewParent, Wake]:
+        """Take decisions that change nothing in the tables; `told` are keys of their levels, unknown until now.
+
+        Returns the levels to look at again, who may have looked these up meanwhile.
+        """
+        asked: dict[ViewParent, Wake] = {}
+        for decided in confirmed:
+            self.take(decided)
+        self.tell({place: causes for place, causes in told.items() if place in self.readers}, asked)
+        self.ask(asked)
+        return asked
+
+    def renew(self, level: ViewParent) -> None:
+        """Note that changed code has decided on a level, or has no use for it; from now on its wake has a row."""
+        if self.outdated.end(level):
+            self.wakes.unwritten.add(level)
+
     def forget(self, level: ViewParent) -> None:
         """Forget a level, with what it read and was told."""
+        self.renew(level)
         self.levels.pop(level, None)
         self.at_rest.discard(level)
         self.read(level, frozenset())
@@ -363,20 +388,3 @@ class State(Contents):
             self.reads[level] = keys
         else:
             self.reads.pop(level, None)
-
-
-def unknown(row: LevelRow, reason: str) -> LevelRow:
-    """A level of which nothing is known any more but its round, so that no key is used twice."""
-    return LevelRow(
-        view=row.view,
-        parent=row.parent,
-        partition=row.partition,
-        parent_uid=row.parent_uid,
-        status="blocked",
-        reason=reason,
-        round=row.round,
-        evaluations=row.evaluations,
-        repeats=row.repeats,
-        cause=row.cause,
-        suppressed=row.suppressed,
-    )

@@ -9,7 +9,9 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from levelog.levels import LevelStatus
 from levelog_store.actuate.claims import IS_KEY, IS_OF_CLAIM, IS_OWNERS, ClaimedIntent
-from levelog_store.dialects import built_once, now, of_pairs, run
+from levelog_store.dialects import built_once, now, of_pairs, run, there_is
+from levelog_store.fold.levelwrites import OF_BACKFILL
+from levelog_store.owners.handlers import CHANGED_CODE
 from levelog_store.rows import Scope, ViewParent
 from levelog_store.tables import intents, levels
 
@@ -37,9 +39,12 @@ async def read_awaited(
 ) -> dict[ViewParent, tuple[str, LevelStatus]]:
     """Uid of the parent of each level that there is, and how it stands; without its children."""
     level = levels.c
-    shown = level.view, level.parent, level.parent_uid, level.status, level.reason, level.drift, level.since
+    is_outdated = there_is(OF_BACKFILL).label("is_outdated")
+    shown = level.parent_uid, level.status, level.reason, level.drift, level.since, is_outdated
     found: dict[ViewParent, tuple[str, LevelStatus]] = {}
-    for view, parent, uid, status, reason, drift, since in await run(connection, scope, of_pairs, *shown, pairs=places):
+    rows = await run(connection, scope, of_pairs, level.view, level.parent, *shown, pairs=places)
+    for view, parent, uid, status, reason, drift, since, is_left in rows:
         differing = _drift.decode(drift) if drift else {}
-        found[view, parent] = uid, LevelStatus(status=status, reason=reason, drift=differing, since=since)
+        known = LevelStatus(status=status, reason=reason, drift=differing, since=since)
+        found[view, parent] = uid, LevelStatus(status="blocked", reason=CHANGED_CODE) if is_left else known
     return found

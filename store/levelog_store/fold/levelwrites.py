@@ -37,7 +37,7 @@ from levelog_store.dialects import (
     there_is,
 )
 from levelog_store.rows import UNSETTLED, Scope, ViewParent
-from levelog_store.tables import intents, levels, objects, wakeups
+from levelog_store.tables import backfills, intents, levels, wakeups
 
 
 @built_once
@@ -84,26 +84,6 @@ async def write_observations(connection: AsyncConnection, scope: Scope, observat
     )
 
 
-def unevaluated(
-    view: ColumnElement[str], reason: str, round_: ColumnElement[int], cause: ColumnElement[int]
-) -> dict[str, ColumnElement[Any]]:
-    """Columns of a level that is made for a row of `objects` without an evaluation."""
-    held = objects.c
-    return {
-        "scope": held.scope,
-        "view": view,
-        "parent": held.object,
-        "partition": held.partition,
-        "parent_uid": held.uid,
-        "status": literal("blocked"),
-        "reason": literal(reason),
-        "round": round_,
-        "cause": cause,
-        **{name: literal(0) for name in ("attempts", "evaluations")},
-        **{name: literal("") for name in ("inputs", "reads", "decided_inputs")},
-    }
-
-
 ASKED_FOR: Final = datetime(1970, 1, 1, tzinfo=UTC)
 """Due time of levels that are to be tried again: it has come by every clock, also once a fold wakes them for itself.
 
@@ -112,6 +92,18 @@ A reconcile function is called for a time that has come although nothing has cha
 
 IS_HELD_CALL: Final = and_(levels.c.evaluated_at.is_(None), levels.c.status != "blocked")
 """Condition that a row of `levels` is no level, but an object whose call without records fails or runs."""
+
+OF_BACKFILL: Final = and_(
+    backfills.c.scope == levels.c.scope,
+    backfills.c.name == levels.c.view,
+    backfills.c.partition == levels.c.partition,
+    backfills.c.kind == "view",
+)
+"""Joins a row of `levels` with what says that changed code has not decided on it, or not on all of its view."""
+IS_OUTDATED: Final = backfills.c.name.is_not(None)
+"""Condition that a row, joined so, is of the code before."""
+STATUS: Final = case((IS_OUTDATED, "blocked"), else_=levels.c.status)
+"""Status of such a row."""
 
 RETRIABLE: Final = ("failed", "blocked", "drifting")
 """Statuses of levels that there is something to try again of; of one that is settling, if writes of it wait."""
@@ -145,8 +137,9 @@ async def wake_stuck(connection: AsyncConnection, scope: Scope) -> int:
     def of_level(table: Any) -> tuple[ColumnElement[bool], ...]:
         return table.scope == level.scope, table.view == level.view, table.parent == level.parent
 
-    is_under_way, is_woken = there_is(*of_level(intent), intent.state.in_(UNSETTLED)), there_is(*of_level(wake))
-    is_stuck = level.scope == scope.number, level.status == "settling", ~IS_HELD_CALL, ~is_under_way, ~is_woken
+    is_under_way = there_is(*of_level(intent), intent.state.in_(UNSETTLED))
+    is_asked_for = or_(there_is(*of_level(wake)), there_is(OF_BACKFILL))
+    is_stuck = level.scope == scope.number, level.status == "settling", ~IS_HELD_CALL, ~is_under_way, ~is_asked_for
     due_at = literal(ASKED_FOR, wake.due_at.type)
     return (await connection.execute(wake_stored(connection.dialect, *is_stuck, due_at=due_at))).rowcount
 

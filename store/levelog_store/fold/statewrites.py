@@ -1,6 +1,6 @@
 """Writes what a State has folded and decided to its tables, from which the next process takes it up."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct
@@ -25,6 +25,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from levelog_store.decide.decisions import PendingWake
 from levelog_store.dialects import built_once, delete_each, insert_for, row_of, rows_of, upsert, write
 from levelog_store.fold.levelwrites import ASKED_FOR
+from levelog_store.owners.handlers import Backfill
 from levelog_store.rows import (
     Entry,
     IndexKey,
@@ -69,13 +70,15 @@ class Unwritten(Struct):
 
 
 async def write_state(
-    connection: AsyncConnection, scope: Scope, unwritten: Unwritten, done: Sequence[tuple[str, int]] = ()
+    connection: AsyncConnection, scope: Scope, unwritten: Unwritten, done: Collection[Backfill] = ()
 ) -> None:
-    """Write the rows, and forget backfills that are `done`, by name and partition.
+    """Write the rows, and forget backfills that are `done`.
 
     The caller holds the leases of the partitions (`leases.guard`) in the same transaction.
     """
-    await delete_each(connection, scope, backfills, ("name", "partition"), done)
+    await delete_each(
+        connection, scope, backfills, ("name", "partition"), [(each.name, each.partition) for each in done]
+    )
     gone, held = _parted(unwritten.objects)
     await delete_each(connection, scope, objects, ("object",), [(name,) for name in gone])
     await upsert(connection, objects, rows_of(scope, (row for row in held.values() if row.body)))

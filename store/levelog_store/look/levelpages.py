@@ -9,9 +9,10 @@ from sqlalchemy import ColumnElement, and_, func, or_, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from levelog_store.dialects import one_of
-from levelog_store.look.overview import LevelLine, is_named, level_line, select_levels, with_waits
+from levelog_store.fold.levelwrites import OF_BACKFILL, STATUS
+from levelog_store.look.overview import LevelLine, in_status, is_named, level_line, select_levels, with_waits
 from levelog_store.rows import STATUSES, Scope
-from levelog_store.tables import levels
+from levelog_store.tables import backfills, levels
 
 LevelOrder: TypeAlias = Literal["since", "newest", "parent", "view", "round"]
 """`since`: those first that are so for the longest; `newest`: for the shortest; `round`: most rounds first."""
@@ -50,9 +51,9 @@ async def read_level_page(
     query = query.order_by(*(column if is_up else column.desc() for column, is_up in columns)).limit(most)
     statuses = wanted.statuses or STATUSES
     if keys[0][0] == "since":  # each status is in this order in an index
-        chosen = [query.where(levels.c.status == status) for status in statuses]
+        chosen = [each for status in statuses for each in in_status(query, status)]
     else:
-        chosen = [query.where(one_of(connection.dialect, levels.c.status, statuses)) if wanted.statuses else query]
+        chosen = [query.where(one_of(connection.dialect, STATUS, statuses)) if wanted.statuses else query]
     found = [level_line(row) for each in chosen for row in (await connection.execute(each)).mappings()]
     return await with_waits(connection, scope, in_order(found, wanted.order)[:most], are_few=True)
 
@@ -81,6 +82,6 @@ def in_order(lines: Iterable[LevelLine], order: LevelOrder) -> list[LevelLine]:
 
 async def count_levels(connection: AsyncConnection, scope: Scope) -> dict[str, int]:
     """How many levels have each status."""
-    status, of_scope = levels.c.status, levels.c.scope == scope.number
-    rows = await connection.execute(select(status, func.count().label("levels")).where(of_scope).group_by(status))
-    return {row.status: row.levels for row in rows}
+    counted = select(STATUS, func.count()).outerjoin_from(levels, backfills, OF_BACKFILL)
+    rows = await connection.execute(counted.where(levels.c.scope == scope.number).group_by(STATUS))
+    return {row[0]: row[1] for row in rows}

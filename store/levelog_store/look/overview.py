@@ -7,19 +7,20 @@ from typing import Any, Final
 import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
-from sqlalchemy import ColumnElement, Select, Table, and_, func, literal, or_, select, union
+from sqlalchemy import ColumnElement, Select, Subquery, Table, and_, func, literal, or_, select, union
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from levelog.handlers.callnames import is_daemon, shown_write, title_of
 from levelog_store.actuate.claims import is_unsettled
 from levelog_store.decide.decisions import UNDONE, next_attempt
 from levelog_store.dialects import constant, now, one_of
+from levelog_store.fold.levelwrites import IS_OUTDATED, OF_BACKFILL, STATUS
 from levelog_store.look.contact import listed_resources
 from levelog_store.look.queues import Queue, may_be_claimed, read_queues
-from levelog_store.owners.handlers import UNRECORDED, Handler, by_name
+from levelog_store.owners.handlers import CHANGED_CODE, UNRECORDED, Handler, by_name
 from levelog_store.owners.promotion import read_handlers
 from levelog_store.rows import Scope, ViewParent
-from levelog_store.tables import handlers, intents, levels, wakeups
+from levelog_store.tables import backfills, handlers, intents, levels, objects, wakeups
 
 _SETTLING: Final = constant("settling")
 _FAILED: Final = constant("failed")
@@ -127,9 +128,10 @@ async def count_work(connection: AsyncConnection, scope: Scope, partitions: Coll
     level, wake, dialect = levels.c, wakeups.c, connection.dialect
     is_due = or_(wake.due_at.is_(None), wake.due_at <= now(dialect))
     rows = await connection.execute(
-        select(level.view, level.status, func.count())
+        select(level.view, STATUS, func.count())
+        .outerjoin_from(levels, backfills, OF_BACKFILL)
         .where(level.scope == scope.number, one_of(dialect, level.partition, partitions))
-        .group_by(level.view, level.status)
+        .group_by(level.view, STATUS)
         .union_all(
             select(wake.view, literal(""), func.count())
             .where(wake.scope == scope.number, one_of(dialect, wake.partition, partitions), is_due)
@@ -147,8 +149,11 @@ async def read_level_lines(
     `view` is `operator/view` or the view alone; `name` is a parent's full name, or how it ends: `default/shop`, `shop`.
     """
     evaluated = select_levels().where(is_named(levels, scope, view, name))
-    rows = await connection.execute(evaluated.where(levels.c.status == status) if status else evaluated)
-    lines = [level_line(row) for row in rows.mappings()]
+    lines = [
+        level_line(row)
+        for each in (in_status(evaluated, status) if status else [evaluated])
+        for row in (await connection.execute(each)).mappings()
+    ]
     lines += await read_unlevelled(connection, scope, view=view, status=status, name=name)
     return sorted(await with_waits(connection, scope, lines), key=lambda line: (line.view, line.parent))
 
@@ -156,7 +161,16 @@ async def read_level_lines(
 def select_levels() -> Select[Any]:
     """Rows of levels, for `level_line`."""
     shown = ("view", "parent", "status", "reason", "drift", "round", "evaluated_at", "since", *_RETRIES)
-    return select(*(levels.c[each] for each in shown))
+    columns = *(levels.c[each] for each in shown), IS_OUTDATED.label("is_outdated")
+    return select(*columns).outerjoin_from(levels, backfills, OF_BACKFILL)
+
+
+def in_status(query: Select[Any], status: str) -> list[Select[Any]]:
+    """The rows of `select_levels` with a status, as queries that an index answers."""
+    known = query.where(levels.c.status == status)
+    if status != "blocked":
+        return [known.where(~IS_OUTDATED)]
+    return [known, query.where(levels.c.status != status, IS_OUTDATED)]
 
 
 async def read_unlevelled(
@@ -166,13 +180,16 @@ async def read_unlevelled(
 
     A call without records is not one, which may have been made since somebody asked for it.
     """
-    level, wake, handler = levels.c, wakeups.c, handlers.c
+    level, wake, handler, held, job = levels.c, wakeups.c, handlers.c, objects.c, backfills.c
     if status not in ("", "blocked"):
         return []
-    of_wake = and_(level.scope == wake.scope, level.view == wake.view, level.parent == wake.parent)
-    waiting = select(wake.view, wake.parent).outerjoin(levels, of_wake).where(level.scope.is_(None))
+    of_job = job.scope == held.scope, job.resource == held.resource, job.partition == held.partition, job.kind == "view"
+    left = select(held.scope, job.name, held.object).join(backfills, and_(*of_job)).where(held.scope == scope.number)
+    asked = select(wake.scope, wake.view, wake.parent).where(wake.scope == scope.number).union(left).subquery()
+    of_level = and_(level.scope == asked.c.scope, level.view == asked.c.view, level.parent == asked.c.parent)
+    waiting = select(asked.c.view, asked.c.parent).outerjoin(levels, of_level).where(level.scope.is_(None))
     calls = select(handler.name).where(handler.scope == scope.number, handler.kind.in_(UNRECORDED))
-    waiting = waiting.where(is_named(wakeups, scope, view, name), wake.view.not_in(calls))
+    waiting = waiting.where(is_named(asked, scope, view, name), asked.c.view.not_in(calls))
     found = await connection.execute(waiting)
     return [LevelLine(view=each.view, parent=each.parent, status="blocked") for each in found]
 
@@ -188,7 +205,7 @@ async def with_waits(
     return [_with_writes(line, writes.get((line.view, line.parent), [])) for line in lines]
 
 
-def is_named(table: Table, scope: Scope, view: str, name: str) -> ColumnElement[bool]:
+def is_named(table: Table | Subquery, scope: Scope, view: str, name: str) -> ColumnElement[bool]:
     """Condition that a row is of the view and the parent that are asked for."""
     wanted = [table.c.scope == scope.number]
     for column, ending in ((table.c.view, view), (table.c.parent, name)):
@@ -201,6 +218,8 @@ def level_line(row: Mapping[Any, Any]) -> LevelLine:
     """The line of a row of `select_levels`."""
     values = dict(row)
     attempts, repeats, next_at = (values.pop(name) for name in _RETRIES)
+    if values.pop("is_outdated"):
+        values |= {"status": "blocked", "reason": CHANGED_CODE, "drift": None, "evaluated_at": None}
     line = LevelLine(**values)
     if line.status != "failed" or next_at is None:
         return line

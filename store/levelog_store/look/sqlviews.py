@@ -33,9 +33,11 @@ from sqlalchemy.schema import CreateSchema, CreateView, DropView
 
 from levelog.handlers.indexers import MARK
 from levelog_store.connect.database import Database
+from levelog_store.fold.levelwrites import IS_OUTDATED, OF_BACKFILL
 from levelog_store.look.contact import inputs_of_applications
+from levelog_store.owners.handlers import CHANGED_CODE
 from levelog_store.rows import ERRORS
-from levelog_store.tables import INPUTS, index_entries, levels, objects, scopes
+from levelog_store.tables import INPUTS, backfills, index_entries, levels, objects, scopes
 
 SqlType: TypeAlias = Literal["text", "integer", "float", "boolean", "json"]
 
@@ -184,8 +186,8 @@ def _levels(dialect: Dialect, view: LevelView) -> Select[Any]:
         select(
             objects.c.namespace,
             objects.c.name,
-            levels.c.status,
-            levels.c.reason,
+            case((IS_OUTDATED, literal("blocked")), else_=levels.c.status).label("status"),
+            case((IS_OUTDATED, literal(CHANGED_CODE)), else_=levels.c.reason).label("reason"),
             *compared,
             _without_nul(levels.c.drift).label("drift") if dialect.name == "postgresql" else levels.c.drift,
             levels.c.round,
@@ -195,6 +197,7 @@ def _levels(dialect: Dialect, view: LevelView) -> Select[Any]:
         )
         .join(objects, and_(objects.c.scope == levels.c.scope, objects.c.object == levels.c.parent))
         .join(scopes, scopes.c.scope == levels.c.scope)
+        .outerjoin(backfills, OF_BACKFILL)
         .where(levels.c.view == literal(view.source))
     )
 

@@ -11,6 +11,8 @@ Kind: TypeAlias = Literal["index", "effect", "view", "reconcile", "event", "time
 
 UNRECORDED: Final[tuple[Kind, ...]] = ("event", "timer")
 """Kinds whose calls leave no records, and which have positions of their own."""
+CHANGED_CODE: Final = "not evaluated since its code changed"
+"""Reason of a level that is left of a view's backfill."""
 HandlerName: TypeAlias = tuple[Kind, str]
 """Kind and `operator/function`; a reconcile function is named as its view, the index of an effect as the effect."""
 
@@ -28,12 +30,16 @@ class Handler(Struct, frozen=True, kw_only=True, order=True):
 
 
 class Backfill(Struct, frozen=True, kw_only=True):
-    """A row of `backfills`: an index, or a view, to compute anew from the objects of one partition."""
+    """A row of `backfills`: what changed code has not computed anew yet, for one partition.
+
+    The entries of an index, the levels of a view or, named by its reconcile function, those that are not in sync.
+    """
 
     name: str
     partition: int
     kind: Kind
     resource: str
+    """Of the objects; empty: levels are enough."""
 
 
 class Differences(Struct, frozen=True, kw_only=True):
@@ -57,6 +63,22 @@ class Differences(Struct, frozen=True, kw_only=True):
 
     def __bool__(self) -> bool:
         return any(getattr(self, name) for name in self.__struct_fields__)
+
+    @property
+    def changed(self) -> frozenset[str]:
+        """Views whose writes that nobody has claimed are not what this code would decide."""
+        return self.forgotten | self.decided | {view.name for view in self.evaluated}
+
+    def left_after(self, unfinished: Iterable[Backfill], partitions: int) -> list[Backfill]:
+        """What is not computed anew yet once the code has changed; the partitions may not have all objects yet."""
+        anew = [*self.indexed, *self.evaluated]
+        gone = {*self.emptied, *self.forgotten, *(each.name for each in anew)}
+        left = {(each.name, each.partition): each for each in unfinished if each.name not in gone}
+        for n in range(partitions):
+            jobs = [Backfill(name=each.name, partition=n, kind=each.kind, resource=each.resource) for each in anew]
+            jobs += [Backfill(name=view, partition=n, kind="reconcile", resource="") for view in self.decided]
+            left = {(job.name, n): job for job in jobs} | left
+        return list(left.values())
 
 
 def differences(before: Iterable[Handler], after: Iterable[Handler]) -> Differences:

@@ -22,7 +22,7 @@ from levelog_store.look.queues import Queue
 from levelog_store.owners.handlers import Handler
 from levelog_store.owners.scopes import find_scopes
 from levelog_store.rows import LevelRow, Scope
-from levelog_store.tables import levels, syncs, wakeups
+from levelog_store.tables import checkpoints, levels, syncs, wakeups
 from rigs import leasing
 from rigs.intents import decide, intent
 
@@ -171,6 +171,8 @@ async def test_a_level_of_changed_code_says_so_until_a_processor_has_decided_aga
     await add(
         database, syncs, *(sync(scope, name, part, 7) for name in ("pods", "webs.example.com") for part in (0, 1))
     )
+    async with database.transaction() as connection:
+        await connection.execute(update(checkpoints).values(sequence=7))
     images, *views = CODE
     await scope_of(database, code=(replace(images, fingerprint="2"), *views), fingerprint="g")
     assert await reason_of(database, scope, view="pods") == "not evaluated since its code changed"
