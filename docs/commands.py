@@ -13,9 +13,12 @@ from levelog_cli.main import app
 PAGE: Final = Path(__file__).with_suffix(".md")
 HEAD: Final = """# Commands
 
-Every command and option, out of `levelog COMMAND --help`: do not edit, run `make reference`. The last line of
-each command names the settings that it takes; [configuration](configuration.md) has these.
+Every command and option, out of `levelog COMMAND --help`: do not edit, run `make reference`. The last line of each
+command names the [settings](configuration.md#settings) that it takes; all but `demo` and `completion` take `--log-format`,
+`--log-level` and `--debug` too, and `--nats-…` stands for all that begin so.
 """
+EVERYWHERE: Final = {"--log-format", "--log-level", "--debug"}
+NATS: Final = "--nats-"
 
 
 def page() -> str:
@@ -35,8 +38,13 @@ def _command(name: str, params: Sequence[object], text: str) -> Iterator[str]:
     rows += [(", ".join(f"`{opt}`" for opt in param.opts), param.help) for param in options if not param.envvar]
     if rows:
         yield "\n" + "".join(f"- {what}: {' '.join((text or '').split())}\n" for what, text in rows)
-    if settings := [f"`{param.opts[0]}`" for param in options if param.envvar]:
-        yield f"\nSettings: {', '.join(settings)}.\n"
+    settings = [param.opts[0] for param in options if param.envvar and param.opts[0] not in EVERYWHERE]
+    if settings:
+        yield f"\nSettings: {', '.join(dict.fromkeys(f'`{_shortened(name)}`' for name in settings))}.\n"
+
+
+def _shortened(name: str) -> str:
+    return f"{NATS}…" if name.startswith(NATS) else name
 
 
 def _named(argument: TyperArgument) -> str:

@@ -3,6 +3,7 @@
 import ast
 import importlib
 import inspect
+import re
 import sys
 import textwrap
 from collections.abc import Iterator, Sequence
@@ -17,21 +18,26 @@ ALSO: Final = {
     "Metadata": "levelog.resources",
     "LabelledMetadata": "levelog.resources",
     "AnnotatedMetadata": "levelog.resources",
-    "IntentOptions": "levelog.intents",
     "Contact": "levelog.indices",
     "Daemon": "levelog.daemons",
     "LiveLevel": "levelog.daemons",
     "LevelStatus": "levelog.levels",
     "Hooks": "levelog.handlers.hooks",
     "On": "levelog.handlers.on",
-    "Gone": "levelog.resources",
     "CallKeywords": "levelog.calls.limits",
     "LimitKeywords": "levelog.calls.limits",
     "EdgeKeywords": "levelog.handlers.on",
 }
 """Classes that are met through public ones, and where they are."""
-LEFT_OUT: Final = {"Operator.keep", "Operator.resources", "Operator.reads"}
-"""What levelog itself asks of an operator."""
+LEFT_OUT: Final = {
+    *("Operator.keep", "Operator.resources", "Operator.reads", "LevelStatus.identity", "Retry.asked"),
+    *("Hooks.__init__", "On.__init__", "StatusError.__init__", "Call.patched"),
+}
+"""Members that levelog alone uses."""
+OPAQUE: Final = {"Intent"}
+"""Classes that functions make, and whose members levelog alone reads."""
+DECORATOR: Final = re.compile(r" -> Callable\[\[(\w+)\], \1\]$")
+"""What a decorator with options returns: one without."""
 SHOWN_MAGIC: Final = ("__getitem__", "__iter__", "__len__", "__contains__", "__call__")
 HEAD: Final = """# Reference
 
@@ -87,7 +93,8 @@ def _entry(name: str, nodes: list[ast.stmt], below: str) -> Iterator[str]:
         case ast.ClassDef() as node:
             yield f"\n`class {name}({', '.join(ast.unparse(base) for base in node.bases)})`\n".replace("()`", "`")
             yield f"\n{_text(ast.get_docstring(node))}\n"
-            yield from _members(node)
+            if name not in OPAQUE:
+                yield from _members(node)
         case ast.FunctionDef() as node:
             yield f"\n`{name}{_signature([node])}`\n\n{_text(ast.get_docstring(node))}\n"
         case _:
@@ -101,12 +108,14 @@ def _members(node: ast.ClassDef) -> Iterator[str]:
         if isinstance(part, ast.FunctionDef | ast.AsyncFunctionDef):
             functions.setdefault(part.name, []).append(part)
         elif isinstance(part, ast.AnnAssign) and isinstance(part.target, ast.Name) and "ClassVar" not in _of(part):
+            if f"{node.name}.{part.target.id}" in LEFT_OUT:
+                continue
             default = f" = {ast.unparse(part.value)}" if part.value is not None else ""
             text = _string(following)
             fields.append(f"- `{part.target.id}: {_of(part)}{default}`" + (f": {_inline(text)}" if text else "") + "\n")
     if fields:
         yield "\n" + "".join(fields)
-    if (init := functions.get("__init__")) and not fields:
+    if (init := functions.get("__init__")) and not fields and f"{node.name}.__init__" not in LEFT_OUT:
         yield f"\n`{node.name}{_signature(init, is_method=True)}`\n"
     listed: list[str] = []
     for name, nodes in functions.items():
@@ -128,7 +137,8 @@ def _signature(nodes: Sequence[Function], *, is_method: bool = False) -> str:
     given = ast.unparse(node.args)
     if is_method:
         given = given.removeprefix("self").removeprefix(", ")
-    return f"({given})" + (f" -> {_returned(node)}" if node.returns and node.name != "__init__" else "")
+    shown = f"({given})" + (f" -> {_returned(node)}" if node.returns and node.name != "__init__" else "")
+    return DECORATOR.sub("", shown)
 
 
 def _returned(node: Function) -> str:
