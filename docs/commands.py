@@ -8,17 +8,22 @@ from typing import Final, cast
 import typer
 from typer.core import TyperArgument, TyperGroup, TyperOption
 
+from levelog_cli.commands.declaring import MOMENT
 from levelog_cli.main import app
 
 PAGE: Final = Path(__file__).with_suffix(".md")
 HEAD: Final = """# Commands
 
-Every command and option, out of `levelog COMMAND --help`: do not edit, run `make reference`. The last line of each
-command names the [settings](configuration.md#settings) that it takes; all but `demo` and `completion` take `--log-format`,
-`--log-level` and `--debug` too, and `--nats-…` stands for all that begin so.
+Every command and option, out of `levelog COMMAND --help`: do not edit, run `make reference`.
+
+- A moment is a sequence, a time, or how long ago (15m).
+- Commands with `--output` also take `--json`, which is `--output json`.
+- The last line of each command names the [settings](configuration.md#settings) that it takes. `--nats-…` and
+  `--redact…` stand for all that begin so. All commands but `demo` and `completion` also take `--log-format`,
+  `--log-level` and `--debug`.
 """
 EVERYWHERE: Final = {"--log-format", "--log-level", "--debug"}
-NATS: Final = "--nats-"
+BEGINNINGS: Final = ("--nats-", "--redact")
 
 
 def page() -> str:
@@ -35,16 +40,19 @@ def _command(name: str, params: Sequence[object], text: str) -> Iterator[str]:
     shown = "".join(f" {_named(param)}{'...' if param.nargs == -1 else ''}" for param in arguments)
     yield f"\n## levelog {name}\n\n`levelog {name}{shown}`\n\n{text}\n"
     rows = [(f"`{_named(param)}`", param.help) for param in arguments]
-    rows += [(", ".join(f"`{opt}`" for opt in param.opts), param.help) for param in options if not param.envvar]
+    own = [param for param in options if not param.envvar]
+    if any("--output" in param.opts for param in own):
+        own = [param for param in own if "--json" not in param.opts]
+    rows += [(", ".join(f"`{opt}`" for opt in param.opts), param.help) for param in own]
     if rows:
-        yield "\n" + "".join(f"- {what}: {' '.join((text or '').split())}\n" for what, text in rows)
+        yield "\n" + "".join(f"- {what}: {' '.join((text or '').replace(MOMENT, '').split())}\n" for what, text in rows)
     settings = [param.opts[0] for param in options if param.envvar and param.opts[0] not in EVERYWHERE]
     if settings:
         yield f"\nSettings: {', '.join(dict.fromkeys(f'`{_shortened(name)}`' for name in settings))}.\n"
 
 
 def _shortened(name: str) -> str:
-    return f"{NATS}…" if name.startswith(NATS) else name
+    return next((f"{beginning}…" for beginning in BEGINNINGS if name.startswith(beginning)), name)
 
 
 def _named(argument: TyperArgument) -> str:

@@ -20,6 +20,8 @@ Work = Coroutine[Any, Any, bool | None]
 """What a command does in an event loop; one that comes to False ends with status 1."""
 
 
+MOMENT: Final = ": a sequence, a time, or how long ago (15m)"
+"""What a moment is, in help."""
 PORTS: Final = {"min": 0, "max": 65_535}
 """Bounds of an option; 0 is a free port."""
 
@@ -36,7 +38,7 @@ def option(text: str, metavar: str | None, *flags: str, **more: Any) -> Any:
 
 def moment(text: str, *flags: str) -> Any:
     """An option with a moment of recorded history."""
-    return option(f"{text}: a sequence, a time, or how long ago (15m).", "MOMENT", *flags)
+    return option(f"{text}{MOMENT}.", "MOMENT", *flags)
 
 
 def switch(text: str, *flags: str) -> Any:
