@@ -13,25 +13,21 @@ from typing import Final, TypeAlias
 Function: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef
 
 PAGE: Final = Path(__file__).with_suffix(".md")
-MODULES: Final = ("levelog", "levelog.testing")
+MODULE: Final = "levelog"
 ALSO: Final = {
     "Metadata": "levelog.resources",
     "LabelledMetadata": "levelog.resources",
     "AnnotatedMetadata": "levelog.resources",
-    "Contact": "levelog.indices",
-    "Daemon": "levelog.daemons",
-    "LiveLevel": "levelog.daemons",
-    "LevelStatus": "levelog.levels",
     "Hooks": "levelog.handlers.hooks",
     "On": "levelog.handlers.on",
     "CallKeywords": "levelog.calls.limits",
     "LimitKeywords": "levelog.calls.limits",
     "EdgeKeywords": "levelog.handlers.on",
 }
-"""Classes that are met through public ones, and where they are."""
+"""Classes that are met through public ones and have no page, and where they are."""
 LEFT_OUT: Final = {
-    *("Operator.keep", "Operator.resources", "Operator.reads", "LevelStatus.identity", "Retry.asked"),
-    *("Hooks.__init__", "On.__init__", "StatusError.__init__", "Call.patched"),
+    *("Operator.keep", "Operator.resources", "Operator.reads", "Retry.asked"),
+    *("Hooks.__init__", "On.__init__", "Call.patched"),
 }
 """Members that levelog alone uses."""
 OPAQUE: Final = {"Intent"}
@@ -41,22 +37,18 @@ DECORATOR: Final = re.compile(r" -> Callable\[\[(\w+)\], \1\]$")
 SHOWN_MAGIC: Final = ("__getitem__", "__iter__", "__len__", "__contains__", "__call__")
 HEAD: Final = """# Reference
 
-Every public name, with the beginning of its docstring: do not edit, run `make reference`. `help(levelog.Operator)`
-prints all of it.
+Every name of `levelog`, with the beginning of its docstring: do not edit, run `make reference`.
+`help(levelog.Operator)` prints all of it. [`levelog.testing`](testing.md), [`levelog.daemons`](daemons.md),
+[`levelog.levels`](conditions.md#your-own), [`levelog.conditions`](conditions.md) and
+[`levelog.embedding`](embedding.md) are described on these pages.
 """
 
 
 def page() -> str:
     """The whole page."""
-    return HEAD + "".join(line for module in MODULES for line in _module(module))
-
-
-def _module(name: str) -> Iterator[str]:
-    module = importlib.import_module(name)
-    yield f"\n## {name}\n\n{_text(inspect.getdoc(module))}\n"
-    where = dict.fromkeys(module.__all__, name) | (ALSO if name == MODULES[0] else {})
-    for public in sorted(where, key=str.lower):
-        yield from _entry(public, *_definition(where[public], public))
+    where = dict.fromkeys(importlib.import_module(MODULE).__all__, MODULE) | ALSO
+    entries = (_entry(name, *_definition(where[name], name)) for name in sorted(where, key=str.lower))
+    return HEAD + "".join(line for entry in entries for line in entry)
 
 
 def _definition(where: str, name: str) -> tuple[list[ast.stmt], str]:
@@ -88,7 +80,7 @@ def _defined(node: ast.stmt) -> set[str]:
 
 
 def _entry(name: str, nodes: list[ast.stmt], below: str) -> Iterator[str]:
-    yield f"\n### {name}\n"
+    yield f"\n## {name}\n"
     match nodes[-1]:
         case ast.ClassDef() as node:
             yield f"\n`class {name}({', '.join(ast.unparse(base) for base in node.bases)})`\n".replace("()`", "`")
