@@ -8,17 +8,10 @@ from typing import Any
 
 import pytest
 
-from levelog_kube.client import connect as connect_kube
-from levelog_kube.discovery import cluster_uid
-from levelog_log.stream import LogStream, ensure_stream
-from levelog_log.transport.connection import connect
-from levelog_sandbox.sandbox import Sandbox
 from rigs.apirequests import asks
-from rigs.faultproxy import FaultProxy
 from rigs.faults import (
     Action,
     CutLine,
-    DropBookmarks,
     DropWatch,
     ExpireWatch,
     FailAfter,
@@ -29,43 +22,13 @@ from rigs.faults import (
 )
 from rigs.ingesting import gaps, ingesting, lists, state_of, until_recorded, until_watching
 from rigs.nats import NatsServer
-from rigs.waiting import until
-
-WATCHES = asks("watch", "configmaps")
-
-
-class Route:
-    """A sandbox behind a fault proxy, and the log of that cluster."""
-
-    def __init__(self, sandbox: Sandbox, proxy: FaultProxy, kubeconfig: Path, stream: LogStream) -> None:
-        self.sandbox, self.proxy, self.kubeconfig, self.stream = sandbox, proxy, kubeconfig, stream
-
-    def create(self, *names: str) -> None:
-        for name in names:
-            metadata = {"name": name, "namespace": "default"}
-            self.sandbox.user.create({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata})
-
-    async def watch_anew(self) -> None:
-        """End the watch, and wait until there is another one."""
-        before = self._watches()
-        self.sandbox.end_watches()
-
-        async def is_asked() -> bool:
-            return self._watches() > before
-
-        await until(is_asked, "another watch")
-
-    def _watches(self) -> int:
-        return sum(WATCHES(exchange.request) for exchange in self.proxy.log)
+from rigs.routes import WATCHES, Route, route_of
 
 
 @pytest.fixture
 async def route(tmp_path: Path, nats_server: NatsServer) -> AsyncGenerator[Route]:
-    async with Sandbox() as sandbox, FaultProxy(sandbox.url) as proxy, await connect(nats_server.url) as connection:
-        kubeconfig = proxy.kubeconfig(tmp_path / "config")
-        async with await connect_kube(kubeconfig) as client:
-            stream = await ensure_stream(connection, await cluster_uid(client), partitions=2)
-        yield Route(sandbox, proxy, kubeconfig, stream)
+    async with route_of(tmp_path, nats_server) as opened:
+        yield opened
 
 
 def holds(*names: str) -> Callable[[Any], bool]:
@@ -136,15 +99,6 @@ async def test_a_watch_that_went_silent_is_made_anew(route: Route) -> None:
         await rule.until_applied()
         records = await until_recorded(route.stream, holds("a", "b", "c", "d"))
     assert lists(records) == 1
-
-
-async def test_without_bookmarks_everything_is_recorded_too(route: Route) -> None:
-    route.proxy.add(DropBookmarks(), WATCHES, times=None)
-    route.create("a")
-    async with ingesting(route.kubeconfig, route.stream) as ingest:
-        await until_watching(ingest)
-        route.create("b")
-        await until_recorded(route.stream, holds("a", "b"))
 
 
 async def test_a_server_that_is_overloaded_is_left_alone_as_long_as_it_asks(route: Route) -> None:

@@ -449,18 +449,6 @@ def test_conditions_of_others_stay() -> None:
         assert {"Ready", "Reconciling", "Stalled"} <= conditions_of(simulation).keys()
 
 
-def test_a_view_is_given_the_newest_levels_of_its_parent_and_of_no_other() -> None:
-    with Simulation(made(conditions=False)) as simulation:
-        simulation.refuse(403, target="pods/default/shop-0", times=1)
-        simulation.apply(web())
-        simulation.apply(web("other", replicas=3))
-        simulation.run()
-        assert simulation.level("stands", "default", "shop").actual == {"pods": "failed", "finding": "in_sync"}
-        assert simulation.level("stands", "default", "other").actual == {"pods": "in_sync", "finding": "drifting"}
-        simulation.advance(timedelta(hours=1))
-        assert simulation.level("stands", "default", "shop").actual == {"pods": "in_sync", "finding": "in_sync"}
-
-
 def test_levels_come_in_the_order_of_their_names_as_a_replay_of_the_decision_has_them() -> None:
     op = Operator("webs")
 

@@ -94,22 +94,6 @@ def test_each_handler_is_called_for_what_it_has_not_handled() -> None:
         assert handlers.told == []
 
 
-def test_invariant_16_what_comes_and_goes_before_a_handler_is_called_is_no_edge() -> None:
-    handlers = Handlers()
-    with handlers.simulation() as simulation:
-        simulation.call_through(*handlers.functions)
-        simulation.apply(web(replicas=3))
-        simulation.run()
-        handlers.told.clear()
-        simulation.apply(web(replicas=2))
-        simulation.apply(web(replicas=3))
-        simulation.run()
-        simulation.apply(web("cart"))
-        simulation.delete(Web, "cart", namespace="default")
-        simulation.run()
-        assert handlers.told == []
-
-
 def test_a_handler_that_waits_to_be_tried_again_sees_the_newest_state_and_holds_up_no_other() -> None:
     handlers = Handlers()
     with handlers.simulation() as simulation:
@@ -128,23 +112,6 @@ def test_a_handler_that_waits_to_be_tried_again_sees_the_newest_state_and_holds_
         simulation.advance(timedelta(minutes=20))
         assert handlers.taken("provision") == [("create", None, WebSpec(image="b"))]
         assert simulation.level("provision", "default", "shop").status == "in_sync"
-
-
-def test_a_handler_that_failed_halfway_is_called_for_the_end_of_the_object() -> None:
-    handlers = Handlers()
-    with handlers.simulation() as simulation:
-        simulation.call_through(*handlers.functions)
-        handlers.failing["provision"] = ValueError("the cloud is away")
-        simulation.apply(web())
-        simulation.advance(timedelta(minutes=1))
-        simulation.delete(Web, "shop", namespace="default")
-        simulation.apply(web(image="b"))
-        handlers.failing.clear()
-        simulation.advance(timedelta(minutes=20))
-        assert sorted(handlers.taken("provision"), key=str) == [
-            ("create", None, WebSpec(image="b")),
-            ("delete", WebSpec(), WebSpec()),
-        ]
 
 
 @pytest.mark.parametrize(
@@ -237,26 +204,6 @@ def test_intents_that_are_returned_and_not_yielded_fail_the_level() -> None:
             level = simulation.level(name, "default", "shop")
             assert (level.status, "it has to yield intents" in level.reason) == ("failed", True), level
         assert simulation.objects(Web)
-
-
-def test_any_decorator_of_a_function_says_whose_plain_objects_it_takes() -> None:
-    op = Operator("webs")
-    told: list[str] = []
-
-    @op.on.create(of=Web)
-    @op.on.update
-    @op.on.delete
-    def provision(found: Mapping[str, Any], reason: str) -> None:
-        told.append(reason)
-
-    with Simulation(op) as simulation:
-        simulation.call_through(provision)
-        for replicas in (1, 2):
-            simulation.apply(web(replicas=replicas))
-            simulation.run()
-        simulation.delete(Web, "shop", namespace="default")
-        simulation.run()
-        assert told == ["create", "update", "delete"]
 
 
 def test_true_and_1_are_an_edge() -> None:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from levelog import External, GiveUp, LabelledResource, Operator, Resource, Retry, Struct
+from levelog import GiveUp, LabelledResource, Operator, Resource, Retry, Struct
 from levelog.handlers.edgehandlers import IS_HANDLED, IS_OPEN
 from levelog.testing import Simulation
 from rigs.run.examples import examples
@@ -22,10 +22,6 @@ class WebSpec(Struct):
 
 class Web(Resource, group="example.com", version="v1", plural="webs"):
     spec: WebSpec
-
-
-class Branch(External, plural="branches"):
-    """Not in the cluster."""
 
 
 class LabelledWeb(LabelledResource, group="example.com", version="v1", plural="webs", kind="Web"):
@@ -188,22 +184,6 @@ def test_a_handler_that_gives_up_lets_the_object_go_and_is_not_called_again(erro
         attempts = 1 if isinstance(error, GiveUp) else 3
         assert handlers.told[1:] == [*[("archive", [FINALIZER])] * attempts, ("mourn", None)]
         assert not simulation.objects(Web)
-
-
-def test_an_object_that_lost_its_finalizer_by_hand_is_handled_once_it_is_gone() -> None:
-    handlers = Handlers()
-    with handlers.simulation as simulation:
-        simulation.call_through(*handlers.functions)
-        simulation.apply(web())
-        simulation.run()
-        handlers.failing["archive"] = Retry("the tape is full", delay=timedelta(minutes=10))
-        simulation.delete(Web, "shop")
-        simulation.advance(timedelta(minutes=1))
-        simulation.patch(Web, "shop", {"metadata": {"finalizers": None}})
-        handlers.failing.clear()
-        handlers.told.clear()
-        simulation.advance(timedelta(hours=1))
-        assert sorted(handlers.told) == [("archive", None), ("mourn", None)]
 
 
 def test_what_the_filters_leave_out_is_not_held() -> None:

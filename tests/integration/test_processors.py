@@ -9,7 +9,7 @@ from sqlalchemy import insert, text
 from levelog_log.notifications import Listener, Topic
 from levelog_processors.upkeep import FIRST_STATISTICS
 from levelog_store.owners.leases import Leases
-from levelog_store.tables import dependencies, index_entries, intents, leases, levels, objects, wakeups
+from levelog_store.tables import intents, leases, objects
 from rigs.lostcommits import keep, lose
 from rigs.nats import NatsServer
 from rigs.processing import Processing
@@ -63,20 +63,6 @@ async def test_three_two_three_with_one_pod_running_is_still_two_more_pods(
         assert processor.calls.functions == {"webs/pods": 1, "webs/converge": 1}
 
 
-async def test_invariant_6_changes_that_are_not_read_call_nothing(nats_server: NatsServer, database_url: str) -> None:
-    async with Processing(nats_server.url, database_url) as stack:
-        last = await stack.listed(web("shop", 1), pod("shop-0", 2, owner="uid-shop"), version=2)
-        processor = stack.start()
-        await stack.folded(last)
-        assert processor.calls.functions == {"webs/pods": 1}
-        noise = [web("shop", 10 + n, annotations={"n": str(n)}) for n in range(50)]
-        noise_of_pods = [pod("shop-0", 100 + n, owner="uid-shop", annotations={"n": str(n)}) for n in range(50)]
-        last = await stack.tell(*noise, *noise_of_pods)
-        await stack.folded(last)
-        assert processor.calls.functions == {"webs/pods": 1}
-        assert await stack.intents() == []
-
-
 async def test_invariant_8_nothing_is_decided_until_the_log_shows_what_was_written(
     nats_server: NatsServer, database_url: str
 ) -> None:
@@ -115,17 +101,6 @@ async def test_invariant_8_an_intent_that_nobody_claimed_is_withdrawn_by_the_nex
         await stack.folded(await stack.tell(web("shop", 7, replicas=4)))
         assert await stack.intents("pending") == [("apply", "pods/default/shop-2"), ("apply", "pods/default/shop-3")]
         assert {row["round"] for row in await stack.rows(intents) if row["state"] == "pending"} == {3}
-
-
-async def test_the_order_of_receipt_and_echo_makes_no_difference(nats_server: NatsServer, database_url: str) -> None:
-    async with Processing(nats_server.url, database_url) as stack:
-        row = await stack.first_write()
-        await stack.folded(await stack.tell(pod("shop-0", 5, owner="uid-shop")))
-        level = await stack.level("shop")
-        assert level["status"] == "settling"
-        await stack.folded(await stack.tell(receipt(row, version=5)))
-        level = await stack.level("shop")
-        assert (level["status"], level["round"]) == ("in_sync", 1)
 
 
 async def test_actuators_are_told_that_a_target_is_free_once_it_is_so_in_the_tables(
@@ -170,19 +145,6 @@ async def test_actuators_look_again_once_partitions_have_another_holder(
         assert await listener.wait(timedelta(seconds=30))
 
 
-async def test_a_state_that_comes_back_after_another_one_is_acted_on_again(
-    nats_server: NatsServer, database_url: str
-) -> None:
-    async with Processing(nats_server.url, database_url) as stack:
-        row = await stack.first_write()
-        echo = pod("shop-0", 5, owner="uid-shop")
-        await stack.folded(await stack.tell(receipt(row, version=5), echo))
-        level = await stack.level("shop")
-        assert level["status"] == "in_sync"
-        await stack.folded(await stack.tell(deleted(echo, 6)))
-        assert await stack.intents() == [("apply", "pods/default/shop-0")] * 2
-
-
 async def test_a_refused_write_is_shown_and_tried_again_when_the_object_changes(
     nats_server: NatsServer, database_url: str
 ) -> None:
@@ -198,52 +160,6 @@ async def test_a_refused_write_is_shown_and_tried_again_when_the_object_changes(
         assert await stack.intents("pending") == []
         await stack.folded(await stack.tell(web("shop", 6, image="good")))
         assert await stack.intents("pending") == [("apply", "pods/default/shop-0")]
-
-
-async def test_a_parent_that_goes_takes_its_level_and_unsent_intents_with_it(
-    nats_server: NatsServer, database_url: str
-) -> None:
-    async with Processing(nats_server.url, database_url) as stack:
-        shop = web("shop", 1, replicas=2)
-        last = await stack.listed(shop, version=1)
-        stack.start()
-        await stack.folded(last)
-        await stack.folded(await stack.tell(deleted(shop, 7)))
-        assert await stack.rows(levels) == []
-        assert await stack.rows(dependencies) == []
-        assert await stack.intents("superseded") == [("apply", "pods/default/shop-0"), ("apply", "pods/default/shop-1")]
-
-
-async def test_invariant_9_nothing_is_decided_before_every_input_was_listed(
-    nats_server: NatsServer, database_url: str
-) -> None:
-    async with Processing(nats_server.url, database_url) as stack:
-        last = await stack.tell(web("shop", 1, replicas=3))
-        processor = stack.start()
-        await stack.until_folded_only(last)
-        assert processor.calls.functions == {}
-        assert await stack.rows(intents) == []
-        assert [row["parent"] for row in await stack.rows(wakeups)] == ["webs.example.com/default/shop"]
-        last = await stack.listed(web("shop", 1, replicas=3), version=2)
-        await stack.folded(last)
-        assert len(await stack.intents("pending")) == 3
-
-
-async def test_an_object_that_a_list_left_out_is_deleted_with_its_entries(
-    nats_server: NatsServer, database_url: str
-) -> None:
-    async with Processing(nats_server.url, database_url) as stack:
-        last = await stack.listed(web("shop", 1), pod("shop-0", 2, owner="uid-shop"), version=2)
-        stack.start()
-        await stack.folded(last)
-        last = await stack.listed(web("shop", 1), version=9)
-        await stack.folded(last)
-        assert [row["object"] for row in await stack.rows(objects)] == ["webs.example.com/default/shop"]
-        assert await stack.rows(index_entries) == []
-        assert await stack.intents("pending") == [("apply", "pods/default/shop-0")]
-        late = await stack.tell(pod("shop-0", 3, owner="uid-shop"))
-        await stack.folded(late)
-        assert len(await stack.rows(objects)) == 1
 
 
 async def test_invariant_13_an_empty_database_is_rebuilt_from_the_log_and_writes_nothing(
@@ -392,14 +308,3 @@ async def test_tables_are_analyzed_while_they_are_filled(nats_server: NatsServer
                 return {"levels", "objects"}.issubset((await connection.execute(analyzed)).scalars())
 
         await until(are_analyzed, "statistics of what was folded and of what was decided")
-
-
-async def test_invariant_5_the_appearance_of_an_absent_key_wakes_who_looked_for_it(
-    nats_server: NatsServer, postgres_url: str
-) -> None:
-    async with Processing(nats_server.url, postgres_url) as stack:
-        last = await stack.listed(web("shop", 1, replicas=0), version=1)
-        stack.start()
-        await stack.folded(last)
-        await stack.folded(await stack.tell(pod("stranger", 2, owner="uid-shop")))
-        assert await stack.intents("pending") == [("delete", "pods/default/stranger")]

@@ -21,7 +21,6 @@ from levelog.testing import Simulation
 from levelog.wire.objects import Application
 from levelog.wire.records import ObjectDeleted, ObjectSeen
 from levelog_history.why import Looking, Question
-from levelog_log.notifications import Topic
 from levelog_processors.deliver.timers import BATCH, Timers
 from levelog_processors.engine import Engine
 from levelog_processors.program import Program
@@ -534,23 +533,6 @@ async def test_filters_are_asked_at_the_call_and_what_is_deleted_is_not_called(
         assert called.of("gone") == seconds(0, 95, 155)
 
 
-async def test_an_object_that_comes_back_is_called_once_for_each_due_time(
-    nats_server: NatsServer, database_url: str
-) -> None:
-    called = Called()
-    async with ticking(nats_server, database_url, called) as rig:
-        found = made("a")
-        await rig.tell(found)
-        await rig.pass_to(30)
-        again = made("a", 40, version=3, uid="second")
-        await rig.tell(deleted(found, 2), again)
-        await rig.pass_to(110)
-        assert called.of("a") == seconds(0, 40, 100)
-        await rig.tell(deleted(again, 4))
-        await rig.pass_to(240)
-        assert rig.timers.due_at is None  # nothing of either is kept
-
-
 async def test_a_slow_function_holds_up_no_other_object_and_is_called_once_for_what_it_missed(
     nats_server: NatsServer, database_url: str
 ) -> None:
@@ -646,33 +628,6 @@ async def test_a_call_that_is_asked_for_is_told_of_once_and_made_after_the_one_t
         await until(has_failed, "the one that was asked for while another ran")
         await rig.timers.step()
         assert called.retries == [0, 1, 2]
-
-
-async def test_with_a_running_processor_a_call_that_is_asked_for_is_tried_at_once(
-    nats_server: NatsServer, database_url: str
-) -> None:
-    called = Called(every=timedelta(days=1), backoff=timedelta(hours=1))
-    called.failing["bad"] = ValueError("poison")
-    async with Processing(nats_server.url, database_url, [called.op]) as stack:
-        await stack.listed(version=1)
-        stack.start()
-        await stack.folded(1)
-
-        async def has_failed(times: int) -> bool:
-            found = [(row["parent"], row["status"], row["attempts"]) for row in await stack.rows(levels)]
-            return found == [(NAME, "failed", times)]
-
-        now = datetime.now(tz=NOON.tzinfo)
-        await stack.tell(made("bad", (now - NOON).total_seconds()), made("good", (now - NOON).total_seconds()))
-        await until(partial(has_failed, 1), "the first failure")
-
-        async def is_called() -> bool:
-            return [name for name, _ in called.calls] == ["good"]
-
-        await until(is_called, "the call of the other one")
-        await retry_levels(stack.database, stack.scope, [("webs/tick", NAME)])
-        await stack.notifier.publish(Topic.WAKE)
-        await until(partial(has_failed, 2), "the one that was asked for")
 
 
 def shop(name: str, /, **spec: Any) -> dict[str, Any]:

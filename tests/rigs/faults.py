@@ -128,11 +128,6 @@ class InjectLines:
     after_lines: int = 0
 
 
-@dataclass(frozen=True)
-class DropBookmarks:
-    """A watch gets no bookmarks, but for the one that ends the initial events of a streaming list."""
-
-
 Action = (
     Refuse
     | FailBefore
@@ -146,7 +141,6 @@ Action = (
     | ExpireWatch
     | CutLine
     | InjectLines
-    | DropBookmarks
 )
 
 

@@ -8,11 +8,8 @@ import aiohttp
 from aiohttp import web
 
 from rigs.apirequests import ApiRequest
-from rigs.faults import CutLine, DropBookmarks, DropWatch, ExpireWatch, InjectLines, Refuse, Rule, StallWatch
+from rigs.faults import CutLine, DropWatch, ExpireWatch, InjectLines, Refuse, Rule, StallWatch
 from rigs.hangups import HangUp, hang_up
-
-_BOOKMARK = b'"type":"BOOKMARK"'
-_INITIAL_EVENTS_END = b"k8s.io/initial-events-end"
 
 
 class ProxiedWatch:
@@ -29,7 +26,6 @@ class ProxiedWatch:
         self._ended = asyncio.Event()
         self._flows = asyncio.Event()
         self._flows.set()
-        self._drops_bookmarks = False
 
     def drop(self, how: HangUp | Literal["end"] = "end") -> None:
         """End it: with the end of the body, by closing the connection within the body, or by a reset."""
@@ -44,10 +40,6 @@ class ProxiedWatch:
     def resume(self) -> None:
         """Pass on what came meanwhile, and go on."""
         self._flows.set()
-
-    def drop_bookmarks(self) -> None:
-        """Pass on no more bookmarks but those that end initial events."""
-        self._drops_bookmarks = True
 
     async def expire(self) -> None:
         """Tell the client that its resourceVersion is too old, and end."""
@@ -79,8 +71,6 @@ class ProxiedWatch:
             *lines, rest = (rest + piece).split(b"\n")
             for line in lines:
                 await self._flows.wait()
-                if self._drops_bookmarks and _BOOKMARK in line and _INITIAL_EVENTS_END not in line:
-                    continue
                 if rule is not None and isinstance(rule.action, CutLine) and self.lines == rule.action.after_lines:
                     await self._cut(line, rule, rule.action.how)
                 await self._response.write(line + b"\n")
@@ -93,8 +83,6 @@ class ProxiedWatch:
     async def _disturb(self, rule: Rule) -> None:
         """Carry out the rule's action if it is due after the lines so far."""
         match rule.action:
-            case DropBookmarks() if not self._drops_bookmarks:
-                self.drop_bookmarks()
             case DropWatch(after_lines=self.lines, how=how):
                 self.drop(how)
             case ExpireWatch(after_lines=self.lines):

@@ -19,26 +19,19 @@ from levelog.wire.subjects import partition_in
 from levelog_ingest.feed import read_bookmark, read_event
 from levelog_ingest.recorder import Recorder
 from levelog_ingest.status import ResourceStatus, WatchedResource
-from levelog_kube.client import connect as connect_kube
-from levelog_kube.discovery import cluster_uid
 from levelog_kube.failures import ApiError, NoAnswer
 from levelog_log.messages import logged_record
-from levelog_log.stream import LogStream, ensure_stream
-from levelog_log.transport.connection import connect
 from levelog_log.transport.wire import Message, parse_header_lines
-from levelog_sandbox.sandbox import Sandbox
-from rigs.apirequests import asks
-from rigs.faultproxy import FaultProxy
 from rigs.faults import InjectLines
 from rigs.garbling import DEEP, garbled
 from rigs.ingesting import gaps, ingesting, lists, state_of, until_recorded, until_watching
 from rigs.logs import new_log
 from rigs.nats import NatsServer
+from rigs.routes import WATCHES, Route, route_of
 from rigs.run.examples import examples
 
 CANARY: Final = "cAnArY-in-a-secret"
 SECRETS: Final = WatchedResource(resource=GroupResource(group="", resource="secrets"), version="v1")
-WATCHES: Final = asks("watch", "configmaps")
 SECRET: Final = {
     "kind": "Secret",
     "apiVersion": "v1",
@@ -112,25 +105,10 @@ def check_unreadable(message: Message) -> None:
     assert base64.b64encode(b"cAnArY") not in message.payload
 
 
-class Route:
-    """A sandbox behind a fault proxy, and the log of that cluster."""
-
-    def __init__(self, sandbox: Sandbox, proxy: FaultProxy, kubeconfig: Path, stream: LogStream) -> None:
-        self.sandbox, self.proxy, self.kubeconfig, self.stream = sandbox, proxy, kubeconfig, stream
-
-    def create(self, *names: str) -> None:
-        for name in names:
-            metadata = {"name": name, "namespace": "default"}
-            self.sandbox.user.create({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata})
-
-
 @pytest.fixture
 async def route(tmp_path: Path, nats_server: NatsServer) -> AsyncGenerator[Route]:
-    async with Sandbox() as sandbox, FaultProxy(sandbox.url) as proxy, await connect(nats_server.url) as connection:
-        kubeconfig = proxy.kubeconfig(tmp_path / "config")
-        async with await connect_kube(kubeconfig) as client:
-            stream = await ensure_stream(connection, await cluster_uid(client), partitions=2)
-        yield Route(sandbox, proxy, kubeconfig, stream)
+    async with route_of(tmp_path, nats_server) as opened:
+        yield opened
 
 
 def unreadable(records: Sequence[LoggedRecord]) -> list[ObjectUnreadable]:

@@ -209,19 +209,6 @@ async def test_a_watch_that_is_taken_up_says_at_once_that_it_is_there(world: Wor
     assert len(bookmarks(records)) == 1
 
 
-async def test_a_list_that_was_broken_off_is_made_again(world: World) -> None:
-    world.create("c", n="1")
-    async with ingesting(world.kubeconfig, world.stream):
-        await until_recorded(world.stream, lists)
-    writer = world.stream.writer("ingest")
-    broken_off = SyncStarted(resource=CONFIG_MAPS.resource, sync_id="broken-off", time=datetime.now(UTC))
-    await BatchPublisher(world.stream).publish(writer.to_all_partitions(broken_off))
-    async with ingesting(world.kubeconfig, world.stream):
-        records = await until_recorded(world.stream, lambda records: lists(records) == 2)
-    assert state_of(records).keys() == {"c"}
-    assert gaps(records) == []
-
-
 async def test_a_list_older_than_half_the_retention_is_made_again_without_a_gap(world: World) -> None:
     world.create("c")
     writer = world.stream.writer("ingest")
@@ -292,33 +279,6 @@ async def test_invariant_1_ingest_ends_once_the_log_would_drop_what_it_acknowled
         with pytest.raises(ExceptionGroup) as raised:
             await asyncio.wait_for(running, timeout=60)
     assert raised.group_contains(ConfigurationError, match="is not as levelog needs it")
-
-
-async def test_expired_history_is_told_and_what_was_deleted_meanwhile_is_swept(world: World) -> None:
-    for name in ("stays", "goes"):
-        world.create(name, n="1")
-    async with ingesting(world.kubeconfig, world.stream):
-        await until_recorded(world.stream, lists)
-    world.delete("goes")
-    world.create("comes", n="1")
-    world.sandbox.compact()
-    async with ingesting(world.kubeconfig, world.stream):
-        records = await until_recorded(world.stream, lambda records: lists(records) == 2)
-    (gap,) = gaps(records)
-    assert gap.since > 0
-    assert state_of(records).keys() == {"stays", "comes"}
-
-
-async def test_a_watch_that_the_server_ends_is_taken_up_without_a_list(world: World) -> None:
-    async with ingesting(world.kubeconfig, world.stream) as ingest:
-        await until_watching(ingest)
-        for number in range(5):
-            world.create(f"before-{number}")
-            world.sandbox.end_watches()
-            world.create(f"after-{number}")
-        records = await until_recorded(world.stream, lambda records: len(state_of(records)) == 10)
-    assert lists(records) == 1
-    assert gaps(records) == []
 
 
 async def test_a_resource_that_is_not_served_is_waited_for_and_told_once(
@@ -415,22 +375,6 @@ async def test_a_resource_that_is_given_twice_is_refused(world: World) -> None:
     async with await connect_kube(world.kubeconfig) as client:
         with pytest.raises(ConfigurationError, match="configmaps is to be watched twice"):
             Ingest(client, world.stream, [once, CONFIG_MAPS], Redactor())
-
-
-async def test_one_namespace_is_watched_if_one_is_asked_for(world: World) -> None:
-    world.user.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "other"}})
-    world.create("here")
-    elsewhere = config_map("elsewhere")
-    elsewhere["metadata"]["namespace"] = "other"
-    world.user.create(elsewhere)
-    in_other = WatchedResource(resource=CONFIG_MAPS.resource, version="v1", namespaces=("other",))
-    async with ingesting(world.kubeconfig, world.stream, in_other):
-        records = await until_recorded(world.stream, lists)
-    assert state_of(records).keys() == {"elsewhere"}
-    # The log now covers one namespace: all of them need a list.
-    async with ingesting(world.kubeconfig, world.stream):
-        records = await until_recorded(world.stream, lambda records: lists(records) == 2)
-    assert {"here", "elsewhere"} <= state_of(records).keys()
 
 
 async def test_several_namespaces_are_watched_side_by_side_and_resumed_each_where_it_was(world: World) -> None:

@@ -275,16 +275,12 @@ async def test_a_connect_that_is_cancelled_leaves_no_session_open(tmp_path: Path
     left: list[str] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: left.append(context["message"]))
 
-    async def stay_silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def stay_silent(reader: asyncio.StreamReader) -> None:
         has_asked.set()
         await reader.read()
-        writer.close()
 
-    server = await asyncio.start_server(stay_silent, "127.0.0.1", 0)
-    async with server:
-        port = server.sockets[0].getsockname()[1]
-        kubeconfig = write_kubeconfig(tmp_path / "config", url=f"http://127.0.0.1:{port}", user="u", token="t")
-        connecting = asyncio.create_task(connect(kubeconfig))
+    async with strange_server(stay_silent) as url:
+        connecting = asyncio.create_task(connect(write_kubeconfig(tmp_path / "config", url=url, user="u", token="t")))
         await asyncio.wait_for(has_asked.wait(), 60)
         connecting.cancel()
         with pytest.raises(asyncio.CancelledError):

@@ -10,7 +10,7 @@ from levelog_log.chains import ChainWriter
 from levelog_log.publisher import BatchPublisher
 from levelog_log.reader import Reader
 from levelog_log.stream import LogStream
-from rigs.logs import deletable, delete_records, linked, new_log, web_message, writer_for
+from rigs.logs import linked, new_log, web_message, writer_for
 from rigs.nats import NatsServer
 from rigs.restoring import restore, write_two_histories
 from rigs.waiting import until
@@ -36,24 +36,6 @@ async def read(reader: Reader, end: int) -> list[tuple[str, int, int]]:
     await until(is_read, f"record {end}")
     assert reader.chains is not None
     return [(each.kind, each.after, each.before) for each in reader.chains.breaks]
-
-
-@WHICH
-async def test_what_was_deleted_in_the_middle_is_missing(
-    nats_server: NatsServer, partitions: list[Partition] | None
-) -> None:
-    async with new_log(nats_server, partitions=2) as made:
-        stream = await deletable(made)
-        await write(stream, 40)
-        async with Reader(stream, partitions=partitions) as reader:
-            assert await read(reader, 40) == []
-        found = [await stream.record_at(Sequence(at)) for at in range(10, 41)]
-        lost, *others = [each.sequence for each in found if each is not None and each.partition == 1]
-        await delete_records(stream, lost)
-        async with Reader(stream, partitions=partitions) as reader:
-            ((kind, after, before),) = await read(reader, 40)
-        assert kind == "missing"
-        assert after < lost < before == others[0]
 
 
 @WHICH
@@ -86,19 +68,3 @@ async def test_another_history_under_the_same_sequences_is_named(
             found = await read(going_on, 30)
         assert found
         assert {kind for kind, _, _ in found} == {"second history"}
-
-
-async def test_a_restarted_writer_and_a_lost_acknowledgement_break_nothing(nats_server: NatsServer) -> None:
-    async with new_log(nats_server, partitions=2) as stream, Reader(stream, partitions=[Partition(0)]) as reader:
-        for version in range(1, 5):
-            await write(stream, 20, version)
-        publisher, writer = BatchPublisher(stream), writer_for(stream)
-        messages = [web_message(writer, f"w-{number}", 5) for number in range(20)]
-        await publisher.publish(messages)
-        publisher._chains.acknowledge = lambda: None  # type: ignore[method-assign] # pyright: ignore[reportPrivateUsage]
-        await publisher.publish(messages)
-        del publisher._chains.acknowledge  # pyright: ignore[reportPrivateUsage]
-        await publisher.publish(messages)
-        last = await stream.last_record(f"levelog.{stream.cluster}.0.>")
-        assert last is not None
-        assert await read(reader, last.sequence) == []

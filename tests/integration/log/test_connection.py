@@ -46,15 +46,6 @@ async def test_a_server_without_jetstream_is_refused_with_what_to_do() -> None:
             await connect(server.url, timeout=SHORT)
 
 
-async def test_wrong_credentials_are_refused_at_once() -> None:
-    async with NatsServer(settings="authorization { user: a, password: b }") as server:
-        async with await connect(server.url.replace("//", "//a:b@")) as connection:
-            assert connection.is_connected
-        with pytest.raises(ConfigurationError, match="refused the credentials") as raised:
-            await connect(server.url.replace("//", "//a:hunter2@"), timeout=timedelta(seconds=20))
-        assert "hunter2" not in str(raised.value)
-
-
 async def test_a_second_server_is_used_when_the_first_is_not_there(nats_server: NatsServer) -> None:
     url = f"nats://127.0.0.1:{free_port()},{nats_server.url}"
     async with await connect(url, timeout=timedelta(seconds=10)) as connection:

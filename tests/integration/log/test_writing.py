@@ -193,36 +193,6 @@ async def test_no_record_of_a_lane_overtakes_a_lost_one(
         assert [version for name, version in written if name == "v"] == list(range(1, 11))
 
 
-async def test_a_lane_fails_when_the_server_is_killed_and_a_new_one_goes_on(
-    nats_server: NatsServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(appending, "BATCH_MESSAGES", 10)
-    async with new_log(nats_server) as stream, Appender(BatchPublisher(stream)) as appender:
-        writer = writer_for(stream)
-        lane = appender.lane()
-
-        async def feed() -> None:
-            for version in count(1):
-                if version == 500:
-                    await lane.flush()
-                    nats_server.kill()
-                await lane.submit([web_message(writer, "w", version)])
-
-        with pytest.raises(Unavailable):
-            await feed()
-        await nats_server.start()
-        await stream.connection.wait_connected()
-        with pytest.raises(Unavailable):
-            await lane.submit([web_message(writer, "w", 100_000)])
-        fresh = appender.lane()
-        await fresh.submit([web_message(writer, "w", 200_000)])
-        await fresh.flush()
-        versions = [version for _, version in names_and_versions(await read_all(stream))]
-        assert versions[:499] == list(range(1, 500))
-        assert versions[-1] == 200_000
-        assert versions == sorted(versions)
-
-
 async def test_invariant_13_a_log_that_was_made_anew_is_noticed_before_the_next_write(nats_server: NatsServer) -> None:
     async with new_log(nats_server) as stream:
         publisher, writer = BatchPublisher(stream), writer_for(stream)

@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import shutil
 import signal
 import sys
 from datetime import UTC, datetime, timedelta
@@ -11,7 +10,6 @@ from pathlib import Path
 
 import aiohttp
 import pytest
-from kubernetes_asyncio import client, config
 
 from levelog_sandbox import Denial, Identity, Sandbox
 from rigs.clusterclient import ClusterClient
@@ -20,19 +18,6 @@ from rigs.waiting import until
 
 CONTAINERS = {"containers": [{"name": "c", "image": "x"}]}
 POD = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"}, "spec": CONTAINERS}
-
-
-async def test_the_common_python_client_works_with_its_kubeconfig(sandbox: Sandbox, tmp_path: Path) -> None:
-    path = sandbox.kubeconfig(tmp_path / "deep" / "kubeconfig")
-    assert path.stat().st_mode & 0o077 == 0
-    configuration = client.Configuration()
-    await config.load_kube_config(str(path), client_configuration=configuration)
-    async with client.ApiClient(configuration) as connection:
-        core = client.CoreV1Api(connection)
-        body = client.V1ConfigMap(metadata=client.V1ObjectMeta(name="a"), data={"x": "1"})
-        await core.create_namespaced_config_map("default", body)
-        listed = await core.list_config_map_for_all_namespaces()
-        assert [item.metadata.name for item in listed.items] == ["a"]
 
 
 async def test_pods_run_at_once_when_asked_to_and_end_at_once_when_deleted() -> None:
@@ -192,7 +177,7 @@ async def test_a_body_that_is_too_large_is_refused(sandbox: Sandbox) -> None:
 
 
 async def test_it_runs_as_a_program_until_it_is_told_to_end(tmp_path: Path) -> None:
-    kubeconfig = tmp_path / "kubeconfig"
+    kubeconfig = tmp_path / "deep" / "kubeconfig"
     program = await asyncio.create_subprocess_exec(
         sys.executable,
         "-m",
@@ -204,6 +189,7 @@ async def test_it_runs_as_a_program_until_it_is_told_to_end(tmp_path: Path) -> N
     try:
         assert program.stdout is not None
         url = (await asyncio.wait_for(program.stdout.readline(), 30)).decode().strip()
+        assert kubeconfig.stat().st_mode & 0o077 == 0
         assert json.loads(kubeconfig.read_text())["clusters"][0]["cluster"]["server"] == url
         async with ClusterClient(url) as api, api.watch("/api/v1/pods"):
             program.send_signal(signal.SIGTERM)
@@ -212,28 +198,3 @@ async def test_it_runs_as_a_program_until_it_is_told_to_end(tmp_path: Path) -> N
         if program.returncode is None:
             program.kill()
             await program.wait()
-
-
-@pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl not found: put it on the PATH")
-async def test_kubectl_applies_reads_and_deletes(sandbox: Sandbox, webs: Webs, tmp_path: Path) -> None:
-    kubeconfig = sandbox.kubeconfig(tmp_path / "kubeconfig")
-    manifest = tmp_path / "web.json"
-    manifest.write_text(json.dumps(webs.manifest("shop", {"image": "one"})))
-
-    async def kubectl(*arguments: str) -> str:
-        program = await asyncio.create_subprocess_exec(
-            "kubectl",
-            f"--kubeconfig={kubeconfig}",
-            f"--cache-dir={tmp_path / 'cache'}",
-            *arguments,
-            stdout=asyncio.subprocess.PIPE,
-        )
-        output, _ = await asyncio.wait_for(program.communicate(), 60)
-        assert program.returncode == 0
-        return output.decode()
-
-    assert "serverside-applied" in await kubectl("apply", "--server-side", "-f", str(manifest))
-    assert (await kubectl("get", "webs")).split()[:3] == ["NAME", "AGE", "shop"]
-    assert json.loads(await kubectl("get", "web", "shop", "-o", "json"))["spec"]["image"] == "one"
-    assert "webs.contract.example.com" in (await kubectl("get", "crd"))
-    assert "deleted" in await kubectl("delete", "web", "shop")

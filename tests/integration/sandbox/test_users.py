@@ -52,12 +52,6 @@ async def test_a_user_reads_without_being_logged(sandbox: Sandbox, webs: Webs) -
     assert sandbox.requests.last == mark
 
 
-async def test_a_user_writes_a_status(sandbox: Sandbox, webs: Webs) -> None:
-    await webs.create("a")
-    written = sandbox.user.patch("webs.contract.example.com", "a", {"status": {"x": 1}}, subresource="status")
-    assert written["status"] == {"x": 1}
-
-
 async def test_the_rules_hold_for_users_too(sandbox: Sandbox, webs: Webs) -> None:
     made = await webs.create("a")
     with pytest.raises(StatusError, match="must be of type integer") as invalid:

@@ -1,0 +1,53 @@
+"""Ingest behind a proxy at which requests go wrong."""
+
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Final
+
+from levelog_kube.client import connect as connect_kube
+from levelog_kube.discovery import cluster_uid
+from levelog_log.stream import LogStream, ensure_stream
+from levelog_log.transport.connection import connect
+from levelog_sandbox.sandbox import Sandbox
+from rigs.apirequests import asks
+from rigs.faultproxy import FaultProxy
+from rigs.nats import NatsServer
+from rigs.waiting import until
+
+WATCHES: Final = asks("watch", "configmaps")
+
+
+class Route:
+    """A sandbox behind a fault proxy, and the log of that cluster."""
+
+    def __init__(self, sandbox: Sandbox, proxy: FaultProxy, kubeconfig: Path, stream: LogStream) -> None:
+        self.sandbox, self.proxy, self.kubeconfig, self.stream = sandbox, proxy, kubeconfig, stream
+
+    def create(self, *names: str) -> None:
+        for name in names:
+            metadata = {"name": name, "namespace": "default"}
+            self.sandbox.user.create({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata})
+
+    async def watch_anew(self) -> None:
+        """End the watch, and wait until there is another one."""
+        before = self._watches()
+        self.sandbox.end_watches()
+
+        async def is_asked() -> bool:
+            return self._watches() > before
+
+        await until(is_asked, "another watch")
+
+    def _watches(self) -> int:
+        return sum(WATCHES(exchange.request) for exchange in self.proxy.log)
+
+
+@asynccontextmanager
+async def route_of(folder: Path, nats_server: NatsServer) -> AsyncGenerator[Route]:
+    """The route to a cluster of its own."""
+    async with Sandbox() as sandbox, FaultProxy(sandbox.url) as proxy, await connect(nats_server.url) as connection:
+        kubeconfig = proxy.kubeconfig(folder / "config")
+        async with await connect_kube(kubeconfig) as client:
+            stream = await ensure_stream(connection, await cluster_uid(client), partitions=2)
+        yield Route(sandbox, proxy, kubeconfig, stream)
