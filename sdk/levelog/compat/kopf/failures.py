@@ -63,7 +63,7 @@ class TryLimits(msgspec.Struct, frozen=True, kw_only=True):
         return None if self.retries is None else self.retries - 1
 
 
-class Verdict(NamedTuple):
+class Consequence(NamedTuple):
     """What follows from an error of a call."""
 
     error: Exception
@@ -79,21 +79,21 @@ class Verdict(NamedTuple):
         return f"{type(self.error).__name__}: {self.error}"
 
 
-def judged(raised: Exception, limits: TryLimits, calls: int, backoff: timedelta) -> Verdict:
+def judged(raised: Exception, limits: TryLimits, calls: int, backoff: timedelta) -> Consequence:
     """What follows from what a function has raised, which was called so many times."""
     error = meant(raised)
     delay = (error.asked or timedelta(0)) if isinstance(error, Retry) else backoff
     if isinstance(error, InnerPending):
-        return Verdict(error, is_final=False, delay=delay)
+        return Consequence(error, is_final=False, delay=delay)
     is_odd = not isinstance(error, Retry | GiveUp)
     is_ignored = is_odd and limits.errors is ErrorsMode.IGNORED
     if isinstance(error, GiveUp) or (is_odd and limits.errors is not ErrorsMode.TEMPORARY):
-        return Verdict(error, is_final=True, is_odd=is_odd, is_ignored=is_ignored)
+        return Consequence(error, is_final=True, is_odd=is_odd, is_ignored=is_ignored)
     if limits.retries is None or calls < limits.retries:
-        return Verdict(error, is_final=False, delay=delay, is_odd=is_odd)
+        return Consequence(error, is_final=False, delay=delay, is_odd=is_odd)
     if not is_odd:
         error = HandlerRetriesError(f"has exceeded {limits.retries} retries: {error}")
-    return Verdict(error, is_final=True, is_odd=is_odd)
+    return Consequence(error, is_final=True, is_odd=is_odd)
 
 
 def meant(error: Exception) -> Exception:
