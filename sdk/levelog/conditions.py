@@ -111,7 +111,7 @@ def conditions_writer(
 
     write.__name__ = f"{view.name}.write"
     verbs: list[Verb] = ["patch_status", "event"] if events else ["patch_status"]
-    handler = ReconcileHandler.inspect(write, view, {cls: verbs}, lender)
+    handler = ReconcileHandler(write, view, {cls: verbs}, lender)
     handler.fingerprint = digest(_CODE, view.name, str(events))
     return handler
 

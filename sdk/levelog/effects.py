@@ -14,7 +14,7 @@ from levelog.calls.limits import CallLimits
 from levelog.errors import OperatorError
 from levelog.handlers.fingerprints import fingerprint, type_fingerprint
 from levelog.handlers.indexers import IndexHandler
-from levelog.handlers.injection import Given, Injections, Lender, injections, shown
+from levelog.handlers.injection import Given, Lender, injections, shown
 from levelog.handlers.readers import ObjectReader
 from levelog.handlers.signatures import parameters, type_hints, yields
 from levelog.intents import Intent
@@ -123,24 +123,36 @@ class EffectIndex(IndexHandler):
 class EffectHandler:
     """A registered effect: its parameters, its result, and its limits."""
 
-    def __init__(
-        self, function: Callable[..., Any], request: Any, returns: Any, given: Injections, limits: CallLimits
-    ) -> None:
+    def __init__(self, function: Callable[..., Any], lender: Lender, limits: CallLimits | None = None) -> None:
+        """Check the signature of an effect. Raises OperatorError naming the function and the parameter.
+
+        `limits`: None are those that the operator has for all.
+        """
         self.name = function.__name__
         self.function = function
-        self.request_parameter = next(iter(inspect.signature(function).parameters))
-        self.request = request
+        self.title = f"effect {self.name}"
+        """As errors name it."""
+        if yields(function):
+            raise OperatorError(f"{self.title}: yields; an effect runs to its end and returns its result")
+        hints = type_hints(function)
+        self.request_parameter, *rest = parameters(function, "effect", "request")
+        if self.request_parameter not in hints:
+            raise OperatorError(
+                f"{self.title}: parameter {self.request_parameter!r} is not annotated; it is the request, a Struct for "
+                "example"
+            )
+        self.request = hints[self.request_parameter]
         """Type of the request."""
-        self.returns = returns
+        self.returns = hints.get("return", Any)
         """Type of the result."""
-        self.given = given
-        self.limits = limits
+        require_json(f"{self.title}: parameter {self.request_parameter!r} is", self.request)
+        require_json(f"{self.title}: returns", self.returns)
+        self.given = injections(function, "effect", rest, OF_EFFECTS, lender, first="its request first")
+        self.limits = limits or lender.limits
         self.is_async = inspect.iscoroutinefunction(function)
         """Whether it runs in the event loop; else it runs in a thread."""
         self.first_argument: Callable[[Any], Any] = lambda request: request
         """What the user's function gets of a request; UNSET where it is not called."""
-        self.title = f"effect {self.name}"
-        """As errors name it."""
         self.origin = function
         """The function that its user wrote."""
         self.most_bytes = MOST_BYTES
@@ -158,36 +170,8 @@ class EffectHandler:
         """What a call writes, by its request and its result as it is recorded; None: nothing."""
         self.daemon: DaemonHandler | None = None
         """Whose run a call is, which lasts; None: of no daemon."""
-        self.index = EffectIndex(self.name, request, returns)
-        self.fingerprint = digest(fingerprint(function), self.index.fingerprint, given.fingerprint)
-
-    @classmethod
-    def inspect(
-        cls,
-        function: Callable[..., Any],
-        lender: Lender,
-        limits: CallLimits | None = None,
-    ) -> "EffectHandler":
-        """Check the signature of an effect. Raises OperatorError naming the function and the parameter.
-
-        `limits`: None are those that the operator has for all.
-        """
-        name = function.__name__
-        if yields(function):
-            raise OperatorError(f"effect {name}: yields; an effect runs to its end and returns its result")
-        hints = type_hints(function)
-        names = parameters(function, "effect")
-        if not names:
-            raise OperatorError(f"effect {name}: takes no parameter; the first one is its request")
-        if names[0] not in hints:
-            raise OperatorError(
-                f"effect {name}: parameter {names[0]!r} is not annotated; it is the request, a Struct for example"
-            )
-        request, returns = hints[names[0]], hints.get("return", Any)
-        _require_json(name, f"parameter {names[0]!r} is", request)
-        _require_json(name, "returns", returns)
-        given = injections(function, "effect", names[1:], OF_EFFECTS, lender, first="its request first")
-        return cls(function, request, returns, given, limits or lender.limits)
+        self.index = EffectIndex(self.name, self.request, self.returns)
+        self.fingerprint = digest(fingerprint(function), self.index.fingerprint, self.given.fingerprint)
 
     def encoded(self, request: Any) -> bytes:
         """A request as it is stored. Raises OperatorError if the effect could not read it again."""
@@ -224,13 +208,13 @@ def nothing_of(result: object) -> None:
         raise GiveUp(f"it took place, but returned {kind}: it has to yield intents, by itself, not in a wrapper")
 
 
-def _require_json(effect: str, what: str, hint: Any) -> None:
+def require_json(what: str, hint: Any) -> None:
+    """Refuse a type that has no JSON form. Raises OperatorError; `what` is of the type."""
     try:
         msgspec.json.schema(hint)
     except (TypeError, ValueError, NameError) as error:
         raise OperatorError(
-            f"effect {effect}: {what} {shown(hint)}, which has no JSON form: use a Struct of strings, numbers, times, "
-            "lists and mappings"
+            f"{what} {shown(hint)}, which has no JSON form: use a Struct of strings, numbers, times, lists and mappings"
         ) from error
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextvars import ContextVar
 from datetime import timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Unpack, overload
 
 from levelog.calls.limits import CallKeywords, CallLimits, LimitKeywords
@@ -209,7 +210,7 @@ class Operator:
             selector = Selector.given(labels, annotations, when)
             objects = {cls: ObjectIndex(cls) for cls in require_resources(function.__name__, reads)}
             looked_up, names = require_levels(function.__name__, levels_of)
-            handler = ViewHandler.inspect(
+            handler = ViewHandler(
                 function,
                 self.indices,
                 selector,
@@ -249,11 +250,10 @@ class Operator:
         `events=False`. This operator's functions get the objects without these conditions, whose changes would wake
         them; indices, and functions that take plain objects, see them.
         """
-
-        def inspect_view(view: Callable[..., Any]) -> ViewHandler:
-            return ViewHandler.inspect(view, self.indices, Selector(), self._lender, deleting=True, objects={}, of=cls)
-
         watched = sorted(self._view_of(view, "conditions", "also=[{}]").name for view in also)
+        inspect_view = partial(
+            ViewHandler, known=self.indices, selector=Selector(), lender=self._lender, deleting=True, of=cls
+        )
         handler = inspect_conditions(cls, name, self._counted, inspect_view, watched=watched)
         self._claim(name, self.conditions)
         self.with_conditions.add(cls)
@@ -300,7 +300,7 @@ class Operator:
                 raise OperatorError(
                     f"{function.__name__}: the view {name!r} is reconciled by {self.reconcilers[name].name!r} already"
                 )
-            made = ReconcileHandler.inspect(function, handler, writes, self._lender, timeout=timeout)
+            made = ReconcileHandler(function, handler, writes, self._lender, timeout=timeout)
             self._claim(made.name, function)
             self.reconcilers[name] = made
             return function
@@ -331,7 +331,7 @@ class Operator:
         def register(function: EffectF) -> EffectF:
             own = CallLimits(**limits)
             require_limits(f"effect {function.__name__}", own)
-            handler = EffectHandler.inspect(function, self._lender, own.within(self._lender.limits))
+            handler = EffectHandler(function, self._lender, own.within(self._lender.limits))
             self._claim(handler.name, function)
             self.effects[handler.name] = handler
             self.indices[handler.name] = handler.index
@@ -374,12 +374,14 @@ class Operator:
         def register(function: ChildrenF) -> ChildrenF:
             selector = Selector.given(labels, annotations, when)
             objects = {cls: ObjectIndex(cls) for cls in require_resources(function.__name__, reads)}
-
-            def inspect_view(view: Callable[..., Any]) -> ChildrenView:
-                return ChildrenView.inspect(
-                    view, self.indices, selector, self._lender, deleting=False, objects=objects, timeout=timeout
-                )
-
+            inspect_view = partial(
+                ChildrenView,
+                known=self.indices,
+                selector=selector,
+                lender=self._lender,
+                objects=objects,
+                timeout=timeout,
+            )
             handler = inspect_children(function, parent, of, inspect_view, force=force, max_deletions=max_deletions)
             refuse_shared(handler, self.views.values())
             self._claim(handler.name, function)
@@ -419,7 +421,7 @@ class Operator:
         """
 
         def register(function: Callable[..., Any]) -> Callable[..., Any]:
-            handler = SourceHandler.inspect(function, record, self._lender, every=every, timeout=timeout)
+            handler = SourceHandler(function, record, self._lender, every=every, timeout=timeout)
             self._claim(handler.name, function)
             resource = str(handler.resource.group_resource)
             if resource in self.sources:

@@ -25,7 +25,7 @@ def greet(request: str) -> None:
 
 
 def attempt(limits: CallLimits, number: int = 1, since: datetime = NOON) -> Attempt:
-    return Attempt("shop", EffectHandler.inspect(greet, Lender("webs"), limits), "shop", number, since, MINUTE)
+    return Attempt("shop", EffectHandler(greet, Lender("webs"), limits), "shop", number, since, MINUTE)
 
 
 @pytest.fixture

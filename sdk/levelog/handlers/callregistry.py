@@ -1,6 +1,7 @@
 """The handlers, timers and daemons of one operator, and the views, effects and reconcile functions made from them."""
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from msgspec.structs import replace
@@ -227,31 +228,20 @@ class CallRegistry:
             self._claim(name, function)
             self._names[resource] = name
 
-        def inspect_view(view: Callable[..., Any], selector: Selector) -> ViewHandler:
-            return ViewHandler.inspect(view, self._indices, selector, self._lender, deleting=True, objects={}, of=cls)
-
+        inspect_view = partial(ViewHandler, known=self._indices, lender=self._lender, deleting=True, of=cls)
         view = finalizer_view(self._names[resource], finalizer, holding, staying, inspect_view)
         self._views[view.name] = view
         writer = self._reconcilers[view.name] = finalizer_writer(cls, finalizer, view, self._lender)
         writer.is_removing = not holding and not staying and resource not in self._released
 
     def _inspecting(self, handler: CalledHandler, beside: Mapping[str, IndexHandler] | None) -> InspectView:
-        options, known = handler.options, self._indices if beside is None else {**self._indices, **beside}
-
-        def inspect_view(view: Callable[..., Any]) -> ViewHandler:
-            return ViewHandler.inspect(
-                view, known, options.selector, self._lender, deleting=handler.deleting, objects={}, of=options.of
-            )
-
-        return inspect_view
+        options, known = handler.options, {**self._indices, **(beside or {})}
+        selector, lender, deleting = options.selector, self._lender, handler.deleting
+        return partial(ViewHandler, known=known, selector=selector, lender=lender, deleting=deleting, of=options.of)
 
     def _inspected_end(self, handler: EdgeHandler) -> InspectView:
-        cls = handler.reader.cls
-
-        def inspect_view(view: Callable[..., Any]) -> ViewHandler:
-            return ViewHandler.inspect(view, self._indices, Selector(), self._lender, deleting=True, objects={}, of=cls)
-
-        return inspect_view
+        cls, known = handler.reader.cls, self._indices
+        return partial(ViewHandler, known=known, selector=Selector(), lender=self._lender, deleting=True, of=cls)
 
 
 def _together(function: Callable[..., Any], before: CallOptions, options: CallOptions) -> CallOptions:

@@ -365,7 +365,7 @@ def reconciler_of(view: ChildrenView, lender: Lender) -> ReconcileHandler:
     reconcile.__name__ = f"{view.name}.reconcile"
     reconcile.__annotations__["parent"] = view.parent
     writes: Writes = {kind.cls: ("apply", "delete") for kind in view.kinds}
-    handler = ReconcileHandler.inspect(reconcile, view, writes, lender)
+    handler = ReconcileHandler(reconcile, view, writes, lender)
     handler.fingerprint = digest(_CODE, view.name)
     return handler
 

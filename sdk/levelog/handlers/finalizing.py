@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, Final
 
 from levelog.edges import Edge
@@ -54,8 +55,7 @@ class FinalizingIndex(IndexHandler):
 
     def __init__(self, cls: type[ResourceBase], finalizer: str, handlers: Sequence[CalledHandler]) -> None:
         def entries(found: Mapping[str, Any]) -> Iterator[tuple[str, Phase]]:
-            metadata = found["metadata"]
-            is_on = finalizer in (metadata.get("finalizers") or ())
+            metadata, is_on = found["metadata"], _is_on(finalizer, found)
             if metadata.get("deletionTimestamp"):
                 if is_on:
                     yield metadata["uid"], "finalizing"
@@ -76,7 +76,7 @@ def finalizer_view(
     finalizer: str,
     handlers: Sequence[EdgeHandler],
     staying: Sequence[CalledHandler],
-    inspect_view: Callable[[Callable[..., Any], Selector], ViewHandler],
+    inspect_view: Callable[..., ViewHandler],
 ) -> ViewHandler:
     """The view of whether the finalizer is on an object, against whether one of the handlers wants it there.
 
@@ -85,8 +85,7 @@ def finalizer_view(
     """
 
     def view(parent: Mapping[str, Any], **read: Any) -> Level[bool]:
-        metadata = parent["metadata"]
-        is_on = finalizer in (metadata.get("finalizers") or ())
+        metadata, is_on = parent["metadata"], _is_on(finalizer, parent)
         wanting = [each for each in handlers if is_wanted(each, parent)]
         if metadata.get("deletionTimestamp"):  # the API takes no finalizer any more
             uid = metadata["uid"]
@@ -99,19 +98,20 @@ def finalizer_view(
 
     awaited = tuple(sorted(each.name for each in staying))
 
-    def is_left(found: Mapping[str, Any]) -> bool:
-        return finalizer in (found["metadata"].get("finalizers") or ())
-
     annotations: dict[str, Any] = {"parent": Mapping[str, Any]}
     annotations |= {each.calls_name: calls_of(each, Edge) for each in handlers}
     annotations |= {"levels": Levels} if awaited else {}
-    selector = Selector() if handlers or staying else Selector(when=is_left)
-    made = inspect_view(declared(view, name, annotations, Level[bool]), selector)
+    selector = Selector() if handlers or staying else Selector(when=partial(_is_on, finalizer))
+    made = inspect_view(declared(view, name, annotations, Level[bool]), selector=selector)
     made.is_made, made.stands_on = True, awaited
     holding: list[CalledHandler] = [*handlers, *staying]
     filters = [digest(each.name, value_fingerprint(each.options.selector)) for each in holding]
     made.fingerprint = digest(_CODE, name, finalizer, str(made.resource.group_resource), *filters)
     return made
+
+
+def _is_on(finalizer: str, found: Mapping[str, Any]) -> bool:
+    return finalizer in (found["metadata"].get("finalizers") or ())
 
 
 def finalizer_writer(cls: type[ResourceBase], finalizer: str, view: ViewHandler, lender: Lender) -> ReconcileHandler:
@@ -123,7 +123,7 @@ def finalizer_writer(cls: type[ResourceBase], finalizer: str, view: ViewHandler,
         return [patch(cls, metadata["name"], operations, namespace=metadata.get("namespace", ""))]
 
     write.__name__ = f"{view.name}.write"
-    made = ReconcileHandler.inspect(write, view, {cls: ["patch"]}, lender)
+    made = ReconcileHandler(write, view, {cls: ["patch"]}, lender)
     made.fingerprint = digest(_CODE, view.name)
     return made
 

@@ -265,7 +265,7 @@ def made_effect(
 ) -> EffectHandler:
     """The effect of a handler; `code` and `besides` count in its fingerprint."""
     effect.__name__ = handler.calls_name
-    made = EffectHandler.inspect(effect, lender, handler.limits)
+    made = EffectHandler(effect, lender, handler.limits)
     made.origin, made.title = handler.origin, handler.title
     of_code = fingerprint(handler.origin), handler.reader.fingerprint, handler.given.fingerprint
     made.fingerprint = digest(code, *of_code, *besides)
@@ -301,7 +301,7 @@ def made_writer(
     """The reconcile function of such a view, which asks for the calls."""
     act.__annotations__["parent"] = handler.hint
     act.__name__ = f"{view.name}.call"
-    made = ReconcileHandler.inspect(act, view, writes or {}, lender)
+    made = ReconcileHandler(act, view, writes or {}, lender)
     made.fingerprint, made.needs_status = digest(code, view.name), False
     return made
 

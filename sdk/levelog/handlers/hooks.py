@@ -3,12 +3,12 @@
 import inspect
 from collections.abc import Callable, Mapping
 from datetime import timedelta
-from typing import Any, Final, Literal, TypeAlias, TypeVar, get_args, overload
+from typing import Any, Final, Literal, TypeAlias, TypeVar, overload
 
 from msgspec import Struct
 
 from levelog.errors import OperatorError
-from levelog.handlers.injection import Given, Injections, Lender, injections
+from levelog.handlers.injection import Given, Injections, Lender, injections, live_types
 from levelog.handlers.signatures import parameters, yields
 
 HookFunction = TypeVar("HookFunction", bound=Callable[..., Any])
@@ -102,20 +102,11 @@ class Hooks:
         if not isinstance(timeout, timedelta) or timeout <= timedelta(0):
             raise OperatorError(f"{kind} {name}: timeout={timeout!r} is not a time above 0: timedelta(seconds=30)")
         given = injections(function, kind, parameters(function, kind), OF_HOOKS, self._lender, first="")
-        indices: dict[str, Any] = {}
-        for parameter, hint in given.indices.items():
-            if parameter not in self._indices:
-                known = ", ".join(sorted(each for each in self._indices if each.isidentifier())) or "none"
-                raise OperatorError(
-                    f"{kind} {name}: parameter {parameter!r} asks for an index that is not defined above it; "
-                    f"known are: {known}"
-                )
-            indices[parameter] = (get_args(hint) or (Any, Any))[1]
         return Hook(
             when=when,
             operator=self._lender.operator,
             function=function,
             given=given,
-            indices=indices,
+            indices=live_types(f"{kind} {name}", given, self._indices),
             timeout=timeout,
         )

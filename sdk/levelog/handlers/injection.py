@@ -1,11 +1,11 @@
 """What levelog passes to a user's function besides its object, chosen by each parameter's name and type."""
 
 import logging
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextvars import ContextVar
 from datetime import datetime
 from enum import StrEnum
-from typing import Any, Final, get_origin
+from typing import Any, Final, get_args, get_origin
 
 import msgspec
 from msgspec import Struct
@@ -164,6 +164,22 @@ def injections(
             case _:
                 given[name] = found
     return Injections(constants, given, indices, fingerprint)
+
+
+def require_defined(where: str, asked: Iterable[str], defined: Collection[str]) -> None:
+    """Refuse a parameter that asks for an index which is not there yet. Raises OperatorError."""
+    for name in asked:
+        if name not in defined:
+            known = ", ".join(sorted(each for each in defined if each.isidentifier())) or "none"
+            raise OperatorError(
+                f"{where}: parameter {name!r} asks for an index that is not defined above it; known are: {known}"
+            )
+
+
+def live_types(where: str, given: Injections, defined: Collection[str]) -> dict[str, Any]:
+    """Types of the values of live indices, by parameter. Raises OperatorError for one that is not defined yet."""
+    require_defined(where, given.indices, defined)
+    return {name: (get_args(hint) or (Any, Any))[1] for name, hint in given.indices.items()}
 
 
 def shown(hint: object) -> str:

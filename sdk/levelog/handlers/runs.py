@@ -1,6 +1,6 @@
 """`@op.daemon`: makes a view of whether the run has ended, and an effect that runs it, from a function."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from datetime import timedelta
 from typing import Any, Final, get_args, get_origin
 
@@ -8,7 +8,7 @@ import msgspec
 from msgspec.structs import replace
 
 from levelog.daemons import Daemon, Run, RunEnd
-from levelog.effects import Call, EffectHandler
+from levelog.effects import Call, EffectHandler, require_json
 from levelog.errors import OperatorError
 from levelog.handlers.callnames import RUN
 from levelog.handlers.fingerprints import type_fingerprint
@@ -24,7 +24,7 @@ from levelog.handlers.forobjects import (
     uid_of,
 )
 from levelog.handlers.indexers import MARK, IndexHandler
-from levelog.handlers.injection import Given, Lender, shown
+from levelog.handlers.injection import Given, Lender, live_types, shown
 from levelog.handlers.signatures import require_time
 from levelog.handlers.views import ReconcileHandler, ViewHandler
 from levelog.indices import Index
@@ -49,7 +49,7 @@ class DaemonHandler(CalledHandler):
         grace: timedelta,
         options: CallOptions,
         lender: Lender,
-        indices: Mapping[str, object],
+        indices: Collection[str],
         views: Mapping[Callable[..., Any], ViewHandler],
     ) -> None:
         """Check a function's signature. Raises OperatorError naming the function and what is wrong.
@@ -68,7 +68,7 @@ class DaemonHandler(CalledHandler):
         types = get_args(self.hints[self.itself]) if self.itself else ()
         self.state_type: Any = types[1] if types else Any
         self._require_types(types, self.hints.get(self.parameter))
-        self.indices = {name: self._value_type(name, hint, indices) for name, hint in self.given.indices.items()}
+        self.indices = live_types(self.title, self.given, indices)
         """Types of the values of its live indices, by parameter."""
 
     @property
@@ -121,22 +121,7 @@ class DaemonHandler(CalledHandler):
             raise OperatorError(
                 f"daemon {self.name}: {self.itself!r} is of {shown(types[0])}, and the object is {shown(hint)}"
             )
-        try:
-            msgspec.json.schema(self.state_type)
-        except (TypeError, ValueError, NameError) as error:
-            raise OperatorError(
-                f"daemon {self.name}: its state is {shown(self.state_type)}, which has no JSON form: use a Struct of "
-                "strings, numbers, times, lists and mappings"
-            ) from error
-
-    def _value_type(self, parameter: str, hint: Any, indices: Mapping[str, object]) -> Any:
-        if parameter not in indices:
-            known = ", ".join(sorted(each for each in indices if each.isidentifier())) or "none"
-            raise OperatorError(
-                f"daemon {self.name}: parameter {parameter!r} asks for an index that is not defined above it; "
-                f"known are: {known}"
-            )
-        return (get_args(hint) or (Any, Any))[1]
+        require_json(f"{self.title}: its state is", self.state_type)
 
 
 def wanted_index(handler: DaemonHandler) -> IndexHandler:

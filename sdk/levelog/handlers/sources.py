@@ -6,8 +6,8 @@ from datetime import timedelta
 from typing import Any, Final, TypeAlias, TypeVar
 
 from levelog.errors import OperatorError
-from levelog.handlers.injection import Given, Injections, Lender, injections
-from levelog.handlers.signatures import parameters, require_time, type_hints
+from levelog.handlers.injection import Given, Lender, injections
+from levelog.handlers.signatures import parameters, require_time
 from levelog.resources import External, Gone, ResourceType, Traced
 
 SOURCE_TIME: Final = timedelta(seconds=30)
@@ -28,23 +28,38 @@ class SourceHandler:
     def __init__(
         self,
         function: Callable[..., Any],
-        operator: str,
         cls: type[External],
-        given: Injections,
+        lender: Lender,
         *,
         every: timedelta | None,
         timeout: timedelta | None,
     ) -> None:
+        """Check class, signature and options of a source. Raises OperatorError naming function and parameter."""
         self.name = function.__name__
         self.function = function
-        self.operator = operator
+        self.operator = lender.operator
+        if not isinstance(cls, type) or not issubclass(cls, External) or not hasattr(cls, "resource_type"):  # pyright: ignore[reportUnnecessaryIsInstance]
+            shown = getattr(cls, "__name__", repr(cls))
+            raise OperatorError(
+                f"source {self.name}: {shown} is not a class of external records: "
+                'class Branch(External, plural="branches"), and @op.source(Branch, …)'
+            )
         self.cls = cls
         self.resource: ResourceType = cls.resource_type
-        self.given = given
+        if every is not None:
+            require_time(function, "source", every, option="every")
+        elif not inspect.isasyncgenfunction(function):
+            raise OperatorError(
+                f"source {self.name}: say how often it is asked, every=timedelta(seconds=30); "
+                "only an async generator, which waits for changes by itself, goes without"
+            )
         self.every = every
         """Time between the end of a poll and the beginning of the next; None for a generator that waits by itself."""
-        self.timeout = timeout
+        self.timeout = SOURCE_TIME if timeout is None and every is not None else timeout
         """Limit of one poll, or of the time between two things that a generator yields; None: it may take for ever."""
+        if self.timeout is not None:
+            require_time(function, "source", self.timeout)
+        self.given = injections(function, "source", parameters(function, "source"), OF_SOURCES, lender, first="")
 
     def __str__(self) -> str:
         return f"source {self.operator}/{self.name}"
@@ -52,37 +67,3 @@ class SourceHandler:
     def begin(self) -> Any:
         """Call the function with its arguments; the result is a set, an awaitable or an async generator."""
         return self.function(**self.given.arguments({}))
-
-    @classmethod
-    def inspect(
-        cls,
-        function: Callable[..., Any],
-        record: object,
-        lender: Lender,
-        *,
-        every: timedelta | None,
-        timeout: timedelta | None,
-    ) -> "SourceHandler":
-        """Check class, signature and options of a source. Raises OperatorError naming function and parameter."""
-        name = function.__name__
-        if not isinstance(record, type) or not issubclass(record, External) or not hasattr(record, "resource_type"):
-            shown = getattr(record, "__name__", repr(record))
-            raise OperatorError(
-                f"source {name}: {shown} is not a class of external records: "
-                'class Branch(External, plural="branches"), and @op.source(Branch, …)'
-            )
-        if every is None:
-            if not inspect.isasyncgenfunction(function):
-                raise OperatorError(
-                    f"source {name}: say how often it is asked, every=timedelta(seconds=30); "
-                    "only an async generator, which waits for changes by itself, goes without"
-                )
-        elif not isinstance(every, timedelta) or every <= timedelta(0):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise OperatorError(f"source {name}: every={every!r} is not a time above 0: timedelta(seconds=30)")
-        if timeout is None and every is not None:
-            timeout = SOURCE_TIME
-        if timeout is not None:
-            require_time(function, "source", timeout)
-        type_hints(function)
-        given = injections(function, "source", parameters(function, "source"), OF_SOURCES, lender, first="")
-        return cls(function, lender.operator, record, given, every=every, timeout=timeout)

@@ -3,14 +3,14 @@
 import inspect
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import timedelta
-from typing import Any, ClassVar, Final, Literal, Self, TypeAlias, get_args, get_origin
+from typing import Any, ClassVar, Final, Literal, TypeAlias, get_args, get_origin
 
 from msgspec import Struct
 
 from levelog.errors import OperatorError
 from levelog.handlers.fingerprints import fingerprint, type_fingerprint
 from levelog.handlers.indexers import IndexHandler
-from levelog.handlers.injection import Given, Injections, Lender, injections
+from levelog.handlers.injection import Given, Lender, injections, require_defined
 from levelog.handlers.readers import ObjectReader, is_mapping, object_reader
 from levelog.handlers.signatures import (
     parameters,
@@ -87,27 +87,64 @@ class ViewHandler:
     def __init__(
         self,
         function: Callable[..., Any],
-        reader: ObjectReader,
-        parent_parameter: str,
-        indices: tuple[IndexParameter, ...],
-        given: Injections,
-        returns: Any,
+        known: Mapping[str, IndexHandler],
+        selector: Selector,
+        lender: Lender,
         *,
-        deleting: bool,
-        objects: Mapping[type[ResourceBase], IndexHandler],
+        deleting: bool = False,
+        objects: Mapping[type[ResourceBase], IndexHandler] = {},
         levels_of: tuple[type[ResourceBase], ...] = (),
         levels_by_name: tuple[str, ...] = (),
+        of: type[ResourceBase] | None = None,
         timeout: timedelta = VIEW_TIME,
     ) -> None:
+        """Check the signature of a view function; `known` are the indices that it may ask for by name.
+
+        Raises OperatorError naming the function and the parameter.
+        """
         self.name = function.__name__
         self.function = function
-        self.reader = reader
-        self.resource = reader.resource
-        self.parent_parameter = parent_parameter
-        self.indices = indices
-        self.given = given
-        self.returns = returns
+        where = f"view {self.name}"
+        refuse_coroutine(function, "view")
+        require_time(function, "view", timeout)
+        if timeout > MOST_VIEW_TIME:
+            raise OperatorError(
+                f"{where}: timeout={timeout!r} is above {MOST_VIEW_TIME.total_seconds():g} s, and its process does "
+                "nothing else meanwhile: compute in an effect what takes longer"
+            )
+        hints = type_hints(function)
+        self.parent_parameter, *rest = parameters(function, "view", "parent")
+        hint = hints.get(self.parent_parameter)
+        self.reader = object_reader("view", function, self.parent_parameter, hint, selector, of=of)
+        self.resource = self.reader.resource
+        refuse_external(f"{where}: its parent {self.parent_parameter!r}: ", self.reader.cls)
+        refuse_circle(function, "view", hints, (Level,))
+        self.given = injections(function, "view", rest, self.offered, lender)
+        require_defined(where, self.given.indices, known)
+        self.indices = tuple(
+            IndexParameter(name, known[name], *require_index(self.name, name, hint, known[name].types))
+            for name, hint in self.given.indices.items()
+        )
+        _require_both(where, self.given.given, objects)
+        self.objects = dict(objects)
+        """The implicit index of each class in `reads=`."""
+        self.levels_of = levels_of
+        """Classes of the objects whose levels it looks up, besides children: those of its operator."""
+        self.levels_by_name = levels_by_name
+        """Views whose levels it looks up, as `operator/view`."""
+        self._takes_levels = Given.LEVELS in self.given.given.values()
+        named = [*(each.__name__ for each in levels_of), *map(repr, levels_by_name)]
+        if named and not self._takes_levels:
+            raise OperatorError(
+                f"{where}: levels_of=[{', '.join(named)}], but no parameter takes them: add levels: Levels"
+            )
+        self.returns = hints.get("return")
         """The return annotation, `Level[T]`."""
+        if (get_origin(self.returns) or self.returns) is not Level:
+            is_silent = self.returns is None
+            said = "is not annotated with what it returns" if is_silent else f"returns {shown(self.returns)}"
+            raise OperatorError(f"{where}: {said}; it has to be Level[T]")
+        self.timeout = timeout
         self.deleting = deleting
         self.is_of_deleted = False
         """Whether its parents are what stands for deleted objects."""
@@ -117,21 +154,13 @@ class ViewHandler:
         """Whether levelog has made it of a handler, a timer or a daemon: its calls are told of, its levels at debug."""
         self.stands_on: tuple[str, ...] = ()
         """Views whose levels alone it is given; empty: all."""
-        self._takes_levels = Given.LEVELS in given.given.values()
-        self.timeout = timeout
-        self.objects = dict(objects)
-        """The implicit index of each class in `reads=`."""
-        self.levels_of = levels_of
-        """Classes of the objects whose levels it looks up, besides children: those of its operator."""
-        self.levels_by_name = levels_by_name
-        """Views whose levels it looks up, as `operator/view`."""
         self.fingerprint = digest(
             fingerprint(function),
-            reader.fingerprint,
-            given.fingerprint,
+            self.reader.fingerprint,
+            self.given.fingerprint,
             str(deleting),
             *(index.fingerprint for index in self.sources),
-            *(type_fingerprint(parameter.value_type) for parameter in indices),
+            *(type_fingerprint(parameter.value_type) for parameter in self.indices),
         )
 
     @property
@@ -144,72 +173,6 @@ class ViewHandler:
         """Every index that the view may read: by parameters, then those of `reads=`."""
         return (*(parameter.index for parameter in self.indices), *self.objects.values())
 
-    @classmethod
-    def inspect(
-        cls,
-        function: Callable[..., Any],
-        known: Mapping[str, IndexHandler],
-        selector: Selector,
-        lender: Lender,
-        *,
-        deleting: bool,
-        objects: Mapping[type[ResourceBase], IndexHandler],
-        levels_of: tuple[type[ResourceBase], ...] = (),
-        levels_by_name: tuple[str, ...] = (),
-        of: type[ResourceBase] | None = None,
-        timeout: timedelta = VIEW_TIME,
-    ) -> Self:
-        """Check the signature of a view function; `objects` are the indices of the classes in its `reads=`.
-
-        Raises OperatorError naming the function and the parameter.
-        """
-        refuse_coroutine(function, "view")
-        require_time(function, "view", timeout)
-        if timeout > MOST_VIEW_TIME:
-            raise OperatorError(
-                f"view {function.__name__}: timeout={timeout!r} is above {MOST_VIEW_TIME.total_seconds():g} s, and its "
-                "process does nothing else meanwhile: compute in an effect what takes longer"
-            )
-        hints = type_hints(function)
-        first, *rest = parameters(function, "view", "parent")
-        reader = object_reader("view", function, first, hints.get(first), selector, of=of)
-        refuse_external(f"view {function.__name__}: its parent {first!r}: ", reader.cls)
-        refuse_circle(function, "view", hints, (Level,))
-        given = injections(function, "view", rest, cls.offered, lender)
-        indices: list[IndexParameter] = []
-        for name, hint in given.indices.items():
-            if name not in known:
-                raise OperatorError(
-                    f"view {function.__name__}: parameter {name!r} asks for an index that is not defined above it; "
-                    f"known are: {', '.join(sorted(n for n in known if n.isidentifier())) or 'none'}"
-                )
-            key_type, value_type = require_index(function.__name__, name, hint, known[name].types)
-            indices.append(IndexParameter(name, known[name], key_type, value_type))
-        _require_both(function, given.given, objects)
-        named = [*(each.__name__ for each in levels_of), *map(repr, levels_by_name)]
-        if named and Given.LEVELS not in given.given.values():
-            raise OperatorError(
-                f"view {function.__name__}: levels_of=[{', '.join(named)}], but no parameter takes them: "
-                "add levels: Levels"
-            )
-        returned = hints.get("return")
-        if (get_origin(returned) or returned) is not Level:
-            said = "is not annotated with what it returns" if returned is None else f"returns {shown(returned)}"
-            raise OperatorError(f"view {function.__name__}: {said}; it has to be Level[T]")
-        return cls(
-            function,
-            reader,
-            first,
-            tuple(indices),
-            given,
-            returned,
-            deleting=deleting,
-            objects=objects,
-            levels_of=levels_of,
-            levels_by_name=levels_by_name,
-            timeout=timeout,
-        )
-
 
 class ReconcileHandler:
     """A reconcile function of one view."""
@@ -218,18 +181,27 @@ class ReconcileHandler:
         self,
         function: Callable[..., Any],
         view: ViewHandler,
-        reader: ObjectReader,
-        given: Injections,
-        writes: tuple[WrittenClass, ...] | None,
+        writes: Writes | None,
+        lender: Lender,
+        *,
         timeout: timedelta = RECONCILE_TIME,
     ) -> None:
+        """Check the signature of a reconcile function. Raises OperatorError naming the function and the parameter."""
+        kind = "reconcile function"
         self.name = function.__name__
         self.function = function
         self.view = view
-        self.reader = reader
-        self.parent_parameter = next(iter(inspect.signature(function).parameters))
-        self.given = given
-        self.writes = writes
+        require_time(function, kind, timeout)
+        self.timeout = timeout
+        hints = type_hints(function)
+        self.parent_parameter, *rest = parameters(function, kind, "parent")
+        self.reader = _reconciled(function, view, self.parent_parameter, hints.get(self.parent_parameter))
+        offered = (*OF_RECONCILERS, Given.WRITTEN) if view.writes_once else OF_RECONCILERS
+        self.given = injections(function, kind, rest, offered, lender)
+        for name, given in self.given.given.items():
+            if given is Given.LEVEL:
+                require_level(self.name, name, hints[name], view.name, view.returns)
+        self.writes = None if writes is None else inspect_writes(f"{kind} {self.name}", writes)
         """What it may yield intents for; None: it does not say."""
         self.is_removing = False
         """Whether it only takes off what earlier code has put on, so that most operators need no right for it."""
@@ -237,37 +209,10 @@ class ReconcileHandler:
         """Whether a status that it writes has to be a subresource."""
         self.is_lasting = False
         """Whether what it asks for is meant to go on, so that the object is as it should be while it does."""
-        self.timeout = timeout
         self.is_async = inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function)
         """Whether it runs in the event loop; else it runs in a thread."""
-        declared = canonical([[write.resource, write.verbs, write.is_anywhere] for write in writes or ()])
-        self.fingerprint = digest(fingerprint(function), reader.fingerprint, given.fingerprint, declared)
-
-    @classmethod
-    def inspect(
-        cls,
-        function: Callable[..., Any],
-        view: ViewHandler,
-        writes: Writes | None,
-        lender: Lender,
-        *,
-        timeout: timedelta = RECONCILE_TIME,
-    ) -> "ReconcileHandler":
-        """Check the signature of a reconcile function.
-
-        Raises OperatorError naming the function and the parameter.
-        """
-        require_time(function, "reconcile function", timeout)
-        hints = type_hints(function)
-        first, *rest = parameters(function, "reconcile function", "parent")
-        reader = _reconciled(function, view, first, hints.get(first))
-        offered = (*OF_RECONCILERS, Given.WRITTEN) if view.writes_once else OF_RECONCILERS
-        given = injections(function, "reconcile function", rest, offered, lender)
-        for name, kind in given.given.items():
-            if kind is Given.LEVEL:
-                require_level(function.__name__, name, hints[name], view.name, view.returns)
-        declared = None if writes is None else inspect_writes(f"reconcile function {function.__name__}", writes)
-        return cls(function, view, reader, given, declared, timeout)
+        declared = canonical([[write.resource, write.verbs, write.is_anywhere] for write in self.writes or ()])
+        self.fingerprint = digest(fingerprint(function), self.reader.fingerprint, self.given.fingerprint, declared)
 
     def refuse_undeclared(self, intent: Intent, resource: ResourceType) -> None:
         """Raises OperatorError for an intent that is not among those which the function says it yields."""
@@ -299,20 +244,16 @@ def _reconciled(function: Callable[..., Any], view: ViewHandler, parameter: str,
     return reader
 
 
-def _require_both(
-    function: Callable[..., Any], given: Mapping[str, Given], objects: Mapping[type[ResourceBase], IndexHandler]
-) -> None:
+def _require_both(where: str, given: Mapping[str, Given], objects: Mapping[type[ResourceBase], IndexHandler]) -> None:
     """Refuse `reads=` that nothing can use, and objects of which none are declared."""
     taken = [name for name, kind in given.items() if kind is Given.OBJECTS]
     if objects and not taken:
         classes = ", ".join(cls.__name__ for cls in objects)
-        raise OperatorError(
-            f"view {function.__name__}: reads=[{classes}], but no parameter takes them: add objects: Objects"
-        )
+        raise OperatorError(f"{where}: reads=[{classes}], but no parameter takes them: add objects: Objects")
     if taken and not objects:
         raise OperatorError(
-            f"view {function.__name__}: parameter {taken[0]!r} is Objects, but the view does not say which: "
-            "name their classes, @op.view(reads=[…])"
+            f"{where}: parameter {taken[0]!r} is Objects, but the view does not say which: name their classes, "
+            "@op.view(reads=[…])"
         )
 
 

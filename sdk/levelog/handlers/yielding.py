@@ -147,7 +147,7 @@ def written_effect(name: str, lender: Lender) -> EffectHandler:
         """Nothing is done."""
 
     note.__name__ = name
-    made = EffectHandler.inspect(note, lender)
+    made = EffectHandler(note, lender)
     made.title = f"note {name}"
     made.fingerprint = digest(_CODE, name)
     return made
@@ -200,6 +200,6 @@ def writes_writer(
         return yielding.intents(msgspec.convert(wanted["intents"], tuple[YieldedIntent, ...]))
 
     write.__name__ = f"{view.name}.write"
-    made = ReconcileHandler.inspect(write, view, writes, lender)
+    made = ReconcileHandler(write, view, writes, lender)
     made.fingerprint = digest(_CODE, view.name, value_fingerprint(tuple(map(str, yielding.writes))))
     return made
