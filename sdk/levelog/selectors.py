@@ -80,16 +80,20 @@ def taken_from(options: Mapping[str, Any]) -> tuple[Selector, dict[str, Any]]:
 
 
 def _all_hold(conditions: Mapping[str, Value], actual: Mapping[str, str]) -> bool:
-    return all(_holds(wanted, actual.get(name)) for name, wanted in conditions.items())
+    return all(holds(wanted, actual.get(name)) for name, wanted in conditions.items())
 
 
-def _holds(wanted: Value, actual: str | None) -> bool:
+def holds(wanted: Any, value: Any, /, **told: Any) -> bool:
+    """Tell whether a value, None where there is none, is as wanted: a literal, PRESENT, ABSENT or a function.
+
+    The function is `told` more of its object.
+    """
     match wanted:
         case Presence.PRESENT:
-            return actual is not None
+            return value is not None
         case Presence.ABSENT:
-            return actual is None
-        case str():
-            return actual == wanted
+            return value is None
+        case _ if callable(wanted):
+            return bool(wanted(value, **told))
         case _:
-            return bool(wanted(actual))
+            return bool(value == wanted)

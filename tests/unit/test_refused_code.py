@@ -85,7 +85,7 @@ Operator("x", retries=-1)  # operator 'x': retries=
 Operator("x", backoff=timedelta(0))  # operator 'x': backoff=
 Operator("x", give_up_after=60)  # operator 'x': give_up_after=
 op.on.create(give_up_after=timedelta(0))(handle)
-# handler handle: give_up_after=datetime.timedelta(0) is not a timedelta above
+# handler handle: give_up_after=datetime.timedelta(0) is not a time above
 op.daemon(grace=timedelta(0))(handle)  # daemon handle: grace=datetime.timedelta(0) is not a time above 0
 op.on.create(labels={"a": None})(handle)  # labels: a=None is no text, PRESENT, ABSENT or function
 op.on.field("spec", labels="app=web")(handle)  # labels='app=web' is not a mapping of names to values
@@ -258,9 +258,9 @@ op.index(max_entries=1.5)(names)  # index names: max_entries=1.5 is not a number
 op.index(max_entries=True)(names)  # index names: max_entries=True is not a number from 1 to 32,767
 op.index(max_entries=32_768)(names)  # index names: max_entries=32768 is not a number from 1 to 32,767
 op.index(errors="warn")(names)  # errors='warn' is none of "hold", "block" and "ignore"
-op.index(expires=timedelta(0))(names)  # index names: expires=datetime.timedelta(0) is not a timedelta above zero
-op.index(expires=-HOUR)(names)  # is not a timedelta above zero
-op.index(expires=60)(names)  # index names: expires=60 is not a timedelta above zero
+op.index(expires=timedelta(0))(names)  # index names: expires=datetime.timedelta(0) is not a time above 0
+op.index(expires=-HOUR)(names)  # is not a time above 0
+op.index(expires=60)(names)  # index names: expires=60 is not a time above 0
 
 # Reconcile functions.
 op.reconcile(view)  # view is not a view of the operator 'webs'
@@ -278,7 +278,7 @@ op.view(view); op.reconcile(view, writes=[Pod])(converge)
 op.view(view); op.reconcile(view, writes={Page: ["apply"]})(converge)
 # which is not a class derived from Resource
 op.view(view); op.reconcile(view, writes={Resource: ["apply"]})(converge)
-# which is not a class derived from Resource with a plural
+# names Resource does not say which resource it is: class
 op.view(view); op.reconcile(view, writes={Pod: "apply"})(converge)  # gives Pod 'apply', which is not a list of verbs
 op.view(view); op.reconcile(view, writes={Pod: []})(converge)  # gives Pod [], which is not a list of verbs
 op.view(view); op.reconcile(view, writes={Pod: ["update"]})(converge)
@@ -289,8 +289,8 @@ op.view(view); op.reconcile(view, writes={Pod: ["anywhere"]})(converge)  # says 
 op.children(Web, of=[])(stack)  # children stack: of=[] names no class
 op.children(Web, of=[Pod, Pod])(stack)  # of= names pods twice
 op.children(Web, of=Zone)(stack)  # Zone has no namespace, so that a Web, which has one, cannot own it
-op.children(Web, of="pods")(stack)  # 'pods' is not a class derived from Resource
-op.children(Web, of=[Pod, str])(stack)  # str is not a class derived from Resource
+op.children(Web, of="pods")(stack)  # pods, which is not a class derived from Resource
+op.children(Web, of=[Pod, str])(stack)  # str, which is not a class derived from Resource
 op.children(Zone, of=Pod)(stack)  # the first parameter is Web; it has to be the parent, Zone
 op.children(Web, of=Pod, max_deletions=-1)(stack)  # is no number of children
 op.children(Web, of=Pod, max_deletions=True)(stack)  # is no number of children
@@ -325,6 +325,7 @@ def texts(request: Page, key: str): ...
 op.effect(texts)  # parameter 'key' is str; a function of this kind may take
 def generates(request: Page) -> Iterator[int]: yield 1
 op.effect(generates)  # effect generates: yields; an effect runs to its end and returns its result
+op.effect(timeout=None)(page)  # effect page: timeout=None is not a time above 0
 op.effect(timeout=timedelta(0))(page)  # effect page: timeout=datetime.timedelta(0) is not a time above 0
 def told(web: Web, page: Index[str, Call[Settings, int]]) -> Level[int]: ...
 op.effect(page); op.view(told)  # view told: parameter 'page' is Index[str, Call[Settings, int]], but

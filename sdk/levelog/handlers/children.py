@@ -1,6 +1,5 @@
 """`@op.children`: makes an index, a view and a reconcile function from a function that returns manifests."""
 
-import inspect
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import wraps
 from types import NoneType
@@ -25,7 +24,8 @@ from levelog.handlers.owned import (
     owned_child,
     sight_of,
 )
-from levelog.handlers.signatures import holds_intents, parameters, shown, type_hints
+from levelog.handlers.readers import require_resource
+from levelog.handlers.signatures import holds_intents, parameters, refuse_coroutine, shown, type_hints
 from levelog.handlers.views import OF_VIEWS, IndexParameter, ReconcileHandler, ViewHandler, Writes
 from levelog.intents import Intent
 from levelog.levels import Level
@@ -317,10 +317,7 @@ def inspect_children(
     Raises OperatorError naming the function and what is wrong.
     """
     kinds = _kinds(function.__name__, parent, of)
-    if inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function):
-        raise OperatorError(
-            f"children {function.__name__}: is async; it computes from what it is given and waits for nothing"
-        )
+    refuse_coroutine(function, "children")
 
     @wraps(function)
     def view(**given: Any) -> Level[dict[str, Any]]:
@@ -388,10 +385,8 @@ def _kinds(name: str, parent: type[ResourceBase], of: Any) -> tuple[ChildKind, .
     if not classes:
         raise OperatorError(f"children {name}: of=[] names no class of children")
     for cls in (parent, *classes):
+        require_resource(f"children {name}: ", cls)
         refuse_external(f"children {name}: ", cls)
-        if not isinstance(cls, type) or not issubclass(cls, ResourceBase) or not hasattr(cls, "resource_type"):
-            shown = cls.__name__ if isinstance(cls, type) else repr(cls)
-            raise OperatorError(f"children {name}: {shown} is not a class derived from Resource with a plural")
     resources = [cls.resource_type for cls in classes]
     for resource in resources:
         if resources.count(resource) > 1:

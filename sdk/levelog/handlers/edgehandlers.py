@@ -32,7 +32,7 @@ from levelog.handlers.yielding import Yielded, Yields, last_yielding
 from levelog.indices import Index
 from levelog.intents import Intent, call
 from levelog.levels import Level, Levels
-from levelog.selectors import Presence
+from levelog.selectors import Presence, holds
 from levelog.wire.canonical import digest
 
 IS_HANDLED: Final = "its deletion is handled"
@@ -307,15 +307,7 @@ def require_edge_options(what: str, options: CallOptions) -> None:
 
 
 def _holds(wanted: Any, value: Any) -> bool:
-    """Tell whether a value is what a filter asks for."""
-    match wanted:
-        case _ if wanted is UNSET:
-            return True
-        case Presence.PRESENT:
-            return value is not UNSET
-        case Presence.ABSENT:
-            return value is UNSET
-        case _ if callable(wanted):
-            return bool(wanted(None if value is UNSET else value))
-        case _:
-            return bool(value == wanted)
+    """Tell whether the value of a field, UNSET where there is none, is what a filter asks for."""
+    if isinstance(wanted, Presence):  # null is a value
+        return (value is not UNSET) is (wanted is Presence.PRESENT)
+    return wanted is UNSET or holds(wanted, None if value is UNSET else value)

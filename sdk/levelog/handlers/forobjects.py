@@ -1,8 +1,8 @@
 """Functions that are called for objects: the options and signature that all kinds share, and what is made of them."""
 
 import inspect
-from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Mapping, Sequence
-from datetime import datetime, timedelta
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
+from datetime import datetime
 from functools import cached_property
 from typing import Any, ClassVar, Final, Literal, TypeAlias
 
@@ -17,11 +17,11 @@ from levelog.handlers.fingerprints import fingerprint
 from levelog.handlers.injection import Given, Injections, Lender, injections, shown
 from levelog.handlers.readers import ObjectReader, object_reader
 from levelog.handlers.signatures import (
+    alike,
     declared,
     parameters,
     require_function,
-    require_max_concurrency,
-    require_retries,
+    require_time,
     type_hints,
     yields,
 )
@@ -62,18 +62,12 @@ def options_of(where: str, said: Mapping[str, Any], *more: str) -> CallOptions:
     """What a decorator says, which also takes these. Raises OperatorError for an option that it does not take."""
     selector, rest = taken_from(said)
     names = {"of", *CallLimits.__struct_fields__, *more}
-    if unknown := rest.keys() - names:
-        raise OperatorError(f"{where}: takes no option {min(unknown)!r}{_alike(min(unknown), names)}")
+    if unknown := min(rest.keys() - names, default=""):
+        meant = alike(unknown, names)
+        known = ", ".join(sorted({*names, *Selector.__struct_fields__}))
+        mend = f"did you mean {meant}=?" if meant else f"there are {known}"
+        raise OperatorError(f"{where}: takes no option {unknown!r}; {mend}")
     return CallOptions(selector=selector, **rest)
-
-
-def _alike(name: str, options: Collection[str]) -> str:
-    """The option that is named like this one, or all that there are."""
-    from difflib import get_close_matches  # noqa: PLC0415 - loaded by nobody who writes what there is
-
-    alike = get_close_matches(name, options, n=1)
-    filters = Selector.__struct_fields__
-    return f"; did you mean {alike[0]}=?" if alike else f"; there are {', '.join(sorted({*options, *filters}))}"
 
 
 class CalledHandler:
@@ -320,11 +314,11 @@ def uid_of(parent: Any) -> str:
 
 def require_limits(what: str, limits: CallLimits) -> None:
     """Refuse limits that say nothing of any function. Raises OperatorError; `what` they are of."""
-    require_retries(what, limits.retries, limits.backoff)
-    require_max_concurrency(what, limits.max_concurrency)
-    for name, each, example in (
-        ("timeout", limits.timeout, "a time above 0: timedelta(seconds=30)"),
-        ("give_up_after", limits.give_up_after, "a timedelta above zero"),
-    ):
-        if each is not None and (not isinstance(each, timedelta) or each <= timedelta(0)):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise OperatorError(f"{what}: {name}={each!r} is not {example}")
+    for name, noun, least in (("retries", "retries", 0), ("max_concurrency", "calls", 1)):
+        number: object = getattr(limits, name)
+        if number is not None and (type(number) is not int or number < least):
+            raise OperatorError(f"{what}: {name}={number!r} is not a number of {noun}, {least} or more")
+    for name in ("timeout", "backoff", "give_up_after"):
+        time: object = getattr(limits, name)
+        if time is not None or name == "timeout":
+            require_time(what, name, time)

@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from levelog.errors import OperatorError
 from levelog.handlers.injection import Given, Injections, Lender, injections, live_types
-from levelog.handlers.signatures import parameters, yields
+from levelog.handlers.signatures import parameters, require_time, yields
 
 HookFunction = TypeVar("HookFunction", bound=Callable[..., Any])
 When: TypeAlias = Literal["startup", "cleanup"]
@@ -94,13 +94,12 @@ class Hooks:
 
         return register if function is None else register(function)
 
-    def _inspect(self, when: When, function: Callable[..., Any], timeout: object) -> Hook:
+    def _inspect(self, when: When, function: Callable[..., Any], timeout: timedelta) -> Hook:
         kind = f"{when} hook"
         name = function.__name__
         if yields(function):
             raise OperatorError(f"{kind} {name}: yields; a hook runs to its end, and a cleanup hook undoes it")
-        if not isinstance(timeout, timedelta) or timeout <= timedelta(0):
-            raise OperatorError(f"{kind} {name}: timeout={timeout!r} is not a time above 0: timedelta(seconds=30)")
+        require_time(f"{kind} {name}", "timeout", timeout)
         given = injections(function, kind, parameters(function, kind), OF_HOOKS, self._lender, first="")
         return Hook(
             when=when,

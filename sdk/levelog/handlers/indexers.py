@@ -12,7 +12,14 @@ from levelog.errors import ObjectTooLarge, OperatorError, TooManyEntries
 from levelog.handlers.fingerprints import class_fingerprint, fingerprint
 from levelog.handlers.injection import NOTHING, Given, Injections, Lender, injections
 from levelog.handlers.readers import ObjectReader, object_reader, require_resource
-from levelog.handlers.signatures import pair_types, parameters, refuse_circle, refuse_coroutine, type_hints
+from levelog.handlers.signatures import (
+    pair_types,
+    parameters,
+    refuse_circle,
+    refuse_coroutine,
+    require_time,
+    type_hints,
+)
 from levelog.indices import Index, Objects
 from levelog.levels import Level
 from levelog.resources import ResourceBase
@@ -79,7 +86,7 @@ class IndexHandler:
     @property
     def is_implicit(self) -> bool:
         """Whether levelog keeps the index by itself: its name begins with `@`, and it has no SQL view."""
-        return self.name.startswith("@")
+        return self.name.startswith(MARK)
 
     @classmethod
     def inspect(
@@ -99,8 +106,8 @@ class IndexHandler:
         """
         if errors not in get_args(OnError):
             raise OperatorError(f'index {function.__name__}: errors={errors!r} is none of "hold", "block" and "ignore"')
-        if expires is not None and (not isinstance(expires, timedelta) or expires <= timedelta(0)):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise OperatorError(f"index {function.__name__}: expires={expires!r} is not a timedelta above zero")
+        if expires is not None:
+            require_time(f"index {function.__name__}", "expires", expires)
         if type(max_entries) is not int or not 0 < max_entries <= MOST_ENTRIES:
             raise OperatorError(
                 f"index {function.__name__}: max_entries={max_entries!r} is not a number from 1 to {MOST_ENTRIES:,}"
@@ -229,11 +236,6 @@ def call_entry(parent: str, name: str) -> str:
 def called_parent(entry: str, name: str) -> str:
     """The parent in the name of an entry that `call_entry` made."""
     return entry[len(MARK) : -len(f"/{name}/")]
-
-
-def calls_of(parent: str) -> tuple[str, str]:
-    """Between what the names of all entries of calls for a parent are, in byte order."""
-    return f"{MARK}{parent}/", f"{MARK}{parent}0"  # 0 is what follows /
 
 
 def object_key(cls: type[ResourceBase], namespace: str, name: str) -> tuple[str, str]:

@@ -14,7 +14,7 @@ from levelog.handlers.forobjects import CallOptions, RecordHandler, options_of
 from levelog.handlers.hooks import Hooks
 from levelog.handlers.injection import Lender
 from levelog.handlers.readers import function_or_class
-from levelog.handlers.signatures import needs, one_place
+from levelog.handlers.signatures import alike, needs, one_place
 from levelog.handlers.views import Writes
 from levelog.resources import ResourceBase
 
@@ -242,8 +242,6 @@ class On(Hooks):
 
 def _known(name: str) -> str:
     """The decorators that there are, or the one whose name is alike."""
-    from difflib import get_close_matches  # noqa: PLC0415 - loaded by nobody who writes what there is
-
     names = [each for each in dir(On) if not each.startswith("_")]
-    alike = get_close_matches(name, names, n=1)
-    return f"did you mean @op.on.{alike[0]}?" if alike else f"there is no such decorator; there are {', '.join(names)}"
+    meant = alike(name, names)
+    return f"did you mean @op.on.{meant}?" if meant else f"there is no such decorator; there are {', '.join(names)}"

@@ -62,7 +62,7 @@ class DaemonHandler(CalledHandler):
         self.grace = grace
         if not self.is_async:
             raise OperatorError(f"daemon {self.name}: is not async: write async def, since a thread cannot be stopped")
-        require_time(function, "daemon", grace, option="grace")
+        require_time(self.title, "grace", grace)
         self.itself = self._told[0] if self._told else None
         """The parameter that takes the Daemon; None: it has none, and is cancelled when it has to end."""
         types = get_args(self.hints[self.itself]) if self.itself else ()

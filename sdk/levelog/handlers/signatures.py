@@ -3,7 +3,7 @@
 import collections.abc
 import inspect
 import re
-from collections.abc import AsyncIterable, Awaitable, Callable, Iterable, Mapping
+from collections.abc import AsyncIterable, Awaitable, Callable, Collection, Iterable, Mapping
 from datetime import timedelta
 from functools import wraps
 from types import NoneType, UnionType
@@ -158,28 +158,17 @@ def holds_intents(hint: Any) -> bool:
     return any(each is Intent or any(map(holds_intents, get_args(each))) for each in _members(hint))
 
 
-def require_retries(what: str, retries: object, backoff: object) -> None:
-    """Refuse what is no number of retries, or no time before each. Raises OperatorError; `what` they are of."""
-    if retries is not None and (not isinstance(retries, int) or isinstance(retries, bool) or retries < 0):
-        raise OperatorError(f"{what}: retries={retries!r} is not a number of retries, 0 or more")
-    if backoff is not None and (not isinstance(backoff, timedelta) or backoff <= timedelta(0)):
-        raise OperatorError(f"{what}: backoff={backoff!r} is not a timedelta above zero")
+def require_time(what: str, option: str, given: object) -> None:
+    """Refuse what is no time above 0. Raises OperatorError; `what` has the option."""
+    if not isinstance(given, timedelta) or given <= timedelta(0):
+        raise OperatorError(f"{what}: {option}={given!r} is not a time above 0: timedelta(seconds=30)")
 
 
-def require_max_concurrency(what: str, max_concurrency: object) -> None:
-    """Refuse what is no number of calls. Raises OperatorError; `what` they are of."""
-    if max_concurrency is not None and (
-        not isinstance(max_concurrency, int) or isinstance(max_concurrency, bool) or max_concurrency < 1
-    ):
-        raise OperatorError(f"{what}: max_concurrency={max_concurrency!r} is not a number of calls, 1 or more")
+def alike(name: str, known: Collection[str]) -> str:
+    """The one of the known names that is most like a name; empty if none is."""
+    from difflib import get_close_matches  # noqa: PLC0415 - loaded by nobody who writes what there is
 
-
-def require_time(function: Callable[..., Any], kind: str, limit: object, *, option: str = "timeout") -> None:
-    """Refuse a time limit that is no time."""
-    if not isinstance(limit, timedelta) or limit <= timedelta(0):
-        raise OperatorError(
-            f"{kind} {function.__name__}: {option}={limit!r} is not a time above 0: timedelta(seconds=30)"
-        )
+    return next(iter(get_close_matches(name, known, n=1)), "")
 
 
 def refuse_circle(function: Callable[..., Any], kind: str, hints: Mapping[str, Any], later: tuple[type, ...]) -> None:

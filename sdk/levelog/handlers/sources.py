@@ -47,7 +47,7 @@ class SourceHandler:
         self.cls = cls
         self.resource: ResourceType = cls.resource_type
         if every is not None:
-            require_time(function, "source", every, option="every")
+            require_time(f"source {self.name}", "every", every)
         elif not inspect.isasyncgenfunction(function):
             raise OperatorError(
                 f"source {self.name}: say how often it is asked, every=timedelta(seconds=30); "
@@ -58,7 +58,7 @@ class SourceHandler:
         self.timeout = SOURCE_TIME if timeout is None and every is not None else timeout
         """Limit of one poll, or of the time between two things that a generator yields; None: it may take for ever."""
         if self.timeout is not None:
-            require_time(function, "source", self.timeout)
+            require_time(f"source {self.name}", "timeout", self.timeout)
         self.given = injections(function, "source", parameters(function, "source"), OF_SOURCES, lender, first="")
 
     def __str__(self) -> str:

@@ -11,7 +11,7 @@ from levelog.errors import OperatorError
 from levelog.handlers.fingerprints import fingerprint, type_fingerprint
 from levelog.handlers.indexers import IndexHandler
 from levelog.handlers.injection import Given, Lender, injections, require_defined
-from levelog.handlers.readers import ObjectReader, is_mapping, object_reader
+from levelog.handlers.readers import ObjectReader, is_mapping, object_reader, require_resource
 from levelog.handlers.signatures import (
     parameters,
     refuse_circle,
@@ -106,7 +106,7 @@ class ViewHandler:
         self.function = function
         where = f"view {self.name}"
         refuse_coroutine(function, "view")
-        require_time(function, "view", timeout)
+        require_time(where, "timeout", timeout)
         if timeout > MOST_VIEW_TIME:
             raise OperatorError(
                 f"{where}: timeout={timeout!r} is above {MOST_VIEW_TIME.total_seconds():g} s, and its process does "
@@ -191,7 +191,7 @@ class ReconcileHandler:
         self.name = function.__name__
         self.function = function
         self.view = view
-        require_time(function, kind, timeout)
+        require_time(f"{kind} {self.name}", "timeout", timeout)
         self.timeout = timeout
         hints = type_hints(function)
         self.parent_parameter, *rest = parameters(function, kind, "parent")
@@ -286,8 +286,7 @@ def refuse_undeclared(
 
 
 def _write(what: str, cls: Any, verbs: Any) -> WrittenClass:
-    if not isinstance(cls, type) or not issubclass(cls, ResourceBase) or not hasattr(cls, "resource_type"):
-        raise OperatorError(f"{what} names {cls!r}, which is not a class derived from Resource with a plural")
+    require_resource(f"{what} names ", cls)
     refuse_external(f"{what}: ", cls)
     if isinstance(verbs, str) or not isinstance(verbs, Collection) or not verbs:
         raise OperatorError(f'{what} gives {cls.__name__} {verbs!r}, which is not a list of verbs: ["apply", "delete"]')

@@ -9,7 +9,6 @@ from typing import Any, Final, NoReturn, TypeVar
 from msgspec import UNSET
 
 from levelog.compat.kopf.files import KopfFile, Register
-from levelog.compat.kopf.filters import holds
 from levelog.compat.kopf.modules import declare
 from levelog.compat.kopf.options import (
     COMMON,
@@ -33,6 +32,7 @@ from levelog.handlers.hooks import When
 from levelog.handlers.on import NO_WEBHOOKS
 from levelog.handlers.runs import GRACE
 from levelog.handlers.timers import LEAST
+from levelog.selectors import holds
 
 DecoratedF = TypeVar("DecoratedF", bound=Callable[..., Any])
 
@@ -242,10 +242,10 @@ def register(fn: Callable[..., Any], *, id: str | None = None, **options: Any) -
             return True
         old, new = (_found(told[name], field) for name in ("old", "new"))
         wanted = ((filters.old, old), (filters.new, new))
-        if any(each is not UNSET and not holds(each, value, told) for each, value in wanted):
+        if any(each is not UNSET and not holds(each, value, **told) for each, value in wanted):
             return False
         if filters.value is not UNSET:
-            return holds(filters.value, new, told) or holds(filters.value, old, told)
+            return holds(filters.value, new, **told) or holds(filters.value, old, **told)
         return bool(old != new)
 
     calls.add(

@@ -7,7 +7,7 @@ from typing import Any, Final
 from msgspec import UNSET, Struct
 
 from levelog.edges import value_at
-from levelog.selectors import Presence
+from levelog.selectors import holds
 
 _OF_EDGES: Final = {"old", "new", "diff", "reason", "retry", "started", "runtime", "patch", "event", "type"}
 """What a filter may ask for that only a call knows."""
@@ -33,10 +33,10 @@ class Filters(Struct, frozen=True, kw_only=True):
     def take(self, kwargs: Mapping[str, Any]) -> bool:
         """Tell whether labels, annotations and, unless it is of edges, `when` take an object."""
         return (
-            all(holds(wanted, kwargs["labels"].get(name), kwargs) for name, wanted in (self.labels or {}).items())
-            and all(
-                holds(wanted, kwargs["annotations"].get(name), kwargs)
-                for name, wanted in (self.annotations or {}).items()
+            all(
+                holds(wanted, kwargs[where].get(name), **kwargs)
+                for where, conditions in (("labels", self.labels), ("annotations", self.annotations))
+                for name, wanted in (conditions or {}).items()
             )
             and (not self.field or self._has_field(kwargs))
             and (self.when is None or self.is_of_edges or bool(self.when(**kwargs)))
@@ -51,20 +51,7 @@ class Filters(Struct, frozen=True, kw_only=True):
         found = value_at(kwargs["body"], self.field)
         if self.value is UNSET:
             return found is not UNSET and found is not None
-        return holds(self.value, None if found is UNSET else found, kwargs)
-
-
-def holds(wanted: Any, value: Any, kwargs: Mapping[str, Any]) -> bool:
-    """Tell whether a value, None where there is none, is as wanted: a literal, PRESENT, ABSENT or a callback."""
-    match wanted:
-        case Presence.PRESENT:
-            return value is not None
-        case Presence.ABSENT:
-            return value is None
-        case _ if callable(wanted):
-            return bool(wanted(value, **kwargs))
-        case _:
-            return bool(value == wanted)
+        return holds(self.value, None if found is UNSET else found, **kwargs)
 
 
 def all_(callbacks: Collection[Callable[..., Any]]) -> Callable[..., bool]:

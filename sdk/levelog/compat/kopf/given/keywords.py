@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from levelog.compat.kopf.given.memos import Memo
 from levelog.edges import essence
+from levelog.wire.projection import merge
 
 
 class ReadOnly(Mapping[str, Any]):
@@ -159,7 +160,7 @@ class Patch(dict[str, Any]):
         if not self.fns:
             return found
         before = copy.deepcopy(dict(body))
-        after = merge(copy.deepcopy(before), found)
+        after = copy.deepcopy(merge(before, found))
         for function in self.fns:
             function(after)
         return difference(before, after)
@@ -223,19 +224,6 @@ def call_keywords(started: datetime, retry: int, patch: Patch) -> dict[str, Any]
 def without_empty(content: Mapping[str, Any]) -> dict[str, Any]:
     """A merge patch without the parts that were looked at and not filled."""
     return {key: value for key, value in content.items() if not (key in ("metadata", "spec", "status") and not value)}
-
-
-def merge(content: dict[str, Any], patch: Mapping[str, Any]) -> dict[str, Any]:
-    """A JSON merge patch (RFC 7386) of an object, in place."""
-    for key, value in patch.items():
-        if value is None:
-            content.pop(key, None)
-        elif isinstance(value, Mapping):
-            existing = content.get(key)
-            content[key] = merge(existing if isinstance(existing, dict) else {}, value)  # pyright: ignore[reportUnknownArgumentType]
-        else:
-            content[key] = value
-    return content
 
 
 def difference(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:

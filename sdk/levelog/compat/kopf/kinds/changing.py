@@ -8,11 +8,10 @@ from typing import Any, Final
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from levelog.calls.mappings import plain
 from levelog.compat.kopf.attempts import LEFT, Attempts, Left, left, next_call
 from levelog.compat.kopf.failures import PermanentError, TemporaryError
-from levelog.compat.kopf.filters import Filters, holds
-from levelog.compat.kopf.given.keywords import Patch, kopf_diff, kopf_essence, merge
+from levelog.compat.kopf.filters import Filters
+from levelog.compat.kopf.given.keywords import Patch, kopf_diff, kopf_essence
 from levelog.compat.kopf.given.memos import forget_memo
 from levelog.compat.kopf.kinds.declaring import AttemptedHandler
 from levelog.compat.kopf.patches import SHOWN_WITHIN, is_unseen
@@ -21,6 +20,8 @@ from levelog.effects import Call
 from levelog.handlers.edgehandlers import END, IS_HANDLED, EdgeHandler, is_wanted
 from levelog.levels import Level
 from levelog.resources import ResourceBase
+from levelog.selectors import holds
+from levelog.wire.projection import merge
 
 LATER: Final = "is called again at"
 UNSEEN: Final = "waits until the log shows what its last call has written"
@@ -140,7 +141,7 @@ class ChangeHandler(AttemptedHandler, EdgeHandler):
             return None
         due, before = following
         seen, state = last.request.object, self.state(found)
-        patched = merge(plain(seen), last.result.get("patch", {}))
+        patched = merge(seen, last.result.get("patch", {}))
         if all(_differ(state, self.state(each), with_metadata=before.is_over) for each in (seen, patched)):
             return None
         level = Level[Any](desired={**state, LEFT: msgspec.to_builtins(before)}, actual=self._before(last.request))
@@ -168,9 +169,9 @@ class ChangeHandler(AttemptedHandler, EdgeHandler):
         kwargs = {**self.attempts.object_arguments(body), "old": old, "new": new, "diff": diff, "reason": edge.reason}
         if field and not self._has_field(edge, old, new, kwargs):
             return False
-        if filters.old is not UNSET and not holds(filters.old, old, kwargs):
+        if filters.old is not UNSET and not holds(filters.old, old, **kwargs):
             return False
-        if filters.new is not UNSET and not holds(filters.new, new, kwargs):
+        if filters.new is not UNSET and not holds(filters.new, new, **kwargs):
             return False
         if filters.is_of_edges and filters.when is not None:
             told = {"retry": 0, "started": None, "runtime": timedelta(0), "patch": Patch()}
@@ -189,7 +190,7 @@ class ChangeHandler(AttemptedHandler, EdgeHandler):
 
     def _has_field(self, edge: Edge, old: Any, new: Any, kwargs: Mapping[str, Any]) -> bool:
         values = (old, new) if edge.reason == "update" else (new,)
-        if self.filters.value is not UNSET and not any(holds(self.filters.value, each, kwargs) for each in values):
+        if self.filters.value is not UNSET and not any(holds(self.filters.value, each, **kwargs) for each in values):
             return False
         if self.needs_change and edge.reason != "delete":
             return bool(old != new)
