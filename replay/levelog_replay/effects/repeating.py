@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from levelog.calls.audithook import Refusals, harmless
 from levelog.calls.caller import FunctionCaller
-from levelog.calls.raised import words_for
+from levelog.calls.executor import words_for
 from levelog.effects import EffectHandler
 from levelog.handlers.injection import Given, about
 from levelog.secrets.redaction import Redactor

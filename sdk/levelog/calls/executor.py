@@ -11,8 +11,7 @@ from typing import Any, Final, Literal, TypeAlias, TypeVar
 from msgspec import Struct
 
 from levelog.calls.caller import FunctionCaller
-from levelog.calls.faults import HandlerFault, StillRuns, tell_fault
-from levelog.calls.raised import words_for
+from levelog.calls.faults import HandlerFault, StillRuns, described, tell_fault
 from levelog.effects import MOST_DELAY, EffectHandler, GiveUp, Retry
 from levelog.handlers.forobjects import CalledHandler
 
@@ -166,3 +165,12 @@ class Executor:
         if left is not None and delay >= left:
             return Failure(error=f"{text} ({limits.out_of_time})", is_final=True)
         return Failure(error=text, delay=delay, is_counted=is_called, did_nothing=did_nothing)
+
+
+def words_for(title: str, error: Exception) -> str:
+    """How an error of a call is told, live and in a replay: `handler greet: ConnectionError: no mail server`."""
+    words = described(error)
+    if isinstance(error, GiveUp | Retry):
+        instead = "gave up" if isinstance(error, GiveUp) else "asks to be called again"
+        words = words.removeprefix(type(error).__name__).removeprefix(": ") or instead
+    return f"{title}: {words}"

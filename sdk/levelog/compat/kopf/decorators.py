@@ -26,6 +26,7 @@ from levelog.compat.kopf.options import (
     seconds_of,
 )
 from levelog.compat.kopf.subhandlers import InnerHandler, at_work
+from levelog.compat.kopf.targets import choice
 from levelog.edges import Reason, value_at
 from levelog.errors import OperatorError
 from levelog.handlers.hooks import When
@@ -37,103 +38,22 @@ from levelog.selectors import holds
 DecoratedF = TypeVar("DecoratedF", bound=Callable[..., Any])
 
 
-class KopfOn:
-    """The decorators that Kopf has in `kopf.on`."""
+def _declaring(
+    where: str,
+    selectors: tuple[Any, ...],
+    options: Mapping[str, Any],
+    register: Register,
+    *others: str,
+    is_of_field: bool = True,
+) -> Callable[[DecoratedF], DecoratedF]:
+    """The decorator that has a file `register` what it declares; `others` are options of its own."""
 
-    def create(self, *selectors: Any, **options: Any) -> Callable[[DecoratedF], DecoratedF]:
-        """Call the function for each object that it does not know."""
-        return _changing("create", ("create",), selectors, options)
+    def decorate(function: DecoratedF) -> DecoratedF:
+        declared = declared_as(where, function, selectors, options, others, is_of_field=is_of_field)
+        declare(function, lambda file: file.add(declared, register))
+        return function
 
-    def update(self, *selectors: Any, **options: Any) -> Callable[[DecoratedF], DecoratedF]:
-        """Call the function when the essence of an object changes, or the field in `field=`."""
-        return _changing("update", ("update",), selectors, options)
-
-    def delete(
-        self, *selectors: Any, optional: bool | None = None, **options: Any
-    ) -> Callable[[DecoratedF], DecoratedF]:
-        """Call the function when an object is deleted, which stays until then, unless `optional`."""
-        return _changing("delete", ("delete",), selectors, options, finalizer=not optional)
-
-    def field(self, *selectors: Any, **options: Any) -> Callable[[DecoratedF], DecoratedF]:
-        """Call the function when the field in `field=` is set or changed."""
-        if not options.get("field"):
-            raise OperatorError("kopf.on.field: names no field: give field='spec.replicas'")
-        return _changing("field", ("create", "update"), selectors, options)
-
-    def resume(
-        self, *selectors: Any, deleted: bool | None = None, **options: Any
-    ) -> Callable[[DecoratedF], DecoratedF]:
-        """Call the function for each object that is there when the operator is started."""
-
-        def register(function: DecoratedF) -> DecoratedF:
-            declared = declared_as("kopf.on.resume", function, selectors, options, (), is_of_field=True)
-            _put(declared, lambda file, each: file.resume(each, deleting=bool(deleted)))
-            return function
-
-        return register
-
-    def event(self, *selectors: Any, **options: Any) -> Callable[[DecoratedF], DecoratedF]:
-        """Call the function for each record of an object; what it raises is logged and ignored."""
-        require_known("kopf.on.event", options, (*SELECTORS, *FILTERS, "id", "param", "field"))
-
-        def register(function: DecoratedF) -> DecoratedF:
-            declared = declared_as("kopf.on.event", function, selectors, options, (), is_of_field=True)
-            _put(declared, KopfFile.watch)
-            return function
-
-        return register
-
-    def startup(self, **options: Any) -> Callable[[DecoratedF], DecoratedF]:
-        """Call the function when a process of the operator begins, before anything is handled."""
-        return _hook("startup", options)
-
-    def cleanup(self, **options: Any) -> Callable[[DecoratedF], DecoratedF]:
-        """Call the function when a process of the operator ends."""
-        return _hook("cleanup", options)
-
-    def login(self, **_: Any) -> Callable[[DecoratedF], DecoratedF]:
-        """Leave the function alone: levelog logs in with a kubeconfig, or as the service account of its pod."""
-        return _unused(
-            "login",
-            "levelog logs in with KUBECONFIG, or as the service account of its pod, and configures kubernetes and "
-            "kubernetes_asyncio in the same way; do in a start-up handler what else it does",
-        )
-
-    def probe(self, **_: Any) -> Callable[[DecoratedF], DecoratedF]:
-        """Leave the function alone: levelog has probes of its own."""
-        return _unused("probe", "levelog answers probes by itself, --listen: docs/monitoring.md")
-
-    def timer(self, *selectors: Any, **options: Any) -> Callable[[DecoratedF], DecoratedF]:
-        """Do as `kopf.timer`."""
-        return timer(*selectors, **options)
-
-    def daemon(self, *selectors: Any, **options: Any) -> Callable[[DecoratedF], DecoratedF]:
-        """Do as `kopf.daemon`."""
-        return daemon(*selectors, **options)
-
-    def index(self, *selectors: Any, **options: Any) -> Callable[[DecoratedF], DecoratedF]:
-        """Do as `kopf.index`."""
-        return index(*selectors, **options)
-
-    def register(self, fn: Callable[..., Any], **options: Any) -> Callable[..., Any]:
-        """Do as `kopf.register`."""
-        return register(fn, **options)
-
-    def subhandler(self, **options: Any) -> Callable[[DecoratedF], DecoratedF]:
-        """Do as `kopf.subhandler`."""
-        return subhandler(**options)
-
-    def __getattr__(self, name: str) -> NoReturn:
-        if name in NO_WEBHOOKS:
-            raise OperatorError(f"kopf.on.{name}: {NO_WEBHOOKS[name]}")
-        raise AttributeError(f"kopf.on has no {name!r}")
-
-
-on: Final = KopfOn()
-
-
-def _put(declared: Declaration, register: Register) -> None:
-    declare(declared.function, lambda file: file.add(declared, register))
+    return decorate
 
 
 def _changing(
@@ -144,21 +64,14 @@ def _changing(
     *,
     finalizer: bool = False,
 ) -> Callable[[DecoratedF], DecoratedF]:
-    where = f"kopf.on.{decorator}"
+    where, given = f"kopf.on.{decorator}", options.get("field")
+    field, needs_change = pointer(where, given), decorator in ("field", "update")
+    suffix = given if isinstance(given, str) else ".".join(given or ())
 
-    def register(function: DecoratedF) -> DecoratedF:
-        given = options.get("field")
-        suffix = given if isinstance(given, str) else ".".join(given or ())
-        declared, field = declared_as(where, function, selectors, options, (), is_of_field=False), pointer(where, given)
-        needs_change = decorator in ("field", "update")
+    def change(file: KopfFile, each: Declaration) -> None:
+        file.change(each, reasons, suffix, field=field, needs_change=needs_change, finalizer=finalizer)
 
-        def change(file: KopfFile, each: Declaration) -> None:
-            file.change(each, reasons, suffix, field=field, needs_change=needs_change, finalizer=finalizer)
-
-        _put(declared, change)
-        return function
-
-    return register
+    return _declaring(where, selectors, options, change, is_of_field=False)
 
 
 def timer(*selectors: Any, **options: Any) -> Callable[[DecoratedF], DecoratedF]:
@@ -172,61 +85,41 @@ def timer(*selectors: Any, **options: Any) -> Callable[[DecoratedF], DecoratedF]
         raise OperatorError(f"{where}: interval={options['interval']!r} is less than a second; each call is recorded")
     if idle is not None and idle < LEAST:
         raise OperatorError(f"{where}: idle={options['idle']!r} is less than a second; each change is recorded")
-    initial_delay = delay_of(where, options.get("initial_delay"))
+    initial_delay, sharp = delay_of(where, options.get("initial_delay")), bool(options.get("sharp"))
 
-    def register(function: DecoratedF) -> DecoratedF:
-        own = ("interval", "initial_delay", "sharp", "idle")
-        declared, sharp = (
-            declared_as(where, function, selectors, options, own, is_of_field=True),
-            bool(options.get("sharp")),
-        )
+    def pace(file: KopfFile, each: Declaration) -> None:
+        file.pace(each, interval=interval, initial_delay=initial_delay, idle=idle, sharp=sharp)
 
-        def pace(file: KopfFile, each: Declaration) -> None:
-            file.pace(each, interval=interval, initial_delay=initial_delay, idle=idle, sharp=sharp)
-
-        _put(declared, pace)
-        return function
-
-    return register
+    return _declaring(where, selectors, options, pace, "interval", "initial_delay", "sharp", "idle")
 
 
 def daemon(*selectors: Any, **options: Any) -> Callable[[DecoratedF], DecoratedF]:
     """Run the function for each object, until it returns or the object is gone."""
-    where = "kopf.daemon"
+    where, ending = "kopf.daemon", ("cancellation_backoff", "cancellation_timeout")
     initial_delay = delay_of(where, options.get("initial_delay"))
-    backoff, timeout = (seconds_of(where, name, options.get(name) or None) for name in _ENDING)
+    backoff, timeout = (seconds_of(where, name, options.get(name) or None) for name in ending)
 
-    def register(function: DecoratedF) -> DecoratedF:
-        own = ("initial_delay", "cancellation_polling", *_ENDING)
-        declared = declared_as(where, function, selectors, options, own, is_of_field=True)
-        if backoff is None and timeout is None:
-            grace = GRACE
-        elif inspect.iscoroutinefunction(function):  # is cancelled then
-            grace = backoff or timedelta(0)
-        else:
-            grace = (backoff or timedelta(0)) + (timeout or timedelta(0))
-        _put(declared, lambda file, each: file.last(each, initial_delay=initial_delay, grace=grace))
-        return function
+    def last(file: KopfFile, each: Declaration) -> None:
+        grace = GRACE if backoff is None and timeout is None else backoff or timedelta(0)
+        if timeout is not None and not inspect.iscoroutinefunction(each.function):  # an async one is cancelled before
+            grace += timeout
+        file.last(each, initial_delay=initial_delay, grace=grace)
 
-    return register
-
-
-_ENDING: Final = ("cancellation_backoff", "cancellation_timeout")
+    return _declaring(where, selectors, options, last, "initial_delay", "cancellation_polling", *ending)
 
 
 def index(*selectors: Any, **options: Any) -> Callable[[DecoratedF], DecoratedF]:
     """Keep what the function returns for each object, for handlers to look up by the name of the function."""
+    decorate = _declaring("kopf.index", selectors, options, KopfFile.index)
 
-    def register(function: DecoratedF) -> DecoratedF:
-        declared = declared_as("kopf.index", function, selectors, options, (), is_of_field=True)
-        if declared.choice is not None:
-            raise OperatorError(
-                f"kopf.index: {declared.id} is for {declared.choice.shown}; an index is of one resource"
-            )
-        _put(declared, KopfFile.index)
-        return function
+    def one(function: DecoratedF) -> DecoratedF:
+        several = choice("kopf.index", selectors, {name: options.get(name) for name in SELECTORS})
+        if several is not None:
+            name = options.get("id") or function.__name__
+            raise OperatorError(f"kopf.index: {name} is for {several.shown}; an index is of one resource")
+        return decorate(function)
 
-    return register
+    return one
 
 
 def register(fn: Callable[..., Any], *, id: str | None = None, **options: Any) -> Callable[..., Any]:  # noqa: A002
@@ -298,3 +191,74 @@ def _unused(decorator: str, why: str) -> Callable[[DecoratedF], DecoratedF]:
         return function
 
     return register
+
+
+class KopfOn:
+    """The decorators that Kopf has in `kopf.on`."""
+
+    timer = staticmethod(timer)
+    daemon = staticmethod(daemon)
+    index = staticmethod(index)
+    register = staticmethod(register)
+    subhandler = staticmethod(subhandler)
+
+    def create(self, *selectors: Any, **options: Any) -> Callable[[DecoratedF], DecoratedF]:
+        """Call the function for each object that it does not know."""
+        return _changing("create", ("create",), selectors, options)
+
+    def update(self, *selectors: Any, **options: Any) -> Callable[[DecoratedF], DecoratedF]:
+        """Call the function when the essence of an object changes, or the field in `field=`."""
+        return _changing("update", ("update",), selectors, options)
+
+    def delete(
+        self, *selectors: Any, optional: bool | None = None, **options: Any
+    ) -> Callable[[DecoratedF], DecoratedF]:
+        """Call the function when an object is deleted, which stays until then, unless `optional`."""
+        return _changing("delete", ("delete",), selectors, options, finalizer=not optional)
+
+    def field(self, *selectors: Any, **options: Any) -> Callable[[DecoratedF], DecoratedF]:
+        """Call the function when the field in `field=` is set or changed."""
+        if not options.get("field"):
+            raise OperatorError("kopf.on.field: names no field: give field='spec.replicas'")
+        return _changing("field", ("create", "update"), selectors, options)
+
+    def resume(
+        self, *selectors: Any, deleted: bool | None = None, **options: Any
+    ) -> Callable[[DecoratedF], DecoratedF]:
+        """Call the function for each object that is there when the operator is started."""
+        return _declaring(
+            "kopf.on.resume", selectors, options, lambda file, each: file.resume(each, deleting=bool(deleted))
+        )
+
+    def event(self, *selectors: Any, **options: Any) -> Callable[[DecoratedF], DecoratedF]:
+        """Call the function for each record of an object; what it raises is logged and ignored."""
+        require_known("kopf.on.event", options, (*SELECTORS, *FILTERS, "id", "param", "field"))
+        return _declaring("kopf.on.event", selectors, options, KopfFile.watch)
+
+    def startup(self, **options: Any) -> Callable[[DecoratedF], DecoratedF]:
+        """Call the function when a process of the operator begins, before anything is handled."""
+        return _hook("startup", options)
+
+    def cleanup(self, **options: Any) -> Callable[[DecoratedF], DecoratedF]:
+        """Call the function when a process of the operator ends."""
+        return _hook("cleanup", options)
+
+    def login(self, **_: Any) -> Callable[[DecoratedF], DecoratedF]:
+        """Leave the function alone: levelog logs in with a kubeconfig, or as the service account of its pod."""
+        return _unused(
+            "login",
+            "levelog logs in with KUBECONFIG, or as the service account of its pod, and configures kubernetes and "
+            "kubernetes_asyncio in the same way; do in a start-up handler what else it does",
+        )
+
+    def probe(self, **_: Any) -> Callable[[DecoratedF], DecoratedF]:
+        """Leave the function alone: levelog has probes of its own."""
+        return _unused("probe", "levelog answers probes by itself, --listen: docs/monitoring.md")
+
+    def __getattr__(self, name: str) -> NoReturn:
+        if name in NO_WEBHOOKS:
+            raise OperatorError(f"kopf.on.{name}: {NO_WEBHOOKS[name]}")
+        raise AttributeError(f"kopf.on has no {name!r}")
+
+
+on: Final = KopfOn()
