@@ -1,6 +1,5 @@
 """The parts of a simulation: a sandbox cluster, SQLite tables, and the live code that folds, decides and sends."""
 
-import asyncio
 import tempfile
 from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, closing
@@ -459,7 +458,7 @@ async def open_world(
         sandbox = await stack.enter_async_context(
             Sandbox(established_after_seconds=0, clock=clock, refuses=partial(_refused, refusals))
         )
-        await _define(sandbox, _declared(operators))
+        _serve(sandbox, _declared(operators))
         url = f"sqlite:///{folder / 'levelog.db'}"
         (folder / "levelog.db").write_bytes(_tables())
         database = await stack.enter_async_context(await Database.open(url, is_scratch=True))
@@ -534,44 +533,19 @@ def _refused(refusals: Sequence[Refusal], verb: str, resource: str, namespace: s
     return next((refusal.status for refusal in refusals if refusal.takes(target)), 0)
 
 
-async def _define(sandbox: Sandbox, resources: Iterable[ResourceType]) -> None:
+def _serve(sandbox: Sandbox, resources: Iterable[ResourceType]) -> None:
     """Let the sandbox serve every resource, with any content."""
     for resource in sorted(resources, key=lambda each: (each.group, each.plural)):
-        if sandbox.serves(str(resource.group_resource)):
-            continue
-        if not resource.group:
-            sandbox.serve(resource.version, resource.plural, resource.kind, namespaced=resource.scope != "Cluster")
-            continue
-        sandbox.user.create(_definition(resource))
-        while not sandbox.serves(str(resource.group_resource)):  # noqa: ASYNC110 - established in this loop's next rounds
-            await asyncio.sleep(0)
+        if not sandbox.serves(str(resource.group_resource)):
+            sandbox.serve(
+                resource.version,
+                resource.plural,
+                resource.kind,
+                namespaced=resource.scope != "Cluster",
+                group=resource.group,
+            )
 
 
 def _declared(operators: Iterable[Operator]) -> set[ResourceType]:
     declared = {r for operator in operators for r in (*operator.resources().values(), *operator.reads())}
     return {resource for resource in declared if not is_external(resource.group_resource)}
-
-
-def _definition(resource: ResourceType) -> dict[str, Any]:
-    anything = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
-    return {
-        "apiVersion": "apiextensions.k8s.io/v1",
-        "kind": "CustomResourceDefinition",
-        "metadata": {"name": str(resource.group_resource)},
-        "spec": {
-            "group": resource.group,
-            "scope": resource.scope or "Namespaced",
-            "names": {"plural": resource.plural, "kind": resource.kind, "singular": resource.kind.lower()},
-            "versions": [
-                {
-                    "name": resource.version,
-                    "served": True,
-                    "storage": True,
-                    "subresources": {"status": {}},
-                    "schema": {
-                        "openAPIV3Schema": {**anything, "properties": {"spec": anything, "status": anything}},
-                    },
-                }
-            ],
-        },
-    }
