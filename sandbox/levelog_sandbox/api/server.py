@@ -87,6 +87,9 @@ class Server:
             message = f"Request entity too large: limit is {MOST_BODY_BYTES}"
             too_large = refusals.StatusError(413, "RequestEntityTooLarge", message)
             response = json_response(too_large.status, too_large.code)
+        except RecursionError:
+            too_deep = refusals.bad_request("the object provided is nested too deep")
+            response = json_response(too_deep.status, too_deep.code)
         exchange.log(response.status)
         return response
 
@@ -264,4 +267,4 @@ class Server:
 
     async def _delete_options(self, exchange: Exchange) -> DeleteOptions:
         raw = await body_of(exchange)
-        return DeleteOptions.read(decoded(raw) if raw else {}, lambda key: exchange.query.get(key, ""))
+        return DeleteOptions.read(decoded(raw) if raw else {}, exchange.query)

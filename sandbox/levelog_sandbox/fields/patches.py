@@ -1,11 +1,14 @@
 """JSON merge patch (RFC 7396) and JSON patch (RFC 6902) on decoded objects, and their errors."""
 
+import re
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 from levelog_sandbox.api import refusals
 
 Json = dict[str, Any]
+
+_INDEX: Final = re.compile("[0-9]{1,9}")
 
 
 def merge_patch(target: Any, patch: Any) -> Any:
@@ -86,7 +89,7 @@ def _pointer(text: Any) -> list[str]:
 def _index(items: list[Any], key: str, *, is_new: bool) -> int:
     if key == "-" and is_new:
         return len(items)
-    index = int(key) if key.isdigit() else -1
+    index = int(key) if _INDEX.fullmatch(key) else -1
     if not 0 <= index < len(items) + is_new:
         raise PatchFailedError(f"no item {key}")
     return index

@@ -3,10 +3,12 @@
 An object with finalizers, a namespace, or a pod on a node is only marked; it goes when the last of these lets go.
 """
 
-from collections.abc import Callable
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Final
+
+import msgspec
 
 from levelog_sandbox.api import refusals
 from levelog_sandbox.controllers.definitions import STORAGE, terminating
@@ -32,6 +34,29 @@ FOREGROUND: Final = "foregroundDeletion"
 POLICIES: Final = ("Background", "Foreground", "Orphan")
 
 
+class _Preconditions(msgspec.Struct, rename="camel"):
+    uid: str | None = None
+    resource_version: str | None = None
+
+
+class _Asked(msgspec.Struct, rename="camel"):
+    """The query of a delete."""
+
+    grace_period_seconds: int | None = None
+    propagation_policy: str | None = None
+    dry_run: str | None = None
+
+
+class _Said(msgspec.Struct, rename="camel"):
+    """The body of a delete."""
+
+    grace_period_seconds: int | None = None
+    propagation_policy: str | None = None
+    orphan_dependents: bool | None = None
+    preconditions: _Preconditions | None = None
+    dry_run: list[str] | None = None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeleteOptions:
     """What a delete demands (`uid`, `resource_version`) and how dependents fare (`policy`)."""
@@ -43,26 +68,30 @@ class DeleteOptions:
     is_dry_run: bool = False
 
     @classmethod
-    def read(cls, body: Any, query: Callable[[str], str]) -> "DeleteOptions":
+    def read(cls, body: Any, query: Mapping[str, str]) -> "DeleteOptions":
         """From a request's body and query. Raises `StatusError` 400, 422."""
-        body = body if isinstance(body, dict) else {}
-        preconditions = body.get("preconditions") or {}
-        policy = body.get("propagationPolicy") or query("propagationPolicy")
-        if not policy and body.get("orphanDependents") is not None:
-            policy = "Orphan" if body["orphanDependents"] else "Background"
+        try:
+            said = msgspec.convert(body, _Said)
+            asked = msgspec.convert(query, _Asked, strict=False)
+        except msgspec.ValidationError as error:
+            raise refusals.bad_request(f"the DeleteOptions cannot be read: {error}") from error
+        preconditions = said.preconditions or _Preconditions()
+        policy = said.propagation_policy or asked.propagation_policy
+        if not policy and said.orphan_dependents is not None:
+            policy = "Orphan" if said.orphan_dependents else "Background"
         if policy and policy not in POLICIES:
             shown = f'"{policy}"'
             cause = refusals.unsupported_value(
                 "propagationPolicy", shown, ("Foreground", "Background", "Orphan", "nil")
             )
             raise refusals.invalid("meta.k8s.io", "DeleteOptions", "", [cause])
-        grace = body.get("gracePeriodSeconds", query("gracePeriodSeconds") or None)
+        grace = said.grace_period_seconds
         return cls(
-            uid=preconditions.get("uid") or "",
-            resource_version=preconditions.get("resourceVersion") or "",
-            policy=policy,
-            grace_seconds=None if grace is None else int(grace),
-            is_dry_run=bool(body.get("dryRun") or query("dryRun")),
+            uid=preconditions.uid or "",
+            resource_version=preconditions.resource_version or "",
+            policy=policy or "",
+            grace_seconds=asked.grace_period_seconds if grace is None else grace,
+            is_dry_run=bool(said.dry_run or asked.dry_run),
         )
 
 

@@ -1,5 +1,9 @@
 """DELETE: preconditions, finalizers, grace, collections. What controllers do afterwards is in test_garbage.py."""
 
+from typing import Any
+
+import pytest
+
 from rigs.clusterclient import ClusterClient
 from rigs.customresources import Webs
 
@@ -33,6 +37,27 @@ async def test_a_delete_holds_only_for_its_incarnation_and_version(api: ClusterC
         assert refused.body["details"] == {"name": "a", "group": "contract.example.com", "kind": "Web"}
     current = {"uid": made.metadata["uid"], "resourceVersion": made.version}
     assert (await api.delete(webs.at("a"), {"preconditions": current})).code == 200
+
+
+@pytest.mark.parametrize(
+    ("options", "query"),
+    [
+        ({"gracePeriodSeconds": "soon"}, {}),
+        ({"gracePeriodSeconds": 1.5}, {}),
+        ({"preconditions": "none"}, {}),
+        ({"preconditions": {"uid": 7}}, {}),
+        ({"propagationPolicy": 1}, {}),
+        ([], {}),
+        (None, {"gracePeriodSeconds": "soon"}),
+    ],
+)
+async def test_a_delete_with_options_of_other_types_is_refused(
+    api: ClusterClient, config_maps: str, options: Any, query: dict[str, str]
+) -> None:
+    await api.create(config_maps, {"metadata": {"name": "a"}})
+    refused = await api.delete(f"{config_maps}/a", options, **query)
+    assert (refused.code, refused.reason) == (400, "BadRequest")
+    assert (await api.get(f"{config_maps}/a")).code == 200
 
 
 async def test_a_dry_run_deletes_nothing(api: ClusterClient, config_maps: str) -> None:

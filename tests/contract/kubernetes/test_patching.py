@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from rigs.clusterclient import ClusterClient
+from rigs.clusterclient import JSON, MERGE, ClusterClient
 from rigs.customresources import Webs
 
 
@@ -135,6 +135,21 @@ async def test_malformed_patches_are_bad_requests(api: ClusterClient, config_map
     for body, content_type in (("{x", "merge-patch"), ("{x", "json-patch"), ({"op": "add"}, "json-patch")):
         refused = await api.ask("PATCH", path, body, content_type=f"application/{content_type}+json")
         assert (refused.code, refused.reason) == (400, "BadRequest"), (body, content_type)
+
+
+async def test_a_body_nested_too_deep_is_a_bad_request(api: ClusterClient, config_maps: str, webs: Webs) -> None:
+    deep = '{"a":' * 20_000 + "1" + "}" * 20_000
+    await api.create(config_maps, {"metadata": {"name": "a"}})
+    await webs.create("a")
+    for method, path, content_type in (
+        ("POST", config_maps, JSON),
+        ("PUT", f"{config_maps}/a", JSON),
+        ("PATCH", f"{config_maps}/a", MERGE),
+        ("PATCH", webs.at("a"), MERGE),
+        ("DELETE", webs.at("a"), JSON),
+    ):
+        refused = await api.ask(method, path, deep, content_type=content_type)
+        assert (refused.code, refused.reason) == (400, "BadRequest"), (method, content_type)
 
 
 async def test_unknown_kinds_of_patches_are_refused(api: ClusterClient, webs: Webs) -> None:

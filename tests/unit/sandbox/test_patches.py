@@ -83,6 +83,8 @@ def test_the_examples_of_the_json_patch_rfc_hold(document: Json, operations: lis
         {"op": "remove", "path": ""},
         {"op": "remove", "path": "/list/7"},
         {"op": "add", "path": "/list/7", "value": 1},
+        {"op": "remove", "path": "/list/\N{SUPERSCRIPT TWO}"},
+        pytest.param({"op": "remove", "path": f"/list/{'0' * 5000}"}, id="remove at more digits than any index has"),
         {"op": "add", "path": "a", "value": 1},
         {"op": "replace", "path": "/list/-", "value": 1},
     ],
