@@ -118,7 +118,9 @@ class GarbageCollector:
         elif FOREGROUND in finalizers:
             dependents = tuple(self._dependents.get(stored.uid, ()))
             for dependent in dependents:
-                self._look_at(dependent)
+                child = self._store.get(*dependent)
+                if child is not None and "deletionTimestamp" not in child.body["metadata"]:
+                    self._look_at(dependent)  # one that is marked is pending itself: owners may form a circle
             if not any(self._blocks(dependent, stored.uid) for dependent in dependents):
                 self._let_go(resource, stored, FOREGROUND)
 

@@ -110,6 +110,20 @@ async def test_in_the_foreground_the_owner_waits_for_those_that_block_it(
     await gone(controlled, f"{dependents}/held")
 
 
+async def test_a_circle_of_owners_that_go_in_the_foreground_holds_up_nothing_else(
+    controlled: ClusterClient, owners: Webs, dependents: str
+) -> None:
+    circle = {name: (await owners.create(name, labels={"in": "circle"})).body for name in "ab"}
+    for name, owner in zip("ab", "ba", strict=True):
+        block = reference(circle[owner], blockOwnerDeletion=True)
+        await controlled.merge(owners.at(name), {"metadata": {"ownerReferences": [block]}})
+    await controlled.delete(owners.path, labelSelector="in=circle", propagationPolicy="Foreground")
+    other = (await owners.create("other")).body
+    await owned(controlled, dependents, "of-other", reference(other))
+    await controlled.delete(owners.at("other"))
+    await gone(controlled, f"{dependents}/of-other")
+
+
 async def test_orphans_stay_and_forget_their_owner(controlled: ClusterClient, owners: Webs, dependents: str) -> None:
     owner = (await owners.create("a")).body
     await owned(controlled, dependents, "child", reference(owner))
