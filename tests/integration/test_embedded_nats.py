@@ -5,8 +5,10 @@ import fcntl
 import json
 import os
 import resource
+import signal
 import stat
 import sys
+from contextlib import AsyncExitStack
 from pathlib import Path
 
 import nats
@@ -14,6 +16,7 @@ import pytest
 from sqlalchemy import text
 
 from levelog.errors import ConfigurationError, Unavailable
+from levelog.kinds import ServedKind
 from levelog_cli.servers import data_dir
 from levelog_cli.servers.data_dir import DataDir
 from levelog_cli.servers.embedded import EmbeddedNats
@@ -150,6 +153,20 @@ async def test_it_is_gone_after_an_error_in_its_parent(tmp_path: Path) -> None:
     assert not is_listening(int(url.rpartition(":")[2]))
 
 
+async def test_it_is_gone_after_its_stop_was_cancelled(tmp_path: Path) -> None:
+    data = DataDir(tmp_path)
+    with data.claim() as lock:
+        server = EmbeddedNats(data, lock)
+        async with AsyncExitStack() as stack:
+            await stack.enter_async_context(server)
+            os.kill(server.pid, signal.SIGSTOP)
+            stopping = asyncio.create_task(stack.pop_all().aclose())
+        await asyncio.wait({stopping}, timeout=0.1)
+        stopping.cancel()
+        await asyncio.wait({stopping})
+        await ends(server.url)
+
+
 async def test_no_watcher_is_left_behind(tmp_path: Path) -> None:
     data = DataDir(tmp_path / "data")
     with data.claim() as lock:
@@ -250,3 +267,17 @@ def test_the_redaction_key_stays_the_same(tmp_path: Path) -> None:
     with data.claim():
         assert data.redaction_key_file().read_text() == key
     assert len(key.strip()) == 64
+
+
+def test_a_full_disk_leaves_the_note_of_kinds_as_it_was(tmp_path: Path) -> None:
+    data = DataDir(tmp_path / "data")
+    kinds = [ServedKind(group="", version="v1", plural="pods", kind="Pod", singular="pod", namespaced=True)]
+    data.keep_kinds(kinds)
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (10, limits[1]))
+    try:
+        data.keep_kinds(kinds * 2)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert data.known_kinds() == kinds
+    assert [file.name for file in data.path.iterdir()] == ["kinds.json"]

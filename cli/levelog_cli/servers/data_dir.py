@@ -82,17 +82,14 @@ class DataDir:
     def redaction_key_file(self) -> Path:
         """The key of this directory, made when first asked for; readable by its owner only."""
         if not self._key.exists():
-            temporary = self._key.with_suffix(".new")
-            temporary.touch(mode=0o600)
-            temporary.write_text(f"{secrets.token_hex(32)}\n")
-            temporary.rename(self._key)
+            _replace(self._key, f"{secrets.token_hex(32)}\n".encode())
         return self._key
 
     def keep_kinds(self, kinds: Sequence[ServedKind]) -> None:
         """Note what a cluster was found to serve, for commands that ask none; not where nothing may be written."""
         with suppress(OSError):
             self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
-            self._kinds.write_bytes(msgspec.json.format(msgspec.json.encode(kinds, order="sorted")))
+            _replace(self._kinds, msgspec.json.format(msgspec.json.encode(kinds, order="sorted")))
 
     def known_kinds(self) -> list[ServedKind]:
         """What was found last; nothing if nobody has asked yet. Raises ConfigurationError for a damaged note."""
@@ -140,6 +137,17 @@ class DataDir:
             except BlockingIOError:
                 return True
         return False
+
+
+def _replace(file: Path, content: bytes) -> None:
+    """Write a file whole or not at all, for this account only."""
+    temporary = file.with_name(f"{file.name}.{os.getpid()}")
+    try:
+        temporary.touch(mode=0o600)
+        temporary.write_bytes(content)
+        temporary.rename(file)
+    finally:
+        temporary.unlink(missing_ok=True)
 
 
 def _read_pid(lock: int) -> int | None:

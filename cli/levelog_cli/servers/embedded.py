@@ -159,21 +159,17 @@ class EmbeddedNats:
 
     async def _stop(self) -> None:
         process, self._process = self._process, None
-        if process is not None:
-            with suppress(ProcessLookupError):
-                process.terminate()
-            try:
-                async with asyncio.timeout(STOP_SECONDS):
-                    await process.wait()
-            except TimeoutError:
-                process.kill()
-                await process.wait()
-            self._data.nats_url_file.unlink(missing_ok=True)
-        if self._lifeline >= 0:
-            with suppress(BrokenPipeError):  # the watcher is gone already, or was never started
-                os.write(self._lifeline, b"\n")
-            os.close(self._lifeline)
-            self._lifeline = -1
+        try:
+            if process is not None:
+                await _end(process)
+                self._data.nats_url_file.unlink(missing_ok=True)
+            if self._lifeline >= 0:
+                with suppress(BrokenPipeError):  # the watcher is gone already, or was never started
+                    os.write(self._lifeline, b"\n")
+        finally:  # cancelled before the line is written, it leaves the server to the watcher
+            if self._lifeline >= 0:
+                os.close(self._lifeline)
+                self._lifeline = -1
 
     def _obituary(self, what: str) -> str:
         status = self._running.returncode
@@ -182,6 +178,17 @@ class EmbeddedNats:
         worst = [line for line in lines if "[FTL]" in line or "[ERR]" in line] or lines
         said = "; ".join(_LOG_PREFIX.sub("", line) for line in worst[-_LOG_LINES:])
         return f"the embedded nats-server {what}{with_status}: {said or 'it said nothing'} (its log: {self._log})"
+
+
+async def _end(process: Process) -> None:
+    with suppress(ProcessLookupError):
+        process.terminate()
+    try:
+        async with asyncio.timeout(STOP_SECONDS):
+            await process.wait()
+    except TimeoutError:
+        process.kill()
+        await process.wait()
 
 
 def _read_port(ports: Path) -> int:
