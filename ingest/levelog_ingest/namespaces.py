@@ -2,18 +2,18 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
 from fnmatch import fnmatchcase
 from typing import Final
 
-import msgspec
-from msgspec import Struct
+from msgspec import Raw
 
 from levelog.absence import level_of
 from levelog.errors import LevelogError
 from levelog_ingest.feed import read_event
 from levelog_ingest.status import Backoff
 from levelog_ingest.sync import list_pages
+from levelog_ingest.trimming import name_of
 from levelog_kube.client import KubeClient
 
 log = logging.getLogger(__name__)
@@ -57,24 +57,16 @@ async def matched_namespaces(client: KubeClient, patterns: Sequence[str]) -> Asy
 
 async def _seen(client: KubeClient) -> AsyncIterator[list[str]]:
     """Names of a list, and then those that one watch tells, some at a time. Raises as `KubeClient.stream`."""
-    names, version = [], 0
+    names, version = list[str](), 0
     async for page in list_pages(client, _PATH):
         version = page.version
-        names += [_objects.decode(item).metadata.name for item in page.items]
+        names += _names(page.items)
     yield names
     query = {"watch": "1", "resourceVersion": str(version), "allowWatchBookmarks": "true"}
     async with client.stream(_PATH, query=query) as lines:
         async for some in lines:
-            events = [event for event in map(read_event, some) if event.type in ("ADDED", "MODIFIED")]
-            yield [_objects.decode(event.object).metadata.name for event in events]
+            yield _names(event.object for event in map(read_event, some) if event.type in ("ADDED", "MODIFIED"))
 
 
-class _Metadata(Struct):
-    name: str
-
-
-class _Named(Struct):
-    metadata: _Metadata
-
-
-_objects: Final = msgspec.json.Decoder(_Named)
+def _names(objects: Iterable[Raw]) -> list[str]:
+    return [named[1] for each in objects if (named := name_of(bytes(each))) is not None]
