@@ -171,24 +171,27 @@ class Actuator:
             async with self._database.transaction() as connection:
                 await claims.end_claims(connection, self._scope)
         self._is_claiming = True
-        ledger = asyncio.create_task(self._ledger.run(), name="actuator ledger")
-        relay = asyncio.create_task(self._relay.run(), name="actuator relay")
-        claiming = [asyncio.create_task(each.run(), name="actuator claims") for each in self._loops]
-        looking = asyncio.create_task(self._verifier.run(), name="actuator verifier")
-        others = {"effects": self._effects.run(), "levels": self._awaited.run()}
+        works = {
+            "ledger": self._ledger.run(),
+            "relay": self._relay.run(),
+            "verifier": self._verifier.run(),
+            "effects": self._effects.run(),
+            "levels": self._awaited.run(),
+        }
         if self._database.is_shared:
-            others["heartbeat"] = self._heartbeat.run()
-        tasks = [ledger, relay, *claiming, looking]
-        tasks += [asyncio.create_task(work, name=f"actuator {name}") for name, work in others.items()]
+            works["heartbeat"] = self._heartbeat.run()
+        tasks = {name: asyncio.create_task(work, name=f"actuator {name}") for name, work in works.items()}
+        claiming = [asyncio.create_task(each.run(), name="actuator claims") for each in self._loops]
+        everything = [*tasks.values(), *claiming]
         try:
-            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait(everything, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            looking.cancel()
-            await self._stop(ledger, relay, claiming)
-            for task in tasks:
+            tasks["verifier"].cancel()
+            await self._stop(tasks["ledger"], tasks["relay"], claiming)
+            for task in everything:
                 task.cancel()
-            await asyncio.wait(tasks)
-        for task in tasks:
+            await asyncio.wait(everything)
+        for task in everything:
             if not task.cancelled():
                 task.result()
 

@@ -111,7 +111,7 @@ class Sender(Struct, eq=False):
             if order.verb == "event":
                 result = await write_event(order, self._ask, self.settings)
             else:
-                result = await self._carry_out(order, may_send, limit or self.settings.request)
+                result = await self._write(order, may_send, limit or self.settings.request)
                 if isinstance(result, Ended):
                     self._remember(order.target, result)
         except UNREADABLE as error:
@@ -119,7 +119,7 @@ class Sender(Struct, eq=False):
             result = try_later(self.settings, intent, text, is_doubtful=True)
         return replace(result, error=self.redactor.redact_text(result.error, order.secrets))
 
-    async def _carry_out(self, order: Order, may_send: Callable[[], bool], limit: timedelta) -> Result:
+    async def _write(self, order: Order, may_send: Callable[[], bool], limit: timedelta) -> Result:
         intent = order.intent
         guard = self._guard(order)
         refusal: Reply | None = None
