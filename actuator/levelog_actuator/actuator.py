@@ -71,7 +71,7 @@ class Actuator:
         index: GiveIndex | None = None,
         clock: Callable[[], float] = elapsed,
     ) -> None:
-        """`redactor`: that of what is recorded; none: one without a key, which opens nothing that is encrypted.
+        """`redactor` redacts what is recorded; the default has no key, and opens nothing that is encrypted.
 
         `effects` are those of all operators of the application, by `operator/effect`; `writers` their reconcile
         functions by `operator/view`, which say what may be sent (none: whatever is asked for); `index` gives the live
@@ -134,13 +134,13 @@ class Actuator:
         self._is_claiming = self._is_stopping = False
         self._outage = Outage(self._settings, client.absence)
         self.on_taken: Callable[[Sequence[ReceiptNoted], Sequence[Later]], None] = lambda *_: None
-        """Hears what became of intents."""
+        """Gets receipts, and results that are tried again."""
         self._attempting: Attempting = unwatched
 
     def choose(self, intents: Sequence[Sendable]) -> Sequence[str]:
-        """Keys of those that it would begin at once, of intents that this process is deciding on.
+        """Keys of the intents that it would begin at once, among those that this process is deciding on.
 
-        Of a namespace that has nothing claimed also while others have enough: its turn is next.
+        A namespace without claims is chosen from also while others have enough: its turn is next.
         """
         if not self._is_claiming or self._outage.is_on or not self._heartbeat.is_fresh:
             return []
@@ -151,7 +151,7 @@ class Actuator:
         return list(dict.fromkeys([*wanted[: min(room.limit, max(0, most - len(self._sending)))], *beside[:most]]))
 
     def watch(self, attempting: Attempting) -> None:
-        """Have this stand around each attempt to write or to call."""
+        """Enter this context for each attempt to write or to call."""
         self._attempting = self._effects.attempting = attempting
 
     def trouble(self) -> str:

@@ -20,7 +20,7 @@ from levelog_store.rows import Scope, ViewParent
 log = logging.getLogger(__name__)
 
 REST: Final = 9
-"""After a look, times as long as it took: so reading takes a tenth of the time at most (2,000 levels take 50 ms)."""
+"""Pause after a read, in multiples of its duration: reading takes a tenth of the time (2,000 levels take 50 ms)."""
 
 
 class AwaitedLevels:
@@ -49,7 +49,7 @@ class AwaitedLevels:
             self._awaited.discard(awaited)
 
     async def read(self, place: ViewParent, uid: str) -> LevelStatus | None:
-        """How a level of an object with this uid stands; None: there is none. Raises Unavailable."""
+        """Status of the level of an object with this uid; None: there is none. Raises Unavailable."""
         async with self._database.reading() as connection:
             found = (await read_awaited(connection, self._scope, [place])).get(place)
         return found[1] if found is not None and found[0] == uid else None
@@ -84,7 +84,7 @@ class Awaited(Struct, eq=False):
     told: Callable[[], None]
     level_status: LevelStatus | None = None
     version: int = 0
-    """Raised each time it is read that the level stands otherwise; 0: it was not read yet."""
+    """Counts the changes that were read; 0: it was not read yet."""
 
     def take(self, found: tuple[str, LevelStatus] | None) -> bool:
         """Store a reading; returns whether the level has changed."""

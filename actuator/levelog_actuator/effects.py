@@ -37,7 +37,7 @@ from levelog_store.rows import Scope
 log = logging.getLogger(__name__)
 
 RECORD_BYTES: Final = 16 * 1024
-"""More than a receipt takes beside what a call was asked and returned."""
+"""More than a receipt takes beside the request and the result of a call."""
 
 
 class _Call(Struct, frozen=True):
@@ -64,11 +64,11 @@ class EffectCaller(Struct, eq=False):
     """Redactor of what is recorded; it takes the secret values that it knows out of errors."""
     clock: Callable[[], datetime] = lambda: datetime.now(UTC)
     daemons: Daemons | None = None
-    """Runs what lasts; None: daemons are called as other effects are."""
+    """Runs daemons; None: they are called like other effects."""
     index: GiveIndex | None = None
     """Gives the live indices that calls look up; None: there are none for them."""
     patcher: CallPatcher | None = None
-    """Writes what calls ask for; None: nothing is written with a call."""
+    """Writes the patches of calls; None: calls write nothing."""
     most_bytes: Callable[[], int] = lambda: MOST_PAYLOAD_BYTES
     """Most bytes of a record that the log takes."""
     executor: Executor = cast("Executor", None)
@@ -139,7 +139,7 @@ class EffectCaller(Struct, eq=False):
         return self._failed(call, result) if isinstance(result, Failure) else result
 
     async def _run(self, call: _Call, daemons: Daemons, handler: DaemonHandler, available: dict[Given, Any]) -> Result:
-        """Make a run of a daemon; one that was steady makes up for the failures before it."""
+        """Run a daemon; a steady run resets the count of failures."""
         clock = asyncio.get_running_loop().time
         began = clock()
         try:
@@ -167,7 +167,7 @@ class EffectCaller(Struct, eq=False):
         return Ended(intent=call.intent, outcome="written", call=told)
 
     def _too_large(self, content: bytes) -> str:
-        """Why the log does not take what has this content; empty: it does."""
+        """Why a record with this content does not fit into the log; empty: it fits."""
         size, limit = len(content) + RECORD_BYTES, self.most_bytes()
         return f"a record of {size} bytes; NATS takes {limit} (its setting max_payload)" if size > limit else ""
 
@@ -197,20 +197,20 @@ class Effects(Struct, eq=False):
     caller: EffectCaller
     settings: ActuatorSettings
     on_result: Callable[[Result], None]
-    """Is given what came of them."""
+    """Gets each result."""
     on_end: Callable[[ClaimedIntent], None]
-    """Hears of each that is not under way any more; not of effects with a limit."""
+    """Called when a call has ended, except for effects with a limit."""
     forget: Callable[[str], None]
-    """Drops what came of a run, by its key, and is not stored: it was claimed again."""
+    """Drops the unstored results of a run, by its key, when it is claimed again."""
     on_place: Callable[[], None] = lambda: None
-    """Hears that there may be room for another call of an effect with a limit."""
+    """Called when an effect with a limit may have room for another call."""
     clock: Callable[[], float] = elapsed
     """Clock by which the claims are counted."""
     attempting: Attempting = unwatched
-    """Stands around each call."""
+    """The context of each call."""
     begun: dict[str, asyncio.Task[None]] = {}
     again: dict[str, ClaimedIntent] = {}
-    """Intents by key that were claimed again while the call of the claim before goes on."""
+    """Intents by key that were claimed again while their earlier call goes on."""
     places: dict[str, set[Hashable]] = {}
     """Keys of the calls of each effect with a limit, `operator/effect`, until its function has returned, if late."""
     kept_at: float = 0.0

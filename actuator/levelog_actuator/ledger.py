@@ -52,9 +52,9 @@ class Ledger(Struct, eq=False):
     clock: Callable[[], datetime] = lambda: datetime.now(UTC)
     """Tells when results came."""
     results: list[Result] = []
-    """That are not stored yet."""
+    """Results that are not stored yet."""
     forgotten: set[str] = set()
-    """Keys of results that may be among those that are being stored, and are not to be stored later."""
+    """Keys that were forgotten while a batch was being stored; their results are not tried again."""
     has_work: asyncio.Event = field(default_factory=asyncio.Event)
     is_empty: asyncio.Event = field(default_factory=asyncio.Event)
     """Everything that was recorded is stored."""
@@ -69,7 +69,7 @@ class Ledger(Struct, eq=False):
         self.has_work.set()
 
     def forget(self, key: str) -> None:
-        """Drop results of an intent that are not stored: they came of claims before the one that is now."""
+        """Drop results of an intent that are not stored, since they belong to earlier claims."""
         self.forgotten.add(key)
         self.results = [result for result in self.results if result.intent.key != key]
 

@@ -54,7 +54,7 @@ class ActuatorSettings(Struct, frozen=True, kw_only=True):
     resync: timedelta = timedelta(seconds=10)
     """How often to query the database without a notification."""
     look_after: timedelta = LOOK_AFTER
-    """So long the log may take to show a write before its target is looked at; then again when the write is twice as
+    """How long the log may take to show a write before its target is read; it is read again when the write is twice as
     old, at least every `most_look`."""
     most_look: timedelta = timedelta(minutes=5)
 
@@ -71,7 +71,7 @@ class ActuatorSettings(Struct, frozen=True, kw_only=True):
 
     @property
     def few(self) -> int:
-        """More are claimed once no more than this wait or are under way: enough to go on with during the claim."""
+        """The actuator claims more once this many, or fewer, wait or are under way."""
         return min(2 * self.requests, self.claimed - 1)
 
     def delay(
@@ -128,7 +128,7 @@ class Room(Struct, frozen=True, kw_only=True):
 
 
 class Turns:
-    """So many at a time; of those that wait, one of each namespace after the other."""
+    """Limits how many run at a time; waiting namespaces take turns."""
 
     def __init__(self, most: int) -> None:
         self._free = most
@@ -244,7 +244,7 @@ class Limits:
 
     @property
     def room(self) -> Room:
-        """What may be claimed: of each group so much that it can go on with it during the claim."""
+        """What may be claimed now: for each group, enough to keep it busy for the length of a claim."""
         now = self._clock()
         closed = {group for group, count in self._claimed.items() if count > self._settings.few}
         closed |= {group for group, end in self._rests.items() if end > now}
@@ -293,7 +293,7 @@ class Outage:
             self._ends_at = 0.0
 
     def note(self, result: Result) -> None:
-        """Learn from what an intent came to."""
+        """Take note of a result."""
         if isinstance(result, Later) and result.is_unreachable:
             if not self.is_closed:
                 self._failures += 1

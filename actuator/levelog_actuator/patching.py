@@ -1,6 +1,6 @@
-"""Sends what a call asks to have written of its parent: with the call, before that ends.
+"""Writes a call's patch of its parent before the call ends.
 
-What the function returned is kept in the row of the call first, so that it is not called again for the sake of a write.
+The row of the call first keeps what the function returned, so that no failed write calls it again.
 """
 
 import asyncio
@@ -34,9 +34,9 @@ from levelog_store.actuate.claims import ClaimedIntent
 log = logging.getLogger(__name__)
 
 WRITTEN_FOR: Final = timedelta(hours=1)
-"""How long a patch is tried that the API refuses."""
+"""How long a patch that the API refuses is tried again."""
 MOST_READ: Final = 8
-"""Times that a patch is compared anew under one claim, as others have changed the object."""
+"""How often a patch is compared again under one claim, because others have changed the object."""
 
 
 class Kept(Struct, frozen=True, kw_only=True):
@@ -55,7 +55,7 @@ class Kept(Struct, frozen=True, kw_only=True):
 
 
 class _Made(Struct, frozen=True):
-    """Versions of an object between which only this process has written its status, and what it has."""
+    """A range of versions in which only this process wrote the status, and the fields that it wrote."""
 
     since: int
     version: int
@@ -63,7 +63,7 @@ class _Made(Struct, frozen=True):
 
 
 class CallPatcher(Struct, eq=False):
-    """Writes what calls ask for, to one object after the other."""
+    """Writes the patches of calls, one at a time for each object."""
 
     send: Callable[[Order], Awaitable[Result]]
     keep: Callable[[ClaimedIntent, bytes], Awaitable[bool]]
@@ -77,7 +77,7 @@ class CallPatcher(Struct, eq=False):
     """The newest own write of each object, by its uid."""
 
     async def finish(self, done: Ended, patch: CallPatch, kept: Kept | None) -> Result:
-        """The end of a call that took place, once what it asks for is written, or was refused for long.
+        """End a call that took place, once its patch is written, or was refused for too long.
 
         `kept` is what an earlier claim has kept, which may have written it too.
         """
@@ -117,7 +117,7 @@ class CallPatcher(Struct, eq=False):
     async def _write(
         self, call: ClaimedIntent, patch: CallPatch, verb: Verb, wanted: dict[str, Any], *, is_doubtful: bool
     ) -> Result | None:
-        """Send one part of a patch, without what others have written since the call was decided on; None: all of it."""
+        """Send one part of a patch, without fields that others have written since the decision; None: none is left."""
         uid, found, made = call.parent_uid, patch.seen, self.made.get(call.parent_uid)
         version = int(found["metadata"].get("resourceVersion") or 0) if found else 0
         if made is not None and made.since <= version <= made.version:
@@ -155,7 +155,7 @@ class CallPatcher(Struct, eq=False):
         found: Mapping[str, Any],
         made: _Made | None,
     ) -> dict[str, Any]:
-        """What is wanted, without fields that are neither as the call has seen them, nor as a call here wants them."""
+        """The wanted fields, without those that somebody else has changed since the call saw them."""
         if patch.seen is None:
             return wanted
         shown = self.redactor.redact_manifest(patch.of.resource_type.group_resource, dict(found))

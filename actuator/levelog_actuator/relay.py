@@ -38,8 +38,8 @@ MOST_WAITING: Final = 10_000
 """Receipts kept in memory while the log is away; more are read from the database afterwards."""
 
 MARKS: Final = 15
-"""In the time of a claim: so often it is noted in the rows what is in the log. A processor that folds it before does so
-at no cost of its own."""
+"""How often in the time of a claim the rows note which receipts are in the log; a processor that folds them before
+that notes it for free."""
 
 _decoder: Final = msgspec.json.Decoder(ReceiptNoted)
 _call_decoder: Final = msgspec.json.Decoder(Call[Any, Any])
@@ -61,7 +61,7 @@ class Relay(Struct, eq=False):
     settings: ActuatorSettings
     waiting: deque[ReceiptNoted] = field(default_factory=deque[ReceiptNoted])
     published: list[str] = []
-    """Keys of receipts in the log of which that is not noted yet."""
+    """Keys of receipts in the log whose rows do not say so yet."""
     unstored: dict[str, ClaimReceipt] = {}
     """Receipts that no row may have yet, by key."""
     mark_at: float = math.inf
@@ -93,7 +93,7 @@ class Relay(Struct, eq=False):
         self.news.notify()
 
     async def run(self) -> None:
-        """Relay until cancelled. Raises IdentityMismatch if the log is not the one that it was."""
+        """Relay until cancelled. Raises IdentityMismatch if the log is another one now."""
         clock = asyncio.get_running_loop().time
         failures, resync_at = 0, clock()
         while True:

@@ -20,7 +20,7 @@ MERGE_PATCH: Final = "application/merge-patch+json"
 _JSON_PATCH: Final = "application/json-patch+json"
 _APPLY_PATCH: Final = "application/apply-patch+yaml"  # JSON is YAML
 ABSENT: Final = 1
-"""A resourceVersion that no object has, as etcd begins with it: an apply with it makes an object, or is a conflict."""
+"""A resourceVersion that no object has, since etcd begins there: an apply with it makes an object, or conflicts."""
 _CHANGES: Final = ("add", "replace", "remove")
 """Operations of a JSON patch that change one path alone."""
 
@@ -97,7 +97,7 @@ class Order(Struct, frozen=True, kw_only=True):
 
     @property
     def controller(self) -> str:
-        """Uid of the owner that has to control the target: for an apply, a create, as the manifest says; empty: any."""
+        """Uid of the owner that must control the target, for an apply or a create that of the manifest; empty: any."""
         if self.verb in ("apply", "create"):
             owners = (self.body.get("metadata") or {}).get("ownerReferences") or ()
             return next((str(owner.get("uid", "")) for owner in owners if owner.get("controller")), "")
@@ -148,7 +148,7 @@ def _verb(text: str) -> Verb:
 
 
 def write_request(order: Order, guard: Precondition, deadline: timedelta, *, is_dry: bool = False) -> Request:
-    """The request for an intent; the server gives up on it shortly before the deadline, as far as it keeps its word.
+    """The request for an intent; it tells the server to give up shortly before the deadline.
 
     A dry one is answered as if it had been carried out, and is not.
     """
@@ -193,7 +193,7 @@ def path_of(key: ObjectKey, api_version: str) -> str:
 
 
 def patch_request(path: str, query: Mapping[str, str], body: Any, content_type: str) -> Request:
-    """The request for a patch, whatever it is of."""
+    """A request that patches an object."""
     return Request(method="PATCH", path=path, query=query, body=msgspec.json.encode(body), content_type=content_type)
 
 

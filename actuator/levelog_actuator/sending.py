@@ -54,7 +54,7 @@ class _Written(Struct):
 
     @property
     def is_removed(self) -> bool:
-        """The write took off what the object's end was waiting for; it is answered at its version from before."""
+        """The write removed the last thing that the deletion waited for; the answer has the version from before."""
         about = self.metadata
         is_marked = about.deletion_timestamp is not None and self.kind != "Namespace"  # its spec has finalizers, too
         return is_marked and not (about.finalizers or about.deletion_grace_period_seconds)
@@ -69,13 +69,13 @@ class Sender(Struct, eq=False):
     client: KubeClient
     settings: ActuatorSettings
     redactor: Redactor = field(default_factory=Redactor)
-    """Redactor of what is recorded; by default one without a key, which opens nothing that is encrypted."""
+    """Redacts what is recorded; the default has no key, and opens nothing that is encrypted."""
     is_dry: bool = False
     """All writes are server-side dry runs."""
     writers: Mapping[str, ReconcileHandler] | None = None
     """Loaded functions by view. Nothing is sent that they do not declare; None: whatever is asked for."""
     made: dict[ObjectKey, Precondition] = {}
-    """What the newest writes made of their targets."""
+    """Uid and version of each target after its newest write."""
 
     async def verify(self, cluster: Cluster) -> None:
         """Raises IdentityMismatch if the API is that of another cluster; ApiError or Unavailable if it cannot tell."""
@@ -101,7 +101,7 @@ class Sender(Struct, eq=False):
         return await self.send(order, may_send, limit)
 
     async def send(self, order: Order, may_send: Callable[[], bool], limit: timedelta | None = None) -> Result:
-        """The same for an intent that is decoded."""
+        """Send a decoded intent, as `carry_out` does."""
         intent = order.intent
         if self.writers is not None:
             function, parent = self.writers.get(intent.view), ObjectKey.parse(intent.parent)
@@ -147,7 +147,7 @@ class Sender(Struct, eq=False):
         return _answered(step, refusal)
 
     def _guard(self, order: Order) -> Precondition:
-        """The guard for what the decision saw; for a status, for what this process has made of that incarnation since.
+        """The guard for the version that the decision saw; for a status, for the newest that this process wrote.
 
         Several views may write to one status: each but the first would be refused, and sent again.
         """
@@ -231,13 +231,13 @@ class Sender(Struct, eq=False):
         return _ended(order, "failed", text)
 
     def _remembered(self, order: Order, answer: Mapping[str, Any]) -> Applied | None:
-        """What is compared with what is recorded: redacted on both sides."""
+        """The applied manifest, redacted as what it is compared with."""
         if order.verb != "apply" or not order.options.remembered:
             return None
         return applied(order.shown, self.redactor.redact_manifest(order.target.group_resource, dict(answer)))
 
     async def read(self, target: ObjectKey, api_version: str) -> Reply:
-        """What the API answers to who reads an object."""
+        """Read an object."""
         return await self._ask(Request(method="GET", path=path_of(target, api_version)))
 
     async def look(self, order: Order) -> Observation | Reply | None:

@@ -45,7 +45,7 @@ class WriteVerifier(Struct, eq=False):
     settings: ActuatorSettings
 
     async def run(self) -> None:
-        """Look until cancelled. Raises IdentityMismatch if the log is not the one that it was."""
+        """Look until cancelled. Raises IdentityMismatch if the log is another one now."""
         every = min(self.settings.resync, self.settings.look_after).total_seconds()
         while True:
             try:
