@@ -1,4 +1,4 @@
-"""Lists again what the log has lost or reordered inside, as a processor that reads it tells."""
+"""Lists again what the log has lost or reordered inside, when a processor reports that."""
 
 import asyncio
 import logging
@@ -28,7 +28,7 @@ _MOST_HEARD: Final = 256
 
 
 class Repairs:
-    """Notes a gap of each resource in the log, once for all that was told before it, and has the resource listed.
+    """Notes a gap of each resource in the log, once for all reports before it, and has the resource listed.
 
     Who reads tells again until it has read of a gap, so what fails here is done later.
     """
@@ -83,7 +83,7 @@ class Repairs:
         return bool(missing)
 
     async def _unnoted(self, watcher: Watcher, heard: Collection[ChainBreak]) -> list[ChainBreak]:
-        """What was told and no gap of the resource is noted after."""
+        """Reported breaks after which no gap of the resource is noted."""
         noted: dict[int, int] = {}
         for partition in {each.partition for each in heard if each.partition < self._stream.partitions}:
             subject = control_subject(self._stream.cluster, partition, Control.GAP, watcher.status.watched.resource)

@@ -152,7 +152,7 @@ class Feed:
         return True
 
     async def _check_history(self) -> None:
-        """See that the server has not gone back, where a watch would wait for ever and a list would sweep nothing."""
+        """Raise WentBack if the server's history did: a watch would wait for ever, and a list would sweep nothing."""
         seen = max((self._upstream.seen, *self.sync.versions.values()))
         if seen and (version := await version_of(self._client, self._path)) < seen:
             raise WentBack(seen, version)
@@ -241,7 +241,7 @@ class Feed:
         self._heard()
 
     async def _take_line(self, line: bytes) -> None:
-        """Take in a line, as `_take` does. Raises HistoryExpired for one that cannot be read: a list tells it then."""
+        """Take in a line. Raises HistoryExpired for one that cannot be read, so that a list shows its object."""
         try:
             event = read_event(line)
         except RecordError as error:

@@ -1,4 +1,4 @@
-"""Namespaces that are given by patterns: which there are, from a watch of the cluster's."""
+"""Finds the namespaces that patterns take, by a watch of the cluster's namespaces."""
 
 import asyncio
 import logging
@@ -22,7 +22,7 @@ _PATH: Final = "/api/v1/namespaces"
 
 
 def has_patterns(namespaces: Sequence[str]) -> bool:
-    """Whether any of them stands for namespaces that are not named: `team-*`, `team-?`, `!kube-*`."""
+    """Whether any of them is a pattern: `team-*`, `team-?`, `!kube-*`."""
     return any(set(each) & {"*", "?", "!"} for each in namespaces)
 
 
@@ -56,7 +56,7 @@ async def matched_namespaces(client: KubeClient, patterns: Sequence[str]) -> Asy
 
 
 async def _seen(client: KubeClient) -> AsyncIterator[list[str]]:
-    """Names of a list, and then those that one watch tells, some at a time. Raises as `KubeClient.stream`."""
+    """Names from a list, and then from one watch, some at a time. Raises as `KubeClient.stream`."""
     names, version = list[str](), 0
     async for page in list_pages(client, _PATH):
         version = page.version

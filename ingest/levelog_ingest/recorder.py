@@ -67,7 +67,7 @@ class Recorder:
             return version, self._unreadable(body, f"it cannot be recorded: {type(error).__name__}")
 
     def line_unreadable(self, error: RecordError) -> Message:
-        """A line of a watch is no event; it is unknown which object it was about."""
+        """A line of a watch is no event, and names no object."""
         return self._unreadable(b"", str(error))
 
     def list_started(self, sync_id: str) -> list[Message]:

@@ -25,7 +25,7 @@ _FULL_LONGEST: Final = timedelta(seconds=10)  # there may be room before anybody
 FIRST: Final = timedelta(seconds=0.5)
 LONGEST: Final = timedelta(seconds=30)  # as client-go's reflector
 CONTACT: Final = SILENCE + timedelta(seconds=10)
-"""A watch that hears nothing is made anew after the silence; one that was not lasts too long."""
+"""A silent watch is opened again after SILENCE; one that is still silent now is in trouble."""
 AWAY_LONGEST: Final = timedelta(seconds=3)
 """If no server listens, the longest time until its return is noticed."""
 
@@ -37,7 +37,7 @@ class WatchedResource(Struct, frozen=True, kw_only=True):
     version: str
     namespaces: tuple[str, ...] = ()
     kind: str = ""
-    """As its class says it, like the scope; empty: no class does."""
+    """The kind in its class, like the scope; empty: it has no class."""
     scope: Scope | None = None
 
     def __str__(self) -> str:
@@ -75,7 +75,7 @@ class ResourceStatus(Struct, kw_only=True):
     on_change: "Progress | None" = None
 
     def changed(self) -> None:
-        """Tell who follows the status."""
+        """Call `on_change`."""
         if self.on_change is not None:
             self.on_change(self)
 
@@ -143,7 +143,7 @@ class Troubles:
         await asyncio.sleep(wait.total_seconds())
 
     async def wait_for_room(self, error: LevelogError) -> None:
-        """Wait before the log is tried again that was full, which the log room has told once for all resources."""
+        """Wait before a full log is tried again; the log room has logged that once for all resources."""
         self._status.phase, self._status.detail = "retrying", str(error)
         self._status.changed()
         await asyncio.sleep(min(self.backoff.failed(), _FULL_LONGEST).total_seconds())

@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 
 
 DIFFERENCE: Final = timedelta(minutes=1)
-"""So much the clocks of two processes may differ, of which one goes on with the lists of the other."""
+"""How far the clocks of two processes may differ when one goes on with the lists of the other."""
 PAGE_OBJECTS: Final = 500  # as kubectl and client-go ask for
 
 
@@ -100,7 +100,7 @@ class Sync:
     """
 
     def __init__(self, lane: Lane, recorder: Recorder, status: ResourceStatus, *, is_again: bool = False) -> None:
-        """`is_again` says that there was a list before, and so why there is another."""
+        """`is_again`: there was a list before, and the log says why there is another."""
         self.is_again = is_again
         self.listed_at: datetime | None = None
         """When the last part was complete; None while one is not."""
@@ -117,7 +117,7 @@ class Sync:
 
     @classmethod
     def resumed(cls, lane: Lane, recorder: Recorder, status: ResourceStatus, at: ResumeAt) -> Self:
-        """One that was finished before, by this process or another."""
+        """A list that was finished before, by this process or another."""
         sync = cls(lane, recorder, status)
         sync.listed_at = at.listed_at
         sync._versions = dict(at.versions)

@@ -67,9 +67,9 @@ class Watcher:
         self._silence = silence
         self._troubles = Troubles(self.status)
         self.has_gap = asyncio.Event()
-        """Set once a gap was noted in the log that the watch knows nothing of: all is listed again."""
+        """Set once something else noted a gap in the log: all is listed again."""
         self._list_again_from = 0.0
-        """Time, by the event loop's clock, from which a list is made again that the log has lost."""
+        """When a list that the log has lost may be made again, by the event loop's clock."""
 
     @property
     def _watched(self) -> WatchedResource:
@@ -220,7 +220,7 @@ class Watcher:
 
 
 async def _first_of(works: Sequence[Coroutine[Any, Any, T]]) -> T:
-    """Work on all until the first ends; what it raises goes before what it returns."""
+    """Run all until the first ends; an error of any that ended goes before a result."""
     tasks = [asyncio.ensure_future(work) for work in works]
     try:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)

@@ -18,7 +18,7 @@ import msgspec
 from levelog.errors import LevelogError, Unavailable
 
 MOST_CHARACTERS: Final = 500
-"""Kept of an answer that is no Status object; a cut one ends with …"""
+"""Characters kept of an answer that is no Status object; a cut one ends with …"""
 MOST_WAIT_SECONDS: Final = 3600.0
 """A server that asks for more is asked again after this."""
 
@@ -75,7 +75,7 @@ class ApiError(LevelogError):
     def from_answer(
         cls, method: str, path: str, status: int, body: bytes, headers: Mapping[str, str] | None = None
     ) -> "ApiError":
-        """The error that an answer, or the Status object of a watch's ERROR event, tells of."""
+        """The error in an answer, or in the Status object of a watch's ERROR event."""
         try:
             told = msgspec.json.decode(body, type=_Status)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):

@@ -37,7 +37,7 @@ def open_session(configuration: Configuration) -> aiohttp.ClientSession:
 
 
 def tls_identity(configuration: Configuration) -> tuple[object, ...]:
-    """What connections are made with; another one needs another session. Files count by name and time of change."""
+    """What a session's connections depend on; files count by name and time of change."""
     files = (configuration.ssl_ca_cert, configuration.cert_file, configuration.key_file)
     changed = tuple(_changed_at(file) for file in files)
     return (*files, *changed, configuration.verify_ssl, configuration.tls_server_name, configuration.host)

@@ -23,11 +23,11 @@ log = logging.getLogger(__name__)
 
 LINK: Final = "levelog-chain"
 _MOST_CHAINS: Final = 4096
-"""That a reader follows; 256 starts of a writer with 16 partitions."""
+"""Chains that a reader follows: 256 starts of a writer with 16 partitions."""
 _MOST_LATE: Final = 8
 """Most ranges of numbers of one chain that may still come late, of those that are missed and of those that are not."""
 _MOST_BREAKS: Final = 64
-"""That a reader keeps; one list makes up for all."""
+"""Breaks that a reader keeps; one list makes up for all."""
 
 BreakKind: TypeAlias = Literal["missing", "out of order", "repeated", "second history"]
 

@@ -53,7 +53,7 @@ class Leadership:
                 await self._release()
 
     async def _work(self, work: Callable[[], Awaitable[None]], taken_at: float) -> bool:
-        """Work until that is done, or the lease is lost; tells which."""
+        """Run `work` until it returns or the lease is lost; tells whether it returned."""
         log.info("leads: does %s", self._task, extra={"holder": self._lease.holder})
         self.is_leading = True
         working = asyncio.ensure_future(work())
@@ -71,7 +71,7 @@ class Leadership:
         return is_done
 
     async def _keep(self, asked_at: float | None) -> None:
-        """Renew the lease, which was requested at that time of the event loop, until it is lost."""
+        """Renew the lease until it is lost; `asked_at` is when, by the event loop's clock, it was requested."""
         seconds = self._lease.lasts.total_seconds()
         while asked_at is not None:
             try:
@@ -96,7 +96,7 @@ class Leadership:
                 wait_seconds = min(wait_seconds, 0.5)
 
     async def _take(self) -> float:
-        """Wait for the lease, and log once who has it; returns when, by the event loop, it was requested."""
+        """Wait for the lease, and log once who has it; returns when it was requested, by the event loop's clock."""
         loop = asyncio.get_running_loop()
         async with self._releases() as has_changed:
             while True:

@@ -134,7 +134,7 @@ class Lease:
         self._sequence = 0
         """Sequence of our message; 0 while we hold nothing."""
         self._seen = 0, 0.0
-        """The last message that was read, and since when it is that, by the event loop's clock."""
+        """Sequence of the last message that was read, and when it first was, by the event loop's clock."""
 
     async def take(self) -> LeaderRecord | None:
         """Take the lease if it is free, or renew ours; else say who holds it. Raises Unavailable, LevelogError."""
@@ -175,7 +175,7 @@ class Lease:
             self._sequence = 0
 
     async def _write(self, expected: int, *, is_released: bool = False) -> bool:
-        """Replace the message that we know; tells whether it was the last one."""
+        """Replace a message with ours; tells whether it still was the last."""
         leader = LeaderRecord(holder=self.holder, since=self._since, token=self._token, is_released=is_released)
         if written := await self.message.replace(leader, expected):
             self._sequence = written

@@ -18,7 +18,7 @@ from levelog_log.transport.connection import Connection
 from levelog_log.transport.wire import Message
 
 LOST: Final = "lost"
-"""The topic, for ingest, of what was lost or reordered inside the log: the message says what."""
+"""The topic that tells ingest what was lost or reordered inside the log."""
 
 
 class Topic(StrEnum):
@@ -29,9 +29,9 @@ class Topic(StrEnum):
     INTENT = "intent"
     """For actuators: there are intents, or the scope that they wait for has been opened."""
     LEASES = "leases"
-    """For processors: one has come for its share of the partitions, or has given some up."""
+    """For processors: another one wants its share of the partitions, or has given some up."""
     LEVELS = "levels"
-    """For actuators: a level stands otherwise that a daemon may wait for."""
+    """For actuators: a level has changed that a daemon may wait for."""
 
 
 class Notifier:
@@ -95,7 +95,7 @@ class Listener:
 
     def __init__(self) -> None:
         self.id: Final = secrets.token_bytes(8)
-        """Says of a notification that whoever waits here has sent it."""
+        """Marks notifications that this listener's task has sent."""
         self._event = asyncio.Event()
         self._is_set = False
 

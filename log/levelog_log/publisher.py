@@ -22,7 +22,7 @@ log = logging.getLogger(__name__)
 MAX_MESSAGES: Final = 1000  # of one atomic batch: nats-server's limit
 ACK_TIMEOUT: Final = timedelta(seconds=15)
 AGAIN: Final = timedelta(seconds=2)
-"""How long several servers have to acknowledge a batch, before it is sent again; it takes tens of milliseconds."""
+"""How long several servers may take to acknowledge a batch before it is sent again; they take tens of milliseconds."""
 _NEVER: Final = 2**63 - 1  # a sequence
 SLOW_SECONDS: Final = 3.0  # a batch takes some tens of milliseconds
 _FULL: Final = (
@@ -129,7 +129,7 @@ class BatchPublisher:
         return await self._ask(last, step, timeout)
 
     async def _send_again(self, batch: "_Batch", step: str, left: timedelta) -> PublishAnswer:
-        """Send a batch that may have been sent before: several servers that elect a leader lose what they are sent.
+        """Send a batch that may have been sent before, since servers that elect a leader lose what they are sent.
 
         The id of its last message lets NATS store one of them. Who is refused for now waits for the others.
         """

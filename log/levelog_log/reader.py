@@ -42,7 +42,7 @@ _PAUSE: Final = timedelta(seconds=0.25)  # before a second attempt to make a con
 _CREATE_TIMEOUT: Final = timedelta(seconds=2)
 _LONGEST_PAUSE: Final = timedelta(seconds=5)
 HOLE_PAUSE: Final = timedelta(seconds=5)
-"""Before a consumer is made again of whose records the first did not come: it may never."""
+"""Pause before a consumer is made again whose first record did not come, as it may never come."""
 _REQUEST_OVER: Final = ("Batch Completed", "Request Timeout", "No Messages")
 _TOO_LARGE: Final = "Message Size Exceeds MaxBytes"
 
@@ -193,7 +193,7 @@ class Reader:
         return self.seen_to
 
     async def _keep_reading(self) -> None:
-        """See to it that a request for records is under way whenever more are wanted."""
+        """Keep a request for records under way whenever more are wanted."""
         pause = _PAUSE
         while True:
             try:

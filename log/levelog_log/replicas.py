@@ -14,7 +14,7 @@ from levelog_log.transport.jetstream import NO_STREAM, ErrorAnswer, Group, ask_a
 log = logging.getLogger(__name__)
 
 MOST: Final = 3
-"""What is kept by more servers is written slower."""
+"""More servers write slower."""
 TOO_FEW: Final = (10005, 10074)
 """Error codes: no suitable peers for placement; several replicas without a cluster."""
 _ELECTION: Final = timedelta(seconds=15)
@@ -25,13 +25,13 @@ class _Answer(Struct, frozen=True):
     error: ErrorAnswer | None = None
     cluster: Group | None = None
     config: dict[str, Any] = {}
-    """Sent back as it came, since an update gives what it leaves out its default."""
+    """Sent back as it came, since an update resets what it leaves out."""
 
 
 async def raise_replicas(connection: Connection, name: str, wanted: int | None) -> int:
-    """Have a stream kept by so many servers, unless more keep it; returns how many do, 0 if there is no such stream.
+    """Have at least `wanted` servers keep a stream; returns how many do, 0 if there is no such stream.
 
-    None: by as many as the cluster has, up to three. Raises Unavailable, also where the cluster has too few for a
+    None: as many as the cluster has, up to three. Raises Unavailable, also where the cluster has too few for a
     number that was given; ConfigurationError.
     """
     found = await _info(connection, name)

@@ -75,7 +75,7 @@ class LogStream:
         """Note how many servers keep the stream."""
         self.replicas = replicas
         self.doubts = Doubts(replicas)
-        """Losses that the log shows and that do not count yet."""
+        """Signs of losses that do not count yet."""
 
     def require_redaction(self, digest: str) -> None:
         """Raises ConfigurationError if the log was begun with another redaction, so that values would not compare.
@@ -89,7 +89,7 @@ class LogStream:
             )
 
     def writer(self, source: str) -> MessageWriter:
-        """What makes messages of this log, for the part of levelog that `source` names."""
+        """A writer of messages for this log; `source` names the part of levelog that writes."""
         return MessageWriter(self.cluster, self.partitions, source, lambda: self.connection.max_payload_bytes)
 
     async def state(self) -> StreamState:
@@ -105,7 +105,7 @@ class LogStream:
         return group if group is not None and group.name else None
 
     async def verify(self) -> StreamState:
-        """The same, after a check that the settings are those that levelog needs. Raises ConfigurationError too."""
+        """Check that the settings are those that levelog needs, and return the state. Raises ConfigurationError too."""
         answer = await self._answer()
         differences = _differences(answer.config, self.cluster)
         if (partitions := answer.config.metadata.get(_PARTITIONS)) != str(self.partitions):

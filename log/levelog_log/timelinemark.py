@@ -1,4 +1,4 @@
-"""The timeline of PostgreSQL that an application works on, beside its leases in NATS, where all its processes look."""
+"""Compares the timelines of PostgreSQL that the processes of an application work on, beside its leases in NATS."""
 
 import asyncio
 import logging
@@ -18,17 +18,17 @@ from levelog_log.stream import LogStream
 log = logging.getLogger(__name__)
 
 Known: TypeAlias = Callable[[], DatabaseTimeline | None]
-"""Where this process works now; None: nowhere, or nobody can tell."""
+"""The timeline that this process works on now; None: there is none, or nobody can tell."""
 Require: TypeAlias = Callable[[DatabaseTimeline, str], None]
-"""Have it work where another one does, which is named."""
+"""Has this process work on the timeline of another one, which is named."""
 
 TASK: Final = "database"
 LOOK: Final = timedelta(seconds=3)
-"""How often each process looks; also how long one that lives on an older timeline goes on there."""
+"""How often each process looks, and so how long one may go on with an older timeline."""
 
 
 class MarkedTimeline(Struct, frozen=True, kw_only=True):
-    """Where a process works."""
+    """The timeline that a process works on."""
 
     system: str
     number: int
@@ -36,12 +36,12 @@ class MarkedTimeline(Struct, frozen=True, kw_only=True):
 
     @property
     def timeline(self) -> DatabaseTimeline:
-        """What it says."""
+        """Without the process."""
         return DatabaseTimeline(self.system, self.number)
 
 
 class TimelineMark:
-    """What one process reads and writes there. It is forgotten when no process renews it for the time of a lease."""
+    """The mark of an application, as one process sees it; NATS forgets it unless a process renews it within a lease."""
 
     def __init__(self, stream: LogStream, application: Application, *, holder: str) -> None:
         self._message = LeaseMessage(stream, application, TASK, MarkedTimeline)
@@ -50,7 +50,7 @@ class TimelineMark:
         """Sequence of what was read last."""
 
     async def agree(self, mine: DatabaseTimeline) -> MarkedTimeline | None:
-        """Say where this process works, unless another one works on what this may not follow; then returns that.
+        """Mark this process's timeline; returns the mark of another one whose timeline this one may not follow.
 
         Raises Unavailable, LevelogError.
         """
@@ -69,7 +69,7 @@ class TimelineMark:
 
     @asynccontextmanager
     async def kept(self, timeline: Known, require: Require) -> AsyncGenerator[None]:
-        """Compare before the block and as long as it lasts; what others work on is required as soon as it is seen."""
+        """Compare before the block and while it lasts; `require` gets another process's timeline once it shows."""
         await self._look(timeline, require)
         keeping = asyncio.create_task(self._keep(timeline, require), name="timeline of the database")
         try:

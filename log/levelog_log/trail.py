@@ -34,7 +34,7 @@ class Trail:
         self._jump: tuple[Sequence, Sequence] | None = None
 
     def take(self, sequence: Sequence, record_id: str) -> bool:
-        """Go on to a record; False: after a jump, for which the log is to be checked and read again from `read_to`."""
+        """Go on to a record; False after a jump: check the log, and read it again from `read_to`."""
         is_next = sequence == self.read_to + 1 or self.is_filtered or self._begins_at(self.read_to)
         if not is_next and not self._is_deletion(sequence):
             return False
@@ -63,7 +63,7 @@ class Trail:
         return True
 
     def check(self, first: int, last: int, *, read_to: Sequence, is_reading: bool) -> None:
-        """Compare with where the log begins and ends; `read_to` is from before it was asked.
+        """Compare with where the log begins and ends; `read_to` is how far was read before that was asked.
 
         `is_reading`: more may have come meanwhile.
         """

@@ -107,9 +107,9 @@ class LogState(Struct, kw_only=True):
     listed_at: datetime | None
     """When the last list ended; None if a list is needed: there is none, or the last one was not finished."""
     is_lost: bool
-    """The last that was said is that the source fails."""
+    """The last mark says that the source fails."""
     marked_at: datetime | None
-    """When it was last said that the source works, or that it fails."""
+    """When the last mark was written, that the source works or fails."""
     writer: str
     """Operator and function that wrote the newest record; empty if there is none."""
 
@@ -136,7 +136,8 @@ async def read_log_state(stream: LogStream, resource: GroupResource) -> LogState
     writer = ""
     async for logged in read_up_to_now(stream, resource_subjects(stream.cluster, resource), start=start):
         known.fold(logged)
-        writer = getattr(logged.record, "written").manager if hasattr(logged.record, "written") else writer  # noqa: B009
+        if isinstance(logged.record, ObjectSeen | ObjectDeleted):
+            writer = logged.record.written.manager
     mark = await stream.last_record(control_subjects(stream.cluster, Control.BOOKMARK, resource))
     is_lost = False
     times = [finished[1].time] if finished is not None else []

@@ -262,7 +262,7 @@ class SourceRunner:
         await asyncio.sleep(self._source.every.total_seconds())
 
     async def _watch(self, written: SourceLog) -> None:
-        """One life of a generator; it begins with a whole set, and ends at the latest when a list is due."""
+        """Run the generator once; it begins with a whole set, and ends at the latest when a list is due."""
         self._begin(written)
         has_begun = False
         limit = asyncio.timeout(None)
@@ -288,7 +288,7 @@ class SourceRunner:
         await self._hear(written, await written.whole(as_set(records)))
 
     async def _hear(self, written: SourceLog, complaint: str) -> None:
-        """Take note that something was recorded, but for what the complaint says."""
+        """Note that something was recorded, except what the complaint names."""
         await written.heard(complaint and f"{self._source}: {complaint}")
         self._away.succeeded()
         self.status.objects = self.status.total = written.records

@@ -135,7 +135,7 @@ class SourceLog:
             self._is_lost, self._lost_with, self._marked_at = False, "", time
 
     async def lost(self, error: str) -> None:
-        """Tell that the source fails: once, and again if it fails otherwise, at most each minute."""
+        """Record that the source fails: once, and again with another error, at most each minute."""
         if self._is_lost and (error == self._lost_with or not self._is_mark_due()):
             return
         time = self._clock()
@@ -217,7 +217,7 @@ class SourceLog:
             self._known.drop(key)
 
     async def _last_body(self, key: ObjectKey) -> bytes:
-        """What the log last showed of a record; who it is, where that has expired."""
+        """The last body of a record in the log; only its identity, once that has expired."""
         subject = object_subject(self._stream.cluster, key, partition_of(key, self._stream.partitions))
         last = await self._stream.last_record(subject)
         if last is not None and isinstance(last.record, ObjectSeen):

@@ -34,7 +34,7 @@ class Servers(Struct, frozen=True, kw_only=True):
 
     @property
     def requires_tls(self) -> bool:
-        """Whether a URL asks for TLS: then none of the servers is spoken to without it."""
+        """Whether a URL asks for TLS: then the client uses no server without it."""
         return any(url.startswith(("tls:", "wss:")) for url in self.urls)
 
 
@@ -109,7 +109,7 @@ class NatsAccess(Struct, frozen=True, kw_only=True):
 
     @property
     def requires_tls(self) -> bool:
-        """Whether a certificate is given, so that nothing is said without TLS."""
+        """Whether a certificate is given, so that the client says nothing without TLS."""
         return self.ca_file is not None or self.cert_file is not None
 
     def tls_context(self) -> ssl.SSLContext:

@@ -34,7 +34,7 @@ _REMEMBERED: Final = 100  # subjects that were used last, to name the one that i
 
 _AGAIN: Final = timedelta(seconds=1)
 _ELECTION: Final = timedelta(seconds=15)
-"""What is asked while servers elect a leader is lost; that takes up to 10 s after one was killed."""
+"""Servers lose requests while they elect a leader, up to 10 s after one was killed."""
 
 
 class NoResponders(Unavailable):
@@ -57,11 +57,11 @@ class Connection:
         self.client = client
         self.url = without_credentials(url)
         self.reconnects = 0
-        """How often the connection was lost and made again: who sees it change has to check what it relied on."""
+        """How often the connection was made again; after a change, check what you relied on."""
         self._up = asyncio.Event()
         self._up.set()
         self._asked: set[asyncio.Future[Msg]] = set()
-        """Answers that are waited for."""
+        """Answers under way."""
         self._refusal: asyncio.Future[LevelogError] = asyncio.get_running_loop().create_future()
         self._subjects: deque[str] = deque(maxlen=_REMEMBERED)
         self._is_closing = False
@@ -124,7 +124,7 @@ class Connection:
         return message
 
     async def request_again(self, subject: str, payload: bytes = b"", *, step: str = "") -> Msg:
-        """Send a request that does no more when it is made twice, each second until there is an answer to one.
+        """Send an idempotent request, again each second until one is answered.
 
         Raises as `request` does.
         """
@@ -229,7 +229,7 @@ class Connection:
                 self.absence.began(_explain(error))
 
     def _written(self, lowered: str) -> str:
-        """A subject as it was used; nats-py tells it in lower case."""
+        """A subject as it was used; nats-py reports it in lower case."""
         return next((subject for subject in self._subjects if subject.lower() == lowered), lowered)
 
     def _refuse(self, error: LevelogError) -> None:
@@ -274,7 +274,7 @@ class Connection:
 async def first_of(
     send: Callable[[timedelta], Coroutine[Any, Any, A]], *, within: timedelta, again_after: timedelta
 ) -> A:
-    """Call what sends something, with the time that is left, and again at intervals; the outcome of the first to end.
+    """Call `send` with the time that is left, and again at intervals; returns the outcome of the first to end.
 
     The others are cancelled.
     """
@@ -332,7 +332,7 @@ async def connect(
 
 
 class _Attempt:
-    """The first attempt to connect, which ends; once it has succeeded, nats-py goes on for ever."""
+    """The first attempt to connect, which is limited; after it, nats-py reconnects for ever."""
 
     def __init__(self, url: str, servers: Servers, access: NatsAccess) -> None:
         self._servers = servers
@@ -351,7 +351,7 @@ class _Attempt:
         self._has_succeeded = False
 
     async def make(self, name: str, inbox: str, limit: timedelta) -> None:
-        """Connect, or raise why that cannot be done in time, in which each of several servers has its turn."""
+        """Connect, or raise why that failed; each of several servers has its turn within the time."""
         if self._has_several:
             limit = max(limit, (len(self._servers.urls) + 1) * _SERVER_TIMEOUT)
         connecting = asyncio.ensure_future(self._client.connect(**self._options(name, inbox, limit)))

@@ -100,7 +100,7 @@ class Group(Struct, frozen=True):
     name: str = ""
     """Name of the cluster; empty: the server is on its own."""
     leader: str = ""
-    """Empty: whoever answers knows of none, and answers from its own store."""
+    """Empty: the server knows of none, and answers from its own store."""
     replicas: tuple[Peer, ...] = ()
     """All but the leader."""
 
@@ -164,7 +164,7 @@ class PublishAnswer(Struct, frozen=True):
     stream: str = ""
     seq: int = 0
     duplicate: bool = False
-    """It was in the stream already, there."""
+    """The stream had the message already, at `seq`."""
 
 
 async def ask(
@@ -185,7 +185,7 @@ async def ask(
 
 
 async def ask_again(connection: Connection, subject: str, request: object, answer: type[A]) -> A:
-    """The same for a request that does no more when it is made twice: it is sent again if no answer comes."""
+    """Send an idempotent request as `ask` does, again if no answer comes."""
     step = f"JetStream {subject}"
     return decoded(await connection.request_again(f"$JS.API.{subject}", _encoded(request), step=step), answer, step)
 
@@ -195,7 +195,7 @@ def _encoded(request: object) -> bytes:
 
 
 def decoded(reply: Msg, answer: type[A], step: str) -> A:
-    """What was answered in a step. Raises LevelogError if it cannot be read."""
+    """Decode an answer. Raises LevelogError, naming the step, if it cannot be read."""
     try:
         return msgspec.json.decode(reply.data, type=answer)
     except msgspec.DecodeError as error:

@@ -31,7 +31,7 @@ class Message(NamedTuple):
     headers: bytes
     payload: bytes
     reply: str = ""
-    """The subject of its answer; empty: none is wanted."""
+    """Where an answer goes; empty: none is wanted."""
 
 
 def header_lines(headers: Mapping[str, str]) -> bytes:
@@ -53,7 +53,7 @@ _REFUSALS: Final = re.compile("authorization violation|authentication (expired|r
 
 
 def is_refusal(error: Exception | str) -> bool:
-    """Whether a server says that it does not take, or no longer takes, whom the client signs in as."""
+    """Whether a server refuses the client's credentials, or no longer takes them."""
     return _REFUSALS.search(str(error)) is not None
 
 
@@ -198,7 +198,7 @@ class NatsClient(Client):
         await super().close()
 
     def abandon(self) -> None:
-        """Close the socket and end the tasks of a `close` that was not through in time."""
+        """Close the socket and end the tasks after a `close` that took too long."""
         for task in (self._reconnection_task, self._reading_task, self._ping_interval_task, self._flusher_task):
             if task is not None:
                 task.cancel()
