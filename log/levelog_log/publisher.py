@@ -97,38 +97,35 @@ class BatchPublisher:
         if not 0 < len(messages) <= MAX_MESSAGES:
             raise ValueError(f"a batch holds 1 to {MAX_MESSAGES} messages, not {len(messages)}")
         async with self._turn:
-            return await self._publish(messages)
+            step = f"publishing {len(messages)} records, the first to {messages[0].subject}"
+            await self.verify()
+            has_several = self.stream.replicas > 1
+            id_line = b"Nats-Msg-Id: %b\r\n" % secrets.token_hex(11).encode() if has_several else b""
+            batch = _Batch(messages, self._chains.link(messages), id_line=id_line)
+            began = time.monotonic()
+            try:
+                if has_several:
+                    answer = await first_of(
+                        lambda left: self._send_again(batch, step, left), within=self._timeout, again_after=AGAIN
+                    )
+                else:
+                    answer = await self._send(batch, step, self._timeout)
+            except NoResponders as error:
+                await self.stream.state()  # says so if it is the stream that is missing
+                raise Unavailable(f"{step}: JetStream does not answer") from error
+            self._note_speed(time.monotonic() - began)
+            accepted = self._accept(step, answer, len(messages))
+            self._chains.acknowledge()
+            self._acknowledged_headers = batch.last.headers
+            return accepted
 
-    async def _publish(self, messages: Many[Message]) -> Sequence:
-        step = f"publishing {len(messages)} records, the first to {messages[0].subject}"
-        await self.verify()
-        has_several = self.stream.replicas > 1
-        id_line = b"Nats-Msg-Id: %b\r\n" % secrets.token_hex(11).encode() if has_several else b""
-        batch = _Batch(messages, self._chains.link(messages), id_line=id_line)
-        began = time.monotonic()
-        try:
-            if has_several:
-                answer = await first_of(
-                    lambda left: self._send_again(batch, step, left), within=self._timeout, again_after=AGAIN
-                )
-            else:
-                answer = await self._send(batch, step, self._timeout)
-        except NoResponders as error:
-            await self.stream.state()  # says so if it is the stream that is missing
-            raise Unavailable(f"{step}: JetStream does not answer") from error
-        self._note_speed(time.monotonic() - began)
-        accepted = self._accept(step, answer, len(messages))
-        self._chains.acknowledge()
-        self._acknowledged_headers = batch.last.headers
-        return accepted
-
-    async def _send(self, batch: "_Batch", step: str, timeout: timedelta) -> PublishAnswer:  # noqa: ASYNC109
+    async def _send(self, batch: _Batch, step: str, timeout: timedelta) -> PublishAnswer:  # noqa: ASYNC109
         first, last = batch.framed()
         if first:
             await self.stream.connection.publish_all(first, step)
         return await self._ask(last, step, timeout)
 
-    async def _send_again(self, batch: "_Batch", step: str, left: timedelta) -> PublishAnswer:
+    async def _send_again(self, batch: _Batch, step: str, left: timedelta) -> PublishAnswer:
         """Send a batch that may have been sent before, since servers that elect a leader lose what they are sent.
 
         The id of its last message lets NATS store one of them. Who is refused for now waits for the others.
