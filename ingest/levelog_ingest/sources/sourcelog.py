@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Final
 
 import msgspec
+from msgspec.structs import replace
 
 from levelog.counting import counted
 from levelog.errors import RecordError
@@ -25,7 +26,7 @@ from levelog.wire.records import (
     Written,
 )
 from levelog.wire.subjects import object_subject, partition_of
-from levelog_ingest.sources.encoding import EncodedSet, Encoder, shown, uid_of
+from levelog_ingest.sources.encoding import Encoder, shown, uid_of
 from levelog_ingest.sources.known import LogState
 from levelog_ingest.sync import DIFFERENCE
 from levelog_log.appender import Appender
@@ -96,12 +97,10 @@ class SourceLog:
         encoded = self._encoder.whole(records)
         self._traces = encoded.traces
         kept = set(self._known.records) - encoded.bodies.keys() if encoded.unnamed else set(encoded.refused)
-        too_large: dict[ObjectKey, str] = {}
-        if self._clock() >= self.list_due():
-            await self._list(encoded.bodies, kept, observed, too_large)
-        else:
-            await self._differences(encoded.bodies, kept, observed, too_large)
-        return EncodedSet(encoded.bodies, {**encoded.refused, **too_large}, encoded.unnamed).complaint
+        refused = dict(encoded.refused)
+        write = self._list if self._clock() >= self.list_due() else self._differences
+        await write(encoded.bodies, kept, observed, refused)
+        return replace(encoded, refused=refused).complaint
 
     async def change(self, given: External | Traced | Gone) -> str:
         """Record one record, or that it is gone. Returns one sentence if it could not be recorded."""
@@ -148,13 +147,13 @@ class SourceLog:
     async def _differences(
         self,
         bodies: Mapping[ObjectKey, bytes],
-        kept: Iterable[ObjectKey],
+        kept: set[ObjectKey],
         observed: Version,
-        too_large: dict[ObjectKey, str],
+        refused: dict[ObjectKey, str],
     ) -> None:
         changes = self._known.compare(bodies, kept)
         versions = dict.fromkeys(changes.changed, observed)
-        await self._put({key: bodies[key] for key in changes.changed}, versions, "watch", too_large)
+        await self._put({key: bodies[key] for key in changes.changed}, versions, "watch", refused)
         await self._delete(changes.gone, observed)
         await self._lane.flush()
         if changes.changed or changes.gone:
@@ -171,7 +170,7 @@ class SourceLog:
         bodies: Mapping[ObjectKey, bytes],
         kept: set[ObjectKey],
         observed: Version,
-        too_large: dict[ObjectKey, str],
+        refused: dict[ObjectKey, str],
     ) -> None:
         """Write everything between the marks of a list; an unchanged record keeps its version and wakes nothing."""
         sync_id = secrets.token_hex(8)
@@ -181,11 +180,11 @@ class SourceLog:
             key: self._known.records[key].version if self._known.has(key, body) else observed
             for key, body in bodies.items()
         }
-        await self._put(bodies, versions, "list", too_large)
-        again = [key for key in (*kept, *too_large) if key in self._known.records]
+        await self._put(bodies, versions, "list", refused)
+        again = [key for key in sorted({*kept, *refused}) if key in self._known.records]
         stored = {key: await self._last_body(key) for key in again}
         versions = {key: self._known.records[key].version for key in again}
-        await self._put(stored, versions, "list", too_large)
+        await self._put(stored, versions, "list", refused)
         await self._delete(gone, observed)
         time = self._clock()
         await self._to_all(SyncFinished(resource=self._resource, sync_id=sync_id, version=observed, time=time))
@@ -200,13 +199,13 @@ class SourceLog:
         bodies: Mapping[ObjectKey, bytes],
         versions: Mapping[ObjectKey, Version],
         origin: Origin,
-        too_large: dict[ObjectKey, str],
+        refused: dict[ObjectKey, str],
     ) -> None:
         for key, body in bodies.items():
             try:
                 message = self._seen(key, body, versions[key], origin)
             except RecordError as error:
-                too_large[key] = str(error)
+                refused[key] = str(error)
                 continue
             await self._lane.submit((message,))
             self._known.put(key, body, versions[key])
