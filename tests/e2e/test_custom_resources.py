@@ -145,8 +145,7 @@ async def test_a_check_against_the_cluster_names_what_would_break_objects(
 async def test_large_definitions_are_taken_again_once_they_were_imported(
     control_plane: ControlPlane, levelog: Levelog
 ) -> None:
-    given = [definition(name) for name in SHAPES]
-    (levelog.folder / "large.yaml").write_text(as_yaml(given))
+    (levelog.folder / "large.yaml").write_text(as_yaml(map(definition, SHAPES)))
     ended = await levelog.ends("import-crd", "large.yaml")
     assert (ended.status, ended.stderr) == (0, ""), ended.stderr[-1000:]
     (levelog.folder / "imported.py").write_text(ended.stdout)
@@ -155,7 +154,7 @@ async def test_large_definitions_are_taken_again_once_they_were_imported(
     (levelog.folder / "again.yaml").write_text(ended.stdout)
     again = manifests_of(levelog.folder / "again.yaml")
     assert [one["metadata"]["name"] for one in again] == [*SHAPES]
-    for manifest in (*given, *again):
+    for manifest in again:
         path = f"{DEFINITIONS}?dryRun=All&fieldValidation=Strict"
         status, answer = await control_plane.admin.request("POST", path, manifest)
         assert status == 201, answer["message"]

@@ -6,6 +6,8 @@ import sys
 from pathlib import Path
 
 from levelog_cli.demo.steps import STORY
+from rigs.levelog import Levelog, Running
+from rigs.preloaded import PROGRAM
 
 ROOT = Path(__file__).parents[2]
 BETWEEN = "This time it looked between the two changes: "
@@ -50,24 +52,19 @@ async def test_the_demo_converges_with_no_call_and_no_write_in_vain() -> None:
         assert "   log    6 records: 4 of objects, 2 receipts of writes" in lines
 
 
-async def test_a_demo_that_stays_up_says_what_a_second_terminal_needs() -> None:
-    demo = await started("demo", "--keep")
-    assert demo.stdout is not None
+async def test_a_demo_that_stays_up_says_what_a_second_terminal_needs(tmp_path: Path) -> None:
+    levelog = Levelog(tmp_path)
+    demo = Running([PROGRAM, "demo", "--keep"], tmp_path / "demo.log", env=levelog.env, folder=tmp_path)
     try:
-        line = ""
-        while not line.startswith("export "):
-            line = (await asyncio.wait_for(demo.stdout.readline(), timeout=120)).decode()
-            assert line, "the demo has ended"
+        line = await demo.says("export ", seconds=120)
         variables = dict(each.split("=", 1) for each in line.split()[1:])
         assert set(variables) == {"KUBECONFIG", "LEVELOG_DATA_DIR"}
-        history = await started("history", "webs.example.com/default/shop", **variables)
-        out, err = await history.communicate()
-        assert history.returncode == 0, err.decode()
-        assert b"spec.replicas: 3 -> 2" in out
+        history = await levelog.ends("history", "webs.example.com/default/shop", env=variables)
+        assert history.status == 0, history.stderr
+        assert "spec.replicas: 3 -> 2" in history.stdout
+        assert await demo.stops() == 0
     finally:
-        demo.terminate()
-        await demo.communicate()
-    assert demo.returncode == 0
+        demo.kill()
 
 
 def test_the_demo_runs_the_example_itself() -> None:

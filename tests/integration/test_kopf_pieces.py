@@ -5,7 +5,6 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-import kubernetes.client
 import pytest
 
 from levelog import OperatorError
@@ -166,6 +165,8 @@ def test_what_a_child_has_of_its_own_stays_unless_it_is_forced() -> None:
         kopf.adopt(child)
     with pytest.raises(TypeError, match="a child is a manifest"):
         kopf.label("text", {"a": "b"})
+    import kubernetes.client  # slow to load, and needed by this test alone
+
     with pytest.raises(TypeError, match="a child is a manifest"):
         kopf.adopt(kubernetes.client.V1Pod(metadata=kubernetes.client.V1ObjectMeta(name="a")), OWNER)
 

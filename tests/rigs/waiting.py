@@ -24,4 +24,4 @@ async def until(condition: Callable[[], Awaitable[T]], what: str, *, seconds: fl
         answered_at = time.monotonic()
         if answered_at >= deadline:
             raise TimeoutError(f"not seen within {seconds:g} s: {what}")
-        await asyncio.sleep(max(pause, answered_at - asked_at))
+        await asyncio.sleep(max(pause, 3 * (answered_at - asked_at)))

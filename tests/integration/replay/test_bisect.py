@@ -110,7 +110,7 @@ async def test_the_first_commit_that_decides_otherwise_is_found_in_worktrees(nig
     file.parent.mkdir()
     commits: list[str] = []
     recorded = BAD.read_text()
-    for text in (recorded, f"{recorded}\n", FIXED.read_text(), f"{FIXED.read_text()}\n", f"{FIXED.read_text()}\n\n"):
+    for text in (recorded, f"{recorded}\n", FIXED.read_text(), f"{FIXED.read_text()}\n"):
         file.write_text(text)
         git(tmp_path, "add", "--all")
         git(tmp_path, "commit", "--quiet", "--message", f"Step {len(commits)}")
