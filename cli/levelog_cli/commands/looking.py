@@ -54,7 +54,7 @@ def levels(
     *,
     view: View = "",
     status: Annotated[str, option("in_sync, drifting, settling, failed, blocked or deleting.", "STATUS")] = "",
-    at: Annotated[str, moment("As they were at a moment, which the log tells")] = "",
+    at: Annotated[str, moment("As they were at a moment")] = "",
     watch: Annotated[bool, switch("Go on, and print levels that change.", "--watch", "-w")] = False,
     form: _Form = None,
 ) -> Work:
@@ -200,7 +200,7 @@ def open_past(
     *,
     at: Annotated[str, moment("The moment, by default the last")] = "",
     play: Annotated[
-        float, option("Go on from there, so many times as fast; a pause takes 10 s at most.", "SPEED", min=0)
+        float, option("Go on from there, this many times as fast; pauses take at most 10 s.", "SPEED", min=0)
     ] = 0,
     port: Annotated[int, option("Port on 127.0.0.1.", "PORT", show_default="a free one", **PORTS)] = 0,
 ) -> Work:

@@ -125,7 +125,7 @@ def what_if(
     *,
     drop: Annotated[list[int] | None, option("Leave out a record, by its sequence; may be repeated.", "RECORD")] = None,
     swap: Annotated[tuple[int, int] | None, option("Put two records in each other's place.", "RECORD RECORD")] = None,
-    delay_receipt: Annotated[str, option("Let all receipts come later, by so long: 3s.", "TIME")] = "",
+    delay_receipt: Annotated[str, option("Delay all receipts: 3s.", "TIME")] = "",
     value: Annotated[
         tuple[int, str] | None,
         option(
@@ -142,7 +142,7 @@ def what_if(
 ) -> Work:
     """Change recorded history, decide again, and show which decisions differ. Ends with status 1 if any does.
 
-    All other records stay as they are: also those of what the operator wrote then.
+    All other records stay as they are, those of the operator's own writes too.
     """
     from levelog_cli.wiring.travel import show_what_if
     from levelog_replay.travel.edits import WantedEdits
@@ -169,23 +169,23 @@ def bisect(
     inevitable: Annotated[
         str,
         option(
-            "Find the record from which on FILE comes to this in every order of the records that the log did not "
-            "order, and the two that race before it.",
+            "Find the record after which this expression becomes true in every order of records, and the two records "
+            "that race before it.",
             "EXPRESSION",
         ),
     ] = "",
-    orders: Annotated[int, option("Try so many orders at most for --inevitable.", "NUMBER", min=1)] = 200,
+    orders: Annotated[int, option("Try at most this many orders for --inevitable.", "NUMBER", min=1)] = 200,
     code: Annotated[
         str,
         option(
-            "Find the first commit after GOOD, up to BAD, with which a replay of the bundle decides otherwise.",
+            "Find the first commit after GOOD, up to BAD, with which a replay of the bundle decides differently.",
             "GOOD..BAD",
         ),
     ] = "",
     bundle: FromBundle = None,
     form: Plain = None,
 ) -> Work:
-    """Find the record after which something is so, or could not be avoided, or the commit that decides otherwise.
+    """Find the record that made an expression true, or inevitable, or the commit that decides differently.
 
     Ends with status 1 if there is none.
     """
@@ -214,14 +214,12 @@ def export(
     settings: Settings,
     file: Annotated[Path, argument("The bundle to write, as in shop.jsonl.", "FILE")],
     *,
-    start: Annotated[
-        str, moment("Decisions, and older records that say what there was then, from a moment on", "--from")
-    ] = "",
+    start: Annotated[str, moment("Begin at a moment, with the state of that time", "--from")] = "",
     end: _End = "",
     objects: Annotated[
         list[str] | None,
         option(
-            "Only decisions on this: RESOURCE[.GROUP]/NAMESPACE/NAME; without a name, or without both, all there.",
+            "Only decisions on this object, or on all of a namespace or resource: RESOURCE[.GROUP]/NAMESPACE/NAME.",
             "OBJECT",
             "--object",
         ),
@@ -230,7 +228,7 @@ def export(
         str, option("Only decisions on objects with these labels: team=a", "LABELS", "--selector", "-l")
     ] = "",
     bookmarks: Annotated[
-        bool, switch("Also write that nothing changed, each minute: for indices with expires=.", "--bookmarks")
+        bool, switch("Include the bookmarks of each minute, for indices with expires=.", "--bookmarks")
     ] = False,
 ) -> Work:
     """Write decisions, and the records that they were made on, into one file, redacted as the log is.
@@ -258,7 +256,7 @@ def ui(
         str, option("Where to serve the pages; default: 127.0.0.1:8765, or a free port.", "HOST:PORT")
     ] = "",
     code: Annotated[Path | None, option("Operators that decide again, on pages that ask what if.", "FILE")] = None,
-    name: Annotated[list[str] | None, option("A host name under which the pages may be asked for.", "NAME")] = None,
+    name: Annotated[list[str] | None, option("Also answer requests for this host name.", "NAME")] = None,
 ) -> Work:
     """Serve pages that show objects, levels and decisions with their causes. They change nothing."""
     from levelog_cli.wiring.pages import serve_pages

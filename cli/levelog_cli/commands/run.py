@@ -18,7 +18,7 @@ Files = Annotated[
     list[Path],
     argument("Python files that define operators, folders of such files, or -m package.module.", "FILE"),
 ]
-Reload = Annotated[bool, switch("Start anew when a file changes; run prints what that changes.", "--reload")]
+Reload = Annotated[bool, switch("Restart when a file changes; `run` first prints what that changes.", "--reload")]
 Pages = Annotated[
     bool, switch("Serve pages that show what happens, in a process of their own: see `levelog ui`.", "--ui")
 ]

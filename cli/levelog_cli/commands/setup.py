@@ -39,7 +39,7 @@ def doctor(
 @answering("database_url", "data_dir", "application")
 def migrate(
     settings: Settings,
-    files: Annotated[list[Path] | None, argument("Operators whose SQL views are made, too.", "FILE")] = None,
+    files: Annotated[list[Path] | None, argument("Operators whose SQL views to create.", "FILE")] = None,
 ) -> Work:
     """Bring the database to the revision of this code."""
     from levelog_cli.servers.databases import migrate_database
@@ -64,7 +64,7 @@ def init(
     *,
     group: Annotated[str, option("API group of the kind.", "GROUP")] = "example.com",
 ) -> None:
-    """Make a folder, NAME in small letters, with a small operator, its definition, its tests, and what runs it."""
+    """Make a folder, NAME in small letters, with a small operator, its CRD, its tests, and what deploys it."""
     from levelog_cli.scaffold.project import make
 
     sys.stdout.writelines(f"{path}\n" for path in make(name, group, Path()))
@@ -148,7 +148,7 @@ def import_crd(
     settings: Settings,  # noqa: ARG001 - of the logs
     file: Annotated[Path, argument("YAML of definitions.", "FILE")],
 ) -> None:
-    """Print Resource classes written from CustomResourceDefinitions; on stderr, what these do not keep."""
+    """Print Resource classes for CustomResourceDefinitions; on stderr, what the classes cannot keep."""
     from levelog_cli.crds.earlier import in_file
     from levelog_cli.crds.importing import source_of
     from levelog_cli.crds.losses import losses
