@@ -4,10 +4,11 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from levelog import Manifest, Operator
 from levelog.secrets.redaction import Redactor
-from levelog.wire.objects import GroupResource, ObjectKey, Uid
+from levelog.wire.objects import GroupResource, ObjectKey
 from levelog.wire.projection import Applied, applied
 from levelog.wire.records import ObjectSeen, ReceiptNoted
 from levelog_cli.printing.planned import plan_lines
@@ -16,11 +17,11 @@ from levelog_replay.calling import ReplayCaller
 from levelog_replay.planning import plan
 from levelog_store.connect.database import Database
 from levelog_store.owners.scopes import find_scopes
-from levelog_store.tables import index_entries, intents
+from levelog_store.tables import intents
 from rigs.kinds import ConfigMap, Web
 from rigs.nats import NatsServer
 from rigs.processing import Processing
-from rigs.webs import NOON, WEBS, deleted, lists_done, seen, web
+from rigs.webs import WEBS, lists_done, receipt, seen, web
 
 CONFIG_MAPS = GroupResource(group="", resource="configmaps")
 
@@ -41,26 +42,10 @@ def config_map(version: int, *, cpu: str = "1", **metadata: Any) -> ObjectSeen:
     return seen(key, version, "uid-child", {"cpu": cpu}, ownerReferences=[owner], **metadata)
 
 
-def receipt(row: dict[str, Any], answer: ObjectSeen) -> ReceiptNoted:
+def receipt_of(row: dict[str, Any], answer: ObjectSeen) -> ReceiptNoted:
     """What an actuator notes of an apply that was answered with an object."""
     made: Applied | None = applied(msgspec.json.decode(row["body"]), msgspec.json.decode(answer.body))
-    return ReceiptNoted(
-        application="webs",
-        key=row["key"],
-        view=row["view"],
-        parent=ObjectKey.parse(row["parent"]),
-        parent_uid=Uid(row["parent_uid"]),
-        round=row["round"],
-        verb=row["verb"],
-        target=ObjectKey.parse(row["target"]),
-        outcome="written",
-        target_uid=answer.uid,
-        target_version=answer.version,
-        applied=made,
-        attempts=row["attempts"],
-        process=row["owner"],
-        time=NOON,
-    )
+    return replace(receipt(row, version=answer.version), target_uid=answer.uid, applied=made)
 
 
 async def listed(stack: Processing, *records: ObjectSeen) -> None:
@@ -80,7 +65,7 @@ async def applied_once(stack: Processing) -> int:
     await stack.claim()
     [row] = [row for row in await stack.rows(intents) if row["target"].endswith("/shop")]
     assert row["verb"] == "apply"
-    last = await stack.tell(config_map(5), receipt(row, config_map(5)))
+    last = await stack.tell(config_map(5), receipt_of(row, config_map(5)))
     await stack.folded(last)
     level = await stack.level("shop")
     assert (level["status"], level["round"]) == ("in_sync", 1)
@@ -113,29 +98,6 @@ async def test_invariant_6_what_no_manifest_sets_calls_nothing_and_an_edit_is_ap
         await stack.folded(await stack.tell(config_map(200, cpu="2")))
         level = await stack.level("shop")
         assert (level["status"], level["drift"]) == ("settling", b'{"changed":["ConfigMap/shop spec.cpu"]}')
-
-
-async def test_what_was_applied_goes_with_the_parent(nats_server: NatsServer, database_url: str) -> None:
-    async with Processing(nats_server.url, database_url, [op]) as stack:
-        await applied_once(stack)
-        held = [row for row in await stack.rows(index_entries) if row["index"] == "webs/@applied/config"]
-        assert [(row["key"], row["object"]) for row in held] == [
-            ('"webs.example.com/default/shop"', "@configmaps/default/shop")
-        ]
-        await stack.folded(await stack.tell(deleted(web("shop", 1), 300)))
-        assert [row for row in await stack.rows(index_entries) if row["index"] == "webs/@applied/config"] == []
-
-
-async def test_two_processors_share_parents_and_children(nats_server: NatsServer, postgres_url: str) -> None:
-    async with Processing(nats_server.url, postgres_url, [op]) as stack:
-        await applied_once(stack)
-        await stack.start_more("two")
-        await stack.folded(await stack.tell(config_map(200, cpu="2")))
-        rows = [row for row in await stack.rows(intents) if row["target"].endswith("/shop")]
-        assert [(row["verb"], row["round"]) for row in sorted(rows, key=lambda row: row["round"])] == [
-            ("apply", 1),
-            ("apply", 2),
-        ]
 
 
 async def test_a_plan_says_how_many_deletions_may_follow_also_those_of_a_later_round(

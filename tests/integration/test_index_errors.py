@@ -118,27 +118,6 @@ def broken(name: str, version: int) -> ObjectSeen:
     return without_image(name, version, f"uid-{name.partition('-')[0]}")
 
 
-async def test_an_object_that_had_entries_blocks_who_reads_their_keys_until_it_is_mended(
-    nats_server: NatsServer, database_url: str
-) -> None:
-    async with Processing(nats_server.url, database_url, [operator_by_name()]) as stack:
-        last = await stack.listed(
-            web("shop", 1),
-            web("other", 2),
-            owned("shop-0", 3),
-            owned("other-0", 4),
-            version=4,
-        )
-        stack.start()
-        await stack.folded(last)
-        await stack.folded(await stack.tell(broken("shop-0", 5)))
-        assert await told(stack, "shop") == ("blocked", "index webs/named fails for pods/default/shop-0: Validation")
-        assert await shown(stack, "shop") == ("blocked", b'["shop-0=a"]', 0)
-        assert await told(stack, "other") == ("in_sync", "")
-        await stack.folded(await stack.tell(owned("shop-0", 6)))
-        assert await told(stack, "shop") == ("in_sync", "")
-
-
 async def test_while_nobody_knows_whom_an_object_concerns_levels_go_on_say_so_and_delete_nothing(
     nats_server: NatsServer, database_url: str
 ) -> None:
@@ -163,19 +142,6 @@ async def test_while_nobody_knows_whom_an_object_concerns_levels_go_on_say_so_an
         assert await stack.intents("pending") == [("delete", "pods/default/shop-1")]
         assert await told(stack, "shop") == ("settling", "")
         assert processor.index_failures == {}
-
-
-async def test_deletions_that_wait_to_be_sent_are_taken_back_when_an_index_begins_to_fail(
-    nats_server: NatsServer, database_url: str
-) -> None:
-    async with Processing(nats_server.url, database_url, [operator_by_name()]) as stack:
-        last = await stack.listed(web("shop", 1), owned("shop-0", 2), owned("shop-1", 3), version=3)
-        stack.start()
-        await stack.folded(last)
-        assert await stack.intents("pending") == [("delete", "pods/default/shop-1")]
-        await stack.folded(await stack.tell(broken("other-0", 4)))
-        assert await stack.intents("pending") == []
-        assert await stack.intents("superseded") == [("delete", "pods/default/shop-1")]
 
 
 async def test_a_take_over_finds_the_same_levels_blocked_and_holding_back(
@@ -281,20 +247,3 @@ async def test_views_of_an_index_that_ignores_errors_go_on_without_the_object(
         stack.start()
         await stack.folded(last)
         assert await stack.intents("pending") == [("apply", "pods/default/shop-0")]
-
-
-async def test_two_processors_block_and_wake_the_levels_of_all_partitions(
-    nats_server: NatsServer, postgres_url: str
-) -> None:
-    async with Processing(nats_server.url, postgres_url, [operator("block")]) as stack:
-        stack.start("one")
-        await stack.start_more("two")
-        shops = [web(f"shop{n}", n + 1) for n in range(12)]
-        pods = [pod(f"shop{n}-0", 100 + n, owner=f"uid-shop{n}") for n in range(12)]
-        last = await stack.listed(*shops, *pods, version=200)
-        await stack.folded(last)
-        await stack.folded(await stack.tell(without_image("new", 201, "uid-new")))
-        assert {row["status"] for row in await stack.rows(levels)} == {"blocked"}
-        await stack.folded(await stack.tell(pod("new", 202, owner="uid-new")))
-        assert {row["status"] for row in await stack.rows(levels)} == {"in_sync"}
-        assert await stack.intents() == []

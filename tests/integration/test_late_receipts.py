@@ -16,9 +16,6 @@ from rigs.webs import receipt
 class Web(Resource, group="example.com", version="v1", plural="webs"): ...
 
 
-class Pod(Resource, version="v1", plural="pods"): ...
-
-
 def operator() -> Operator:
     op = Operator("webs")
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any, Final
 
-from levelog import Intent, Level, Manifest, Operator, Resource, Struct, apply
+from levelog import Level, Manifest, Operator, Resource, Struct
 from levelog.conditions import Condition
 from levelog.levels import Levels
 from levelog.testing import Simulation
@@ -128,32 +128,6 @@ def test_a_grandchild_counts_and_a_child_that_goes_does_not_any_more() -> None:
         assert ready(simulation)["message"] == "in sync: shops; children: 2"
 
 
-def test_a_view_wakes_when_a_level_that_it_looked_up_comes_moves_or_goes_and_for_no_other() -> None:
-    with Simulation(made()) as simulation:
-        simulation.apply(manifest("Board", "board", web="one"))
-        simulation.run()
-        assert shown(simulation) == {}
-        calls = simulation.calls["shown"]
-        simulation.apply(manifest("Web", "other"))
-        simulation.run()
-        assert simulation.calls["shown"] == calls
-        simulation.refuse(422, target="pods/default/one-0", times=1)
-        simulation.apply(manifest("Web", "one"))
-        simulation.run()
-        assert shown(simulation) == {"pods": "failed"}
-        simulation.advance(HOUR)
-        assert shown(simulation) == {"pods": "in_sync"}
-        calls = simulation.calls["shown"]
-        simulation.advance(HOUR)
-        assert simulation.calls["shown"] == calls
-        simulation.delete(Web, "one")
-        simulation.run()
-        assert shown(simulation) == {}
-        simulation.apply(manifest("Web", "one"))
-        simulation.run()
-        assert shown(simulation) == {"pods": "in_sync"}
-
-
 def test_parents_that_a_filter_leaves_out_have_no_levels_to_look_up() -> None:
     op = Operator("webs")
 
@@ -173,28 +147,6 @@ def test_parents_that_a_filter_leaves_out_have_no_levels_to_look_up() -> None:
         simulation.apply(manifest("Web", "one", replicas=0))
         simulation.run()
         assert simulation.level("shown", "default", "board").actual == []
-
-
-def test_a_view_that_is_given_levels_wakes_when_a_filter_leaves_its_parent_out_of_another_one() -> None:
-    op = Operator("webs")
-
-    @op.view(labels={"app": "web"})
-    def wanted(web: Web) -> Level[int]:
-        return Level(desired=1, actual=web.spec.replicas)
-
-    @op.view
-    def summed(web: Web, levels: Levels) -> Level[list[str]]:
-        return Level(desired=[], actual=list(levels))
-
-    labelled = manifest("Web", "one", replicas=2)
-    labelled["metadata"]["labels"] = {"app": "web"}
-    with Simulation(op) as simulation:
-        simulation.apply(labelled)
-        simulation.run()
-        assert simulation.level("summed", "default", "one").actual == ["wanted"]
-        simulation.apply(manifest("Web", "one", replicas=2))
-        simulation.run()
-        assert simulation.level("summed", "default", "one").actual == []
 
 
 def test_a_view_reads_the_levels_of_wanted_children_and_of_theirs_and_wakes_for_each() -> None:
@@ -277,32 +229,3 @@ def test_levels_that_are_looked_up_undeclared_fail_the_level_with_what_to_write(
         simulation.apply(manifest("Board", "board", web="one"))
         simulation.run()
         assert "write @op.view(levels_of=[Web])" in simulation.level("undeclared", "default", "board").reason
-
-
-def test_a_reader_is_not_decided_on_before_what_it_looked_up_so_no_child_is_taken_for_ready() -> None:
-    seen: list[str] = []
-    op = Operator("webs")
-
-    @op.view
-    def pods(web: Web) -> Level[int]:
-        return Level(desired=1, actual=web.spec.replicas)
-
-    @op.reconcile(pods, writes={Pod: ["apply"]})
-    def nothing(web: Web) -> Iterator[Intent]:
-        yield apply({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "x"}})
-
-    @op.view(levels_of=[Web])
-    def about(board: Board, levels: Levels) -> Level[int]:
-        status = levels.of(Web, "one")["pods"].status
-        seen.append(f"{board.spec.web} {status}")
-        return Level(desired=0, actual=0)
-
-    with Simulation(op) as simulation:
-        simulation.apply(manifest("Web", "one", replicas=1))
-        simulation.apply(manifest("Board", "board", web="first"))
-        simulation.run()
-        assert seen[-1] == "first in_sync"
-        simulation.apply(manifest("Web", "one", replicas=2))
-        simulation.apply(manifest("Board", "board", web="second"))
-        simulation.run()
-        assert "second in_sync" not in seen

@@ -13,8 +13,6 @@ from rigs.waiting import until
 from rigs.webs import web
 
 BAR = "━"
-MORE = ("desired=web.spec.replicas", "desired=web.spec.replicas + 1")
-IDLE = 120
 """Webs that want no pods."""
 
 

@@ -69,20 +69,6 @@ def reading_places() -> Operator:
     return op
 
 
-def reading_big_ones() -> Operator:
-    op = Operator("webs")
-
-    @op.view(when=lambda web: web.spec.replicas > 2)
-    def big(web: Web) -> Level[int]:
-        return Level(web.spec.replicas, 0)
-
-    @op.index
-    def pods(pod: Pod) -> dict[str, str]:
-        return {pod.metadata.name: ""}
-
-    return op
-
-
 async def test_an_object_that_is_looked_up_wakes_when_it_comes_changes_and_goes(
     nats_server: NatsServer, database_url: str
 ) -> None:
@@ -105,20 +91,6 @@ async def test_an_object_that_is_looked_up_wakes_when_it_comes_changes_and_goes(
         assert await told(pod("shop-0", 5, image="a")) == ("in_sync", 3)
         assert await told(pod("shop-0", 6, image="a", annotations={"n": "1"})) == ("in_sync", 3)
         assert await told(deleted(pod("shop-0", 7, image="a"), 8)) == ("drifting", 4)
-
-
-async def test_invariant_9_a_view_waits_until_what_it_looks_up_was_listed(
-    nats_server: NatsServer, database_url: str
-) -> None:
-    async with Processing(nats_server.url, database_url, [reading_one_pod()]) as stack:
-        last = await stack.tell(web("shop", 1, image="a"), pod("shop-0", 2))
-        stack.start()
-        await stack.until_folded_only(last)
-        assert await stack.rows(levels) == []
-        last = await stack.listed(web("shop", 3, image="a"), pod("shop-0", 4), version=4)
-        await stack.folded(last)
-        level = await stack.level("shop")
-        assert level["status"] == "in_sync"
 
 
 async def test_invariant_6_a_plain_parent_wakes_only_for_the_places_that_were_looked_at(
@@ -163,19 +135,6 @@ async def test_what_a_view_read_of_a_plain_parent_before_it_raised_wakes_it_agai
         await stack.folded(await stack.tell(web("shop", 2)))
         level = await stack.level("shop")
         assert level["status"] == "in_sync"
-
-
-async def test_a_parent_that_leaves_the_filter_has_no_level(nats_server: NatsServer, database_url: str) -> None:
-    async with Processing(nats_server.url, database_url, [reading_big_ones()]) as stack:
-        last = await stack.listed(web("shop", 1, replicas=3), web("small", 2, replicas=1), version=2)
-        stack.start()
-        await stack.folded(last)
-        assert [row["parent"] for row in await stack.rows(levels)] == [SHOP]
-        await stack.folded(await stack.tell(web("shop", 3, replicas=2)))
-        assert await stack.rows(levels) == []
-        await stack.folded(await stack.tell(web("shop", 4, replicas=4)))
-        level = await stack.level("shop")
-        assert level["desired"] == b"4"
 
 
 async def test_a_filter_that_raises_fails_its_parent_and_nobody_else(

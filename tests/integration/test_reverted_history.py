@@ -74,19 +74,6 @@ async def test_levels_that_read_it_are_blocked_until_a_list_which_is_taken_as_it
         assert await versions(stack) == {"shop": 1, "a": 8, "b": 10, "c": 11}
 
 
-async def test_a_list_that_began_before_history_went_back_sweeps_nothing_after_it(
-    nats_server: NatsServer, database_url: str
-) -> None:
-    async with Processing(nats_server.url, database_url, [operator()]) as stack:
-        await stack.listed(web("shop", 1), pod("a", 20, owner="uid-shop"), version=31)
-        begun, ended = lists_done(PODS, 32)
-        await stack.mark(begun)
-        await stack.mark(went_back(32, 9))
-        stack.start()
-        await stack.until_folded_only(await stack.mark(ended))
-        assert await versions(stack) == {"shop": 1, "a": 0}
-
-
 async def test_a_write_to_the_history_that_is_gone_is_waited_for_no_more(
     nats_server: NatsServer, database_url: str
 ) -> None:

@@ -1,7 +1,6 @@
 """What a step costs grows with what changed, not with what is there: counted at two sizes, not timed."""
 
 from collections.abc import Awaitable, Callable
-from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -18,7 +17,6 @@ from levelog_store.tables import decisions, intents, key_versions, objects, tomb
 from rigs.leasing import SCOPE
 from rigs.rowcounts import work_of
 
-NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 FEW, MANY = 1_000, 10_000
 PARTITIONS = list(range(16))
 
