@@ -16,12 +16,13 @@ from levelog.compat.kopf.given.hierarchies import at_hand
 from levelog.compat.kopf.given.keywords import Patch, call_keywords, object_keywords
 from levelog.compat.kopf.given.lookups import KopfIndex, asked_for
 from levelog.compat.kopf.given.memos import Memo, memo_of
+from levelog.compat.kopf.given.words import served_resource
+from levelog.compat.kopf.options import Declaration
 from levelog.compat.kopf.patches import merge_patches
 from levelog.compat.kopf.subhandlers import Calls, InnerProgress, registering
 from levelog.compat.kopf.tuning import OperatorSettings
 from levelog.effects import Call, looked_up
 from levelog.handlers.timers import is_ahead
-from levelog.kinds import ServedKind
 
 LEFT: Final = "left"
 """Field in the result of a call that raised: what the next one goes on from."""
@@ -67,34 +68,21 @@ class Attempts:
     """Calls of one function for objects, each with what it is tried the how manieth time for."""
 
     def __init__(
-        self,
-        handler_id: str,
-        function: Callable[..., Any],
-        limits: TryLimits,
-        logger: logging.Logger,
-        param: Any,
-        settings: OperatorSettings,
-        memo: Memo,
-        *,
-        backoff: timedelta,
-        resource: ServedKind,
+        self, handler_id: str, declared: Declaration, logger: logging.Logger, settings: OperatorSettings, memo: Memo
     ) -> None:
         """`memo` is what start-up handlers have put down; an object's begins as a copy of it."""
         self.id = handler_id
-        self.function = function
-        self.limits = limits
+        self.declared = declared
+        self.function = declared.function
         self.logger = logger
-        self.param = param
         self.settings = settings
         self.memo = memo
         self.is_recorded = True
         """Its calls leave results; else they raise what the function raises."""
         self.indices: list[str] = []
         """Names of those that the function looks up."""
-        self.resource = resource
-        self.backoff = backoff
-        """Before it is called again after an error that does not say when."""
-        self.is_async = inspect.iscoroutinefunction(function)
+        self.resource = declared.served or served_resource(declared.cls.resource_type)
+        self.is_async = inspect.iscoroutinefunction(declared.function)
 
     def take_indices(self, names: Mapping[str, Any]) -> bool:
         """Look up those of these indices that the function has parameters for; tells whether one is new to it."""
@@ -104,7 +92,7 @@ class Attempts:
     def object_arguments(self, body: Mapping[str, Any]) -> dict[str, Any]:
         """The arguments about an object, without those of a call; filters get them too."""
         return {
-            **object_keywords(body, memo_of(body, self.memo), self.param, self.logger),
+            **object_keywords(body, memo_of(body, self.memo), self.declared.param, self.logger),
             "settings": self.settings,
             "resource": self.resource,
         }
@@ -158,7 +146,7 @@ class Attempts:
         """The result of a call that raised, where results are recorded."""
         if not self.is_recorded:
             raise error
-        found = judged(error, self.limits, call.retry + 1, self.backoff)
+        found = judged(error, self.declared.limits, call.retry + 1, self.declared.backoff)
         if found.is_ignored:
             self.logger.error("%s failed, which is ignored", self.id, exc_info=error)
             return call.writes()

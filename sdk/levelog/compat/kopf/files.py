@@ -13,7 +13,6 @@ from levelog.compat.kopf.attempts import Attempts, stand_for
 from levelog.compat.kopf.failures import TryLimits
 from levelog.compat.kopf.given.lookups import asked_for
 from levelog.compat.kopf.given.memos import Memo
-from levelog.compat.kopf.given.words import served_resource
 from levelog.compat.kopf.kinds.beginning import HookAttempt, hook_attempts
 from levelog.compat.kopf.kinds.changing import ChangeHandler, identifier
 from levelog.compat.kopf.kinds.declaring import LONGEST, AttemptedHandler
@@ -99,10 +98,8 @@ class KopfFile:
         above = itertools.takewhile(lambda each: each is not before, self._changing.values())
         handler = ChangeHandler(
             name,
-            declared.cls,
             frozenset((*reasons, *known)),
             self._attempts(declared, handler_id, name),
-            declared.filters,
             field=field,
             needs_change=needs_change or (before is not None and before.needs_change),
             finalizer=finalizer or (before is not None and before.options.finalizer),
@@ -127,9 +124,7 @@ class KopfFile:
         """Have a function called for each object now and then."""
         name = self._free_name("timer", declared, declared.id)
         attempts = self._attempts(declared, declared.id, name)
-        handler = PacedHandler(
-            name, declared, attempts, interval=interval, initial_delay=initial_delay, idle=idle, sharp=sharp
-        )
+        handler = PacedHandler(name, attempts, interval=interval, initial_delay=initial_delay, idle=idle, sharp=sharp)
         self._others.append(handler)
         self._put(handler)
 
@@ -141,7 +136,7 @@ class KopfFile:
             self._starts = starts_index(self.operator.name, cls)
             self.operator.indices[self._starts.name] = self._starts
         name = self._free_name("resume", declared, f"{declared.id}_resume")
-        handler = ResumeHandler(name, declared, self._attempts(declared, declared.id, name), deleting=deleting)
+        handler = ResumeHandler(name, self._attempts(declared, declared.id, name), deleting=deleting)
         self._others.append(handler)
         self._put(handler)
 
@@ -150,7 +145,6 @@ class KopfFile:
         name = self._free_name("daemon", declared, declared.id)
         handler = LastingHandler(
             name,
-            declared,
             self._attempts(declared, declared.id, name),
             operator=self.operator.name,
             initial_delay=initial_delay,
@@ -168,7 +162,7 @@ class KopfFile:
             )
         name = self._free_name("event", declared, declared.id)
         attempts = self._attempts(declared, declared.id, name)
-        handler = WatchingHandler(name, declared, attempts, self._lender, is_alone=lambda: not self._changing)
+        handler = WatchingHandler(name, attempts, self._lender, is_alone=lambda: not self._changing)
         self._others.append(handler)
         self._look_up(handler)
         self.operator.record_handlers[name] = handler
@@ -180,7 +174,7 @@ class KopfFile:
             raise OperatorError(
                 f"index {name}: handlers ask for it by this name, which no other handler may have: give one another id="
             )
-        made = kopf_index(name, declared, self._attempts(declared, name, name))
+        made = kopf_index(name, self._attempts(declared, name, name))
         self.operator.indices[name] = self._looked_up[name] = made
         for handler in (*self._changing.values(), *self._others):
             if self._look_up(handler):
@@ -257,19 +251,7 @@ class KopfFile:
         return [each for each in self._changing.values() if each.reader.cls is handler.reader.cls]
 
     def _attempts(self, declared: Declaration, handler_id: str, name: str) -> Attempts:
-        logger = self._lender.logger(name)
-        function, limits = declared.function, declared.limits
-        return Attempts(
-            handler_id,
-            function,
-            limits,
-            logger,
-            declared.param,
-            self.settings,
-            self.memo,
-            backoff=declared.backoff,
-            resource=declared.served or served_resource(declared.cls.resource_type),
-        )
+        return Attempts(handler_id, declared, self._lender.logger(name), self.settings, self.memo)
 
     def _free_name(self, kind: str, declared: Declaration, wanted: str) -> str:
         """A name for a handler that stands for itself. Raises OperatorError where all are taken."""
@@ -293,10 +275,10 @@ class KopfFile:
 
 
 def _is_same(before: ChangeHandler, declared: Declaration, field: str) -> bool:
-    attempts = before.attempts
+    known = before.attempts.declared
     return (
-        before.origin is declared.function
-        and before.reader.cls is declared.cls
-        and (attempts.limits, before.filters, before.options.field, attempts.param)
+        known.function is declared.function
+        and known.cls is declared.cls
+        and (known.limits, known.filters, before.options.field, known.param)
         == (declared.limits, declared.filters, field, declared.param)
     )

@@ -3,7 +3,7 @@
 import copy
 from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from datetime import UTC, datetime, timedelta
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from levelog.compat.kopf.given.memos import Memo
 from levelog.edges import essence
@@ -209,6 +209,10 @@ def object_keywords(body: Mapping[str, Any], memo: Memo, param: Any, logger: Any
         "param": param,
         "logger": logger,
     }
+
+
+NOT_CALLED: Final[Mapping[str, Any]] = {"retry": 0, "started": None, "runtime": timedelta(0)}
+"""What `call_keywords` gives but the patch, for filters that are asked before there is a call."""
 
 
 def call_keywords(started: datetime, retry: int, patch: Patch) -> dict[str, Any]:

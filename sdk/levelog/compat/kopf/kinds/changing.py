@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any, Final
 
 import msgspec
@@ -10,8 +10,7 @@ from msgspec import UNSET, UnsetType
 
 from levelog.compat.kopf.attempts import LEFT, Attempts, Left, left, next_call
 from levelog.compat.kopf.failures import PermanentError, TemporaryError
-from levelog.compat.kopf.filters import Filters
-from levelog.compat.kopf.given.keywords import Patch, kopf_diff, kopf_essence
+from levelog.compat.kopf.given.keywords import NOT_CALLED, Patch, kopf_diff, kopf_essence
 from levelog.compat.kopf.given.memos import forget_memo
 from levelog.compat.kopf.kinds.declaring import AttemptedHandler
 from levelog.compat.kopf.patches import SHOWN_WITHIN, is_unseen
@@ -19,7 +18,6 @@ from levelog.edges import Diff, Edge, Reason, diff_of, essence, flat, under, val
 from levelog.effects import Call
 from levelog.handlers.edgehandlers import END, IS_HANDLED, EdgeHandler, is_wanted
 from levelog.levels import Level
-from levelog.resources import ResourceBase
 from levelog.selectors import holds
 from levelog.wire.projection import merge
 
@@ -35,10 +33,8 @@ class ChangeHandler(AttemptedHandler, EdgeHandler):
     def __init__(
         self,
         name: str,
-        cls: type[ResourceBase],
         reasons: frozenset[Reason],
         attempts: Attempts,
-        filters: Filters,
         *,
         field: str,
         needs_change: bool,
@@ -50,9 +46,10 @@ class ChangeHandler(AttemptedHandler, EdgeHandler):
 
         `follows` are the ids of those above it, for whose results it may wait.
         """
-        code = (field, needs_change, attempts.id, attempts.limits, attempts.param)
-        given = {"field": field, "finalizer": finalizer, "give_up_after": attempts.limits.timeout}
-        self.take(name, cls, attempts, filters, "edge", code, **given)
+        declared = attempts.declared
+        code = (field, needs_change, attempts.id, declared.limits, declared.param)
+        given = {"field": field, "finalizer": finalizer, "give_up_after": declared.limits.timeout}
+        self.take(name, attempts, "edge", code, **given)
         self.reasons = reasons
         self.follows = follows
         self.needs_change = needs_change
@@ -105,7 +102,7 @@ class ChangeHandler(AttemptedHandler, EdgeHandler):
         return self._is_tried(calls, now) or ("update" in self.reasons and is_other and is_wanted(self, parent))
 
     def _is_tried(self, calls: Sequence[Call[Edge, Any]], now: datetime) -> bool:
-        found = next_call(calls[0], self.attempts.limits, now)
+        found = next_call(calls[0], self.attempts.declared.limits, now)
         return found is not None and not found[1].is_over
 
     def is_ended(self, calls: Sequence[Call[Edge, Any]]) -> bool:
@@ -116,7 +113,7 @@ class ChangeHandler(AttemptedHandler, EdgeHandler):
         self, level: Level[Any], found: dict[str, Any], calls: Sequence[Call[Edge, Any]], read: Mapping[str, Any]
     ) -> None:
         """Have a call for the end of the object that raised made again, once it is due and its patch is seen."""
-        following = next_call(calls[0], self.attempts.limits, read["now"]) if calls else None
+        following = next_call(calls[0], self.attempts.declared.limits, read["now"]) if calls else None
         if following is not None:
             level.actual = {LEFT: msgspec.to_builtins(following[1])}
             _pause(level, calls[0], *following, found, read["now"])
@@ -136,7 +133,7 @@ class ChangeHandler(AttemptedHandler, EdgeHandler):
 
         What the call has patched itself makes no other of it, nor do labels and annotations while it is tried again.
         """
-        following = next_call(last, self.attempts.limits, read["now"])
+        following = next_call(last, self.attempts.declared.limits, read["now"])
         if following is None:
             return None
         due, before = following
@@ -174,8 +171,7 @@ class ChangeHandler(AttemptedHandler, EdgeHandler):
         if filters.new is not UNSET and not holds(filters.new, new, **kwargs):
             return False
         if filters.is_of_edges and filters.when is not None:
-            told = {"retry": 0, "started": None, "runtime": timedelta(0), "patch": Patch()}
-            return bool(filters.when(**{**told, **kwargs}))
+            return bool(filters.when(**{**NOT_CALLED, "patch": Patch(), **kwargs}))
         return True
 
     def change_of(self, edge: Edge) -> tuple[Any, Any, Any]:

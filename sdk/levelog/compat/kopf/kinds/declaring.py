@@ -13,7 +13,6 @@ from levelog.handlers.forobjects import CalledHandler, CallOptions
 from levelog.handlers.injection import Given, Injections
 from levelog.handlers.readers import ObjectReader
 from levelog.indices import Index
-from levelog.resources import ResourceBase
 from levelog.selectors import Selector
 from levelog.wire.canonical import digest
 
@@ -28,28 +27,19 @@ class AttemptedHandler(CalledHandler):
     attempts: Attempts
     filters: Filters
 
-    def take(
-        self,
-        name: str,
-        cls: type[ResourceBase],
-        attempts: Attempts,
-        filters: Filters,
-        parameter: str,
-        code: tuple[Any, ...],
-        **options: Any,
-    ) -> None:
+    def take(self, name: str, attempts: Attempts, parameter: str, code: tuple[Any, ...], **options: Any) -> None:
         """Stand for a constructor: the signature is known. `code` counts in the fingerprint of what it is given."""
-        self.name, self.attempts, self.filters, self.parameter = name, attempts, filters, parameter
-        self.is_async = attempts.is_async
-        selector = Selector() if filters.takes_all else Selector(when=self._takes)
-        limits = attempts.limits
+        self.name, self.attempts, self.parameter = name, attempts, parameter
+        self.is_async, declared = attempts.is_async, attempts.declared
+        cls, limits, self.filters = declared.cls, declared.limits, declared.filters
+        selector = Selector() if self.filters.takes_all else Selector(when=self._takes)
         said: dict[str, Any] = {"of": cls, "selector": selector, "writes": {cls: WRITES}, "retries": limits.again}
-        said |= {"timeout": limits.timeout or LONGEST, "backoff": attempts.backoff, **options}
+        said |= {"timeout": limits.timeout or LONGEST, "backoff": declared.backoff, **options}
         self.deleting = bool(options.get("finalizer"))
         self.options = CallOptions(**said)
         self.limits = self.options.within(CallOptions())
         self.reader = ObjectReader(cls, selector, is_plain=True)
-        self.given = Injections({}, GIVEN, {}, digest(value_fingerprint((filters, *code))))
+        self.given = Injections({}, GIVEN, {}, digest(value_fingerprint((self.filters, *code))))
 
     @property
     def reads(self) -> Mapping[str, Any]:

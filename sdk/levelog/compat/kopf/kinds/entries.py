@@ -7,7 +7,6 @@ import msgspec
 
 from levelog.calls.mappings import plain
 from levelog.compat.kopf.attempts import Attempts, stand_for
-from levelog.compat.kopf.options import Declaration
 from levelog.handlers.fingerprints import fingerprint, value_fingerprint
 from levelog.handlers.indexers import IndexHandler
 from levelog.handlers.readers import ObjectReader
@@ -18,8 +17,9 @@ _CODE: Final = "kopf indices 1"
 """Stands for this module in fingerprints: raised when the same objects have other entries."""
 
 
-def kopf_index(name: str, declared: Declaration, attempts: Attempts) -> IndexHandler:
+def kopf_index(name: str, attempts: Attempts) -> IndexHandler:
     """The index: a dict gives keys and values, anything else but None is a value under the key None."""
+    declared = attempts.declared
     filters, resource = declared.filters, declared.cls.resource_type
 
     def takes(found: Any) -> bool:
@@ -36,7 +36,7 @@ def kopf_index(name: str, declared: Declaration, attempts: Attempts) -> IndexHan
 
     stand_for(entries, attempts.function)
     selector = Selector() if filters.takes_all else Selector(when=takes)
-    code = (attempts.id, filters, attempts.param)
+    code = (attempts.id, filters, declared.param)
     return IndexHandler(
         entries,
         ObjectReader(declared.cls, selector, is_plain=True),

@@ -14,7 +14,6 @@ from levelog.compat.kopf.failures import HandlerTimeoutError, PermanentError
 from levelog.compat.kopf.given.keywords import Body, Meta, ReadOnly
 from levelog.compat.kopf.given.lookups import KopfIndex
 from levelog.compat.kopf.kinds.declaring import LONGEST, AttemptedHandler
-from levelog.compat.kopf.options import Declaration
 from levelog.daemons import Daemon, RunEnd, StopReason
 from levelog.errors import Unavailable
 from levelog.handlers.runs import DaemonHandler
@@ -111,15 +110,15 @@ class LastingHandler(AttemptedHandler, DaemonHandler):
     def __init__(
         self,
         name: str,
-        declared: Declaration,
         attempts: Attempts,
         *,
         operator: str,
         initial_delay: timedelta,
         grace: timedelta,
     ) -> None:
-        code = (_CODE, attempts.id, attempts.limits, attempts.param, str(initial_delay))
-        self.take(name, declared.cls, attempts, declared.filters, "found", code, timeout=LONGEST)
+        declared = attempts.declared
+        code = (_CODE, attempts.id, declared.limits, declared.param, str(initial_delay))
+        self.take(name, attempts, "found", code, timeout=LONGEST)
         self.operator = operator
         self.grace = grace
         self.initial_delay = initial_delay
@@ -142,7 +141,7 @@ class LastingHandler(AttemptedHandler, DaemonHandler):
         **indices: LiveIndex[Any, Any],
     ) -> None:
         del found  # it changes; the daemon has it
-        before, limit = left(daemon.state), self.attempts.limits.timeout
+        before, limit = left(daemon.state), self.attempts.declared.limits.timeout
         delay = self.initial_delay if before is None else before.delay
         if before is not None and before.is_over:
             raise PermanentError(before.error)

@@ -8,7 +8,6 @@ import msgspec
 from levelog.compat.kopf.attempts import Attempts, next_call
 from levelog.compat.kopf.kinds.changing import again_at
 from levelog.compat.kopf.kinds.declaring import AttemptedHandler
-from levelog.compat.kopf.options import Declaration
 from levelog.effects import Call
 from levelog.handlers.timers import Tick, TimerHandler
 from levelog.levels import Level
@@ -22,7 +21,6 @@ class PacedHandler(AttemptedHandler, TimerHandler):
     def __init__(
         self,
         name: str,
-        declared: Declaration,
         attempts: Attempts,
         *,
         interval: timedelta,
@@ -31,13 +29,14 @@ class PacedHandler(AttemptedHandler, TimerHandler):
         sharp: bool,
     ) -> None:
         self.every, self.initial_delay, self.idle, self.sharp = interval, initial_delay, idle, sharp
-        code = (attempts.id, attempts.limits, attempts.param)
-        self.take(name, declared.cls, attempts, declared.filters, "tick", code, give_up_after=attempts.limits.timeout)
+        declared = attempts.declared
+        code = (attempts.id, declared.limits, declared.param)
+        self.take(name, attempts, "tick", code, give_up_after=declared.limits.timeout)
         self.function = self._run
 
     def again(self, last: Call[Tick, Any], now: datetime) -> Level[Any] | None:
         """The level of an object for which the last call raised, and is made again; None: it did not raise."""
-        found = next_call(last, self.attempts.limits, now)
+        found = next_call(last, self.attempts.declared.limits, now)
         if found is None:
             return None
         due, before = found

@@ -13,7 +13,6 @@ from levelog.compat.kopf.attempts import Attempts
 from levelog.compat.kopf.given.keywords import kopf_essence
 from levelog.compat.kopf.kinds.changing import ChangeHandler
 from levelog.compat.kopf.kinds.pacing import PacedHandler
-from levelog.compat.kopf.options import Declaration
 from levelog.edges import Edge
 from levelog.effects import Call
 from levelog.handlers.callnames import CHANGED
@@ -36,8 +35,8 @@ _CODE: Final = "kopf starts 3"
 class ResumeHandler(PacedHandler):
     """A function of a Kopf file that is called for each object at each start."""
 
-    def __init__(self, name: str, declared: Declaration, attempts: Attempts, *, deleting: bool) -> None:
-        super().__init__(name, declared, attempts, interval=LEAST, initial_delay=timedelta(0), idle=None, sharp=False)
+    def __init__(self, name: str, attempts: Attempts, *, deleting: bool) -> None:
+        super().__init__(name, attempts, interval=LEAST, initial_delay=timedelta(0), idle=None, sharp=False)
         self.deleting = deleting
         """Whether objects that are being deleted count."""
 

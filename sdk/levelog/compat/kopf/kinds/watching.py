@@ -2,18 +2,16 @@
 
 from collections.abc import Callable, Coroutine, Generator, Mapping
 from contextlib import contextmanager
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any, Final
 
 from msgspec.structs import replace
 
-from levelog.calls.mappings import plain
 from levelog.compat.kopf.attempts import Attempts
 from levelog.compat.kopf.failures import meant
-from levelog.compat.kopf.given.keywords import Patch
+from levelog.compat.kopf.given.keywords import NOT_CALLED, Patch
 from levelog.compat.kopf.given.memos import forget_memo
 from levelog.compat.kopf.kinds.declaring import LONGEST, AttemptedHandler
-from levelog.compat.kopf.options import Declaration
 from levelog.effects import GiveUp, Retry
 from levelog.handlers.forobjects import RecordHandler
 from levelog.handlers.injection import Lender
@@ -28,7 +26,6 @@ class WatchingHandler(AttemptedHandler, RecordHandler):
     def __init__(
         self,
         name: str,
-        declared: Declaration,
         attempts: Attempts,
         lender: Lender,
         *,
@@ -36,7 +33,7 @@ class WatchingHandler(AttemptedHandler, RecordHandler):
     ) -> None:
         """`is_alone`: no change handler wants what is known of an object after its end."""
         options = {"timeout": LONGEST, "retries": 0, "backoff": None, "writes": None}
-        self.take(name, declared.cls, attempts, declared.filters, "found", (_CODE, attempts.param), **options)
+        self.take(name, attempts, "found", (_CODE, attempts.declared.param), **options)
         self._is_alone = is_alone
         attempts.is_recorded = False
         self.operator = lender.operator
@@ -45,17 +42,15 @@ class WatchingHandler(AttemptedHandler, RecordHandler):
         self.given = replace(self.given, given={})
 
     def _event(self, found: Any, origin: str, *, is_deleted: bool) -> dict[str, Any]:
-        resource = self.reader.resource
-        body = {"apiVersion": resource.api_version, "kind": resource.kind, **plain(found)}
-        return {"type": "DELETED" if is_deleted else "MODIFIED" if origin == "watch" else None, "object": body}
+        kind = "DELETED" if is_deleted else "MODIFIED" if origin == "watch" else None
+        return {"type": kind, "object": self.handed(found)}
 
     def _takes_event(self, event: Mapping[str, Any]) -> bool:
         when = self.filters.when
         if when is None or not self.filters.is_of_edges:
             return True
-        told = {"retry": 0, "started": None, "runtime": timedelta(0), "patch": Patch()}
         of_object = self.attempts.object_arguments(event["object"])
-        return bool(when(**told, **of_object, event=event, type=event["type"]))
+        return bool(when(**NOT_CALLED, patch=Patch(), **of_object, event=event, type=event["type"]))
 
     def _run(self, found: Any, origin: str, *, is_deleted: bool) -> Any:
         event = self._event(found, origin, is_deleted=is_deleted)
