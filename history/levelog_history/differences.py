@@ -76,7 +76,7 @@ def with_value(manifest: dict[str, Any], path: str, value: Any) -> dict[str, Any
 
 def _number_of(items: Sequence[Any], key: str) -> int | None:
     named = (at for at, item in enumerate(items) if isinstance(item, Mapping) and item.get("name") == key)
-    at = next(named, int(key) if key.isdecimal() else None)
+    at = next(named, int(key) if key.isdecimal() and len(key) < 19 else None)
     return at if at is not None and at < len(items) else None
 
 

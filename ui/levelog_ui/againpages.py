@@ -14,7 +14,7 @@ from levelog_store.look.levelpages import LevelQuery
 from levelog_store.look.overview import LevelLine
 from levelog_ui.again import AgainCode, MadeAgain, Question
 from levelog_ui.bundlepast import BundlePast
-from levelog_ui.links import decision_path, object_path, record_path, with_query
+from levelog_ui.links import decision_path, number_of, object_path, record_path, with_query
 from levelog_ui.past import Past
 
 _WRITES: Final = ("writes", "content of writes")
@@ -96,8 +96,7 @@ async def _unhelped(past: Past, rows: list[DecisionChanged]) -> list[LevelLine]:
 
 async def _asked(again: AgainCode, question: Question, query: Mapping[str, str], here: str) -> dict[str, Any]:
     """The answer to a question, or how far it is, and where the page comes back for it."""
-    number = query.get("run", "")
-    run = await again.ask(question, int(number) if number.isascii() and number.isdigit() and len(number) < 9 else 0)
+    run = await again.ask(question, number_of(query.get("run", "")) or 0)
     answer = run.answer
     return {
         "run": run,
@@ -129,10 +128,10 @@ def _wanted(given: Mapping[str, str]) -> WantedEdits:
 
 
 def _sequences(option: str, text: str) -> list[int]:
-    found = text.replace(",", " ").split()
-    if any(not (each.isascii() and each.isdigit() and len(each) < 19) for each in found):
+    found = [number_of(each) for each in text.replace(",", " ").split()]
+    if None in found:
         raise ConfigurationError(f"{option}={text[:40]} is no sequence of a record")
-    return [int(each) for each in found]
+    return [each for each in found if each is not None]
 
 
 def _words(wanted: WantedEdits) -> list[str]:

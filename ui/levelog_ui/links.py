@@ -19,6 +19,11 @@ def decision_path(ordinal: int) -> str:
     return f"/d/{ordinal}"
 
 
+def number_of(text: str) -> int | None:
+    """A number of an address, such as a sequence; None where it is none, or more than SQL holds."""
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 19 else None
+
+
 def with_query(path: str, values: Mapping[str, object]) -> str:
     """A path with those values that are not empty."""
     given = {name: value for name, value in values.items() if value not in ("", None)}

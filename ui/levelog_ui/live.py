@@ -63,7 +63,9 @@ async def stream_changes(
         await response.write(b"retry: 1000\n")
         while True:
             try:
-                beat = await _beat(current())
+                if (progress := current()) is None:
+                    raise Unavailable("the application starts anew")
+                beat = await progress.beat()
             except LevelogError as error:
                 seen, last = None, ""  # the page is told as soon as it goes on
                 await response.write(f"event: lost\ndata: {' '.join(str(error).split())}\n\n".encode())
@@ -71,7 +73,7 @@ async def stream_changes(
                 continue
             if beat != seen and (seen is not None or last != str(beat.sequence)):
                 sent_at = loop.time()
-                await response.write(_event(beat).encode())
+                await response.write(f"id: {beat.sequence}\nevent: log\ndata: {beat.ordinal}\n\n".encode())
             elif loop.time() - sent_at >= _ALIVE_SECONDS:
                 sent_at = loop.time()
                 await response.write(b": alive\n\n")
@@ -80,13 +82,3 @@ async def stream_changes(
     except ConnectionError:
         pass  # the page was closed
     return response
-
-
-async def _beat(progress: LogProgress | None) -> Beat:
-    if progress is None:
-        raise Unavailable("the application starts anew")
-    return await progress.beat()
-
-
-def _event(beat: Beat) -> str:
-    return f"id: {beat.sequence}\nevent: log\ndata: {beat.ordinal}\n\n"

@@ -8,7 +8,7 @@ from levelog.wire.objects import ObjectKey
 from levelog_history.differences import drift_text
 from levelog_history.revisions import Revision
 from levelog_ui.lanes import picture_of
-from levelog_ui.links import object_path, with_query
+from levelog_ui.links import number_of, object_path, with_query
 from levelog_ui.marks import Mark, folded, marks_of, why_marks
 from levelog_ui.past import Past, round_of_news
 from levelog_ui.stories import Story, read_story
@@ -59,9 +59,9 @@ def _end(marks: Sequence[Mark], query: Mapping[str, str]) -> int:
     for name, beyond in (("to", 0), ("at", _MOST // 2)):
         if not (text := query.get(name, "")):
             continue
-        if not (text.isascii() and text.isdigit() and len(text) < 19):
+        if (sequence := number_of(text)) is None:
             raise ConfigurationError(f"?{name}={text[:40]} is no sequence of a record")
-        until = sum(mark.number <= int(text) for mark in marks)
+        until = sum(mark.number <= sequence for mark in marks)
         return min(len(marks), max(_MOST, until + beyond))
     return len(marks)
 

@@ -38,7 +38,7 @@ class ListenAddress(Struct, frozen=True):
         """`HOST:PORT`, `[::1]:PORT`, or `:PORT` for all addresses. Raises ConfigurationError."""
         host, colon, port = text.strip().rpartition(":")
         is_bracketed = host.startswith("[") and host.endswith("]")
-        is_number = port.isascii() and port.isdigit() and int(port) < 1 << 16
+        is_number = port.isascii() and port.isdigit() and len(port) < 6 and int(port) < 1 << 16
         if not colon or not is_number or "/" in host or (":" in host and not is_bracketed):
             raise ConfigurationError(
                 f"{flag(option)} {text}: give HOST:PORT, as in 127.0.0.1:8080, [::1]:8080 or :8080 for all addresses"

@@ -45,7 +45,7 @@ async def find_breaks(
     chosen: set[Identity] = set()
     functions: set[str] = set()
     for text in texts:
-        if text.isdecimal():
+        if text.isdecimal() and len(text) < 19:
             chosen |= await _of_record(int(text), history, selection)
         elif text.count("/") == 2:
             chosen |= await _of_object(text, history, selection)

@@ -174,6 +174,7 @@ REFUSED = {
     ("--break", "images"): "that is an index, and --break stops in views, reconcile functions and what is called: "
     "write breakpoint()",
     ("--break", "900"): "the log ends at sequence",
+    ("--break", "9" * 5000): "a record is given by its sequence",
     ("--break", "pods/default/none"): "was on this object, or wrote it",
     ("--pdb", "--json"): "leave out --json",
     ("--pdb", "--mode", "log", "--against", str(WEBS_FILE)): "leave out --mode log",

@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from levelog_history.differences import differences, shown
+from levelog.errors import ConfigurationError
+from levelog_history.differences import differences, shown, with_value
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers(0, 2) | st.sampled_from(["", "a", "b"]),
@@ -50,6 +51,12 @@ def test_a_long_value_is_cut_in_its_middle() -> None:
     assert len(text) == 60
     assert text.startswith('"aa')
     assert text.endswith('az"')
+
+
+@pytest.mark.parametrize("item", ["2", "none", "9" * 5000], ids=["beyond the list", "no number", "many digits"])
+def test_a_value_is_set_in_no_item_that_is_not_there(item: str) -> None:
+    with pytest.raises(ConfigurationError, match=r"^the object has nothing at spec\.ports\["):
+        with_value({"spec": {"ports": [1, 2]}}, f"spec.ports[{item}]", 3)
 
 
 @given(OBJECTS, OBJECTS)
