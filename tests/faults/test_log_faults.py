@@ -1,20 +1,17 @@
 """What goes wrong on the way to the log, and what ingest makes of it."""
 
-import json
 import logging
 from collections.abc import AsyncGenerator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from levelog.wire.records import ObjectSeen
-from levelog_kube.client import connect as connect_kube
-from levelog_kube.discovery import cluster_uid
-from levelog_log.stream import LogStream, ensure_stream, open_stream
+from levelog_log.stream import LogStream, open_stream
 from levelog_log.transport.connection import connect
 from levelog_sandbox.sandbox import Sandbox
-from rigs.ingesting import gaps, ingesting, lists, state_of, until_recorded, until_watching
+from rigs.ingesting import config_map, gaps, ingesting, lists, log_of, state_of, until_recorded, until_watching
+from rigs.logs import change_settings
 from rigs.nats import NatsServer
 from rigs.tcpproxy import TcpProxy
 from rigs.waiting import until
@@ -30,17 +27,7 @@ class World:
 
     def create(self, *names: str, data: str = "") -> None:
         for name in names:
-            metadata = {"name": name, "namespace": "default"}
-            manifest = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"value": data}}
-            self.sandbox.user.create(manifest)
-
-    async def limit(self, **limits: Any) -> None:
-        """Change limits of the stream, as an administrator does."""
-        connection = self.stream.connection
-        info = json.loads((await connection.request(f"$JS.API.STREAM.INFO.{self.stream.name}")).data)
-        wanted = json.dumps(info["config"] | limits).encode()
-        answer = json.loads((await connection.request(f"$JS.API.STREAM.UPDATE.{self.stream.name}", wanted)).data)
-        assert "error" not in answer, answer
+            self.sandbox.user.create(config_map(name, value=data))
 
 
 @pytest.fixture
@@ -52,8 +39,7 @@ async def world(tmp_path: Path, nats_server: NatsServer) -> AsyncGenerator[World
         await connect(proxy.url(nats_server.url)) as proxied,
     ):
         kubeconfig = sandbox.kubeconfig(tmp_path / "config")
-        async with await connect_kube(kubeconfig) as client:
-            stream = await ensure_stream(connection, await cluster_uid(client), partitions=2)
+        stream = await log_of(kubeconfig, connection)
         yield World(sandbox, kubeconfig, proxy, stream, await open_stream(proxied, stream.cluster))
 
 
@@ -63,7 +49,7 @@ async def test_invariant_1_a_full_log_is_told_once_and_goes_on_by_itself_when_th
     with caplog.at_level(logging.INFO, "levelog_log"):
         async with ingesting(world.kubeconfig, world.stream) as ingest:
             await until_watching(ingest)
-            await world.limit(max_bytes=100_000, discard="new")
+            await change_settings(world.stream, max_bytes=100_000, discard="new")
             names = [f"c-{number}" for number in range(40)]
             world.create(*names, data="x" * 5000)
 
@@ -73,7 +59,7 @@ async def test_invariant_1_a_full_log_is_told_once_and_goes_on_by_itself_when_th
             await until(is_tried_again, "the full log to be noticed")
             world.sandbox.user.delete("configmaps", "c-0")
             world.sandbox.end_watches()
-            await world.limit(max_bytes=-1)
+            await change_settings(world.stream, max_bytes=-1)
             records = await until_recorded(world.stream, lambda records: state_of(records).keys() == set(names[1:]))
 
             async def is_over() -> bool:

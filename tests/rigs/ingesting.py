@@ -23,11 +23,25 @@ from levelog.wire.records import (
 from levelog_ingest.ingest import Ingest
 from levelog_ingest.status import Progress, WatchedResource
 from levelog_kube.client import SILENCE, connect
-from levelog_log.stream import LogStream
+from levelog_kube.discovery import cluster_uid
+from levelog_log.stream import LogStream, ensure_stream
+from levelog_log.transport.connection import Connection
 from rigs.logs import read_all
 from rigs.waiting import until
 
 CONFIG_MAPS = WatchedResource(resource=GroupResource(group="", resource="configmaps"), version="v1")
+
+
+def config_map(name: str, **data: str) -> dict[str, Any]:
+    """In the namespace default."""
+    metadata = {"name": name, "namespace": "default"}
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data}
+
+
+async def log_of(kubeconfig: Path, connection: Connection, *, partitions: int = 2) -> LogStream:
+    """The log of a cluster, made unless it is there."""
+    async with await connect(kubeconfig) as client:
+        return await ensure_stream(connection, await cluster_uid(client), partitions=partitions)
 
 
 @asynccontextmanager

@@ -5,13 +5,12 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Final
 
-from levelog_kube.client import connect as connect_kube
-from levelog_kube.discovery import cluster_uid
-from levelog_log.stream import LogStream, ensure_stream
+from levelog_log.stream import LogStream
 from levelog_log.transport.connection import connect
 from levelog_sandbox.sandbox import Sandbox
 from rigs.apirequests import asks
 from rigs.faultproxy import FaultProxy
+from rigs.ingesting import config_map, log_of
 from rigs.nats import NatsServer
 from rigs.waiting import until
 
@@ -26,8 +25,7 @@ class Route:
 
     def create(self, *names: str) -> None:
         for name in names:
-            metadata = {"name": name, "namespace": "default"}
-            self.sandbox.user.create({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata})
+            self.sandbox.user.create(config_map(name))
 
     async def watch_anew(self) -> None:
         """End the watch, and wait until there is another one."""
@@ -48,6 +46,4 @@ async def route_of(folder: Path, nats_server: NatsServer) -> AsyncGenerator[Rout
     """The route to a cluster of its own."""
     async with Sandbox() as sandbox, FaultProxy(sandbox.url) as proxy, await connect(nats_server.url) as connection:
         kubeconfig = proxy.kubeconfig(folder / "config")
-        async with await connect_kube(kubeconfig) as client:
-            stream = await ensure_stream(connection, await cluster_uid(client), partitions=2)
-        yield Route(sandbox, proxy, kubeconfig, stream)
+        yield Route(sandbox, proxy, kubeconfig, await log_of(kubeconfig, connection))

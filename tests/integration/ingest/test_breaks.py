@@ -4,22 +4,19 @@ import asyncio
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from levelog.wire.objects import Application, Partition
 from levelog.wire.records import LoggedRecord, ObjectSeen
-from levelog_kube.client import connect as connect_kube
-from levelog_kube.discovery import cluster_uid
 from levelog_log import reader as reading
 from levelog_log.notifications import Notifier
 from levelog_log.reader import Reader
-from levelog_log.stream import LogStream, ensure_stream
+from levelog_log.stream import LogStream
 from levelog_log.transport.connection import connect
 from levelog_log.transport.wire import Message
 from levelog_sandbox.sandbox import Sandbox
-from rigs.ingesting import gaps, ingesting, lists, state_of, until_recorded, until_watching
+from rigs.ingesting import config_map, gaps, ingesting, lists, log_of, state_of, until_recorded, until_watching
 from rigs.logs import deletable, delete_records
 from rigs.nats import NatsServer
 
@@ -30,9 +27,7 @@ APPLICATION = Application("shops")
 async def world(tmp_path: Path, nats_server: NatsServer) -> AsyncGenerator[tuple[Sandbox, Path, LogStream]]:
     async with Sandbox() as sandbox, await connect(nats_server.url) as connection:
         kubeconfig = sandbox.kubeconfig(tmp_path / "config")
-        async with await connect_kube(kubeconfig) as client:
-            cluster = await cluster_uid(client)
-        yield sandbox, kubeconfig, await deletable(await ensure_stream(connection, cluster, partitions=2))
+        yield sandbox, kubeconfig, await deletable(await log_of(kubeconfig, connection))
 
 
 @asynccontextmanager
@@ -52,10 +47,6 @@ async def processing(stream: LogStream) -> AsyncGenerator[None]:
             yield
         finally:
             task.cancel()
-
-
-def config_map(name: str) -> dict[str, Any]:
-    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": "default"}}
 
 
 async def test_what_nats_lost_is_listed_again_once(

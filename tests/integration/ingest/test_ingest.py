@@ -26,7 +26,6 @@ from levelog_ingest import watcher
 from levelog_ingest.ingest import Ingest
 from levelog_ingest.status import ResourceStatus, WatchedResource
 from levelog_kube.client import connect as connect_kube
-from levelog_kube.discovery import cluster_uid
 from levelog_log.publisher import BatchPublisher
 from levelog_log.stream import LogStream, ensure_stream
 from levelog_log.transport.connection import connect
@@ -34,9 +33,11 @@ from levelog_sandbox.api.targets import Denial
 from levelog_sandbox.sandbox import Sandbox
 from rigs.ingesting import (
     CONFIG_MAPS,
+    config_map,
     gaps,
     ingesting,
     lists,
+    log_of,
     state_of,
     until_recorded,
     until_watching,
@@ -87,18 +88,7 @@ async def worlds(folder: Path, nats_server: NatsServer, sandbox: Sandbox) -> Asy
     async with sandbox, await connect(nats_server.url) as connection:
         be_back_soon(connection)
         kubeconfig = sandbox.kubeconfig(folder / "config")
-        async with await connect_kube(kubeconfig) as client:
-            cluster = await cluster_uid(client)
-        yield World(sandbox, kubeconfig, await ensure_stream(connection, cluster, partitions=4))
-
-
-def config_map(name: str, **data: str) -> dict[str, Any]:
-    return {
-        "apiVersion": "v1",
-        "kind": "ConfigMap",
-        "metadata": {"name": name, "namespace": "default"},
-        "data": data,
-    }
+        yield World(sandbox, kubeconfig, await log_of(kubeconfig, connection, partitions=4))
 
 
 async def test_what_exists_is_listed_between_markers_in_every_partition(world: World) -> None:
@@ -469,8 +459,7 @@ async def test_invariant_14_an_object_larger_than_nats_takes_is_recorded_by_its_
         await connect(server.url) as connection,
     ):
         kubeconfig = sandbox.kubeconfig(tmp_path / "config")
-        async with await connect_kube(kubeconfig) as client:
-            stream = await ensure_stream(connection, await cluster_uid(client))
+        stream = await log_of(kubeconfig, connection)
         sandbox.user.create(config_map("large", value="x" * 70_000))
         sandbox.user.create(config_map("small", value="x"))
         async with ingesting(kubeconfig, stream):

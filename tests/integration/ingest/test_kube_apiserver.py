@@ -6,19 +6,11 @@ import pytest
 from levelog.wire.objects import GroupResource
 from levelog.wire.records import HistoryReverted, ObjectSeen
 from levelog_ingest.status import WatchedResource
-from levelog_kube.client import connect as connect_kube
-from levelog_kube.discovery import cluster_uid
-from levelog_log.stream import LogStream, ensure_stream
 from levelog_log.transport.connection import connect
 from rigs.binaries import Binaries
 from rigs.controlplane import ControlPlane
-from rigs.ingesting import gaps, ingesting, lists, state_of, until_recorded, until_watching
+from rigs.ingesting import gaps, ingesting, lists, log_of, state_of, until_recorded, until_watching
 from rigs.nats import NatsServer
-
-
-async def log_of(control_plane: ControlPlane, nats_server: NatsServer) -> LogStream:
-    async with await connect_kube(control_plane.kubeconfig) as client:
-        return await ensure_stream(await connect(nats_server.url), await cluster_uid(client), partitions=4)
 
 
 async def new_resource(control_plane: ControlPlane) -> WatchedResource:
@@ -56,7 +48,7 @@ async def test_an_etcd_that_was_restored_is_noticed_and_the_log_says_what_is_the
     webs = Webs(control_plane, watched)
     for name in ("kept", "changed", "lost"):
         await webs.create(name, n=1)
-    stream = await log_of(control_plane, nats_server)
+    stream = await log_of(control_plane.kubeconfig, await connect(nats_server.url))
     async with stream.connection, ingesting(control_plane.kubeconfig, stream, watched) as ingest:
         await until_watching(ingest)
         snapshot = await control_plane.snapshot()
@@ -81,7 +73,7 @@ async def test_a_streamed_list_a_watch_and_a_restart(control_plane: ControlPlane
     webs = Webs(control_plane, watched)
     for number in range(20):
         await webs.create(f"w-{number}", n=number)
-    stream = await log_of(control_plane, nats_server)
+    stream = await log_of(control_plane.kubeconfig, await connect(nats_server.url))
     async with stream.connection:
         async with ingesting(control_plane.kubeconfig, stream, watched) as ingest:
             await until_watching(ingest)
@@ -106,7 +98,7 @@ async def test_expired_history_is_told_and_swept(control_plane: ControlPlane, na
     webs = Webs(control_plane, watched)
     for name in ("stays", "goes"):
         await webs.create(name)
-    stream = await log_of(control_plane, nats_server)
+    stream = await log_of(control_plane.kubeconfig, await connect(nats_server.url))
     async with stream.connection:
         async with ingesting(control_plane.kubeconfig, stream, watched):
             await until_recorded(stream, lists)
@@ -125,7 +117,7 @@ async def test_a_server_that_is_restarted_is_followed_again(
 ) -> None:
     watched = await new_resource(control_plane)
     webs = Webs(control_plane, watched)
-    stream = await log_of(control_plane, nats_server)
+    stream = await log_of(control_plane.kubeconfig, await connect(nats_server.url))
     async with stream.connection, ingesting(control_plane.kubeconfig, stream, watched) as ingest:
         await until_watching(ingest)
         await webs.create("before")
@@ -147,7 +139,7 @@ async def test_a_server_without_streaming_lists_is_listed_in_pages(
         path = "/api/v1/namespaces/default/configmaps"
         for number in range(510):  # more than a page
             await control_plane.admin.create(path, {"metadata": {"name": f"c-{number}"}, "data": {"n": str(number)}})
-        stream = await log_of(control_plane, nats_server)
+        stream = await log_of(control_plane.kubeconfig, await connect(nats_server.url))
         async with stream.connection, ingesting(control_plane.kubeconfig, stream, maps) as ingest:
             await until_watching(ingest)
             await control_plane.admin.create(path, {"metadata": {"name": "late"}})
