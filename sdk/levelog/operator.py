@@ -40,6 +40,8 @@ if TYPE_CHECKING:
 
 loaded_into: Final[ContextVar[dict[str, Any] | None]] = ContextVar("loaded_into", default=None)
 """The names of the operator file that is being loaded, for what makes the operator of a file by itself."""
+MOST_OPERATOR_BYTES: Final = 120
+"""What a field manager has room for beside `levelog-`. Origin: validation of apimachinery, 128 bytes."""
 OPERATOR: Final = "__levelog_operator__"
 """Name that such an operator has there, and in modules of the file whose handlers are in it."""
 
@@ -67,6 +69,12 @@ class Operator:
         backoff: timedelta | None = None,
         give_up_after: timedelta | None = None,
     ) -> None:
+        is_text = isinstance(name, str) and name.isprintable() and "/" not in name  # pyright: ignore[reportUnnecessaryIsInstance]
+        if not is_text or not 0 < len(name.encode()) <= MOST_OPERATOR_BYTES:
+            raise OperatorError(
+                f"operator {name!r}: its name is a text of 1 to {MOST_OPERATOR_BYTES} bytes without /, since the API "
+                "has it in the names of those who write"
+            )
         limits = CallLimits(retries=retries, backoff=backoff, give_up_after=give_up_after)
         require_limits(f"operator {name!r}", limits)
         self.name = name
