@@ -35,6 +35,7 @@ def read(raw: str | bytes) -> list[Any]:
         ("a: &x {b: 1, c: 1}\nd: {c: 2, <<: *x}\n", [{"a": {"b": 1, "c": 1}, "d": {"b": 1, "c": 2}}]),
         ("a: &x {b: 1}\nd:\n  <<: [*x, {b: 2, c: 2}]\n", [{"a": {"b": 1}, "d": {"b": 1, "c": 2}}]),
         ('{"a": 1.0, "b": 18446744073709551616, "c": NaN}', [{"a": 1, "b": 2.0**64, "c": "NaN"}]),
+        pytest.param(f'{{"a": {"1" * 5000}}}', [{"a": "1" * 5000}], id="a number of 5,000 digits"),
     ],
 )
 def test_a_file_holds_the_documents_that_kubectl_finds_in_it(text: str | bytes, found: list[Any]) -> None:

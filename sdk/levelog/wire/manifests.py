@@ -34,6 +34,8 @@ _WORDS: Final[dict[str, bool | float | None]] = {
     **dict.fromkeys((".nan", ".NaN", ".NAN"), math.nan),
 }
 _INTEGER: Final = re.compile(r"[-+]?(?:0[xX][0-9a-fA-F]+|0[bB][01]+|0[oO]?[0-7]+|0|[1-9][0-9]*)")
+_MOST_DIGITS: Final = 200
+"""Characters of what may still be a number of 64 bits, in binary and with some zeros; Python refuses 4,300 digits."""
 _FLOAT: Final = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?")
 _TYPES: Final[dict[str, tuple[type, ...]]] = {
     "int": (int,),
@@ -300,7 +302,7 @@ def _plain(text: str) -> bool | float | str | None:
     if text[0] not in "+-.0123456789":
         return text
     digits = text if text[0] == "." else text.replace("_", "")
-    if _INTEGER.fullmatch(digits):
+    if len(digits) <= _MOST_DIGITS and _INTEGER.fullmatch(digits):
         has_old_octal = re.fullmatch(r"[-+]?0[0-7]+", digits) is not None
         value = int(digits, 8 if has_old_octal else 0)
         if -(2**63) <= value < 2**64:
