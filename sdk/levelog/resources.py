@@ -313,7 +313,7 @@ class ExternalMeta(ResourceMeta):
             )
         plural = options.get("plural")
         if plural is not None:
-            if not isinstance(plural, str) or not plural.replace("-", "").isalnum() or plural != plural.lower():
+            if not isinstance(plural, str) or not re.fullmatch(r"-*[a-z0-9][-a-z0-9]*", plural):
                 raise OperatorError(f"class {name}: plural={plural!r} has to be of a-z, 0-9 and -, as in dns-entries")
             options = {"scope": "Cluster", **options, "group": EXTERNAL_GROUP, "version": "v1"}
         if "metadata" in namespace.get("__annotations__", {}):

@@ -81,6 +81,11 @@ op.timer(every=HOUR, retries=True)(handle)  # retries=True is not a number of re
 op.on.event(retries=True)(handle)  # retries=True is not a number of retries
 op.daemon(retries=True)(handle)  # retries=True is not a number of retries
 op.effect(retries=True)(page)  # effect page: retries=True is not a number of retries
+Operator("a/b")  # operator 'a/b': its name is a text of 1 to 120 bytes without /
+Operator("")  # operator '': its name is a text
+Operator("ü" * 61)  # its name is a text
+Operator("a" + chr(10))  # its name is a text
+Operator(5)  # operator 5: its name is a text
 Operator("x", retries=-1)  # operator 'x': retries=
 Operator("x", backoff=timedelta(0))  # operator 'x': backoff=
 Operator("x", give_up_after=60)  # operator 'x': give_up_after=
@@ -361,6 +366,8 @@ class Box(Resource, group="example.com", version="v1", plural="boxes", sharp=Tru
 # class Box: takes no option 'sharp'
 class Box(Resource, version="v1", plural="boxes", scope="Global"): ...
 # class Box: scope is "Namespaced" or "Cluster", not 'Global'
+class Accented(External, plural="é"): ...
+# class Accented: plural='é' has to be of a-z, 0-9 and -
 class Grouped(External, plural="branches", group="a.com"): ...
 # group= is for classes of the Kubernetes API
 class Dotted(External, plural="a.b"): ...
