@@ -27,7 +27,16 @@ from levelog.handlers.injection import Lender
 from levelog.handlers.on import HandlerF, On
 from levelog.handlers.readers import function_or_class, require_resource
 from levelog.handlers.runs import GRACE, DaemonHandler
-from levelog.handlers.signatures import ChildrenF, EffectF, IndexF, ReconcileF, ViewF, needs, one_place
+from levelog.handlers.signatures import (
+    ChildrenF,
+    EffectF,
+    IndexF,
+    ReconcileF,
+    ViewF,
+    needs,
+    one_place,
+    require_function,
+)
 from levelog.handlers.sources import SOURCE_TIME, PolledF, SourceHandler, WatchingF
 from levelog.handlers.timers import TimerHandler
 from levelog.handlers.views import RECONCILE_TIME, VIEW_TIME, ReconcileHandler, ViewHandler, Writes
@@ -160,6 +169,7 @@ class Operator:
         """
 
         def register(function: IndexF) -> IndexF:
+            require_function(function, "index")
             selector = Selector.given(labels, annotations, when)
             handler = IndexHandler.inspect(
                 function, selector, self._lender, errors=errors, expires=expires, max_entries=max_entries, of=of
@@ -215,6 +225,7 @@ class Operator:
         """
 
         def register(function: ViewF) -> ViewF:
+            require_function(function, "view")
             selector = Selector.given(labels, annotations, when)
             objects = {cls: ObjectIndex(cls) for cls in require_resources(function.__name__, reads)}
             looked_up, names = require_levels(function.__name__, levels_of)
@@ -304,6 +315,7 @@ class Operator:
         name = handler.name
 
         def register(function: ReconcileF) -> ReconcileF:
+            require_function(function, "reconcile function")
             if name in self.reconcilers:
                 raise OperatorError(
                     f"{function.__name__}: the view {name!r} is reconciled by {self.reconcilers[name].name!r} already"
@@ -337,6 +349,7 @@ class Operator:
         """
 
         def register(function: EffectF) -> EffectF:
+            require_function(function, "effect")
             own = CallLimits(**limits)
             require_limits(f"effect {function.__name__}", own)
             handler = EffectHandler(function, self._lender, own.within(self._lender.limits))
@@ -380,6 +393,7 @@ class Operator:
         """
 
         def register(function: ChildrenF) -> ChildrenF:
+            require_function(function, "children")
             selector = Selector.given(labels, annotations, when)
             objects = {cls: ObjectIndex(cls) for cls in require_resources(function.__name__, reads)}
             inspect_view = partial(
@@ -429,6 +443,7 @@ class Operator:
         """
 
         def register(function: Callable[..., Any]) -> Callable[..., Any]:
+            require_function(function, "source")
             handler = SourceHandler(function, record, self._lender, every=every, timeout=timeout)
             self._claim(handler.name, function)
             resource = str(handler.resource.group_resource)

@@ -139,6 +139,14 @@ op.on.mutate(Web)  # op.on.mutate: levelog serves no webhooks: write defaults in
 op.on.timer(every=HOUR)  # op.on.timer: write @op.timer
 op.on.created(Web)  # op.on.created: did you mean @op.on.create?
 op.on.everything(Web)  # there is no such decorator; there are cleanup, create, delete, event, field, resume, startup
+op.index(partial(names))  # index: takes a function with a name, not functools.partial(
+op.view(partial(view))  # view: takes a function with a name
+op.view(view); op.reconcile(view)(partial(converge))  # reconcile function: takes a function with a name
+op.children(Web, of=Pod)(partial(stack))  # children: takes a function with a name
+op.effect(partial(page))  # effect: takes a function with a name
+op.effect(Page)  # effect: takes a function, not the class Page
+op.source(Branch, every=HOUR)(partial(branches))  # source: takes a function with a name
+op.on.startup(partial(handle))  # startup hook: takes a function with a name
 op.on.create(partial(handle, web=1))  # handler: takes a function with a name, not functools.partial(
 op.on.field(handle)  # on.field: <function
 

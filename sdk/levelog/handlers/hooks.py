@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from levelog.errors import OperatorError
 from levelog.handlers.injection import Given, Injections, Lender, injections, live_types
-from levelog.handlers.signatures import parameters, require_time, yields
+from levelog.handlers.signatures import parameters, require_function, require_time, yields
 
 HookFunction = TypeVar("HookFunction", bound=Callable[..., Any])
 When: TypeAlias = Literal["startup", "cleanup"]
@@ -96,6 +96,7 @@ class Hooks:
 
     def _inspect(self, when: When, function: Callable[..., Any], timeout: timedelta) -> Hook:
         kind = f"{when} hook"
+        require_function(function, kind)
         name = function.__name__
         if yields(function):
             raise OperatorError(f"{kind} {name}: yields; a hook runs to its end, and a cleanup hook undoes it")

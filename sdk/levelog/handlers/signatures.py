@@ -73,8 +73,8 @@ def require_function(function: object, kind: str) -> None:
     """Refuse a callable without a name or annotations. Raises OperatorError."""
     if isinstance(function, type):
         raise OperatorError(
-            f"{kind}: takes a function, not the class {function.__name__}: the annotation of the function's first "
-            "parameter says which objects it is for, or of= does"
+            f"{kind}: takes a function, not the class {function.__name__}: if it is for objects, the annotation of its "
+            "first parameter says for which, or of= does"
         )
     if not inspect.isroutine(function):
         raise OperatorError(f"{kind}: takes a function with a name, not {function!r}: write one with def")
