@@ -1,7 +1,8 @@
 """Errors of Kopf handlers: which are retried, how often and for how long."""
 
 import sys
-from datetime import timedelta
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
 from enum import Enum
 from typing import Any, ClassVar, NamedTuple
 
@@ -94,6 +95,25 @@ def judged(raised: Exception, limits: TryLimits, calls: int, backoff: timedelta)
     if not is_odd:
         error = HandlerRetriesError(f"has exceeded {limits.retries} retries: {error}")
     return Consequence(error, is_final=True, is_odd=is_odd)
+
+
+def pause_of_hook(
+    raised: Exception, limits: TryLimits, backoff: timedelta, kwargs: Mapping[str, Any]
+) -> timedelta | None:
+    """How long to wait until a hook is called again that has raised; None: its failure is ignored.
+
+    `kwargs` are the arguments of the call. Raises what ends the hook.
+    """
+    found, logger = judged(raised, limits, kwargs["retry"] + 1, backoff), kwargs["logger"]
+    if found.is_ignored:
+        logger.error("failed, which is ignored", exc_info=raised)
+        return None
+    if found.is_final:
+        raise found.error from found.error.__cause__
+    if limits.timeout is not None and datetime.now(UTC) + found.delay - kwargs["started"] > limits.timeout:
+        raise HandlerTimeoutError(f"has timed out after {limits.timeout}: {found.error}") from found.error
+    logger.warning("is called again in %s: %s", found.delay, found)
+    return found.delay
 
 
 def meant(error: Exception) -> Exception:

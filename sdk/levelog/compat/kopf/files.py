@@ -5,15 +5,14 @@ import inspect
 import itertools
 import time
 from collections.abc import Callable, Iterator, Sequence
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any, TypeAlias
 
 from levelog.compat.kopf.attempts import Attempts, stand_for
-from levelog.compat.kopf.failures import TryLimits
+from levelog.compat.kopf.failures import TryLimits, pause_of_hook
 from levelog.compat.kopf.given.lookups import asked_for
 from levelog.compat.kopf.given.memos import Memo
-from levelog.compat.kopf.kinds.beginning import HookAttempt, hook_attempts
 from levelog.compat.kopf.kinds.changing import ChangeHandler, identifier
 from levelog.compat.kopf.kinds.declaring import LONGEST, AttemptedHandler
 from levelog.compat.kopf.kinds.entries import kopf_index
@@ -184,27 +183,31 @@ class KopfFile:
         """Have a function called when a process of the operator begins, or ends, until it succeeds or gives up."""
         logger = self._lender.logger(getattr(function, "__name__", when))
 
-        def attempts() -> Iterator[HookAttempt]:
-            told = {"param": param, "memo": self.memo, "settings": self.settings, "logger": logger}
-            return hook_attempts(limits, backoff, told)
+        def calls() -> Iterator[dict[str, Any]]:
+            began = datetime.now(UTC)
+            told = {"param": param, "memo": self.memo, "settings": self.settings, "logger": logger, "started": began}
+            for retry in itertools.count():
+                yield {**told, "retry": retry, "runtime": datetime.now(UTC) - began}
 
         async def call_async() -> None:
-            for attempt in attempts():
-                with attempt.trying():
-                    await function(**attempt.kwargs)
-                    return
-                if attempt.is_over:
-                    return
-                await asyncio.sleep(attempt.wait_seconds)
+            for kwargs in calls():
+                try:
+                    await function(**kwargs)
+                except Exception as error:  # noqa: BLE001 - a user's function may raise anything
+                    if (pause := pause_of_hook(error, limits, backoff, kwargs)) is not None:
+                        await asyncio.sleep(pause.total_seconds())
+                        continue
+                return
 
         def call_plain() -> None:
-            for attempt in attempts():
-                with attempt.trying():
-                    function(**attempt.kwargs)
-                    return
-                if attempt.is_over:
-                    return
-                time.sleep(attempt.wait_seconds)
+            for kwargs in calls():
+                try:
+                    function(**kwargs)
+                except Exception as error:  # noqa: BLE001 - as above
+                    if (pause := pause_of_hook(error, limits, backoff, kwargs)) is not None:
+                        time.sleep(pause.total_seconds())
+                        continue
+                return
 
         hook = call_async if inspect.iscoroutinefunction(function) else call_plain
         hook.__name__ = getattr(function, "__name__", when)
