@@ -422,3 +422,20 @@ def test_no_delay_is_too_long_or_too_odd(tmp_path: Path, error: str) -> None:
         kopf.simulation.advance(timedelta(days=367))
         level = kopf.simulation.level("made", "default", "a")
         assert (level.status, "has exceeded 2 retries" in level.reason) == ("failed", True)
+
+
+@pytest.mark.parametrize("kind", ["def", "async def"])
+def test_a_result_that_cannot_be_written_is_an_error_of_the_handler(tmp_path: Path, kind: str) -> None:
+    source = f"""
+    @kopf.on.create("example.com", "v1", "shops", errors=kopf.ErrorsMode.IGNORED)
+    {kind} made(patch, retry, **_):
+        told.append(retry)
+        patch.status["phase"] = "made"
+        return object()
+    """
+    with kopf_run(tmp_path, source) as kopf:
+        assert kopf.apply() == [0]
+        kopf.simulation.advance(timedelta(minutes=10))
+        assert kopf.told() == []
+        assert kopf.read()["status"] == {"phase": "made"}
+        assert kopf.simulation.level("made", "default", "a").status == "in_sync"

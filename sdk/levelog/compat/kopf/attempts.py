@@ -122,9 +122,11 @@ class Attempts:
         try:
             with call.at_work():
                 result = self.function(**kwargs)
+            return (
+                self._finish(call, result) if call.inner or isinstance(result, Coroutine) else self._end(call, result)
+            )
         except Exception as error:  # noqa: BLE001 - a user's function may raise anything
             return self._failed(error, call)
-        return self._finish(call, result) if call.inner or isinstance(result, Coroutine) else self._end(call, result)
 
     async def _finish(self, call: "_Attempt", result: Any) -> dict[str, Any] | None:
         """Wait for what the function does, and call what it has registered, in the loop."""
@@ -133,9 +135,9 @@ class Attempts:
                 result = await result if isinstance(result, Coroutine) else result
                 if call.inner:
                     await call.inner.run()
+            return self._end(call, result)
         except Exception as error:  # noqa: BLE001 - as above
             return self._failed(error, call)
-        return self._end(call, result)
 
     def _end(self, call: "_Attempt", result: Any) -> dict[str, Any] | None:
         if result is not None:

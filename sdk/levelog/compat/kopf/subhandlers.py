@@ -100,12 +100,12 @@ class Calls:
                 result = await _called(handler.function, told)
                 if inner:
                     await inner.run()
+                if result is not None:
+                    patch.status[handler.id] = msgspec.to_builtins(result, enc_hook=dict)
             except Exception as error:  # noqa: BLE001 - a user's function may raise anything
                 progress.patch = patch.merged(self._body)
                 self._failed(handler, progress, error)
                 return
-        if result is not None:
-            patch.status[handler.id] = msgspec.to_builtins(result, enc_hook=dict)
         progress.patch, progress.is_over = patch.merged(self._body), True
 
     def _failed(self, handler: InnerHandler, progress: InnerProgress, error: Exception) -> None:
