@@ -19,7 +19,7 @@ from levelog.resources import ResourceBase, Struct
 from levelog.wire.canonical import canonical, digest
 
 PATIENCE: Final = timedelta(seconds=1)
-"""So long a level may settle before conditions say so: most writes are done sooner, and need no second one."""
+"""How long a level may settle before conditions say so: most writes are done sooner, and need no second one."""
 MOST_MESSAGE: Final = 1024
 """Characters of a message; the API's own conditions allow 32,768."""
 
@@ -119,7 +119,7 @@ def conditions_writer(
 def _events_of_failures(
     wanted: Mapping[str, Mapping[str, Any]], existing: Mapping[Any, Mapping[str, Any]], acting: Collection[str]
 ) -> Iterator[Intent]:
-    """One Event for each level of the object that is told to have failed, unless the same is told already.
+    """One Event for each level of the object that has failed with an error that the status does not have yet.
 
     A status that has to be patched again says what it said before, by which the actuator knows the Event again.
     """
@@ -152,7 +152,7 @@ def _told(levels: Mapping[str, LevelStatus], acting: Mapping[str, bool]) -> dict
 
 
 def _as_before(level_status: LevelStatus, error: str | None) -> LevelStatus:
-    """How a level stands that is told to have failed: it has, until another round is over; None: it is not told so."""
+    """The level; still failed with this `error` of the condition while it is tried again. None: it has not failed."""
     is_retried = error is not None and level_status.status == "settling"
     return replace(level_status, status="failed", reason=error) if is_retried else level_status
 
@@ -190,7 +190,7 @@ def summed_up(level_statuses: Mapping[str, LevelStatus], generation: int) -> dic
 
 
 def _joined(parts: Sequence[str]) -> str:
-    """All parts in one message; if they are too long for it, the longest are cut, so that each is told."""
+    """All parts in one message; if they do not fit, the longest are cut."""
     left, cut = MOST_MESSAGE - 2 * (len(parts) - 1), dict[str, str]()
     for done, part in enumerate(sorted(parts, key=len)):
         cut[part] = part[: max(left // (len(parts) - done), 0)]

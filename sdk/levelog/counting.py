@@ -2,5 +2,5 @@
 
 
 def counted(number: int, noun: str) -> str:
-    """So many of a thing whose plural ends in s: `1 object`, `3 objects`."""
+    """A number with a noun whose plural ends in s: `1 object`, `3 objects`."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

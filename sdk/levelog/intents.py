@@ -279,7 +279,7 @@ def event(
 def addressed_event(
     intent: Intent, resource: ResourceType, named: Mapping[str, str], operator: str
 ) -> tuple[ObjectKey, bytes]:
-    """The Event of an intent and its content; `named` is whom it is about: name, namespace, uid.
+    """The Event of an intent and its content; `named` has name, namespace and uid of the object that it is about.
 
     The same Event again has the same name, so that its count is raised.
     """

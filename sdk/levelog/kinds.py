@@ -38,7 +38,7 @@ class ServedKind(Struct, frozen=True, kw_only=True):
 
 
 class OpenSelector(Struct, frozen=True, kw_only=True):
-    """A handler that is to be made of each kind that `takes` says yes to."""
+    """Stands for a handler of each kind that it `takes`."""
 
     shown: str
     """For messages: `log_it is for EVERYTHING`."""

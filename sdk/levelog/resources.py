@@ -362,7 +362,7 @@ def external_key(cls: type[External], name: object, namespace: object) -> Object
     """
     resource = cls.resource_type
     if not isinstance(name, str) or not isinstance(namespace, str):
-        # not a TypeError, as whoever asks handles one kind
+        # not a TypeError: callers handle one kind
         raise ValueError(f"its name is {name!r}, its namespace {namespace!r}; both have to be texts")  # noqa: TRY004
     if resource.scope == "Cluster" and namespace:
         raise ValueError(

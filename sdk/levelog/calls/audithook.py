@@ -1,4 +1,4 @@
-"""Keeps users' functions from I/O, by the process's one audit hook: it is added by whoever first asks for one of these.
+"""Keeps users' functions from I/O, by one audit hook, which the first use of one of these adds to the process.
 
 `computing`: a function that only computes does no I/O. `offline`: what a replay calls does not reach the network.
 `harmless`: nor does it change anything outside the process.

@@ -1,4 +1,4 @@
-"""Makes calls of users' functions, whoever asks for them: within their limits, one at a time for each key.
+"""Makes all calls of users' functions: within their limits, one at a time for each key.
 
 It stores nothing. Who asks says what the call is for, keeps its result, and asks again after a failure.
 """
@@ -70,7 +70,7 @@ class Executor:
     ) -> None:
         """`subject` is what messages call a key. `schedule` gives the delay after an attempt that says nothing of it.
 
-        It is told the number of the attempt, and the longest delay. After `at_once` attempts there is a second at least
+        It gets the number of the attempt, and the longest delay. After `at_once` attempts there is a second at least
         between two. `clean` takes secrets out of a text.
         """
         self._clock = clock
@@ -139,7 +139,7 @@ class Executor:
         self.on_found(key)
 
     def failure(self, attempt: Attempt, error: Exception) -> Failure:
-        """What follows from an error of an attempt; one that nobody asked for is told."""
+        """What follows from an error of an attempt; logs it unless it is Retry, GiveUp or levelog's own."""
         of, limits = attempt.of, attempt.of.limits
         text, delay = words_for(of.title, error), limits.backoff
         is_retry, is_called, did_nothing = True, True, False
@@ -168,7 +168,7 @@ class Executor:
 
 
 def words_for(title: str, error: Exception) -> str:
-    """How an error of a call is told, live and in a replay: `handler greet: ConnectionError: no mail server`."""
+    """The text of an error, live and in a replay: `handler greet: ConnectionError: no mail server`."""
     words = described(error)
     if isinstance(error, GiveUp | Retry):
         instead = "gave up" if isinstance(error, GiveUp) else "asks to be called again"

@@ -157,7 +157,7 @@ def recorded(value: Any, notes: Notes, path: Path = ()) -> Any:
 
 
 def plain(value: Any) -> Any:
-    """The value with plain copies in the place of recorded parts, also inside dicts, lists, tuples and sets."""
+    """The value with plain copies in the place of recorded parts, also inside dicts, lists and tuples."""
     match value:
         case RecordedMapping():
             return value.to_dict()

@@ -1,7 +1,4 @@
-"""How people are told of a call: by the function that its user wrote, and what kind of function that is.
-
-And of what has a name of levelog's own: by words.
-"""
+"""Names as people read them: `handler provision` for a call of the effect `provision_handled`; words for indices."""
 
 import re
 from typing import Final

@@ -102,7 +102,7 @@ class EdgeHandler(CalledHandler):
             raise OperatorError(f"handler {self.name}: parameter {name!r} is {shown(hint)}: annotate it with {asked}")
 
     def diff(self, level: Level[Any]) -> Diff:
-        """How the state that is to be handled differs from the one that was."""
+        """How the new state differs from the one that was handled last."""
         return () if level.actual is None else diff_of(level.actual, level.desired)
 
     def state(self, found: Mapping[str, Any]) -> dict[str, Any]:
@@ -202,7 +202,7 @@ def edge_view(
     inspect_view: InspectView,
     finalizing: IndexHandler | None = None,
 ) -> ViewHandler:
-    """The view of what the handler has handled of an object, against what there is.
+    """The view that compares an object with what the handler has handled of it.
 
     `finalizing` tells of objects that a finalizer has to be put on first, and of those that it holds; None: of none.
     """

@@ -109,7 +109,7 @@ class ModuleSource:
         is_family = family == self._name.partition(".")[0]
         if place is not None and (is_family or not any(place.is_relative_to(folder) for folder in INSTALLED)):
             package = module if place.stem == "__init__" else module.rpartition(".")[0]
-            with suppress(OSError, SyntaxError, ValueError):  # which whoever imports it is told
+            with suppress(OSError, SyntaxError, ValueError):  # Python says so to those who import it
                 yield _source_in(place, module, package, place.stat().st_mtime_ns), path
 
     @property

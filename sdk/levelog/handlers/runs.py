@@ -33,7 +33,7 @@ from levelog.levels import Level
 from levelog.wire.canonical import digest
 
 GRACE: Final = timedelta(seconds=5)
-"""Default time that a daemon has to end in, once it is told."""
+"""How long a daemon may take to end, by default."""
 _CODE: Final = "daemons 1"
 """Stands for this module in fingerprints: raised when the same runs lead to others."""
 

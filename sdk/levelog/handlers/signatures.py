@@ -166,7 +166,7 @@ def require_time(what: str, option: str, given: object) -> None:
 
 def alike(name: str, known: Collection[str]) -> str:
     """The one of the known names that is most like a name; empty if none is."""
-    from difflib import get_close_matches  # noqa: PLC0415 - loaded by nobody who writes what there is
+    from difflib import get_close_matches  # noqa: PLC0415 - a right name does not load it
 
     return next(iter(get_close_matches(name, known, n=1)), "")
 

@@ -40,7 +40,7 @@ class Tick(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """None: the function is not called."""
     object: dict[str, Any]
     carried: dict[str, Any] | None = None
-    """What a call before it has left, which is to be made again; None: it is the first."""
+    """What the call before left for this one, which repeats it; None: it is the first."""
 
     @property
     def is_noted(self) -> bool:

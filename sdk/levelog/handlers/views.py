@@ -151,7 +151,7 @@ class ViewHandler:
         self.writes_once = False
         """Whether its rounds ask for what is not done yet; its reconcile function may take `is_written`."""
         self.is_made = False
-        """Whether levelog has made it of a handler, a timer or a daemon: its calls are told of, its levels at debug."""
+        """Whether levelog made it for a handler, a timer or a daemon: calls are logged, levels only at debug."""
         self.stands_on: tuple[str, ...] = ()
         """Views whose levels alone it is given; empty: all."""
         self.fingerprint = digest(

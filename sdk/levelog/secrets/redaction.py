@@ -392,7 +392,7 @@ def unseal(key: bytes, sealed: bytes, about: str) -> bytes:
 
 @lru_cache(maxsize=4)
 def _cipher(key: bytes) -> "AESGCM":
-    """AES-256-GCM; its library is loaded by whoever seals or opens something, and by nobody else."""
+    """AES-256-GCM; only sealing and unsealing load its library."""
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
     from cryptography.hazmat.primitives.hashes import SHA256
     from cryptography.hazmat.primitives.kdf.hkdf import HKDF

@@ -140,7 +140,7 @@ class PatchNoted(Struct, frozen=True, kw_only=True):
 
 
 class ContactLost(Struct, frozen=True, kw_only=True):
-    """Whoever tells about a resource fails: what is known of it may be old, until a bookmark or a list comes."""
+    """The watch or source of a resource fails: what the log has of it may be old, until a bookmark or a list comes."""
 
     resource: GroupResource
     error: str

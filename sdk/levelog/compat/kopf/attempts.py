@@ -29,7 +29,7 @@ LEFT: Final = "left"
 
 
 class Left(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a call that raised has left, beside what is to be written: the next one goes on from there."""
+    """What a call that raised leaves to the next one, besides its patch and Events."""
 
     began: datetime
     """When the first one was decided on."""
@@ -52,7 +52,7 @@ def left(result: Mapping[str, Any] | None) -> Left | None:
 def next_call(call: Call[Any, Any], limits: TryLimits, now: datetime) -> tuple[datetime, Left] | None:
     """When the function is called again, and what the last call has left; None: it did not raise.
 
-    Is its time over by then, it is not called again. If the last call was made by a clock that was ahead, it is `now`.
+    If its time is over by then, it is not called again. If the clock of the last call was ahead, it is due `now`.
     """
     found = left(call.result)
     if found is None:
@@ -65,7 +65,7 @@ def next_call(call: Call[Any, Any], limits: TryLimits, now: datetime) -> tuple[d
 
 
 class Attempts:
-    """Calls of one function for objects, each with what it is tried the how manieth time for."""
+    """Calls one function of a Kopf file, for any of its objects."""
 
     def __init__(
         self, handler_id: str, declared: Declaration, logger: logging.Logger, settings: OperatorSettings, memo: Memo

@@ -13,7 +13,7 @@ from levelog.wire.projection import unmerged
 WRITES: Final[tuple[Verb, ...]] = ("event", "patch", "patch_status")
 """What calls write of the class that their handler is of."""
 SHOWN_WITHIN: Final = timedelta(hours=1)
-"""So long a handler waits for its object to show its last patch."""
+"""How long a handler waits for its object to show its last patch."""
 
 
 def patch_of(cls: type[ResourceBase], request: Any, result: Mapping[str, Any] | None) -> CallPatch | None:

@@ -6,7 +6,7 @@ from threading import Lock
 from typing import Any, Final
 
 MOST_MEMOS: Final = 100_000
-"""So many are kept, of the objects whose functions were called last; not each process hears of what is deleted."""
+"""How many are kept, those used last: a process does not hear of every deletion."""
 
 
 class Memo(dict[str, Any]):

@@ -153,7 +153,7 @@ class ChangeHandler(AttemptedHandler, EdgeHandler):
         return None if edge.old is None else self.state(edge.old)
 
     def diff(self, level: Level[Any]) -> Diff:
-        """How the state that is to be handled differs from the one that was."""
+        """How the new state differs from the one that was handled last."""
         desired = {path: value for path, value in level.desired.items() if path != LEFT}
         return () if level.actual is None else diff_of(level.actual, desired)
 

@@ -136,4 +136,4 @@ def resumed_view(
 
 
 _NEW: Final = {"new": "since the start"}
-"""Stands in a level for an object that is to be noted."""
+"""The wanted side of the level of an object that is new: it is noted, and not called for."""
