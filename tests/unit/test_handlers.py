@@ -37,6 +37,16 @@ def test_decorators_return_the_function_itself() -> None:
     assert [resource.plural for resource in op.reads()] == ["pods", "webs"]
 
 
+def test_an_index_function_may_take_its_object_by_name_alone() -> None:
+    def named(*, pod: Pod) -> Iterator[tuple[str, int]]:
+        yield pod.metadata.name, 1
+
+    op = Operator("webs")
+    op.index(named)
+    body = b'{"metadata":{"name":"a","uid":"1"},"spec":{"containers":[]}}'
+    assert op.indices["named"].entries(body) == [("a", 1)]
+
+
 def test_types_that_are_left_open_fit_any() -> None:
     op = Operator("webs")
 

@@ -1,5 +1,6 @@
 """Index functions, and the indices that levelog maintains by itself, whose names begin with `@`."""
 
+import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import timedelta
 from itertools import islice
@@ -67,6 +68,7 @@ class IndexHandler:
     ) -> None:
         self.name = name or function.__name__
         self.function = function
+        self._parameter = next(iter(inspect.signature(function).parameters))
         self.reader = reader
         self.resource = reader.resource
         self.given = given
@@ -129,7 +131,7 @@ class IndexHandler:
         found = self.reader.take(body)
         if found is None:
             return []
-        result = self.function(found, **self.given.arguments({}))
+        result = self.function(**{self._parameter: found}, **self.given.arguments({}))
         if result is None:
             return []
         pairs: Iterator[Any] = iter(result.items() if isinstance(result, Mapping) else result)
