@@ -93,7 +93,7 @@ def limits_of(where: str, options: Mapping[str, Any]) -> TryLimits:
     if not isinstance(errors, ErrorsMode):
         raise OperatorError(f"{where}: errors={errors!r} is not one of kopf.ErrorsMode")
     retries = options.get("retries")
-    if retries is not None and (not isinstance(retries, int) or retries < 1):
+    if retries is not None and (type(retries) is not int or retries < 1):
         raise OperatorError(f"{where}: retries={retries!r} is not a number of calls, 1 or more")
     return TryLimits(errors=errors, timeout=seconds_of(where, "timeout", options.get("timeout")), retries=retries)
 
@@ -107,7 +107,8 @@ def seconds_of(where: str, option: str, given: Any) -> timedelta | None:
     """A time that is given in seconds. Raises OperatorError for what is none."""
     if given is None:
         return None
-    if isinstance(given, bool) or not isinstance(given, int | float) or given <= 0:
+    is_number = isinstance(given, int | float) and not isinstance(given, bool)
+    if not is_number or not 0 < given < timedelta.max.total_seconds():
         raise OperatorError(f"{where}: {option}={given!r} is not a number of seconds above 0")
     return timedelta(seconds=given)
 
