@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager, contextmanager, suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self
 
-from levelog_cli.settings import LogFormat, Settings
+from levelog_cli.settings import LogFormat
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
@@ -26,19 +26,14 @@ _PAUSE_SECONDS: Final = 0.2
 class Bars:
     """The bars of one process, each by a name: the first that is shown begins them, with the last they go.
 
-    Where nobody watches, all of it does nothing.
+    Where nobody watches, or the log is lines of JSON for machines, all of it does nothing.
     """
 
-    def __init__(self, *, is_wanted: bool | None = None) -> None:
-        self._is_wanted = sys.stderr.isatty() if is_wanted is None else is_wanted
+    def __init__(self, log_format: LogFormat = LogFormat.TEXT) -> None:
+        self._is_wanted = sys.stderr.isatty() and log_format is not LogFormat.JSON
         self._progress: Progress | None = None
         self._tasks: dict[str, TaskID] = {}
         self._lock = threading.RLock()
-
-    @classmethod
-    def of(cls, settings: Settings) -> Self:
-        """Progress for people: where the log is lines of JSON, for machines, none is told."""
-        return cls(is_wanted=sys.stderr.isatty() and settings.log_format is not LogFormat.JSON)
 
     @property
     def are_wanted(self) -> bool:

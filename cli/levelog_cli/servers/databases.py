@@ -106,7 +106,7 @@ async def migrate_database(settings: Settings, files: Sequence[Path]) -> None:
 async def _migrate(settings: Settings, files: Sequence[Path]) -> None:
     application = load_application(settings, files) if files else None
     url = database_url(settings)
-    await _upgrade(url, Bars.of(settings))
+    await _upgrade(url, Bars(settings.log_format))
     print_line(f"the database is at revision {head()}")
     if application is None:
         return

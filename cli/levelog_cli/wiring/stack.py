@@ -63,7 +63,7 @@ async def run_stack(
     """
     client = cluster = database = None
     async with AsyncExitStack() as stack:
-        bars = stack.enter_context(Bars.of(settings))
+        bars = stack.enter_context(Bars(settings.log_format))
         monitor = await stack.enter_async_context(monitoring(settings.listen, roles))
         if needs_cluster(roles):
             from levelog_cli.servers.clusters import known_cluster

@@ -58,31 +58,17 @@ def group(registry: Registry, name: str) -> Json | None:
 
 def resource_list(registry: Registry, group_name: str, version: str) -> Json | None:
     """`/api/v1` and `/apis/GROUP/VERSION`; None when nothing of the version is served."""
-    resources: list[Json] = [
-        {"name": r.plural, "singularName": r.singular, "namespaced": r.namespaced, "kind": r.kind, "verbs": r.verbs}
-        for r in registry.reviews.values()
-        if (r.group, r.version) == (group_name, version)
-    ]
-    for resource in registry:
+    resources: list[Json] = []
+    for resource in (*registry.reviews.values(), *registry):
         if (resource.group, resource.version) != (group_name, version):
             continue
-        entry: Json = {
-            "name": resource.plural,
-            "singularName": resource.singular,
-            "namespaced": resource.namespaced,
-            "kind": resource.kind,
-            "verbs": resource.verbs,
-        }
-        if resource.short_names:
-            entry["shortNames"] = resource.short_names
-        if resource.categories:
-            entry["categories"] = resource.categories
-        resources.append(entry)
+        about = {"singularName": resource.singular, "namespaced": resource.namespaced, "kind": resource.kind}
+        resources.append({"name": resource.plural, **about, "verbs": resource.verbs, **_nicknames(resource)})
         if resource.scale:
             scale = {"singularName": "", "namespaced": resource.namespaced, **SCALE, "verbs": SUBRESOURCE_VERBS}
             resources.append({"name": f"{resource.plural}/scale", **scale})
         if resource.has_status:
-            status = {"singularName": "", "namespaced": resource.namespaced, "kind": resource.kind}
+            status = {**about, "singularName": ""}
             resources.append({"name": f"{resource.plural}/status", **status, "verbs": SUBRESOURCE_VERBS})
     if not resources:
         return None
@@ -118,11 +104,8 @@ def _aggregated_resource(resource: ServedResource) -> Json:
         "scope": "Namespaced" if resource.namespaced else "Cluster",
         "singularResource": resource.singular,
         "verbs": resource.verbs,
+        **_nicknames(resource),
     }
-    if resource.short_names:
-        entry["shortNames"] = resource.short_names
-    if resource.categories:
-        entry["categories"] = resource.categories
     subresources = {"scale": SCALE} if resource.scale else {}
     if resource.has_status:
         subresources["status"] = kind
@@ -132,6 +115,11 @@ def _aggregated_resource(resource: ServedResource) -> Json:
             for name, response in subresources.items()
         ]
     return entry
+
+
+def _nicknames(resource: ServedResource) -> Json:
+    names = {"shortNames": resource.short_names, "categories": resource.categories}
+    return {key: value for key, value in names.items() if value}
 
 
 def _root(resource: ServedResource) -> str:
