@@ -90,7 +90,7 @@ class _Loading:
         self._packages: dict[Path, dict[str, Any]] = {}
 
     def values(self, files: Sequence[Path]) -> Iterator[tuple[Path, list[Any]]]:
-        """What each file or folder defines at module level, or imports."""
+        """The names that each file or folder defines at module level, or imports."""
         for file in dict.fromkeys(path.resolve() for path in files):
             modules = self.folder(file) if file.is_dir() else [self.file(file)]
             yield file, [value for module in modules for value in vars(module).values()]
@@ -225,7 +225,7 @@ def _file_of(module: ModuleType) -> Path | None:
 
 
 def _sentence(file: Path, shown: str, error: BaseException) -> str:
-    """What went wrong while a file was loaded, and where."""
+    """The error that ended the loading of a file, and its place."""
     match error:
         case FileNotFoundError(filename=name) if name == str(file):
             return f"operator file {shown} does not exist{_meant(file)}"

@@ -105,7 +105,7 @@ def _extras(record: logging.LogRecord) -> dict[str, Any]:
 
 
 def _room(logger: str) -> str:
-    """Who speaks: a room of levelog, a library, or an operator, by its name."""
+    """The speaker: a room of levelog, a library, or an operator, by its name."""
     if logger.startswith(_OPERATORS):
         return logger.removeprefix(_OPERATORS).partition(".")[0]
     first = logger.partition(".")[0]

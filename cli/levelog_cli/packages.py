@@ -8,7 +8,7 @@ from msgspec import Struct
 
 
 class Package(Struct, frozen=True):
-    """Where a file of a package is found."""
+    """The place of a file in a package."""
 
     module: str
     """`acme.handlers.teams`; that of an `__init__.py` is the package."""

@@ -14,14 +14,14 @@ from levelog.errors import ConfigurationError
 
 
 class LogFormat(StrEnum):
-    """How log lines are written."""
+    """The form of log lines."""
 
     TEXT = "text"
     JSON = "json"
 
 
 class LogLevel(StrEnum):
-    """What is left out of the log: everything below."""
+    """The lowest level that is logged."""
 
     DEBUG = "debug"
     INFO = "info"
@@ -148,7 +148,7 @@ DECIDING: Final = ("data_dir", "application", "cluster", "redaction_key_file", "
 
 
 def flag(name: str) -> str:
-    """How a setting is given on the command line."""
+    """The name of a setting on the command line."""
     return f"--{name.replace('_', '-')}"
 
 
@@ -158,7 +158,7 @@ def variable(name: str) -> str:
 
 
 def misspelt(environment: Iterable[str]) -> list[str]:
-    """What there is to say of variables that are almost those of settings, and so have no effect."""
+    """Hints about variables that are almost those of settings, and so have no effect."""
     known = {option.envvar for option in OPTIONS.values()}
     unknown = sorted(name for name in environment if name.startswith(_PREFIX) and name not in known)
     if not unknown:

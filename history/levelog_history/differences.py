@@ -38,7 +38,7 @@ class Difference(Struct, frozen=True, omit_defaults=True):
 
 
 def differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[Difference]:
-    """What differs between two objects, sorted by path; what the server counts up with each write is left out."""
+    """The differences of two objects, sorted by path, without what the server counts up with each write."""
     found = (each for each in _compared("", before, after) if each.path not in _UNTOLD)
     return sorted(found, key=lambda difference: difference.path)
 

@@ -26,7 +26,7 @@ class CausingRecord(Struct, frozen=True, kw_only=True):
 
     sequence: int
     entries: list[Entry] = []
-    """What it says; nothing where it has expired, or is no change of an object."""
+    """The changes in it; none where it has expired, or is no change of an object."""
     record: LoggedRecord | None = None
     """The record itself, where it is no entry."""
 
@@ -58,7 +58,7 @@ class ExplainedWrite(Struct, frozen=True, kw_only=True):
 
 
 class LevelStatusChange(Struct, frozen=True, kw_only=True):
-    """How a level stood that a view saw, at the decision before and at this one; empty: not there."""
+    """A level that a view saw, at the decision before and at this one; empty: not there."""
 
     level: str
     """`shops/webs`, or `shops/pods of webs.example.com/default/one`."""
@@ -168,7 +168,7 @@ def _read_changes(
     known: dict[tuple[str, str], Read],
     held: dict[tuple[str, str], bytes | None],
 ) -> list[ReadChange]:
-    """What changed of what is read; takes note of it."""
+    """The changes in what is read; takes note of them."""
     if not decision.is_called:
         return []
     changes: list[ReadChange] = []
@@ -202,7 +202,7 @@ def _read_changes(
 
 
 def _status_changes(decision: Decision, seen: dict[str, str]) -> list[LevelStatusChange]:
-    """What changed of how other levels stand; takes note of it."""
+    """The changes of other levels; takes note of them."""
     if not decision.is_called:
         return []
     basis = decision.basis

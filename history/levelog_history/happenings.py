@@ -93,7 +93,7 @@ async def read_there(stream: LogStream, objects: Iterable[str], moment: Moment) 
 
 
 def selected_for(keys: Collection[ObjectKey]) -> list[Selected]:
-    """What to read for the history of some objects: each of few, all of a namespace for many."""
+    """The subjects to read for the history of some objects: each of few, all of a namespace for many."""
     counted = Counter((key.group_resource, key.namespace or CLUSTER_SCOPE) for key in keys)
     selected: dict[Selected, None] = {}
     for key in sorted(keys, key=str):

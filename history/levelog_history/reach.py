@@ -142,7 +142,7 @@ async def nothing_of(source: RecordSource, selected: Sequence[Selected], selecto
 
 
 async def unread(source: RecordSource, resource: GroupResource) -> str:
-    """What to say of a resource of which there are no records; nothing if there are, or that is not known."""
+    """A warning about a resource without records; none if there are records, or that is not known."""
     held = await source.resources()
     name = str(resource)
     if not held or name in held:

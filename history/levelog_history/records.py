@@ -70,7 +70,7 @@ class LogSource:
 
 
 async def chosen(source: RecordSource, texts: Sequence[str]) -> list[Selected]:
-    """What texts select: `RESOURCE[.GROUP][/NAMESPACE[/NAME]]`, or how the names of recorded objects end.
+    """The objects that texts select: `RESOURCE[.GROUP][/NAMESPACE[/NAME]]`, or ends of the names of recorded objects.
 
     Where nothing is recorded of such a namespace, `RESOURCE/NAME` is an object, as for kubectl. Raises
     ConfigurationError.

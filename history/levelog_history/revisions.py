@@ -40,14 +40,14 @@ class Revision(Struct, frozen=True, kw_only=True):
     sequence: int
     """Sequence of the record in the log."""
     time: datetime
-    """When it was recorded, UTC."""
+    """The time of the record, UTC."""
     object: str
     """`webs.example.com/default/shop`"""
     happened: Happened
     uid: str
     version: int
     written: Written = Written()
-    """Who wrote the object last, by field manager, and when, as the API says it."""
+    """The field manager of the last write of the object, and its time, as the API has them."""
     is_listed: bool = False
     """A list showed it: versions between this one and the one before may never have been seen."""
     differences: list[Difference] = []
@@ -107,7 +107,7 @@ class Revisions:
         self._missing: set[tuple[str, datetime]] = set()
 
     def take(self, logged: LoggedRecord) -> Iterator[Revision | Missing]:
-        """What one record says."""
+        """The revision in one record."""
         record = logged.record
         match record:
             case ObjectSeen() | ObjectDeleted():

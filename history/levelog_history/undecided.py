@@ -34,7 +34,7 @@ async def full_names(database: Database, scopes: Sequence[Scope], name: str) -> 
 
 
 async def unexplained(source: LogSource, database: Database, scopes: Sequence[Scope], name: str) -> str:
-    """What there is to say of an object that nothing was decided on or written to."""
+    """An answer about an object that nothing was decided on or written to."""
     resource, *rest = name.split("/")
     readers: list[tuple[str, str]] = []
     resources: dict[str, bool] = {}
@@ -60,7 +60,7 @@ async def unexplained(source: LogSource, database: Database, scopes: Sequence[Sc
 
 
 async def without_records(database: Database, scopes: Sequence[Scope], name: str, view: str) -> str:
-    """What there is to say of a handler without records that is asked about like a view; empty: there is none."""
+    """An answer about a handler without records that is asked about like a view; empty: there is none."""
     async with database.reading() as connection:
         found = [await _unrecorded(connection, scope, name) for scope in scopes]
     return "; ".join(said for each in found for handler, said in each.items() if is_named(view, handler))

@@ -32,7 +32,7 @@ _MOST_READ: Final = 200
 
 
 class Question(Struct, frozen=True, kw_only=True):
-    """What somebody wants to know."""
+    """The object of a question, and the view if it names one."""
 
     name: str
     view: str = ""
@@ -61,7 +61,7 @@ class KeptLevel(Struct, frozen=True, kw_only=True):
     scope: Scope
     decisions: list[Decision]
     target: str = ""
-    """What was asked about, if it is not the parent."""
+    """The object of the question, if it is not the parent."""
 
     @property
     def view(self) -> str:

@@ -25,12 +25,12 @@ _MOST: Final = 12
 
 
 def happened_text(revision: Revision) -> str:
-    """What a record did to its object."""
+    """The verb for what a record did to its object."""
     return "is being deleted" if revision.is_doomed else _TEXT[revision.happened]
 
 
 def writer_text(revision: Revision) -> str:
-    """Who wrote a revision, to stand behind what happened; empty where the API does not say."""
+    """The writer of a revision, to stand behind what happened; empty where the API names none."""
     manager, at = revision.written.manager, revision.written.at
     if revision.is_gone or revision.is_doomed or not manager:
         return ""
@@ -46,7 +46,7 @@ def _moment(text: str, recorded: datetime) -> str:
 
 
 def decider_text(explained: Explained) -> str:
-    """Who made a decision, for people: `operator webs, view pods`, or `operator shops, handler provision`."""
+    """The maker of a decision, for people: `operator webs, view pods`, or `operator shops, handler provision`."""
     decision = explained.decision
     operator, _, view = decision.view.partition("/")
     titles = (title_of(decision.view, each.intent.target) for each in explained.writes if each.intent.verb == "call")
@@ -72,7 +72,7 @@ def woken(decision: Decision) -> str:
 
 
 def receipt_text(receipt: ReceiptNoted) -> str:
-    """What came of a write, by its receipt."""
+    """The outcome of a write, by its receipt."""
     version = f" as version {receipt.target_version}" if receipt.target_version else ""
     error = f": {receipt.error}" if receipt.error else ""
     shown_as = shown_write(receipt.view, receipt.verb, str(receipt.target))
@@ -114,7 +114,7 @@ def error_text(write: ExplainedWrite) -> str:
 
 
 def other_text(cause: CausingRecord) -> str:
-    """What a record says that is no entry of a history."""
+    """The words for a record that is no entry of a history."""
     if cause.record is None:
         return "a record that is not in the log any more"
     name = type(cause.record.record).__name__

@@ -43,9 +43,9 @@ class ManagerWrites(Struct, frozen=True, kw_only=True):
     writes: int
     """Revisions that it wrote last; a list that showed several writes at once counts as one."""
     idle: int
-    """How many of these changed no field."""
+    """The number of these that changed no field."""
     fields: dict[str, int]
-    """How many writes changed each field, the most frequent first; items of lists and maps together."""
+    """The number of writes to each field, the most frequent first; items of lists and maps together."""
     period: Period | None
     """None where writes are few or irregular."""
 
@@ -83,7 +83,7 @@ class Writers:
             times.append(revision.time)
 
     def found(self) -> list[ManagerWrites]:
-        """What each field manager wrote, those with most writes first."""
+        """The writes of each field manager, those with most writes first."""
         writers = [
             ManagerWrites(
                 manager=manager,
@@ -154,7 +154,7 @@ class Contests:
 
 
 class FieldWakes(Struct, kw_only=True):
-    """What changes of one field by one manager came to."""
+    """The outcome of one manager's changes of one field."""
 
     field: str
     resource: str

@@ -18,7 +18,7 @@ RECORDED: Final = "recorded"
 
 
 class Choice(Struct, frozen=True, kw_only=True):
-    """What is replayed."""
+    """The decisions to replay, and the code to replay them with."""
 
     file: Path
     against: str
@@ -33,7 +33,7 @@ class Choice(Struct, frozen=True, kw_only=True):
     bundle: Path | None = None
     """History is in this file."""
     breaks: Sequence[str] = ()
-    """What to stop at: records, functions, objects."""
+    """The records, functions and objects to stop at."""
     calls: Sequence[str] = ()
     """Handlers, timers and effects that are called again."""
     is_pdb: bool = False

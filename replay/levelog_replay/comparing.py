@@ -22,7 +22,7 @@ _LOOKED_UP: Final = 1000
 
 
 class Conclusion(Struct, frozen=True, kw_only=True):
-    """What one decision came to; bytes are canonical JSON, so that what is equal is identical."""
+    """The outcome of one decision; bytes are canonical JSON, so that what is equal is identical."""
 
     verdict: Verdict
     keys: tuple[str, ...] = ()
@@ -34,14 +34,14 @@ class Conclusion(Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, decided: Decided) -> "Conclusion":
-        """What was decided now."""
+        """The conclusion of a decision made now."""
         rows = decided.intents
         satisfied = tuple(row.key for row in rows if row.state == "satisfied")
         return cls(verdict=decided.level, keys=tuple(row.key for row in rows), intents=tuple(rows), satisfied=satisfied)
 
     @classmethod
     def recorded(cls, past: Decision) -> "Conclusion":
-        """What was decided then."""
+        """The conclusion of a recorded decision."""
         return cls(verdict=past, keys=tuple(past.intents), satisfied=past.basis.satisfied)
 
     def with_intents(self, asked: Mapping[str, Asked]) -> "Conclusion":
@@ -83,18 +83,18 @@ class Judged(Struct, frozen=True, kw_only=True):
     """Why not."""
     parent: StoredObject | None = None
     reads: Mapping[IndexKey, tuple[bytes, ...]] = {}
-    """What was read now, with its contents."""
+    """The values read now, with their contents."""
     rows: Sequence[IntentRow] = ()
     """The intents of the conclusion, as they would be stored."""
 
 
 class Tally(Struct):
-    """How the decisions of one view compare."""
+    """Counts of the decisions of one view."""
 
     same: int = 0
     changed: int = 0
     redacted: int = 0
-    """How many of `changed` differ only in redacted values, as far as their intents are known."""
+    """Those of `changed` that differ only in redacted values, as far as their intents are known."""
     only_before: int = 0
     """Made by the first code alone; the second has no such view, or its filters exclude the object."""
     only_after: int = 0
@@ -109,7 +109,7 @@ class Divergence(Struct, frozen=True, kw_only=True):
 
     past: Decision
     parts: list[str]
-    """What differs: status, round, desired, actual, keys; or `made`, if one side does not make it."""
+    """The parts that differ: status, round, desired, actual, keys; or `made`, if one side does not make it."""
     before: Conclusion | None
     after: Conclusion | None
     parent: StoredObject | None
@@ -118,7 +118,7 @@ class Divergence(Struct, frozen=True, kw_only=True):
 
 
 def part_texts(part: str, before: Verdict, after: Verdict) -> Iterator[str]:
-    """What differs in a part of two verdicts, each as a sentence: in status, round, desired, actual or drift."""
+    """The differences in a part of two verdicts, each a sentence: in status, round, desired, actual or drift."""
     if part in ("desired", "actual"):
         one, other = (_decoded(getattr(side, part)) for side in (before, after))
         if isinstance(one, dict) and isinstance(other, dict):
@@ -133,7 +133,7 @@ def part_texts(part: str, before: Verdict, after: Verdict) -> Iterator[str]:
 
 
 def content_texts(before: Conclusion, after: Conclusion) -> Iterator[str]:
-    """What differs in writes of one verb to one target, each as a sentence."""
+    """The differences of writes of one verb to one target, each a sentence."""
     then = {(intent.verb, intent.target): intent for intent in before.intents}
     for intent in after.intents:
         found = then.get((intent.verb, intent.target))
@@ -159,7 +159,7 @@ class Comparison:
         self.views: dict[str, Tally] = {}
         self.first: Divergence | None = None
         self.obstacles: dict[str, int] = {}
-        """Why decisions were skipped, and how many."""
+        """The number of decisions that were skipped, by reason."""
         self._unsure: list[tuple[Conclusion, Conclusion, Tally]] = []
 
     @property

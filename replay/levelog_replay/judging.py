@@ -33,7 +33,7 @@ class _Shown(Struct, frozen=True):
     rebuilt: Rebuilt
     versions: Mapping[IndexKey, int]
     looked_up: Mapping[IndexKey, Bucket]
-    """How levels stood, of which no record tells."""
+    """The status of levels, which no record has."""
 
     def bucket(self, place: IndexKey) -> Bucket:
         if (told := self.looked_up.get(place)) is not None:
@@ -179,7 +179,7 @@ class Judge:
 
 
 def _looked_up(program: Program, view: BoundView, past: Decision) -> dict[IndexKey, Bucket]:
-    """How levels stood that a decision looked up: no record of the log tells."""
+    """The status of levels that a decision looked up, which no record of the log has."""
     found: dict[IndexKey, Bucket] = {}
     for parent, level_statuses in past.basis.others.items():
         resource = parent.partition("/")[0]

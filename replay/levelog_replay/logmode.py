@@ -63,7 +63,7 @@ class LogReplay:
         self._engine = Engine(self._tables, program, patience=None, caller=caller, redactor=redactor, claimant=claimant)
         self._next_due: datetime | None = None
         self.records = 0
-        """How many were folded."""
+        """The number of records folded."""
         self.writes: set[tuple[str, str]] = set()
         """Verb and target of each write that was decided."""
         self.keys: set[str] = set()
@@ -71,7 +71,7 @@ class LogReplay:
 
     @property
     def state(self) -> State:
-        """What the log shows at the last record, and the levels."""
+        """The objects and the levels at the last record."""
         return self._engine.state
 
     async def close(self) -> None:
@@ -106,7 +106,7 @@ class LogReplay:
             yield each
 
     def _taken(self) -> list[WithWrites]:
-        """What was decided since it was asked for last."""
+        """The decisions since the last question."""
         found, self._tables.decided = self._tables.decided, []
         return found
 
@@ -146,7 +146,7 @@ class LogReplay:
 
 
 class _Moment(Struct, frozen=True):
-    """What was decided after one record that stays in the log, and before the next one."""
+    """The decisions between one record that stays in the log and the next one."""
 
     place: float
     found: Mapping[ViewParent, Sequence[Judged]] = {}
@@ -162,7 +162,7 @@ class Side(Struct, frozen=True):
     history: Recording
 
     async def moments(self) -> AsyncGenerator[_Moment]:
-        """What is decided, in the order of the log."""
+        """The decisions, in the order of the log."""
         at, found = 0, dict[ViewParent, list[Judged]]()
         async for past, asked in self.replay.decisions():
             place = self.history.place(past.seen_to) if isinstance(self.history, Edited) else past.seen_to

@@ -37,11 +37,11 @@ class RecordedReplay:
         self._began = _moment(history.origin.stream_created)
         self._tape = Tape(history, [side.rebuilt for side in sides])
         self.decisions = 0
-        """How many were made again."""
+        """The number of decisions made again."""
 
     @property
     def records(self) -> int:
-        """How many records were folded."""
+        """The number of records folded."""
         return self._tape.records
 
     @property
@@ -99,7 +99,7 @@ class RecordedReplay:
 
 
 def _moment(created: str) -> datetime | None:
-    """When a stream was made, as NATS writes it; None: it does not say."""
+    """The time at which a stream was made, as NATS writes it; None: it is not known."""
     try:
         return datetime.fromisoformat(created)
     except ValueError:

@@ -135,7 +135,7 @@ async def open_history(stream: LogStream, database: Database, scope: Scope) -> L
 
 
 class Selection(Struct, frozen=True, kw_only=True):
-    """What is empty or None takes all."""
+    """Selects records; a field that is empty or None takes all."""
 
     start: Moment | None = None
     """Decisions made before this record was folded, or before this time, are not among them."""

@@ -55,7 +55,7 @@ class Tape:
         self.position = 0
         """Sequence up to which the log was read."""
         self.records = 0
-        """How many were folded."""
+        """The number of records folded."""
 
     async def fold_up_to(self, folded: Sequence[int]) -> None:
         """Fold what is not folded yet up to a sequence in each partition."""

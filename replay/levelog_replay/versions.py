@@ -32,17 +32,17 @@ Following: TypeAlias = Callable[[str, int, Callable[[], int]], AbstractAsyncCont
 
 
 class Report(Struct, frozen=True, kw_only=True):
-    """What a replay came to."""
+    """The result of a replay."""
 
     comparison: Comparison
     names: tuple[str, str]
-    """What is compared: the first with the second."""
+    """The first is compared with the second."""
     records: int
     seconds: float
     is_first_told: bool = False
     """The first difference was shown already."""
     calls: CallComparison | None = None
-    """What calls came to that were made again; None: none were to be."""
+    """The comparison of calls made again; None: none were to be."""
 
     @property
     def is_same(self) -> bool:
@@ -59,7 +59,7 @@ class Versions(Struct, frozen=True, kw_only=True):
     threads: int
     allows_network: bool
     stops: Stops | None
-    """Where somebody is asked; None: nobody can be."""
+    """The stops at which somebody is asked; None: nobody can be."""
     following: Following
     functions: Mapping[str, str] = {}
     """Functions that are called again, `operator/function`, by their effects."""
@@ -107,7 +107,7 @@ class Versions(Struct, frozen=True, kw_only=True):
         )
 
     def caller(self) -> ReplayCaller:
-        """What calls the functions of one version."""
+        """Calls the functions of one version."""
         return ReplayCaller(threads=self.threads, allows_network=self.allows_network, stops=self.stops)
 
     def _named(self) -> Iterator[tuple[str, Program]]:

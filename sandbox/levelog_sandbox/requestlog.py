@@ -75,7 +75,7 @@ class RequestLog:
         return [r for r in self.since(since, user_agent=user_agent) if r.changed and resource in {"", r.resource}]
 
     def writes_by_object(self, *, since: int = 0, resource: str = "", user_agent: str = "") -> "Counter[ObjectId]":
-        """How often each object was effectively written, by resource, namespace and name."""
+        """The number of effective writes of each object, by resource, namespace and name."""
         writes = self.writes(since=since, resource=resource, user_agent=user_agent)
         return Counter((r.resource, r.namespace, r.name) for r in writes)
 

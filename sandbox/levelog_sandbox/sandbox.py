@@ -116,7 +116,7 @@ class Sandbox:
 
     @property
     def requests(self) -> RequestLog:
-        """What the API was asked so far."""
+        """The requests of the API so far."""
         return self._cluster.requests
 
     @property
@@ -151,7 +151,7 @@ class Sandbox:
             store.remove(served.storage, stored)
 
     def changes(self, resource: str, *, since: int = 0) -> list[Change]:
-        """What happened to the objects of `plural` or `plural.group` after a revision, oldest first."""
+        """The changes of the objects of `plural` or `plural.group` after a revision, oldest first."""
         found = self._cluster.registry.named(resource)
         return self._cluster.store.collection(found.storage).since(since)
 

@@ -23,7 +23,7 @@ from levelog_ingest.sources.runner import SourceCalls, SourceFault
 
 
 class Externals:
-    """What the external systems of some sources hold, as the simulation's log was told."""
+    """The contents of the external systems of some sources, as the simulation's log has them."""
 
     def __init__(self, sources: Mapping[str, SourceHandler]) -> None:
         self._sources = sources
@@ -99,7 +99,7 @@ class StandIns:
         self._count = count
         self._given: set[str] = set()
         self.handlers = {name: self._handler(name, _nothing) for name in effects}
-        """What is called."""
+        """The functions to call."""
 
     def put(self, effect: Callable[..., Any], function: Callable[[Any], Any]) -> None:
         """Have the function called with the request. Raises KeyError for what is no effect of the operators."""
@@ -117,7 +117,7 @@ class StandIns:
                 self.handlers[name] = self._real(name)
 
     def unrecorded_function(self, handler: CalledHandler) -> Callable[..., Any]:
-        """What is called in place of a handler whose calls leave no records, if it is not called through: nothing."""
+        """A function that does nothing, in place of a handler whose calls leave no records and are not let through."""
         function = self._unrecorded_functions.get(handler.source)
 
         def call(**arguments: Any) -> Any:

@@ -29,7 +29,7 @@ class _Parked:
         self.due = due
         self.is_object = is_object
         self.counts_from = counts_from
-        """When it is at rest, by the event loop's clock: not at once if a function goes on beside it."""
+        """When it is at rest, by the event loop's clock: later if a function goes on beside it."""
         self.woken = asyncio.Event()
 
 

@@ -14,7 +14,7 @@ from levelog_testing.loopthread import LoopThread
 
 
 def differs(bundle: Path, operators: Sequence[Operator], *, application: str, is_updated: bool) -> str:
-    """What comes out otherwise than a bundle says, which is rewritten if wanted; nothing if all is as it says.
+    """The differences from a bundle, which is rewritten if wanted; empty if there are none.
 
     Raises ConfigurationError for bundles that are damaged, or of other operators, and as `redactor` does.
     """

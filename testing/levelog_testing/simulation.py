@@ -225,7 +225,7 @@ class Simulation:
 
     @property
     def calls(self) -> dict[str, int]:
-        """How often each view, reconcile function and effect was called, by name; those never called are absent."""
+        """The number of calls of each view, reconcile function and effect, by name, without those never called."""
         return {name.partition("/")[2]: n for name, n in self._open.engine.calls.functions.items()}
 
     @property

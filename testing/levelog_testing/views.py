@@ -24,15 +24,15 @@ class SeenLevel(Struct, frozen=True, kw_only=True):
     status: str
     """in_sync, drifting, settling, failed, blocked or deleting."""
     reason: str
-    """Why it is not in sync; empty if it is."""
+    """The reason why it is not in sync; empty if it is."""
     desired: Any
     actual: Any
     round: int
-    """How many calls of its reconcile function returned."""
+    """The number of calls of its reconcile function that returned."""
 
     @property
     def drift(self) -> Drift:
-        """How actual differs from desired."""
+        """The difference of actual from desired."""
         return drift_between(self.desired, self.actual)
 
 
@@ -48,7 +48,7 @@ class SeenIntent(Struct, frozen=True, kw_only=True):
     body: Any
     """The manifest or patch that is sent; None for a delete."""
     attempts: int
-    """How often it was sent."""
+    """The number of times that it was sent."""
     error: str
     """The last answer of the cluster, if it was an error."""
 
@@ -66,7 +66,7 @@ class SeenEvent(Struct, frozen=True, kw_only=True):
     namespace: str
     name: str
     count: int
-    """How often it happened."""
+    """The number of times that it happened."""
 
 
 def seen_event(event: Mapping[str, Any]) -> SeenEvent:

@@ -89,7 +89,7 @@ class World:
         self.live.engine = self.engine
         self._sender = sender
         self.effects = StandIns(program.effects, self.engine.calls.count, program.unrecorded)
-        """What is called in place of effects."""
+        """The functions in place of effects."""
         self._records: list[LoggedRecord] = []
         """The log, as far as record handlers are called."""
         self._delivery = Delivery(

@@ -48,7 +48,7 @@ Question: TypeAlias = MadeAgain | Edits
 
 
 class AgainAnswer(Struct, kw_only=True):
-    """What came of a question."""
+    """The answer to a question."""
 
     found: list[tuple[Divergence, int]] = []
     """The first difference of each level, with how many there are on it; in a changed history, each difference."""
@@ -57,7 +57,7 @@ class AgainAnswer(Struct, kw_only=True):
     levels: int = 0
     """On which something differs."""
     obstacles: dict[str, int] = {}
-    """Why decisions could not be made again, and how many."""
+    """The number of decisions that could not be made again, by reason."""
     last: int = 0
     """The history went up to this record."""
 
@@ -73,7 +73,7 @@ class AgainRun(Struct, kw_only=True):
     """Records of the pass that is under way; 0: it has not begun."""
     done: Callable[[], int] = lambda: 0
     name: str = ""
-    """What the pass decides on, where there are two: `then` or `now`."""
+    """The code that the pass decides on, where there are two: `then` or `now`."""
 
 
 class AgainCode:

@@ -45,11 +45,11 @@ class DecisionChanged(Struct, frozen=True, kw_only=True):
     parts: list[PartChanged]
     """Writes first."""
     count: int
-    """How many decisions on the level differ from here on."""
+    """The number of decisions on the level that differ from here on."""
 
 
 async def what_if_page(past: Past, again: AgainCode | None, query: Mapping[str, str]) -> dict[str, Any]:
-    """What the template shows. Raises ConfigurationError for what cannot be changed.
+    """The values of the template. Raises ConfigurationError for what cannot be changed.
 
     `?drop=20`, `?swap=20 23`, `?set=23 spec.replicas=2`, `?delay-receipt=3s`: the options of `levelog what-if`; without
     any, the form alone. `&run=1` comes back for an answer.
@@ -70,7 +70,7 @@ async def what_if_page(past: Past, again: AgainCode | None, query: Mapping[str, 
 async def again_page(
     past: Past, again: AgainCode | None, ordinal: int, query: Mapping[str, str]
 ) -> dict[str, Any] | None:
-    """What the template shows, of one decision or with 0 of all; None: there is no such decision.
+    """The values of the template, for one decision or with 0 for all; None: there is no such decision.
 
     Raises ConfigurationError without code. `?run=1` comes back for an answer.
     """

@@ -69,7 +69,7 @@ class BundlePast:
     async def intents(
         self, entries: Sequence[DecisionEntry], receipts: dict[str, tuple[int, ReceiptNoted]]
     ) -> dict[str, PastIntent]:
-        """What became of each, by its receipt."""
+        """The outcome of each, by its receipt."""
         return {
             asked.key: _past_intent(entry, number, asked, receipts.get(asked.key))
             for entry in entries

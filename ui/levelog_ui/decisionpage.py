@@ -64,7 +64,7 @@ class WriteShown(Struct, frozen=True, kw_only=True):
 
 
 async def decision_page(past: Past, ordinal: int, code: Path | None) -> dict[str, Any] | None:
-    """What the template shows; None: there is no such decision. `code`: what decides again."""
+    """The values of the template; None: there is no such decision. `code` decides again."""
     parent = await past.parent_of(ordinal)
     if not parent:
         return None
@@ -118,14 +118,14 @@ def _parent(story: Story, sequence: int) -> Revision | None:
 
 
 def _parent_changes(story: Story, explained: Explained) -> list[Difference]:
-    """What had changed of the parent since the decision before."""
+    """The changes of the parent since the decision before."""
     now = _parent(story, explained.decision.parent_sequence)
     before = _parent(story, explained.before.parent_sequence) if explained.before else None
     return differences(before.manifest(), now.manifest()) if now is not None and before is not None else []
 
 
 def _inputs(decisions: list[Explained]) -> Iterator[InputShown]:
-    """What the last decision read; what it held is noted where it came to hold it."""
+    """The reads of the last decision; their contents are noted at the decision that first had them."""
     held: dict[tuple[str, str], tuple[int, bytes]] = {}
     last = decisions[-1]
     for each in decisions:

@@ -13,7 +13,7 @@ _MOST: Final = 50
 
 
 async def fields_page(past: Past, query: Mapping[str, str]) -> dict[str, Any]:
-    """What the template shows. Raises ConfigurationError for a moment that is none.
+    """The values of the template. Raises ConfigurationError for a moment that is none.
 
     `?since=1h` counts what came after: a sequence, a time, or how long ago; without it, all that is recorded.
     """

@@ -33,14 +33,14 @@ class FlowStage(Struct, frozen=True, kw_only=True):
     name: str
     rate: str
     lag: str
-    """What is behind; the line that is coloured."""
+    """The backlog; the line that is coloured."""
     detail: str
     state: str
     """`well`, `late` or `broken`."""
 
 
 async def flow_page(past: LivePast) -> dict[str, Any]:
-    """What the template shows, as of now."""
+    """The values of the template, as of now."""
     now = datetime.now(UTC)
     stream = past.stream
     state = await stream.state()

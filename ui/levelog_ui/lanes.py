@@ -20,7 +20,7 @@ _LABEL_COLUMNS: Final = 3
 
 
 class LaneHead(Struct, frozen=True, kw_only=True):
-    """What stands before a lane."""
+    """The heading of a lane."""
 
     name: str
     of: str = ""

@@ -42,7 +42,7 @@ class WaitShown(Struct, frozen=True, kw_only=True):
 
 
 async def levels_page(past: Past, query: Mapping[str, str]) -> dict[str, Any]:
-    """What the template shows. Raises ConfigurationError for a filter or an order that there is not.
+    """The values of the template. Raises ConfigurationError for an unknown filter or order.
 
     `?status=failed&view=webs/pods&name=shop&order=round`; status `any` shows those in sync too. `&at=75` shows them as
     they were at a record, a time, or so long ago.

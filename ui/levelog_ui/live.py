@@ -17,7 +17,7 @@ _ALIVE_SECONDS: Final = 15.0
 
 
 class Beat(Struct, frozen=True):
-    """How far log and decisions are."""
+    """The ends of the log and of the decisions."""
 
     sequence: int
     ordinal: int

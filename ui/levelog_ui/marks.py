@@ -41,9 +41,9 @@ class Mark(Struct, kw_only=True):
     """`created`, `changed`, `deleted`, `doomed`, `noted`, a status, or an outcome; a class of the stylesheet."""
     text: str
     href: str = ""
-    """Where `text` leads."""
+    """The target of the link in `text`."""
     who: str = ""
-    """Who did it; empty: the API does not say."""
+    """The writer; empty: the API names none."""
     who_href: str = ""
     by: str = "by"
     """Stands before `who`."""

@@ -18,7 +18,7 @@ _MOST: Final = 120
 
 
 async def object_page(past: Past, name: str, query: Mapping[str, str]) -> dict[str, Any] | None:
-    """What the template shows; None: nothing is recorded of the object. Raises ConfigurationError.
+    """The values of the template; None: nothing is recorded of the object. Raises ConfigurationError.
 
     `?to=75` shows the records up to that one, `?at=75` those around it.
     """
@@ -46,7 +46,7 @@ async def object_page(past: Past, name: str, query: Mapping[str, str]) -> dict[s
 
 
 async def _levels(past: Past, story: Story) -> list[dict[str, Any]]:
-    """How each stands, and what failed before."""
+    """The status of each level, and what failed before."""
     newest = {level: decisions[-1].decision for level, decisions in story.levels.items() if decisions}
     refusals = await past.refusals({level: round_of_news(each) for level, each in newest.items()})
     return [
@@ -76,5 +76,5 @@ def _now(last: Revision | None, why: Sequence[Mark], marks: Sequence[Mark]) -> d
 
 
 def _names(marks: Sequence[Mark]) -> dict[str, str]:
-    """What a cause is called, by its id; of a folded record, the id is that of the fold."""
+    """The name of a cause, by its id; of a folded record, the id is that of the fold."""
     return {each.id: each.label if not each.is_decision else each.text.split(":")[0] for each in marks}

@@ -43,7 +43,7 @@ class LevelPlace(Struct, frozen=True):
 
     @property
     def name(self) -> LevelName:
-        """What tells it from others."""
+        """The name that tells it from others."""
         return self.application, self.line.view, self.line.parent
 
 
@@ -52,7 +52,7 @@ class Past(Protocol):
 
     @property
     def name(self) -> str:
-        """What it is, for the head of a page."""
+        """Its name at the head of a page."""
         ...
 
     @property
@@ -97,11 +97,11 @@ class Past(Protocol):
         ...
 
     async def count_levels(self) -> dict[str, int]:
-        """How many levels have each status."""
+        """The number of levels with each status."""
         ...
 
     async def refusals(self, before: Mapping[LevelName, int]) -> dict[LevelName, FailedBefore]:
-        """What failed of each level in rounds before the given one, since it was last in sync."""
+        """The failures of each level in rounds before the given one, since it was last in sync."""
         ...
 
     async def woke(self, start: Moment) -> dict[int, Woke]:
@@ -202,7 +202,7 @@ class LivePast:
     async def _waiting(
         self, connection: AsyncConnection, scope: Scope, wanted: LevelQuery, most: int
     ) -> list[LevelLine]:
-        """What has no level yet: on the first page, some of them."""
+        """Objects without a level: on the first page, some of them."""
         waiting = await read_unlevelled(connection, scope, view=wanted.view, name=wanted.name)
         chosen = [each for each in waiting if not wanted.statuses or each.status in wanted.statuses]
         return await with_waits(connection, scope, chosen[: most // 4], are_few=True)

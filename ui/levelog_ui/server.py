@@ -79,7 +79,7 @@ class PageServer:
 
     @property
     def _past(self) -> Past:
-        """What is shown now. Raises Unavailable."""
+        """The past that is shown now. Raises Unavailable."""
         if self._shown is None and self._wakes is not None:
             raise web.HTTPNotFound(text="an audit log alone has wakes only: add --bundle for objects and levels")
         if self._shown is None:

@@ -21,7 +21,7 @@ _MOST_LOOKED_UP: Final = 200
 
 
 class Story(Struct, frozen=True, kw_only=True):
-    """What happened to an object."""
+    """The history of an object."""
 
     object: str
     is_parent: bool

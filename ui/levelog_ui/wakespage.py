@@ -7,7 +7,7 @@ from levelog_wakes.table import COLUMNS, cells, footer, rows
 
 
 def wakes_page(found: WakesFound) -> dict[str, Any]:
-    """What its template shows."""
+    """The values of the template."""
     return {
         "columns": [*COLUMNS],
         "rows": [(each, cells(each)) for each in rows(found)],

@@ -40,7 +40,7 @@ class Woken(Struct, frozen=True, kw_only=True):
     """Lists that no watch followed, by resource."""
     condition: Explanation
     saving: Sum | None
-    """What the wakes cost that the condition would not have left; None where nothing is known of it."""
+    """The cost of the wakes that the condition would have avoided; None where nothing is known of it."""
     says: list[str]
     """The last two in sentences."""
     draft: str
@@ -55,11 +55,11 @@ class WakesFound(Struct, frozen=True, kw_only=True):
     woken: list[Woken]
     """Those with most calls first."""
     remarks: list[str]
-    """What was odd about the input."""
+    """The oddities of the input."""
 
 
 def answer(bursts: Bursts, reader: AuditReader) -> WakesFound:
-    """What the calls say that were taken in; this ends both."""
+    """The answer of the calls so far; this ends both."""
     every = [_woken(each, watches, bursts.versions.kinds) for each, watches in bursts.finish()]
     woken = [each for each in every if each.calls or each.undone]
     reader.finish()

@@ -81,11 +81,11 @@ class AuditCall(Struct, gc=False, eq=False, array_like=True):
     size: int
     """Bytes sent and answered, as far as the log has bodies."""
     body: bytes
-    """What was answered; empty unless the level is RequestResponse."""
+    """The response; empty unless the level is RequestResponse."""
 
 
 class Remarks(dict[str, tuple[str, int]]):
-    """What was odd about the input: each kind once, with the place where it was met first, and how often."""
+    """The oddities of the input: each kind once, with the place of the first one, and their number."""
 
     def note(self, what: str, place: str = "", times: int = 1) -> None:
         """Count one."""

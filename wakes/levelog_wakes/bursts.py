@@ -69,7 +69,7 @@ class Sum(Struct):
 
 
 class Traffic(Struct):
-    """What one client asks about the objects of one resource."""
+    """The questions of one client about the objects of one resource."""
 
     client: str
     resource: str
@@ -85,7 +85,7 @@ class Traffic(Struct):
     sets: dict[tuple[int, int], Sum] = {}
     """Wakes by the bits of all fields that had changed since the wake before, and of those that had just changed."""
     more: Counter[Cause] = field(default_factory=Counter)
-    """How often a field had changed again before the same wake."""
+    """The number of times that a field had changed again before the same wake."""
     rhythms: list[list[Rhythm]] = []
     """Of the objects that have any."""
     tried: int = 0
@@ -113,7 +113,7 @@ class _Client(Struct):
     traffic: dict[str, Traffic] = {}
     watches: Counter[str] = field(default_factory=Counter)
     current: _Followed | None = None
-    """What it asked about last."""
+    """The object of its last question."""
 
     def of(self, resource: str) -> Traffic:
         if (traffic := self.traffic.get(resource)) is None:

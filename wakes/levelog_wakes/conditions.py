@@ -44,7 +44,7 @@ class FieldCause(Struct, frozen=True, kw_only=True):
 
 
 class Explanation(Struct, frozen=True, kw_only=True):
-    """What the wakes of a client about a resource wait for."""
+    """The conditions that the wakes of a client about a resource wait for."""
 
     kind: Kind
     fields: list[FieldCause] = []

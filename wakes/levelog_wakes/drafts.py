@@ -102,7 +102,7 @@ def _class_name(resource: str, kinds: Mapping[str, KindSeen]) -> str:
 
 
 def _kind(resource: str, kinds: Mapping[str, KindSeen]) -> KindSeen:
-    """What the log says, or a guess."""
+    """The kind in the log, or a guess."""
     guess = KindSeen("v1", resource.partition(".")[0].removesuffix("s").capitalize(), has_namespaces=True)
     return kinds.get(resource, guess)
 

@@ -33,7 +33,7 @@ _SHORTEST_SECONDS: Final = 0.6
 
 
 class Rhythm(Struct, frozen=True):
-    """How regularly wakes come."""
+    """The regularity of wakes."""
 
     seconds: float
     jitter_seconds: float
@@ -163,7 +163,7 @@ def _nearest(times: Sequence[float], wanted: float, off: float) -> int:
 
 
 def _unlikely(met: int, tried: int, chance: float) -> float:
-    """How unlikely so many hits are, as a logarithm: Chernoff's bound for a binomial distribution."""
+    """The logarithm of the chance of so many hits: Chernoff's bound for a binomial distribution."""
     share = met / tried
     if share <= chance:
         return 0.0

@@ -111,7 +111,7 @@ class WrittenBodies:
 
 
 def _call(place: Place, record: ObjectSeen | ObjectDeleted, at: float, verb: str) -> AuditCall:
-    """What a record tells, as a call of whom nothing but the field manager is known."""
+    """A record as a call, of whose client only the field manager is known."""
     is_write = verb != "get"
     verb = "delete" if isinstance(record, ObjectDeleted) else verb
     client = f"{record.written.manager or 'somebody'} (not audited)"

@@ -11,7 +11,7 @@ _LEAST_WAKES: Final = 3
 
 
 def rows(found: WakesFound) -> list[Woken]:
-    """What is worth a row, in order."""
+    """The rows that are worth showing, in order."""
     return [each for each in found.woken if each.wakes >= _LEAST_WAKES]
 
 
@@ -21,7 +21,7 @@ def cells(each: Woken) -> list[str]:
 
 
 def footer(found: WakesFound) -> str:
-    """How much was read, and what is not shown."""
+    """The amount that was read, and what is not shown."""
     seldom = len(found.woken) - len(rows(found))
     return f"{found.events:,} events, {_seconds(found.seconds)}; {seldom} rows with fewer than 3 wakes left out"
 

@@ -26,7 +26,7 @@ Cause = tuple[Relation, str, str]
 
 
 class KindSeen(Struct, frozen=True):
-    """What the log says about a resource."""
+    """The facts about a resource in the log."""
 
     version: str
     kind: str
@@ -57,7 +57,7 @@ class _Fields(dict[tuple[str, str], list[_Change]]):
     """The last changes of fields; that which changed last is at the end."""
 
     touched = 0.0
-    """When one changed last, in seconds since 1970."""
+    """The time of the last change of one, in seconds since 1970."""
 
     def note(self, field: tuple[str, str], change: _Change) -> None:
         """Add a change of a field, named by its resource and its path."""
@@ -143,7 +143,7 @@ class LastVersions:
         return self._compare(known, place, call, before)
 
     def causes(self, place: Place, since: float, client: str) -> dict[Cause, list[float]]:
-        """What others changed since a moment, and when, by the closest relation to the object."""
+        """The changes of others since a moment, and their times, by the closest relation to the object."""
         found: dict[Cause, list[float]] = {}
         known, (_, namespace, name), near = self._known.get(place), place, self._near.get
         own, cluster = near(("namespace", namespace)), near(("namespace", ""))
@@ -248,7 +248,7 @@ class LastVersions:
 
 
 def _prefixes(name: str) -> list[str]:
-    """What an object may be named after: `shop` and `shop-db` for `shop-db-0`."""
+    """The names that an object may be derived from: `shop` and `shop-db` for `shop-db-0`."""
     words = name.split("-")
     return ["-".join(words[:end]) for end in range(1, min(len(words), 8))]
 

@@ -88,7 +88,7 @@ async def _examine_resources(client: KubeClient, program: Program) -> AsyncItera
 async def _examine_rights(
     client: KubeClient, program: Program, namespaces: Sequence[str], role: Role | None
 ) -> AsyncIterator[Finding]:
-    """What the processes need at the API, or the one whose role is given."""
+    """The permissions that the processes need at the API, or those of the given role."""
     needs: list[NeededPermission] = []
     if role in (None, Role.INGEST):
         needs += to_read(program.resources.values(), namespaces)

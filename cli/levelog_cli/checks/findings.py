@@ -15,7 +15,7 @@ from levelog_cli.printing.tables import folded
 
 
 class Found(StrEnum):
-    """How it is with one thing."""
+    """The state of one thing."""
 
     OK = "ok"
     NOTE = "note"

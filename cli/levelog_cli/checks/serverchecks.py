@@ -152,7 +152,7 @@ def _kept(group: Group) -> Finding:
 
 
 def _redaction(settings: Settings, stream: LogStream) -> Finding:
-    """Whether key and rules are those that the log was begun with."""
+    """Whether the key and the rules are those that the log began with."""
     is_known = settings.redaction_key_file or DataDir(settings.data_dir).known_redaction_key
     if not is_known and settings.redaction is OnOff.ON:
         text = "whether its redaction is that of the processes is not checked without their key"

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class DemoStory(StrEnum):
-    """What the demo tells."""
+    """The story that the demo tells."""
 
     WEBS = "webs"
     INCIDENT = "incident"
@@ -46,7 +46,7 @@ def demo(
 
 
 class Ending(Struct, frozen=True, kw_only=True):
-    """What follows the story."""
+    """The end of the demo, after the story."""
 
     as_json: bool
     keep: bool

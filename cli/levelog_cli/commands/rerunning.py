@@ -26,7 +26,7 @@ _Network = Annotated[
 
 
 class Mode(StrEnum):
-    """How history is decided again."""
+    """The mode of a replay."""
 
     RECORDED = "recorded"
     LOG = "log"

@@ -41,7 +41,7 @@ def _schema(version: Json) -> Json:
 
 
 def _narrowed(old: Json, new: Json, path: str) -> Iterator[str]:
-    """Where values of the old schema are not taken by the new one, or lose something."""
+    """The places where the new schema refuses or loses values of the old one."""
     here = path or "object"
     before, after = _type(old), _type(new)
     if after not in (before, KEPT) and (before, after) not in _WIDER:

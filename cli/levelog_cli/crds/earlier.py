@@ -108,7 +108,7 @@ class _Status(Struct, rename="camel"):
 
 
 class _Definition(Struct):
-    """What the rest of this folder reads of a definition."""
+    """The part of a definition that the rest of this folder reads."""
 
     metadata: _Metadata
     spec: _Spec

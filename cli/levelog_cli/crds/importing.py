@@ -282,7 +282,7 @@ def _says_all(schema: Json) -> bool:
 
 
 def _bounds(schema: Json, made: _Type) -> dict[str, tuple[str, Any]]:
-    """What a Meta says of a value by its own names, by the keyword."""
+    """The rules that Meta has names of its own for, by keyword."""
     said: dict[str, tuple[str, Any]] = {}
     if made.text in ("int", "float"):
         for key, inclusive, exclusive in (("minimum", "ge", "gt"), ("maximum", "le", "lt")):
@@ -318,7 +318,7 @@ def _is_pattern(text: str | None) -> bool:
 
 
 def _is_said(value: Any, hint: str) -> bool:
-    """Whether a class has a default as it stands."""
+    """Whether a class can have the default as it stands."""
     if hint in _FORMATS.values() or hint.startswith("frozenset["):
         return bool(value == [])
     return (value is not None and not isinstance(value, dict | list)) or value in ([], {})

@@ -55,7 +55,7 @@ def _version(version: Json) -> Json:
 
 
 def _is_servers(name: str, schema: Json) -> bool:
-    """Whether the schema says no more than the server's own."""
+    """Whether the schema has no more than the server's own."""
     type_ = "object" if name == "metadata" else "string"
     return name in SERVERS and schema.keys() <= {"type", "description"} and schema.get("type", type_) == type_
 

@@ -45,7 +45,7 @@ _SIZED: Final = {"string": "Length", "array": "Items", "object": "Properties"}
 
 
 class _Place(msgspec.Struct, frozen=True):
-    """Where in a class a type stands."""
+    """The place of a type in a class."""
 
     cls: str
     path: str = ""
@@ -194,7 +194,7 @@ def _struct(hint: Any, at: _Place) -> Json:
 
 
 def _default(field: FieldInfo, schema: Json, at: _Place) -> Json:
-    """What a field without a value has. None is what an absent field is, so it may not be written either."""
+    """The default of a field. An absent field is None already, so None may not be written either."""
     value = field.default if field.default is not NODEFAULT else field.default_factory()
     if value is None and "nullable" not in _given(_notes(field.type)):
         schema.pop("nullable", None)

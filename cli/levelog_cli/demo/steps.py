@@ -33,7 +33,7 @@ class StoryStep(Struct, frozen=True):
     looked_between: Callable[[Sequence[ViewCall]], bool] = lambda _: False
     """Whether levelog looked between two changes of this step, as it may."""
     then: str = ""
-    """What it did in that case."""
+    """The actions of levelog in that case."""
 
 
 def _appear(sandbox: Sandbox) -> None:

@@ -30,12 +30,12 @@ _AGENT: Final = "levelog/"
 
 
 class StepResult(Struct, frozen=True, kw_only=True):
-    """What one step led to."""
+    """The results of one step."""
 
     records: int
     """Records that reached the log."""
     changes: int
-    """How many records show an object; the others are levelog's own: here, receipts of writes."""
+    """The number of records that show an object; the others are levelog's own: here, receipts of writes."""
     decisions: list[ViewCall]
     levels: int
     """Levels that there are afterwards."""
@@ -119,7 +119,7 @@ class Watching:
         )
 
     def _changes(self) -> int:
-        """How often objects changed since it was asked last."""
+        """The number of changes of objects since the last call."""
         fresh = {name: self._sandbox.changes(name, since=revision) for name, revision in self._revisions.items()}
         self._revisions |= {name: changes[-1].revision for name, changes in fresh.items() if changes}
         return sum(map(len, fresh.values()))
@@ -202,7 +202,7 @@ def _records(outcome: StepResult) -> str:
 
 
 def _calls(decisions: list[ViewCall]) -> str:
-    """How often the view was called, and the newest record behind each call."""
+    """The calls of the view, and the newest record behind each."""
     *causes, last = (str(decision.cause) for decision in decisions)
     if not causes:
         return f"{decisions[0].view} once, for record {last} of the log"

@@ -128,7 +128,7 @@ def _explained(values: Mapping[str, Any]) -> str:
 
 
 def _schema(values: Object) -> Object:
-    """What values may be: as the defaults are, and no other names than those that the templates read."""
+    """The schema of the values: types as the defaults have them, and only names that the templates read."""
     made = _schema_of(values)
     made["properties"] |= {
         "logLevel": {"enum": [*map(str, LogLevel)]},
@@ -182,7 +182,7 @@ def _migration(workloads: Workloads) -> str:
 
 
 def _with_values(made: Object) -> Object:
-    """What runs pods, with the values of its process in them."""
+    """The workloads, with the values of their process in them."""
     spec = made["spec"]["template"]["spec"]
     [container] = spec["containers"]
     process = container["name"]

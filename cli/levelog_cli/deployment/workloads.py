@@ -57,7 +57,7 @@ class Workloads(Struct, frozen=True, kw_only=True):
         return f"levelog-{dns_name(self.application.name)}"
 
     def secret_keys(self) -> list[str]:
-        """What the Secret has to hold: an address for each process, so that each is a user of its own."""
+        """The keys of the Secret: an address for each process, so that each is a user of its own."""
         nats = [_key(role, "nats") for role in Role]
         sql = [_key(role, "database") for role in Role if needs_sql(frozenset({role}))]
         return [*nats, *sql, _key("migrate", "database"), KEY_OF_REDACTION]
@@ -142,7 +142,7 @@ class Workloads(Struct, frozen=True, kw_only=True):
         return self._object("apps/v1", "StatefulSet", RUN, spec)
 
     def single_policy(self) -> Object:
-        """Who may reach the one pod, and whom it may reach."""
+        """Network policies of the one pod, in both directions."""
         is_open = bool(self.application.program.effects or self.application.program.sources)
         return self._policy(RUN, None if is_open else (443, 6443), is_scraped=True)
 
@@ -157,7 +157,7 @@ class Workloads(Struct, frozen=True, kw_only=True):
         return self._object("policy/v1", "PodDisruptionBudget", role, spec)
 
     def policies(self) -> Iterator[Object]:
-        """Who may reach the pods, and whom they may reach. What effects and sources call is known to nobody here."""
+        """Network policies of the pods, in both directions. Nobody here knows what effects and sources call."""
         program = self.application.program
         for role in Role:
             is_open = bool(program.effects if role is Role.ACTUATE else program.sources if role is Role.INGEST else ())

@@ -16,7 +16,7 @@ _FOREIGN: Final = ("site-packages", "node_modules", "__pycache__")
 
 
 class Stamp(NamedTuple):
-    """What of a file changes when it is saved."""
+    """The stamp of a file: saving changes it."""
 
     modified: int
     """Nanoseconds."""
@@ -38,7 +38,7 @@ class CodeFiles:
         self._seen: dict[Path, Stamp | None] | None = None
 
     def mark(self) -> None:
-        """What is there now is what is loaded next."""
+        """Take the files as they are now for those that are loaded next."""
         self._before = self._stamps()
         self._seen = None
 
@@ -104,7 +104,7 @@ def _named(error: BaseException | None) -> Iterator[str]:
 
 
 def stamp_of(file: Path) -> Stamp | None:
-    """How a file is now; None if it is not there."""
+    """The stamp of a file now; None if it is not there."""
     try:
         status = file.stat()
     except FileNotFoundError:

@@ -40,7 +40,7 @@ class _Metadata(Struct, rename="camel"):
 
 
 class StoredVersion(Struct):
-    """What counts of an object here."""
+    """The part of an object that counts here."""
 
     metadata: _Metadata
 
@@ -81,7 +81,7 @@ async def define(settings: Settings, files: Sequence[Path]) -> list[Break] | Non
 
 
 async def still_there(client: KubeClient, broken: Sequence[Break]) -> list[Break]:
-    """What is still broken: objects that nobody has written since are there. Raises as `KubeClient.request`."""
+    """The stored objects that are still broken, as nobody has written them since. Raises as `KubeClient.request`."""
     found: list[Break] = []
     for each in broken:
         try:
@@ -96,7 +96,7 @@ async def still_there(client: KubeClient, broken: Sequence[Break]) -> list[Break
 
 
 async def find_served(client: KubeClient, api_version: str, kind: str) -> Served | None:
-    """How a kind is served; None if it is not. Raises as `KubeClient.request`."""
+    """The served form of a kind; None if it is not served. Raises as `KubeClient.request`."""
     group, _, version = api_version.rpartition("/")
     return next((served for served in await served_in(client, group, version) if served.kind == kind), None)
 

@@ -32,7 +32,7 @@ _CONFLICT: Final = 409
 
 
 class AppliedFiles(Struct, frozen=True):
-    """What became of the files."""
+    """The outcome of applying the files."""
 
     refused: list[str] = []
     kept: list[str] = []
@@ -224,7 +224,7 @@ async def _version(client: KubeClient, path: str) -> str:
 
 
 def _reasons(error: ApiError) -> Iterator[str]:
-    """What the API says is wrong, field by field where it does."""
+    """The API's complaint, field by field if it names fields."""
     fields = [f"{cause.field}: {cause.message}" for cause in error.causes if cause.field]
     yield from fields or [error.message]
 

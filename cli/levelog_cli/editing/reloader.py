@@ -69,7 +69,7 @@ class Reloader:
         self._running: Child | None = None
         self._is_tried = False
         self.breaks: Sequence[Break] | None = None
-        """What the code that was loaded last may break of objects that are stored; None: nothing more."""
+        """Stored objects that the code loaded last may break; None: no more of them."""
         self._is_compared = False  # at first, and by a part: the other parts would run new code meanwhile
 
     @property

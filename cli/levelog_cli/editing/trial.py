@@ -32,12 +32,12 @@ _PATIENCE_SECONDS: Final = 5.0
 
 
 class TrialResult(Struct, frozen=True):
-    """What became of loading code."""
+    """The outcome of loading code."""
 
     files: Sequence[Path]
     is_broken: bool
     breaks: Sequence[Break] | None = None
-    """What the definitions of the code may break of objects that are stored; None: they are as before."""
+    """Stored objects that the code's definitions may break; None: the definitions are as before."""
 
 
 class Prepare(Protocol):

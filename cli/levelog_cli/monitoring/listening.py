@@ -26,7 +26,7 @@ MOST_CLIENTS: Final = 64
 
 
 class ListenAddress(Struct, frozen=True):
-    """Where to listen."""
+    """An address to listen at."""
 
     host: str
     """Empty: all addresses."""
@@ -55,7 +55,7 @@ class ListenAddress(Struct, frozen=True):
 
 
 class WebPage(Struct, frozen=True):
-    """What is answered."""
+    """An answer to a request."""
 
     body: bytes
     content_type: str = "text/plain; charset=utf-8"

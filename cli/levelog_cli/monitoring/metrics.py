@@ -129,7 +129,7 @@ class Metrics(Collector):
         registry.register(self)
 
     def page(self, accepts: str) -> WebPage:
-        """What a scrape is answered, in the form that it asks for."""
+        """The answer to a scrape, in the form that it asks for."""
         encode, content_type = choose_encoder(accepts)
         return WebPage(encode(self._registry), content_type)
 

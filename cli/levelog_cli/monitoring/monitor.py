@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class Monitor:
-    """Where the parts of a process are made known, each when it begins; without metrics nobody asks for them."""
+    """Takes each part of a process when it begins; without metrics nobody asks for them."""
 
     def __init__(self, probes: Probes, metrics: "Metrics | None" = None) -> None:
         self._probes = probes
@@ -52,7 +52,7 @@ class Monitor:
         self._probes.watch(part, judge)
 
     def servers(self, nats: Connection, database: "Database | None", client: "KubeClient | None") -> list[AskedServer]:
-        """What asks each server whether it is there; to be run as tasks."""
+        """Coroutines that ask each server whether it is there; to be run as tasks."""
         if self._metrics is None:
             return []
         asked = {f"NATS at {nats.url}": AskedServer(lambda: require_jetstream(nats))}

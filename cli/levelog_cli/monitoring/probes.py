@@ -27,7 +27,7 @@ Judge = Callable[[], str]
 
 
 class ProbeAnswer(Struct, frozen=True):
-    """What a probe answers."""
+    """The answer of a probe."""
 
     is_good: bool
     text: str
@@ -64,7 +64,7 @@ class AskedServer:
         self._asked_at = None
 
     def judge(self) -> str:
-        """What is wrong with it now."""
+        """Its failure now; empty if it works."""
         if self._asked_at is not None and (waits := self._clock() - self._asked_at) > ANSWER_SECONDS:
             return f"no answer for {waits:.0f} s"
         return self._error
@@ -97,7 +97,7 @@ class Probes:
         self._beat_at = self._clock()
 
     def healthz(self) -> ProbeAnswer:
-        """Whether the event loop turns. What else may be wrong, a restart does not mend."""
+        """Whether the event loop turns. A restart mends nothing else."""
         return _answer("healthz", {"event loop": self._blocked()})
 
     def readyz(self) -> ProbeAnswer:
@@ -114,7 +114,7 @@ class Probes:
 
 
 def _place(innermost: FrameType | None) -> str:
-    """Where a thread is: in which function of a user's, and what that has called in another file."""
+    """The function of a user's in which a thread is, and the call in another file that it has made."""
     if innermost is None:
         return ""
     called = innermost

@@ -45,7 +45,7 @@ _KINDS: Final = {
 
 
 class TracedPlace(Struct, frozen=True, kw_only=True):
-    """Where the process works."""
+    """The attributes of a process."""
 
     cluster: str
     """uid of kube-system, as the conventions have it too."""
@@ -56,7 +56,7 @@ class TracedPlace(Struct, frozen=True, kw_only=True):
 
 
 class _Origin(NamedTuple):
-    """What links to a record say."""
+    """The attributes of a link to a record."""
 
     traceparent: str
     record_id: str

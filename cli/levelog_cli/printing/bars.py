@@ -37,7 +37,7 @@ class Bars:
 
     @property
     def are_wanted(self) -> bool:
-        """Whether somebody may see them, so that what they show is worth to be found out."""
+        """Whether somebody may see them, so that it is worth finding out what to show."""
         return self._is_wanted
 
     def __enter__(self) -> Self:

@@ -61,7 +61,7 @@ def level_headings(*, has_several: bool, is_wide: bool) -> list[str]:
 
 
 def level_cells(scope: Scope, level: LevelLine | Decision, headings: Sequence[str]) -> list[str]:
-    """What stands under the headings."""
+    """The cells under the headings."""
     at = level.evaluated_at if isinstance(level, LevelLine) else level.decided_at
     pending = level.writes if isinstance(level, LevelLine) else []
     writes = [f"{shown_write(level.view, write.verb, write.target)} {write.state}" for write in pending]
@@ -107,13 +107,13 @@ def print_age(levels: LevelsNow, now: datetime) -> None:
 
 
 def _unlisted(resources: Sequence[str]) -> list[str]:
-    """What there are no levels of since it was never listed."""
+    """Resources that were never listed, so that they have no levels."""
     names = ", ".join(dict.fromkeys(resources))
     return ["", f"not listed yet: {names}; `levelog doctor FILE` says why"] if resources else []
 
 
 def _silent(inputs: Sequence[tuple[str, str]]) -> list[str]:
-    """What the levels do not know all of now, a line each."""
+    """Resources that the levels do not know in full now, a line each."""
     if not inputs:
         return []
     lines = [f"{resource}: {error}" for resource, error in inputs]
@@ -121,7 +121,7 @@ def _silent(inputs: Sequence[tuple[str, str]]) -> list[str]:
 
 
 def _skipped(records: Sequence[UnreadableRow]) -> list[str]:
-    """What the levels do not know of, a line each."""
+    """Gaps in what the levels know, a line each."""
     if not records:
         return []
     what = f"{counted(len(records), 'record')} cannot be read"

@@ -65,7 +65,7 @@ def explained_lines(
 
 
 def _brief(chosen: Sequence[Explained], timeline: Timeline, target: str) -> Iterator[str]:
-    """What came from outside, and the decisions that changed a status or wrote."""
+    """Changes from outside, and decisions that changed a status or wrote."""
     causes: dict[int, CausingRecord] = {}
     seen_in: dict[str, int] = {}
     """By target of a write, the record that shows it: what comes before that is the write's own echo, and what comes

@@ -30,7 +30,7 @@ def plan_lines(plan: Planned) -> Iterator[str]:
 
 
 def change_lines(plan: Planned) -> Iterator[str]:
-    """What a plan changes."""
+    """The lines of a plan."""
     yield from table_lines(_COLUMNS, list(_rows(plan)))
     for heading, levels in _grouped(plan.levels):
         yield ""
@@ -66,13 +66,13 @@ def _grouped(levels: Iterable[PlannedLevel]) -> Iterator[tuple[str, list[Planned
 
 
 def _reason(level: PlannedLevel) -> str:
-    """Why it stands as it does, but for the name of the parent."""
+    """The reason for its status, without the name of the parent."""
     after = level.change.after
     return after.reason.replace(level.change.parent, "") if after is not None else ""
 
 
 def _group(level: PlannedLevel) -> str:
-    """What levels have in common that are shown together."""
+    """The key of levels that are shown together."""
     before, after = level.change.before, level.change.after
     if level.is_later:
         what = "decided on after others"
@@ -133,7 +133,7 @@ def _writes(level: PlannedLevel) -> Iterator[tuple[str, str]]:
 
 
 def counted_writes(levels: Iterable[PlannedLevel]) -> str:
-    """How many writes follow, by verb and resource; empty: none."""
+    """The number of writes by verb and resource; empty: none."""
     numbers = Counter(
         f"call {title_of(level.change.view, target)}" if verb == "call" else f"{verb} {target.partition('/')[0]}"
         for level in levels

@@ -51,7 +51,7 @@ def is_narrow() -> bool:
 
 
 def line_width() -> int:
-    """How many characters a line may have: those of the terminal, or COLUMNS; UNLIMITED in a pipe."""
+    """The width of a line: that of the terminal, or COLUMNS; UNLIMITED in a pipe."""
     return shutil.get_terminal_size((UNLIMITED, 0)).columns
 
 

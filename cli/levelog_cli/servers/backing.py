@@ -18,7 +18,7 @@ log = logging.getLogger(__name__)
 
 
 class Backing(Struct, frozen=True, kw_only=True):
-    """Where the log and the tables are."""
+    """The addresses of the log and the tables."""
 
     nats_url: str
     database_url: str
@@ -34,7 +34,7 @@ class Backing(Struct, frozen=True, kw_only=True):
 
 @asynccontextmanager
 async def embedded_backing(settings: Settings) -> AsyncGenerator[Backing]:
-    """What is given by URL, and the rest embedded, up while the context is open."""
+    """Connect to the servers given by URL, and embed the others, while the context is open."""
     if settings.nats_url and settings.database_url:
         yield Backing(nats_url=settings.nats_url, database_url=settings.database_url)
         return

@@ -92,7 +92,7 @@ class DataDir:
             _replace(self._kinds, msgspec.json.format(msgspec.json.encode(kinds, order="sorted")))
 
     def known_kinds(self) -> list[ServedKind]:
-        """What was found last; nothing if nobody has asked yet. Raises ConfigurationError for a damaged note."""
+        """The kinds that were found last; none if nobody asked yet. Raises ConfigurationError for a damaged note."""
         try:
             return msgspec.json.decode(self._kinds.read_bytes(), type=list[ServedKind])
         except FileNotFoundError:

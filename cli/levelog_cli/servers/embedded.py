@@ -52,7 +52,7 @@ class EmbeddedNats:
         self._read = 0
         self._process: Process | None = None
         self.url = ""
-        """Where it listens, with the token; set once it does."""
+        """Its address, with the token; set once it listens."""
 
     async def __aenter__(self) -> Self:
         try:
@@ -90,7 +90,7 @@ class EmbeddedNats:
         raise Unavailable(self._obituary("ended"))
 
     def _failed_write(self) -> str:
-        """What its log says of a write that has failed since the last look; empty: there is none."""
+        """The line of its log about a write that has failed since the last look; empty: there is none."""
         with self._log.open("rb") as log:
             log.seek(self._read)
             whole, end, _ = log.read().rpartition(b"\n")

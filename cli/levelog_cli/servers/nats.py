@@ -139,12 +139,12 @@ async def _nats_url(settings: Settings) -> AsyncGenerator[str]:
 
 
 class Agreement(Struct, frozen=True, kw_only=True):
-    """How what an application declares of a resource goes with what the log holds of it."""
+    """Whether an application's declaration of a resource goes with the records of it in the log."""
 
     refusal: str = ""
-    """Why it may not go on with this log; empty: it may."""
+    """The reason why it may not go on with this log; empty: it may."""
     replaces: str = ""
-    """What is recorded, and what takes its place; empty: nothing does."""
+    """The recorded form, and what takes its place; empty: nothing does."""
 
 
 async def refuse_disagreement(

@@ -68,12 +68,12 @@ def ordered(permissions: Iterable[Permission]) -> list[Permission]:
 
 
 def to_identify() -> list[NeededPermission]:
-    """What ingest and actuator need to know the cluster by."""
+    """The permissions by which ingest and actuator identify the cluster."""
     return [NeededPermission(IDENTITY)]
 
 
 def to_read(resources: Iterable[ResourceType], namespaces: Sequence[str]) -> list[NeededPermission]:
-    """What ingest needs to watch the resources, in the namespaces or, if none is named, in all.
+    """The permissions of ingest to watch the resources, in the namespaces or, if none is named, in all.
 
     Patterns are looked for among the cluster's namespaces, and need rights in all, since any may come to match.
     """
@@ -83,7 +83,7 @@ def to_read(resources: Iterable[ResourceType], namespaces: Sequence[str]) -> lis
 
 
 def to_write(program: Program, namespaces: Sequence[str]) -> list[NeededPermission]:
-    """What the actuator needs for the intents that reconcile functions say they yield."""
+    """The actuator's permissions for the intents that reconcile functions declare."""
     return [
         need
         for name, handler in _reconcilers(program)
@@ -95,7 +95,7 @@ def to_write(program: Program, namespaces: Sequence[str]) -> list[NeededPermissi
 
 
 def to_own(program: Program, namespaces: Sequence[str]) -> list[NeededPermission]:
-    """What the actuator needs besides where owners that block their deletion need a permission of their own."""
+    """The actuator's further permissions where blocking an owner's deletion needs one of its own."""
     return [
         need
         for name, handler in _reconcilers(program)

@@ -61,7 +61,7 @@ async def show_wakes(
 
 
 async def found_wakes(files: Sequence[Path], *, client: str = "", source: RecordSource | None = None) -> WakesFound:
-    """What the files say; `client` is a part of a name. Raises ConfigurationError for what cannot be read."""
+    """The answer of the files; `client` is a part of a name. Raises ConfigurationError for one that cannot be read."""
     reader, bursts = AuditReader(Remarks()), Bursts(client)
     calls = read_ahead(files, reader)
     if source is None:

@@ -18,7 +18,7 @@ from levelog_cli.settings import DECIDING, Settings, flag
 
 
 class _Replayed(Struct, frozen=True):
-    """How a replay ended, and what it printed."""
+    """The status and the output of a replay."""
 
     status: int
     stdout: str
@@ -73,7 +73,7 @@ async def show_first_commit(
 
 
 def _options(settings: Settings) -> Iterator[str]:
-    """What a replay decides by, as options."""
+    """The settings that a replay decides by, as options."""
     for name in DECIDING:
         value = getattr(settings, name)
         for each in value if isinstance(value, list) else [value]:
@@ -103,7 +103,7 @@ async def _worktree(top: Path, commit: str) -> AsyncGenerator[Path]:
 
 
 async def _git(folder: Path, *arguments: str) -> str:
-    """What git prints. Raises ConfigurationError with what it says if it fails."""
+    """The output of git. Raises ConfigurationError with its complaint if it fails."""
     try:
         found = await _run(folder, dict(os.environ), "git", *arguments)
     except FileNotFoundError as error:

@@ -54,7 +54,7 @@ async def watch_levels(settings: Settings, wanted: LevelFilter, form: Form | Non
 
 
 async def changes(database: Database, scopes: list[Scope], wanted: LevelFilter) -> AsyncGenerator[LevelsNow]:
-    """What is there, then what differs from that whenever something does; with a status, what comes to have it."""
+    """The levels now, then each that differs; with a status, those that come to have it."""
     known: dict[tuple[int, str, str], tuple[Scope, LevelLine]] = {}
     everything = replace(wanted, status="")
     read = levels_now

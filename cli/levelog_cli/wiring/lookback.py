@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 
 
 class Wanted(Struct, frozen=True, kw_only=True):
-    """What a timeline shows besides revisions, and which part of it."""
+    """The parts of a timeline besides revisions, and its limits."""
 
     selector: str = ""
     since: str = ""

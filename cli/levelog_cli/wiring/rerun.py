@@ -198,7 +198,7 @@ async def plan_changes(
 async def planned(
     settings: Settings, application: LoadedApplication, *, allows_network: bool, course: Course
 ) -> Planned:
-    """What an application would change of what is stored of it. Raises as `plan_changes` does."""
+    """The changes that an application would make to its stored levels. Raises as `plan_changes` does."""
     quieten(settings)
     redactor = known_redactor(settings)
     async with await open_to_read(settings) as database:

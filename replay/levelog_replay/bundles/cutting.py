@@ -34,7 +34,7 @@ from levelog_store.rows import Input
 
 
 class _Newest(Struct):
-    """What the fold holds of an object, and the records that show it."""
+    """An object in the fold, and the records that show it."""
 
     partition: int
     uid: str

@@ -68,7 +68,7 @@ class Heading(Struct, frozen=True, kw_only=True, tag="bundle", tag_field="line")
 
 
 class SchemaLine(Struct, frozen=True, kw_only=True, tag="schema", tag_field="line"):
-    """What the cluster knew of the fields of a custom resource when the bundle was written."""
+    """The cluster's schema of a custom resource when the bundle was written."""
 
     resource: str
     versions: dict[str, Raw]
@@ -111,7 +111,7 @@ class UnreadableLine(Struct, frozen=True, kw_only=True, tag="unreadable", tag_fi
 
 
 class DecisionLine(Struct, frozen=True, kw_only=True, tag="decision", tag_field="line"):
-    """What a decision was made on; fields as those of Decision."""
+    """The inputs of a decision; fields as those of Decision."""
 
     ordinal: int
     view: str
@@ -148,7 +148,7 @@ _SHARED: Final = tuple(
 
 
 class ConclusionLine(Struct, frozen=True, kw_only=True, tag="outcome", tag_field="line", omit_defaults=True):
-    """What the decision above came to."""
+    """The outcome of the decision above."""
 
     status: str
     reason: str
@@ -179,7 +179,7 @@ class ConclusionLine(Struct, frozen=True, kw_only=True, tag="outcome", tag_field
 
     @property
     def verdict(self) -> Verdict:
-        """What became of the level."""
+        """The conclusion about the level."""
         return Verdict(
             status=self.status,
             reason=self.reason,
@@ -200,7 +200,7 @@ class IntentLine(Struct, frozen=True, kw_only=True, tag="intent", tag_field="lin
 
     @property
     def asked(self) -> Asked:
-        """What was asked for."""
+        """The intent."""
         return Asked(key=self.key, verb=self.verb, target=self.target, body=bytes(self.body))
 
 

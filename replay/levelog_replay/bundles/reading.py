@@ -35,7 +35,7 @@ _HEADING: Final = msgspec.json.Decoder(Heading)
 
 
 class _Any(msgspec.Struct):
-    """What is told of a bundle of any format."""
+    """The facts that bundles of any format have."""
 
     line: str
     format: int

@@ -48,7 +48,7 @@ from levelog_store.decide.decisions import Decision
 
 
 class Exported(Struct, frozen=True, kw_only=True):
-    """What a bundle holds."""
+    """The contents of a bundle."""
 
     records: int
     decisions: int

@@ -13,7 +13,7 @@ _CALLED: Final = ("handler", "timer", "effect")
 
 
 def kind_of(effect: EffectHandler) -> str:
-    """What the function of an effect was registered as: handler, timer, effect, daemon, or none: note."""
+    """The registration of an effect's function: as handler, timer, effect, daemon, or none: note."""
     return effect.title.partition(" ")[0]
 
 

@@ -16,7 +16,7 @@ _OUT_OF_TIME: Final = re.compile(r" \(it is given up .+ after it was decided\)$"
 
 
 class CallTally(Struct):
-    """How the calls of one function compare."""
+    """Counts of the calls of one function."""
 
     same: int = 0
     changed: int = 0
@@ -39,7 +39,7 @@ class CallDifference(Struct, frozen=True, kw_only=True):
     past: Decision
     """That asked for it."""
     request: Any
-    """What the function was called with, decoded JSON."""
+    """The argument of the function, decoded JSON."""
     retry: int
     before: Came
     after: Came
@@ -49,11 +49,11 @@ class Refused(Struct, kw_only=True):
     """I/O of one kind that calls were refused."""
 
     calls: int = 0
-    """How many did it."""
+    """The number of calls that did it."""
     name: str
     """Function that did it first, `operator/function`."""
     what: str
-    """What it did."""
+    """The I/O that it did."""
 
 
 class CallComparison:
@@ -66,7 +66,7 @@ class CallComparison:
         self.refusals: dict[str, Refused] = {}
         """Refusals by kind of I/O."""
         self.obstacles: dict[str, int] = {}
-        """Why calls were skipped, and how many."""
+        """The number of calls that were skipped, by reason."""
 
     @property
     def is_same(self) -> bool:

@@ -31,7 +31,7 @@ class CallReplay:
         self._seen: set[str] = set()
         """Keys of calls that were taken."""
         self._last: list[tuple[Repeater, WantedCall]] = []
-        """How the first call that differs was made."""
+        """The first call that differs, with the code of each side to make it again."""
         self.comparison = CallComparison(functions)
 
     async def take(self, judged: Sequence[Judged]) -> None:

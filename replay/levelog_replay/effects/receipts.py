@@ -12,14 +12,14 @@ from levelog_replay.sources import Recording, each_record
 
 
 class Came(Struct, frozen=True, kw_only=True):
-    """What a call came to."""
+    """The outcome of a call."""
 
     result: bytes = b""
-    """What is kept of what it returned, canonical JSON; empty: it raised."""
+    """The part of the returned value that is kept, canonical JSON; empty: it raised."""
     error: str = ""
     """As it is recorded, after the attempt that was the last."""
     refused: str = ""
-    """What kind of I/O it was refused, so that the rest says nothing; empty: it did none."""
+    """The kind of I/O that it was refused, so that the rest says nothing; empty: it did none."""
     what: str = ""
     """The I/O that was refused first."""
 

@@ -33,9 +33,9 @@ class WantedCall(Struct, frozen=True, kw_only=True):
     """`operator/function`."""
     row: IntentRow
     retry: int
-    """How many attempts were made before."""
+    """The number of attempts before."""
     then: Came | None = None
-    """What came of it when it was recorded; None: that is not known."""
+    """The recorded outcome; None: that is not known."""
 
     @property
     def effect(self) -> str:
@@ -44,7 +44,7 @@ class WantedCall(Struct, frozen=True, kw_only=True):
 
     @property
     def request(self) -> Any:
-        """What it is called with, decoded JSON."""
+        """Its argument, decoded JSON."""
         return msgspec.json.decode(self.row.body)
 
 

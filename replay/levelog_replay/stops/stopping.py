@@ -49,7 +49,7 @@ class Scene(Struct, kw_only=True):
     past: Decision
     parent: StoredObject
     known: Mapping[IndexKey, tuple[bytes, ...]]
-    """What it read when it was recorded, with the JSON of the values."""
+    """The recorded reads, with the JSON of the values."""
     evaluation: Evaluation
     program: str
     """Which version of the code makes it; empty: there is one."""
@@ -58,7 +58,7 @@ class Scene(Struct, kw_only=True):
 
     @property
     def reads(self) -> Mapping[IndexKey, tuple[bytes, ...]]:
-        """What the view has read; until it has returned, also what it read when it was recorded."""
+        """The reads of the view so far; until it has returned, also the recorded ones."""
         read = self.evaluation.reads.contents
         return read if self.evaluation.result.level is not None else {**self.known, **read}
 
@@ -69,7 +69,7 @@ class Scene(Struct, kw_only=True):
 
     @property
     def drift(self) -> Drift | None:
-        """What the view found; None before it has returned."""
+        """The result of the view; None before it has returned."""
         return self.evaluation.result.level.drift if self.evaluation.result.level is not None else None
 
 
@@ -81,10 +81,10 @@ class CallScene(Struct, kw_only=True):
     name: str
     """`operator/function`."""
     request: Any
-    """What it is called with, as JSON says it, decoded."""
+    """Its argument, decoded JSON."""
     retry: int
     then: Came | None
-    """What came of it when it was recorded; None: that is not known."""
+    """The recorded outcome; None: that is not known."""
     program: str
     """Which version of the code makes it; empty: there is one."""
     is_chosen: bool = False
@@ -92,12 +92,12 @@ class CallScene(Struct, kw_only=True):
 
 
 class Stop(Struct, frozen=True, kw_only=True):
-    """Why somebody is asked, and about what."""
+    """The reason for a stop, and its place."""
 
     kind: Kind
     scene: Scene | CallScene
     error: BaseException | None = None
-    """What the function raised."""
+    """The exception of the function."""
 
 
 class Stops:

@@ -18,14 +18,14 @@ from levelog_store.rows import Verdict, ViewParent
 
 
 class FirstBad(Struct, frozen=True, kw_only=True):
-    """Where a condition begins to hold."""
+    """The place where a condition begins to hold."""
 
     sequence: int
     """Of the record."""
     entries: list[tuple[AnyEntry, int]]
-    """What led to it, and last the record or the decision after which it holds; each with its sequence."""
+    """The causes, and last the record or the decision after which it holds; each with its sequence."""
     before: Verdict | None = None
-    """How the level stood before, if it is a decision."""
+    """The status of the level before, if it is a decision."""
 
 
 class Bisection:
@@ -41,7 +41,7 @@ class Bisection:
         self._past = PastState(self._rebuilt.state, self._levels, self._writes)
         self._holds = expression.on(self._past)
         self.records = 0
-        """How many were folded."""
+        """The number of records folded."""
         self.held = False
         """Whether it held last, or from the beginning on."""
 
@@ -88,7 +88,7 @@ class Bisection:
 
 
 async def revisions_of(history: Recording, wanted: set[int], last: int) -> list[tuple[Entry, int]]:
-    """What records say of their objects, in the order of the log up to the last."""
+    """The revisions in the wanted records, in the order of the log up to the last."""
     keys: set[ObjectKey] = set()
     async for logged in _each(history, last):
         if logged.sequence in wanted and isinstance(logged.record, ObjectSeen | ObjectDeleted):

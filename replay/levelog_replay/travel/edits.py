@@ -28,7 +28,7 @@ _LONGEST: Final = timedelta(days=36_500)
 
 
 class Edits(Struct, frozen=True, kw_only=True):
-    """What is changed; records are named by their sequence in the log."""
+    """The changes; records are named by their sequence in the log."""
 
     dropped: frozenset[int] = frozenset()
     swapped: tuple[int, int] | None = None
@@ -50,7 +50,7 @@ class Edits(Struct, frozen=True, kw_only=True):
 
 
 class WantedEdits(Struct, frozen=True, kw_only=True):
-    """What is to be changed, as it is typed."""
+    """The changes as they are typed."""
 
     dropped: Sequence[int]
     swapped: tuple[int, int] | None
@@ -91,7 +91,7 @@ class Edited:
         self._edits = edits
         self._is_applied = is_applied
         self._numbers: dict[int, int] = {}
-        """What moved records have as their sequence in the log."""
+        """The sequences of moved records, by those in the log."""
 
     def number(self, sequence: int) -> int:
         """The sequence that a record has in the log."""

@@ -145,7 +145,7 @@ class Expression:
 
 
 class _Nothing:
-    """What is not there: it has nothing in it, and compares with nothing."""
+    """A value that is not there: it has nothing in it, and compares with nothing."""
 
     def __getattr__(self, name: str) -> "_Nothing":
         if name.startswith("__"):

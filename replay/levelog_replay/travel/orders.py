@@ -23,7 +23,7 @@ AHEAD: Final = 50
 
 
 class Inevitable(Struct, frozen=True, kw_only=True):
-    """What the orders that were tried came to."""
+    """The outcomes of the orders that were tried."""
 
     symptom: int
     """The record after which it holds in the order of the log."""
@@ -32,7 +32,7 @@ class Inevitable(Struct, frozen=True, kw_only=True):
     race: tuple[int, int] | None
     """If the second of these records comes before the first, it does not come out; None: no order avoids it."""
     orders: int
-    """How many were tried."""
+    """The number of orders tried."""
     is_bounded: bool
     """There are more, which were not tried."""
 

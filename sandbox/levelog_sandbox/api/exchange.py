@@ -75,7 +75,7 @@ def accepted(exchange: Exchange) -> forms.Form:
 
 
 def write_options(exchange: Exchange, subresource: str = "") -> Options:
-    """How the query asks to write."""
+    """The options of a write in the query."""
     query = exchange.query
     return Options(
         field_manager=exchange.field_manager,

@@ -75,7 +75,7 @@ def _is_allowed(access: Access, spec: Json) -> bool:
 
 
 def _faults(kind: ServedResource, about: Json, spec: Json) -> list[RefusalCause]:
-    """What is wrong with a question about rights."""
+    """The faults of a question about rights."""
     found: list[RefusalCause] = []
     resource, path = spec.get("resourceAttributes"), spec.get("nonResourceAttributes")
     given = {"Path": (path or {}).get("path", ""), "Verb": (path or {}).get("verb", "")}

@@ -28,7 +28,7 @@ LAST_BOOKMARK_SECONDS: Final = 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wish:
-    """What a watch asks for; `from_revision` 0 means the current state first, `initial_events` None: not said."""
+    """The options of a watch; `from_revision` 0 means the current state first, `initial_events` None: not given."""
 
     form: forms.Form
     matches: Matches | None

@@ -17,7 +17,7 @@ AUDIENCE: Final = "https://kubernetes.default.svc"
 
 
 class RequestTarget(NamedTuple):
-    """What a request is about; `name` is empty for a collection."""
+    """The target of a request; `name` is empty for a collection."""
 
     resource: ServedResource
     namespace: str
@@ -135,7 +135,7 @@ class Access:
         self.denials = list(denials)
         self.identity = Identity(USER)
         self.tokens = {TOKEN: self.identity}
-        """What a TokenReview knows; requests need none."""
+        """The tokens that a TokenReview knows; requests need none."""
 
     def is_allowed(self, verb: str, resource: str, namespace: str, subresource: str, user: str = USER) -> bool:
         """Whether no denial covers a request; `resource` is `plural` or `plural.group`, or a path."""

@@ -24,7 +24,7 @@ CLEANUP: Final = "customresourcecleanup.apiextensions.k8s.io"
 
 
 def faults(body: Json) -> list[refusals.RefusalCause]:
-    """What is wrong with a definition, beyond its schema."""
+    """The faults of a definition, beyond its schema."""
     spec = body.get("spec", {})
     names = spec.get("names", {})
     found: list[refusals.RefusalCause] = []

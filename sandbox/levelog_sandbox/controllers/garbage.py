@@ -72,7 +72,7 @@ class GarbageCollector:
             self._pending.put_nowait(here)
 
     def _notice_emptier(self, storage: str, gone: Stored) -> None:
-        """What waits for this object to go: its namespace, its definition, its owner in the foreground."""
+        """Look at what waits for this object to go: its namespace, its definition, its owner in the foreground."""
         if gone.namespace:
             self._pending.put_nowait(("namespaces", "", gone.namespace))
         self._pending.put_nowait((STORAGE, "", storage))

@@ -145,7 +145,7 @@ class Manager:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """What a manager owns, at which API version, since when (RFC 3339)."""
+    """The fields of a manager, at which API version, since when (RFC 3339)."""
 
     paths: Paths
     version: str
@@ -157,7 +157,7 @@ Claims = dict[Manager, Claim]
 
 @dataclass(frozen=True, slots=True)
 class FieldWriter:
-    """Who writes now: the field manager, the API version and subresource of the request, and its moment."""
+    """The writer now: field manager, API version and subresource of the request, and its moment."""
 
     manager: str
     version: str

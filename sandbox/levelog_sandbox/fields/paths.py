@@ -94,7 +94,7 @@ def _collect(value: Any, schema: Schema, path: Path, found: Paths) -> None:
 
 
 def compare(old: Json, new: Json, schema: Schema) -> PathDifference:
-    """How the paths of two objects of one kind differ."""
+    """The differences in the paths of two objects of one kind."""
     difference = PathDifference(set(), set(), set())
     _compare(old, new, schema, (), difference)
     return difference
@@ -125,7 +125,7 @@ def _compare(old: Any, new: Any, schema: Schema, path: Path, out: PathDifference
 
 
 def _children(value: Any, schema: Schema) -> dict[str, tuple[Any, Schema]]:
-    """What is below an object, a set or a keyed list, with its schema, by path element; nothing where it is absent."""
+    """The members of an object, a set or a keyed list, with their schema, by path element; none where it is absent."""
     if isinstance(value, dict):
         return {"f:" + key: (item, schema.child(key)[0]) for key, item in value.items()}
     if isinstance(value, list):

@@ -209,7 +209,7 @@ def _merged_items(target: list[Any], patch: list[Any], element: Schema, key: str
 
 
 def _ordered(items: list[Any], wanted: list[Any], live: list[Any], key: str) -> list[Any]:
-    """What the patch names in its order, and the rest in that of before, each as far forward as it was."""
+    """The items of the patch in its order, and the rest in that of before, each as far forward as it was."""
     for item in (*items, *wanted):
         _key_of(item, key)
     mine = _sorted([item for item in items if _position(wanted, item, key) >= 0], wanted, key)
@@ -238,7 +238,7 @@ def _position(items: Sequence[Any], item: Any, key: str = "") -> int:
 
 
 def _key_of(item: Any, key: str) -> Any:
-    """What an item of a list is known by: the value of its merge key, or itself."""
+    """The identity of an item in a list: the value of its merge key, or itself."""
     if not key:
         return item
     if not isinstance(item, dict):

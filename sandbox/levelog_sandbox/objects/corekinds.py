@@ -46,12 +46,12 @@ def bare(body: Json) -> Json:
 
 
 def empty(resource: ServedResource, body: Json) -> Json:
-    """What a create is compared with: an empty object, in which a core kind's structs are there already."""
+    """The object that a create is compared with: empty, except for the structs of a core kind."""
     return {**bare(body), **_EMPTY.get(resource.name, {})}
 
 
 def faults_of(resource: ServedResource, body: Json) -> list[RefusalCause]:
-    """What is wrong with an object beyond its schema."""
+    """The faults of an object beyond its schema."""
     if resource.name == definitions.STORAGE:
         return definitions.faults(body)
     spec = body.get("spec", {})
@@ -73,7 +73,7 @@ def faults_of(resource: ServedResource, body: Json) -> list[RefusalCause]:
 
 
 def update_faults(resource: ServedResource, live: Json, new: Json) -> list[RefusalCause]:
-    """What is wrong with an update: the object itself, and changes to what stays as it was first written."""
+    """The faults of an update: of the object itself, and changes of immutable fields."""
     found = faults_of(resource, new)
     for path in _IMMUTABLE.get(resource.name, ()):
         before, after = _at(live, path), _at(new, path)

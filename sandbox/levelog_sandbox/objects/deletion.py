@@ -59,7 +59,7 @@ class _Said(msgspec.Struct, rename="camel"):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeleteOptions:
-    """What a delete demands (`uid`, `resource_version`) and how dependents fare (`policy`)."""
+    """The demands of a delete (`uid`, `resource_version`), and the fate of dependents (`policy`)."""
 
     uid: str = ""
     resource_version: str = ""

@@ -14,7 +14,7 @@ Json = dict[str, Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """How to write: `subresource` is empty, status, scale or finalize; `field_validation` is Ignore, Warn or Strict."""
+    """How to write: `subresource` is empty, status, scale or finalize; `field_validation` Ignore, Warn, Strict."""
 
     field_manager: str
     subresource: str = ""
@@ -48,7 +48,7 @@ def incoming(resource: ServedResource, namespace: str, body: Any, options: Optio
 
 
 def first_misfit(resource: ServedResource, body: Json) -> str:
-    """What a Go struct cannot take: anywhere in a core kind, in the metadata of a custom one; empty when all fits."""
+    """The first value that no Go struct takes: of a core kind, or in the metadata of a custom one; empty: all fit."""
     if resource.is_custom:
         found = misfit(body.get("metadata"), resource.schema.child("metadata")[0], "ObjectMeta")
     else:
@@ -104,7 +104,7 @@ def applied(resource: ServedResource, namespace: str, name: str, body: Any, subr
 
 
 def misnamed(given: Any, name: str) -> str:
-    """What is wrong with a body that names another object than the URL, or none."""
+    """The refusal of a body that names another object than the URL, or none."""
     if not given:
         return f"the name of the object ({name} based on URL) was undeterminable: name must be provided"
     return f"the name of the object ({given}) does not match the name on the URL ({name})"

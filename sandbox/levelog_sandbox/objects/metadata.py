@@ -121,7 +121,7 @@ def _faults_of_name(resource: ServedResource, name: str) -> list[str]:
 
 
 def faults(resource: ServedResource, metadata: Json) -> list[refusals.RefusalCause]:
-    """What is wrong with names and labels, in the words of the server."""
+    """The faults of names and labels, in the words of the server."""
     name = metadata.get("name")
     if not name:
         return [refusals.required("metadata.name", "name or generateName is required")]

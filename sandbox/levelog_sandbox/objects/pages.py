@@ -158,7 +158,7 @@ class Page(NamedTuple):
 
 
 class Token(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Where a list goes on: after a key, at a revision (-1: at the current one)."""
+    """The place where a list goes on: after a key, at a revision (-1: at the current one)."""
 
     rv: int
     ns: str
@@ -279,7 +279,7 @@ def version_number(text: str) -> int:
 
 
 def not_a_version(text: str) -> str:
-    """What is wrong with a resourceVersion that is no number."""
+    """The refusal of a resourceVersion that is no number."""
     return f'resourceVersion: Invalid value: "{text}": strconv.ParseUint: parsing "{text}": invalid syntax'
 
 

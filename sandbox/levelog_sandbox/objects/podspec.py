@@ -46,7 +46,7 @@ def _pull_policy(container: Json) -> str:
 
 
 def faults(spec: Json, path: str) -> list[RefusalCause]:
-    """What is wrong with a pod spec beyond its schema; a missing list of containers the schema names itself."""
+    """The faults of a pod spec beyond its schema, which names a missing list of containers itself."""
     if "containers" not in spec:
         return []
     if not spec["containers"]:
@@ -61,7 +61,7 @@ def faults(spec: Json, path: str) -> list[RefusalCause]:
 
 
 def update_faults(before: Json, after: Json) -> list[RefusalCause]:
-    """What may not change once a pod is there."""
+    """Changes of fields that may not change once a pod is there."""
     if _fixed_part(before) == _fixed_part(after):
         return []
     return [RefusalCause("spec", "FieldValueForbidden", f"Forbidden: {UPDATE_RULE}")]

@@ -74,7 +74,7 @@ class Stored:
 
 
 class Change:
-    """What one write did to one object; `shown` is the object as watchers get it, at the write's revision."""
+    """One write's change of one object; `shown` is the object as watchers get it, at the write's revision."""
 
     __slots__ = ("_lines", "after", "before", "revision", "shown")
 

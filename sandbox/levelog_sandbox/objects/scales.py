@@ -17,7 +17,7 @@ SHOWN: Final = ("name", "namespace", "uid", "resourceVersion", "creationTimestam
 
 
 class Scales:
-    """What the API does with `/scale`; `kind` is that of the scales."""
+    """Reads and writes `/scale`; `kind` is that of the scales."""
 
     def __init__(self, writes: Writes, kind: ServedResource) -> None:
         self._writes = writes

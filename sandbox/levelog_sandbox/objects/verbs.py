@@ -252,7 +252,7 @@ def addressed_half(resource: ServedResource, live: Json, new: Json, subresource:
 
 
 def _seen(resource: ServedResource, body: Json, subresource: str) -> Json:
-    """What owners are told apart by: through a scale no replicas are the same as absent."""
+    """The values by which owners are told apart: through a scale no replicas are the same as absent."""
     if subresource != "scale" or resource.scale is None or resource.scale.replicas(body):
         return body
     return resource.scale.scaled(body, None)
@@ -265,7 +265,7 @@ def _is_owned(resource: ServedResource, claims: Claims) -> bool:
 
 
 def _counted(resource: ServedResource, body: Json) -> Json:
-    """What the generation counts: all but metadata, and but the status where that is a subresource.
+    """The part of an object whose changes the generation counts: no metadata, and no status that is a subresource.
 
     That of a deployment counts its annotations too.
     """

@@ -37,7 +37,7 @@ _SHOWN: Final = 3
 
 
 def faults(body: Json, before: Json | None, schema: Schema, found: list[RefusalCause]) -> list[RefusalCause]:
-    """What breaks a rule, in the words of the server; `found` was wrong before, `before` is None for a new object."""
+    """The broken rules, in the words of the server; `found` was wrong before, `before` is None for a new object."""
     if not schema.has_validations or not is_available():
         return []
     if any(cause.reason in _BLOCKING for cause in found):
@@ -101,7 +101,7 @@ def _below(at: _Place, value: Any, old: Any, schema: Schema, path: str) -> _Plac
 
 
 def _cause(rule: Json, at: _Place, value: Any, old: Any) -> tuple[RefusalCause | None, bool]:
-    """What a value breaks of a rule, and whether the rule compares it with the old one."""
+    """The part of a value that breaks a rule, and whether the rule compares it with the old one."""
     is_old_optional = bool(rule.get("optionalOldSelf"))
     try:
         expression = condition(rule["rule"], is_old_optional=is_old_optional)
@@ -141,7 +141,7 @@ def _refusal(reason: str, path: str, value: Any, text: str) -> RefusalCause:
 
 
 def _said(expression: str, value: Any, old: Any) -> str:
-    """What the expression of a message says; empty for what the server does not take."""
+    """The message that an expression yields; empty for one that the server does not take."""
     try:
         text = compiled(expression).of(value, old)
     except CelError:

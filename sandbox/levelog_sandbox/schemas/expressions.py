@@ -129,7 +129,7 @@ def _escaped(name: str) -> str:
 
 
 def _as_server(text: str) -> str:
-    """What went wrong in an evaluation."""
+    """The error of an evaluation."""
     if found := re.search(r"Key not found in map : (.*)", text, re.DOTALL):
         return f"no such key: {found.group(1).strip(chr(34))}"
     if found := re.search(r"Index error: index=(-?\d+)", text):

@@ -101,7 +101,7 @@ class ServedResource:
 
     @property
     def verbs(self) -> tuple[str, ...]:
-        """What may be done with it."""
+        """The verbs that it takes."""
         if not self.storage:
             return ("create",)
         return tuple(verb for verb in VERBS if verb != "deletecollection" or self.name != "namespaces")

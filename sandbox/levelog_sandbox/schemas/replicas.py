@@ -28,7 +28,7 @@ class ScalePaths:
         return cls(*(tuple(path.strip(".").split(".")) if path else () for path in paths))
 
     def replicas(self, body: Json) -> int | None:
-        """How many are wanted; None where nothing is said."""
+        """The wanted number; None where the object has none."""
         replicas: int | None = _at(body, self.wanted)
         return replicas
 
@@ -45,7 +45,7 @@ class ScalePaths:
         return scaled
 
     def faults(self, body: Json) -> list[RefusalCause]:
-        """What is wrong with the replicas of a custom resource."""
+        """The faults in the replicas of a custom resource."""
         found: list[RefusalCause] = []
         for path in (self.wanted, self.counted):
             value = _at(body, path)
