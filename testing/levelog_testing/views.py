@@ -24,7 +24,7 @@ class SeenLevel(Struct, frozen=True, kw_only=True):
     status: str
     """in_sync, drifting, settling, failed, blocked or deleting."""
     reason: str
-    """The reason why it is not in sync; empty if it is."""
+    """Why it is not in sync; empty if it is."""
     desired: Any
     actual: Any
     round: int
@@ -32,7 +32,7 @@ class SeenLevel(Struct, frozen=True, kw_only=True):
 
     @property
     def drift(self) -> Drift:
-        """The difference of actual from desired."""
+        """How actual differs from desired."""
         return drift_between(self.desired, self.actual)
 
 

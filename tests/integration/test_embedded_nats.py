@@ -17,7 +17,7 @@ from sqlalchemy import text
 
 from levelog.errors import ConfigurationError, Unavailable
 from levelog.kinds import ServedKind
-from levelog_cli.servers import data_dir
+from levelog_cli.servers import data_dir, embedded
 from levelog_cli.servers.data_dir import DataDir
 from levelog_cli.servers.embedded import EmbeddedNats
 from levelog_log.transport.connection import connect
@@ -192,6 +192,22 @@ async def test_when_it_ends_by_itself_its_last_words_are_told(tmp_path: Path) ->
             watching = asyncio.create_task(server.watch())
             os.kill(server.pid, 15)
             with pytest.raises(Unavailable, match=r"embedded nats-server ended with status .*: .*Server Exiting"):
+                await watching
+
+
+async def test_without_its_log_it_runs_on_and_has_no_last_words(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(embedded, "LOOK_SECONDS", 0.01)
+    data = DataDir(tmp_path / "data")
+    with data.claim() as lock:
+        async with EmbeddedNats(data, lock) as server:
+            (data.path / "nats-server.log").unlink()
+            watching = asyncio.create_task(server.watch())
+            await asyncio.wait({watching}, timeout=0.1)
+            assert not watching.done()
+            os.kill(server.pid, 15)
+            with pytest.raises(Unavailable, match=r"embedded nats-server ended with status .*: it said nothing"):
                 await watching
 
 

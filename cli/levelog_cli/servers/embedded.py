@@ -91,9 +91,7 @@ class EmbeddedNats:
 
     def _failed_write(self) -> str:
         """The line of its log about a write that has failed since the last look; empty: there is none."""
-        with self._log.open("rb") as log:
-            log.seek(self._read)
-            whole, end, _ = log.read().rpartition(b"\n")
+        whole, end, _ = self._said(self._read).rpartition(b"\n")
         self._read += len(whole + end)
         lines = whole.decode(errors="replace").splitlines()
         return next((_LOG_PREFIX.sub("", line).strip() for line in lines if _UNWRITTEN in line), "")
@@ -171,10 +169,19 @@ class EmbeddedNats:
                 os.close(self._lifeline)
                 self._lifeline = -1
 
+    def _said(self, start: int = 0) -> bytes:
+        """Its log from there on; empty where somebody has deleted it."""
+        try:
+            with self._log.open("rb") as log:
+                log.seek(start)
+                return log.read()
+        except FileNotFoundError:
+            return b""
+
     def _obituary(self, what: str) -> str:
         status = self._running.returncode
         with_status = f" with status {status}" if status is not None else ""
-        lines = self._log.read_text(errors="replace").splitlines()
+        lines = self._said().decode(errors="replace").splitlines()
         worst = [line for line in lines if "[FTL]" in line or "[ERR]" in line] or lines
         said = "; ".join(_LOG_PREFIX.sub("", line) for line in worst[-_LOG_LINES:])
         return f"the embedded nats-server {what}{with_status}: {said or 'it said nothing'} (its log: {self._log})"
