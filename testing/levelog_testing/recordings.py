@@ -4,10 +4,8 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from levelog.errors import ConfigurationError
 from levelog.operator import Operator
 from levelog.secrets.redaction import Redactor
-from levelog.secrets.rules import Rules
 from levelog_processors.program import Program
 from levelog_replay.bundles.golden import check
 from levelog_testing.loopthread import LoopThread
@@ -35,12 +33,5 @@ def redactor() -> Redactor:
     """
     if os.environ.get("LEVELOG_REDACTION") == "off":
         return Redactor(is_off=True)
-    given = os.environ.get("LEVELOG_REDACT", "").replace(",", " ")
-    rules = Rules.parse(given.split())
-    file = os.environ.get("LEVELOG_REDACTION_KEY_FILE")
-    if not file:
-        return Redactor(None, rules)
-    try:
-        return Redactor(Path(file).read_bytes().strip(), rules)
-    except OSError as error:
-        raise ConfigurationError(f"redaction key file {file} cannot be read: {error.strerror}") from error
+    file = os.environ.get("LEVELOG_REDACTION_KEY_FILE") or None
+    return Redactor.from_file(file, os.environ.get("LEVELOG_REDACT", "").split())

@@ -3,13 +3,11 @@
 import logging
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from pathlib import Path
 
 from msgspec import Struct
 
 from levelog.errors import ConfigurationError
 from levelog.secrets.redaction import Redactor
-from levelog.secrets.rules import Rules
 from levelog_cli.servers.data_dir import DataDir
 from levelog_cli.servers.embedded import EmbeddedNats
 from levelog_cli.settings import OnOff, Settings, flag, variable
@@ -68,7 +66,7 @@ def load_redactor(settings: Settings, backing: Backing) -> Redactor:
             f"{flag('redaction_key_file')} or set {variable('redaction_key_file')}, the same for all processes "
             f"(a new key: openssl rand -hex 32 > redaction.key), or say {flag('redaction')} off"
         )
-    return _redactor(settings, file)
+    return Redactor.from_file(file, settings.redact)
 
 
 def known_redactor(settings: Settings) -> Redactor:
@@ -78,20 +76,5 @@ def known_redactor(settings: Settings) -> Redactor:
     """
     if settings.redaction is OnOff.OFF:
         return Redactor(is_off=True)
-    return _redactor(settings, settings.redaction_key_file or DataDir(settings.data_dir).known_redaction_key)
-
-
-def _redactor(settings: Settings, file: Path | None) -> Redactor:
-    rules = Rules.parse(rule for given in settings.redact for rule in given.split(",") if rule)
-    return Redactor(None if file is None else _key(file), rules)
-
-
-def _key(file: Path) -> bytes:
-    try:
-        key = file.read_bytes().strip()
-        Redactor(key)
-    except OSError as error:
-        raise ConfigurationError(f"redaction key file {file} cannot be read: {error.strerror}") from error
-    except ConfigurationError as error:
-        raise ConfigurationError(f"redaction key file {file}: {error}") from error
-    return key
+    file = settings.redaction_key_file or DataDir(settings.data_dir).known_redaction_key
+    return Redactor.from_file(file, settings.redact)

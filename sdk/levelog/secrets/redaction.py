@@ -2,6 +2,7 @@
 
 import hmac
 import os
+import pathlib
 from base64 import b64decode, b64encode
 from binascii import Error as Base64Error
 from collections import OrderedDict
@@ -62,6 +63,20 @@ class Redactor:
         self.has_lacked_key = False
         """Something had to be replaced and could not: what follows from it is no answer."""
         self._known: OrderedDict[str, None] = OrderedDict()
+
+    @classmethod
+    def from_file(cls, file: str | os.PathLike[str] | None, rules: Iterable[str]) -> "Redactor":
+        """With the key in a file, or without one; several rules may stand in one text, with commas between them.
+
+        Raises ConfigurationError for a key or a rule that cannot be read.
+        """
+        parsed = Rules.parse(rule for text in rules for rule in text.split(",") if rule)
+        try:
+            return cls(None if file is None else pathlib.Path(file).read_bytes().strip(), parsed)
+        except OSError as error:
+            raise ConfigurationError(f"redaction key file {file} cannot be read: {error.strerror}") from error
+        except ConfigurationError as error:
+            raise ConfigurationError(f"redaction key file {file}: {error}") from error
 
     @property
     def digest(self) -> str:
