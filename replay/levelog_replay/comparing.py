@@ -1,6 +1,6 @@
 """Compares two runs of the same decisions: counts per view, and the first difference."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -170,7 +170,11 @@ class Comparison:
     @property
     def total(self) -> Tally:
         """The sum of all views."""
-        return _sum(self.views.values())
+        total = Tally()
+        for tally in self.views.values():
+            for name in Tally.__struct_fields__:
+                setattr(total, name, getattr(total, name) + getattr(tally, name))
+        return total
 
     async def complete(self, history: History) -> None:
         """Look up the intents of then, of which decisions hold the keys alone, and tell what is redacted alone."""
@@ -237,11 +241,3 @@ class Comparison:
 def _is_absent(judged: Judged) -> bool:
     """Tell whether the code makes no such decision, as opposed to one that cannot be made again."""
     return judged.obstacle in (NO_VIEW, FILTERED)
-
-
-def _sum(tallies: Iterable[Tally]) -> Tally:
-    total = Tally()
-    for tally in tallies:
-        for name in Tally.__struct_fields__:
-            setattr(total, name, getattr(total, name) + getattr(tally, name))
-    return total

@@ -135,6 +135,8 @@ class AgainCode:
             raise ConfigurationError(f"{len(self._runs)} other questions wait for their answers: ask again later")
         run = AgainRun(number=next(self._numbers), question=question)
         run.ended = asyncio.get_running_loop().run_in_executor(self._threads, self._carry_out, run)
+        # asyncio logs an error that nobody has asked for: the page may have been closed
+        run.ended.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
         self._runs[run.number] = run
         return run
 

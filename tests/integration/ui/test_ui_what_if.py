@@ -1,5 +1,7 @@
 """Pages that decide again, with code given at their start: as the commands do, on the log and a bundle."""
 
+import asyncio
+import gc
 import json
 import re
 import sys
@@ -14,12 +16,14 @@ from urllib.parse import quote
 import aiohttp
 import pytest
 
+from levelog.errors import ConfigurationError
+from levelog.secrets.redaction import Redactor
 from levelog.wire.objects import Application
 from levelog_cli.loading import load_application
 from levelog_cli.servers.backing import known_redactor
 from levelog_cli.settings import Settings
 from levelog_replay.bundles.reading import open_bundle
-from levelog_ui.again import AgainCode
+from levelog_ui.again import AgainCode, MadeAgain
 from levelog_ui.bundlepast import BundlePast
 from levelog_ui.server import PageServer, serving
 from rigs.browser import ENTER
@@ -159,6 +163,29 @@ async def test_other_pages_are_answered_while_decisions_are_made_again(served: A
             gate.set()
         assert "Yes , 3 of 5 decisions" in (await read(f"{url}/again?run=1"))[1]
         again.close()
+
+
+async def test_a_question_that_nobody_comes_back_for_may_fail(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("levelog_ui.again._SOON_SECONDS", 0.01)
+    gate = threading.Event()
+
+    @asynccontextmanager
+    async def opened() -> AsyncGenerator[BundlePast]:
+        gate.wait()
+        raise ConfigurationError("the log is gone")
+        yield
+
+    program = load_application(Settings(application="webs"), [FIXED]).program
+    again = AgainCode(FIXED, Application("webs"), program, opened, redactor=Redactor(is_off=True), threads=1)
+    run = await again.ask(MadeAgain())
+    gate.set()
+    await asyncio.wait([run.ended])
+    again.close()
+    del again, run
+    gc.collect()
+    assert not caplog.records
 
 
 async def test_the_test_that_a_decision_offers_passes_with_its_code_and_fails_with_the_fix(
