@@ -364,10 +364,14 @@ class Actuator:
         if rest := self._limits.resting(intent):
             return Later.unsent(intent, "the API has too much to do for its group", rest)
         try:
-            if not await self._claim_checks.is_still_ours(intent, since=self._heartbeat.since):
-                level = logging.WARNING if claimed_at > -math.inf else logging.DEBUG
-                log.log(level, "the claim ended while the intent waited", extra=about(intent))
-                return None
+            is_ours = await self._claim_checks.is_still_ours(intent, since=self._heartbeat.since)
+        except Unavailable as error:
+            return Later.unsent(intent, f"its claim cannot be looked up: {error}")
+        if not is_ours:
+            level = logging.WARNING if claimed_at > -math.inf else logging.DEBUG
+            log.log(level, "the claim ended while the intent waited", extra=about(intent))
+            return None
+        try:
             return await self._sender.carry_out(
                 intent, lambda: clock() < last_start and self._heartbeat.outlasts(intent), limit
             )

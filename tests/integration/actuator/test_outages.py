@@ -12,10 +12,14 @@ import msgspec
 import pytest
 import pytest_asyncio
 
+from levelog.errors import Unavailable
+from levelog_actuator.claimchecks import ClaimChecks
 from levelog_log.publisher import ACK_TIMEOUT
 from levelog_sandbox import Sandbox
-from rigs.acting import BRIEF, QUICK, Acting, writes
+from levelog_store.actuate.claims import ClaimedIntent
+from rigs.acting import ACTUATOR, BRIEF, QUICK, Acting, writes
 from rigs.api import Api
+from rigs.apirequests import asks
 from rigs.faults import Hold
 from rigs.nats import NatsServer
 from rigs.tcpproxy import TcpProxy
@@ -61,6 +65,25 @@ async def test_the_database_is_back_and_what_waits_is_carried_out_within_seconds
         await postgres_door.accept()
         async with asyncio.timeout(8):
             await far.carried_out(far.intent("patch", seen, body={"data": {"k": "2"}}))
+
+
+async def test_an_intent_whose_claim_cannot_be_looked_up_uses_up_no_attempt_and_is_not_in_doubt(
+    on_sandbox: Acting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    is_still_ours, away = ClaimChecks.is_still_ours, [Unavailable("the database is away")]
+
+    async def once(checks: ClaimChecks, intent: ClaimedIntent, *, since: float) -> bool:
+        if away:
+            raise away.pop()
+        return await is_still_ours(checks, intent, since=since)
+
+    monkeypatch.setattr(ClaimChecks, "is_still_ours", once)
+    seen = await on_sandbox.make("configmaps", "a")
+    async with on_sandbox.running():
+        (receipt,) = await on_sandbox.carried_out(on_sandbox.intent("patch", seen, body={"data": {"k": "1"}}))
+    assert (receipt.outcome, receipt.attempts) == ("written", 1)
+    asked = asks(name="a", user_agent=ACTUATOR)
+    assert [each.request.method for each in on_sandbox.proxy.log if asked(each.request)] == ["PATCH"], "not in doubt"
 
 
 async def test_the_api_is_back_and_what_waits_is_carried_out_within_seconds(
