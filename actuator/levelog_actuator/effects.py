@@ -123,20 +123,27 @@ class EffectCaller(Struct, eq=False):
         if effect.daemon is not None and self.daemons is not None:
             return await self._run(call, self.daemons, effect.daemon, available)
         arguments = {effect.request_parameter: call.request, **effect.given.arguments(available)}
-        attempt = self._attempt(call)
+        try:
+            looked_up.set(await self._snapshots(call))
+        except Unavailable as error:
+            return Later.unsent(intent, f"its indices cannot be read: {error}", self.settings.outage)
 
         async def make(limit: timedelta) -> Ended:
-            if self.index is not None:
-                operator = intent.view.partition("/")[0]
-                found = {name: self.index(f"{operator}/{name}", kind) for name, kind in effect.snapshots.items()}
-                looked_up.set({name: await index.everything() for name, index in found.items()})
             result = await self.executor.run(attempt, lambda: effect.function(**arguments), limit)
             if effect.yielding is not None:
                 effect.yielding.refuse_secrets(result, self.redactor)
             return self._done(call, effect.kept(result))
 
+        attempt = self._attempt(call)
         result = await self.executor.make(attempt, make)
         return self._failed(call, result) if isinstance(result, Failure) else result
+
+    async def _snapshots(self, call: _Call) -> Mapping[str, Any]:
+        if self.index is None:
+            return {}
+        operator = call.intent.view.partition("/")[0]
+        found = {name: self.index(f"{operator}/{name}", kind) for name, kind in call.effect.snapshots.items()}
+        return {name: await index.everything() for name, index in found.items()}
 
     async def _run(self, call: _Call, daemons: Daemons, handler: DaemonHandler, available: dict[Given, Any]) -> Result:
         """Run a daemon; a steady run resets the count of failures."""

@@ -6,11 +6,14 @@ from typing import Any, cast
 import pytest
 from msgspec.structs import replace
 
+from levelog.errors import Unavailable
+from levelog.indices import LiveIndex
+from levelog.operator import Operator
 from levelog.secrets.redaction import Redactor
 from levelog.wire.objects import GroupResource
 from levelog_actuator.effects import EffectCaller, Effects
 from levelog_actuator.limits import ActuatorSettings
-from levelog_actuator.results import Ended, Result
+from levelog_actuator.results import Ended, Later, Result
 from rigs.orders import order
 
 
@@ -39,3 +42,22 @@ async def test_a_call_whose_row_cannot_be_read_fails_without_the_secret_that_is_
     assert "Invalid enum value '[redacted]'" in result.error
     assert "an intent cannot be carried out" in caplog.text
     assert "correct horse" not in caplog.text
+
+
+async def test_a_call_whose_indices_cannot_be_read_is_not_made_and_uses_up_no_attempt() -> None:
+    op, called = Operator("webs"), list[str]()
+
+    @op.effect(retries=0)
+    async def page(request: str) -> None:
+        called.append(request)
+
+    def away(name: str, kind: Any) -> LiveIndex[Any, Any]:
+        raise Unavailable(f"{name} of {kind} cannot be read")
+
+    op.effects["page"].snapshots = {"pods": str}
+    caller = EffectCaller({"webs/page": op.effects["page"]}, ActuatorSettings(), index=away)
+    intent = order(api_version="effects/v1").intent
+    call = replace(intent, verb="call", view="webs/told", target="page.effects/default/a", body=b'"storage"')
+    result = await caller.carry_out(call)
+    assert isinstance(result, Later)
+    assert (result.is_counted, result.is_doubtful, called) == (False, False, [])
