@@ -16,7 +16,7 @@ from levelog.calls.caller import CANCELLATION_TIME, awaited
 from levelog.calls.faults import HandlerFault, described
 from levelog.daemons import Daemon, LiveLevel, Run, RunEnd, StopReason
 from levelog.effects import MOST_BYTES
-from levelog.errors import DaemonLost, OperatorError
+from levelog.errors import DaemonLost, OperatorError, Unavailable
 from levelog.handlers.injection import Given
 from levelog.handlers.runs import DaemonHandler
 from levelog.indices import GiveIndex
@@ -155,9 +155,13 @@ class Daemons(Struct, eq=False):
             log.warning("daemon %s failed while it ended: %s", handler.name, text, extra=about(intent))
 
     async def _last_state(self, intent: ClaimedIntent, handler: DaemonHandler) -> Any:
-        """The state with which the last run for the object ended."""
+        """The state with which the last run for the object ended. Raises Interrupted while the database is away."""
         runs = self.index(f"{handler.operator}/{handler.calls_name}", _Ended)
-        for ended in await runs.get(intent.parent_uid):
+        try:
+            found = await runs.get(intent.parent_uid)
+        except Unavailable as error:
+            raise Interrupted(f"its state cannot be read: {error}") from error
+        for ended in found:
             if ended.result is not None:
                 return ended.result.state
         return None

@@ -1,6 +1,7 @@
-"""An error that nobody has foreseen ends one intent alone, and says no secret."""
+"""What goes wrong beside a call: it concerns one intent alone, is no failure of the function, and says no secret."""
 
 import asyncio
+from collections.abc import Collection
 from typing import Any, cast
 
 import pytest
@@ -11,9 +12,11 @@ from levelog.indices import LiveIndex
 from levelog.operator import Operator
 from levelog.secrets.redaction import Redactor
 from levelog.wire.objects import GroupResource
+from levelog_actuator.daemons import Daemons
 from levelog_actuator.effects import EffectCaller, Effects
 from levelog_actuator.limits import ActuatorSettings
 from levelog_actuator.results import Ended, Later, Result
+from rigs.kinds import Web
 from rigs.orders import order
 
 
@@ -61,3 +64,25 @@ async def test_a_call_whose_indices_cannot_be_read_is_not_made_and_uses_up_no_at
     result = await caller.carry_out(call)
     assert isinstance(result, Later)
     assert (result.is_counted, result.is_doubtful, called) == (False, False, [])
+
+
+async def test_a_daemon_whose_last_state_cannot_be_read_runs_later_and_has_not_failed() -> None:
+    op = Operator("webs")
+
+    @op.daemon
+    async def watch(web: Web) -> None:
+        raise AssertionError
+
+    class Away:
+        async def get(self, key: Any) -> Collection[Any]:
+            raise Unavailable("the database is away")
+
+    daemons = Daemons(*cast("Any", (None, None, "one", lambda *_: Away(), None)))
+    caller = EffectCaller({"webs/watch_runs": op.effects["watch_runs"]}, ActuatorSettings(), daemons=daemons)
+    intent = order(api_version="effects/v1").intent
+    run = replace(intent, verb="call", view="webs/watch", target="watch_runs.effects/default/a", body=b'{"number": 1}')
+    result = await caller.carry_out(run)
+    assert isinstance(result, Later)
+    assert not result.is_counted
+    assert "the database is away" in result.error
+    assert not daemons.running
