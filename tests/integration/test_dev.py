@@ -1,9 +1,6 @@
 """`levelog dev`: an operator, its cluster and its levels, while files change."""
 
-import asyncio
 import json
-import os
-import pty
 import signal
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -119,7 +116,7 @@ async def test_started_again_it_is_the_same_cluster_and_creates_nothing_twice(le
     assert uids[0] == uids[1]
 
 
-async def test_objects_wait_until_their_definitions_are_served_in_whichever_order_the_files_are_named(
+async def test_objects_wait_for_their_definitions_in_whichever_order_and_a_wrong_document_holds_up_no_other(
     levelog: Levelog,
 ) -> None:
     (levelog.folder / "box.yaml").write_text(
@@ -141,17 +138,6 @@ spec:
     schema: {openAPIV3Schema: {type: object, x-kubernetes-validations: [{rule: isQuantity("2")}]}}
 """
     )
-    running = levelog.start("dev", "shop.py", "--create", "box.yaml", "--create", "boxes.yaml")
-    try:
-        await running.says("boxes.example.com: this cluster does not check 1 rule in CEL", 'isQuantity(\\"2')
-        await running.says("created Box one")
-        assert "does not serve" not in running.log.read_text()
-        assert '"level":"error"' not in running.log.read_text()
-    finally:
-        running.kill()
-
-
-async def test_a_document_that_is_wrong_holds_up_no_other(levelog: Levelog) -> None:
     about = "apiVersion: example.com/v1\nkind: Shop\nmetadata: {"
     documents = [
         "a: b: c\n",
@@ -162,9 +148,12 @@ async def test_a_document_that_is_wrong_holds_up_no_other(levelog: Levelog) -> N
         'kind: List\nitems:\n- {apiVersion: example.com/v1, kind: Shop, metadata: {name: four}, spec: {text: "4"}}\n',
     ]
     (levelog.folder / "many.yaml").write_text("---\n".join(documents))
-    running = levelog.start("dev", "shop.py", "--create", "many.yaml")
+    files = ("box.yaml", "boxes.yaml", "many.yaml")
+    running = levelog.start("dev", "shop.py", *(word for name in files for word in ("--create", name)))
     try:
+        await running.says("boxes.example.com: this cluster does not check 1 rule in CEL", 'isQuantity(\\"2')
         for line in (
+            "created Box one",
             "created Shop one",
             "created Shop four",
             "many.yaml, line 1: mapping values are not allowed in this context; mend many.yaml",
@@ -173,46 +162,10 @@ async def test_a_document_that_is_wrong_holds_up_no_other(levelog: Levelog) -> N
             "many.yaml, line 18: text stands twice in an object; mend many.yaml",
         ):
             await running.says(line)
+        assert "does not serve" not in running.log.read_text()
+        assert running.log.read_text().count('"level":"error"') == 4
     finally:
         running.kill()
-
-
-async def test_on_a_terminal_the_levels_are_below_the_log(levelog: Levelog) -> None:
-    terminal, slave = pty.openpty()
-    process = await asyncio.create_subprocess_exec(
-        *(PROGRAM, "dev", "shop.py", "--create", "first.yaml"),
-        cwd=levelog.folder,
-        env={**levelog.env, "TERM": "xterm", "COLUMNS": "100", "LINES": "40"},
-        stdin=slave,
-        stdout=slave,
-        stderr=slave,
-    )
-    os.close(slave)
-    seen = bytearray()
-    asyncio.get_running_loop().add_reader(terminal, lambda: seen.extend(os.read(terminal, 65536)))
-
-    def shows(*texts: str) -> Callable[[], Awaitable[bool]]:
-        async def found() -> bool:
-            assert process.returncode is None, seen.decode(errors="replace")
-            return all(text.encode() in seen for text in texts)
-
-        return found
-
-    try:
-        wanted = ("shop.py · 2 of 2 in sync", "apply configmaps/default/first-0: written")
-        await until(shows(*wanted), "levels", seconds=90)
-        file = levelog.folder / "shop.py"
-        file.write_text(file.read_text() + "x = (\n")
-        await until(shows("has a syntax error in line", "the code before it runs on"), "the error", seconds=60)
-        process.send_signal(signal.SIGINT)
-        assert await process.wait() == 0
-        assert b"\x1b[?25h" in seen  # the cursor is there again
-    finally:
-        asyncio.get_running_loop().remove_reader(terminal)
-        os.close(terminal)
-        if process.returncode is None:
-            process.kill()
-            await process.wait()
 
 
 async def test_an_object_that_the_new_class_refuses_is_told_and_applied_once_its_file_is_mended(
@@ -253,25 +206,7 @@ async def test_what_is_refused_at_the_start_does_not_keep_the_operator_from_runn
         running.kill()
 
 
-async def test_objects_of_a_kind_that_is_not_served_are_one_line(levelog: Levelog) -> None:
-    thing = "apiVersion: example.com/v9\nkind: Thing\nmetadata: {name: %s}\n"
-    (levelog.folder / "a.yaml").write_text(thing % "one")
-    (levelog.folder / "b.yaml").write_text("---\n".join(thing % name for name in ("two", "three")))
-    running = levelog.start("dev", "shop.py", "--create", "a.yaml", "--create", "b.yaml")
-    try:
-        said = (
-            "the cluster does not serve Thing in version example.com/v9, of which there are 3 objects in a.yaml, b.yaml"
-        )
-        await running.says(said)
-        await running.says("levelog run: application shops")
-        assert await running.stops() == 0
-        errors = [line for line in running.log.read_text().splitlines() if '"level":"error"' in line]
-        assert len(errors) == 1, errors
-    finally:
-        running.kill()
-
-
-async def test_what_somebody_else_has_set_stays_until_the_file_is_saved(levelog: Levelog) -> None:
+async def test_what_somebody_else_has_set_or_deleted_stays_so_until_the_file_is_saved(levelog: Levelog) -> None:
     async def has_copies(client: KubeClient, number: int) -> None:
         async def found() -> bool:
             copies: int = (await read(client, f"{SHOPS}/first"))["spec"]["copies"]
@@ -292,6 +227,12 @@ async def test_what_somebody_else_has_set_stays_until_the_file_is_saved(levelog:
             await has_copies(client, 3)
             objects.write_text(objects.read_text() + "# saved\n")
             await has_copies(client, 2)
+            await client.request("DELETE", path)
+            file.write_text(file.read_text() + "# another comment\n")
+            await running.says("Shop first stays deleted; save first.yaml to create it again")
+            assert not await has(client, path)()
+            objects.write_text(objects.read_text() + "# saved again\n")
+            await until(has(client, path), "the object again", seconds=60)
         assert await running.stops() == 0
     finally:
         running.kill()
@@ -309,22 +250,6 @@ async def test_a_write_that_fails_is_one_line_and_its_level_another(levelog: Lev
         [attempt, level] = [line for line in log if "field not declared" in line]
         assert "apply configmaps/default/first-0: failed" in attempt
         assert level.startswith("shops/texts")
-    finally:
-        running.kill()
-
-
-async def test_what_somebody_has_deleted_stays_so_until_the_file_is_saved(levelog: Levelog) -> None:
-    running = levelog.start("dev", "shop.py", "--create", "first.yaml")
-    try:
-        async with await begun(running, levelog) as client:
-            await client.request("DELETE", f"{SHOPS}/first")
-            file, objects = levelog.folder / "shop.py", levelog.folder / "first.yaml"
-            file.write_text(file.read_text() + "# a comment\n")
-            await running.says("Shop first stays deleted; save first.yaml to create it again")
-            assert not await has(client, f"{SHOPS}/first")()
-            objects.write_text(objects.read_text() + "# saved\n")
-            await until(has(client, f"{SHOPS}/first"), "the object again", seconds=60)
-        assert await running.stops() == 0
     finally:
         running.kill()
 
@@ -353,30 +278,46 @@ async def test_commands_that_look_back_find_it_where_nothing_else_is_or_runs(lev
         running.kill()
 
 
-@pytest.mark.parametrize("name", ["absent.yaml", "pyproject.toml"])
-async def test_objects_that_cannot_be_read_are_told(levelog: Levelog, name: str) -> None:
-    running = levelog.start("dev", "shop.py", "--create", name)
+async def test_objects_that_cannot_be_read_or_are_of_no_kind_that_is_served_are_one_line_each(levelog: Levelog) -> None:
+    thing = "apiVersion: example.com/v9\nkind: Thing\nmetadata: {name: %s}\n"
+    (levelog.folder / "a.yaml").write_text(thing % "one")
+    (levelog.folder / "b.yaml").write_text("---\n".join(thing % name for name in ("two", "three")))
+    unread, things = ("absent.yaml", "pyproject.toml"), ("a.yaml", "b.yaml")
+    running = levelog.start("dev", "shop.py", *(word for name in unread + things for word in ("--create", name)))
     try:
-        await running.says(f"objects cannot be read from {name}", f"mend {name}")
+        for name in unread:
+            await running.says(f"objects cannot be read from {name}", f"mend {name}")
+        await running.says(
+            "the cluster does not serve Thing in version example.com/v9, of which there are 3 objects in a.yaml, b.yaml"
+        )
         await running.says("levelog run: application shops")
         assert await running.stops() == 0
+        errors = [line for line in running.log.read_text().splitlines() if '"level":"error"' in line]
+        assert len(errors) == 4, errors  # of pyproject.toml one for each of its tables
     finally:
         running.kill()
 
 
-async def test_on_a_terminal_what_is_wrong_stands_above_the_levels_for_as_long_as_it_is_so(levelog: Levelog) -> None:
+async def test_on_a_terminal_levels_are_below_the_log_and_what_is_wrong_stands_above_them_while_it_is_so(
+    levelog: Levelog,
+) -> None:
     objects = levelog.folder / "first.yaml"
     good = objects.read_text()
     objects.write_text(good.replace("copies: 2", "copies: 200"))
-    env = {**levelog.env, "COLUMNS": "80", "LINES": "24"}
+    env = {**levelog.env, "COLUMNS": "100", "LINES": "40"}
     async with on_terminal([str(PROGRAM), "dev", "shop.py", "--create", "first.yaml"], levelog.folder, env) as tty:
         await tty.says("! Shop first: spec.copies: ")
         await tty.says("mend first.yaml:")
         objects.write_text(good)
-        await tty.says("2 of 2 in sync")
+        await tty.says("apply configmaps/default/first-0: written")
+        await tty.says("shop.py · 2 of 2 in sync")
         assert "! " not in await tty.says("VIEW")
         file = levelog.folder / "shop.py"
-        file.write_text(file.read_text().replace("    copies:", "    colour: str\n    copies:"))
+        code = file.read_text()
+        file.write_text(code + "x = (\n")
+        await tty.says("has a syntax error in line")
+        await tty.says("the code before it runs on")
+        file.write_text(code.replace("    copies:", "    colour: str\n    copies:"))
         await tty.says("! objects from before may not fit: shops.example.com v1 spec.colour: is")
         await tty.says("! Shop first: spec.colour: Required value")
         objects.write_text(f"{good}  colour: red\n")
@@ -384,4 +325,5 @@ async def test_on_a_terminal_what_is_wrong_stands_above_the_levels_for_as_long_a
         while "! " in await tty.says("VIEW"):  # until there is a board without
             pass
         tty.types("\x03")
+        await tty.says("\x1b[?25h")  # the cursor is there again
         assert await tty.ends() == 0

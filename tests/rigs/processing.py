@@ -237,16 +237,18 @@ class Processing:
     async def folded(self, sequence: int) -> None:
         """Wait until the log is folded up to a sequence, nothing is to be computed anew and no wakeup is due."""
 
+        subjects = [partition_subjects(self.scope.cluster, Partition(number)) for number in range(PARTITIONS)]
+        last = await asyncio.gather(*map(self.stream.last_record, subjects))
+        wanted = [min(record.sequence, sequence) if record is not None else 0 for record in last]
+
         async def is_quiet() -> bool:
             self._raise_failures()
             async with self.database.reading() as connection:
                 checkpoints = await read_mirrored(connection, self.scope)
                 if max(checkpoints.values()) < sequence or await connection.scalar(select(backfills.c.name).limit(1)):
                     return False
-                for partition, folded_to in checkpoints.items():
-                    last = await self.stream.last_record(partition_subjects(self.scope.cluster, Partition(partition)))
-                    if last is not None and folded_to < min(last.sequence, sequence):
-                        return False
+                if any(folded_to < wanted[partition] for partition, folded_to in checkpoints.items()):
+                    return False
                 return not await count_pending(connection, self.scope)
 
         await until(is_quiet, what=f"record {sequence} folded and nothing pending")
