@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from bench.kopfprocess import OPERATORS
 from bench.kopfprocess import PROGRAM as KOPF
@@ -133,6 +134,14 @@ class Programs:
         for number, command in enumerate(self._peer.commands):
             log = self._folder / f"{number}.log"
             self.processes.append(Process(command, log, env=self._env, folder=self._folder))
+
+    def change(self) -> None:
+        """Have levelog start with other code of its operator, which comes to the same."""
+        changed = self._folder / "changed" / _OPERATOR.name
+        changed.parent.mkdir()
+        changed.write_text(_OPERATOR.read_text().replace("desired=web", "desired=0 + web"))
+        commands = [[changed if each == _OPERATOR else each for each in command] for command in self._peer.commands]
+        self._peer = replace(self._peer, commands=commands)
 
     def stop(self) -> None:
         """Stop them all, and wait until they have ended."""

@@ -1,4 +1,4 @@
-"""What the number of objects costs, side by side: a start with nothing, an idle minute, a restart.
+"""What the number of objects costs, side by side: a start with nothing, an idle minute, a restart, changed code.
 
 Every object is as it should be, but for the last of the list: once its status is written, a program does its work.
 """
@@ -63,17 +63,13 @@ async def _measured(servers: Servers, peer: Peer, last: int, replicas: Iterator[
     wanted = next(replicas)
     await servers.patch_web(last, {"spec": {"replicas": wanted}})
     async with running(servers, peer) as programs:
-        began = time.monotonic()
-        first = await _started(servers, programs, last, wanted, began)
+        first = await _started(servers, programs, last, wanted)
         before = used().operator_seconds
         await asyncio.sleep(IDLE_SECONDS)
         idle = used().operator_seconds - before
-        programs.stop()
-        wanted = next(replicas)
-        await servers.patch_web(last, {"spec": {"replicas": wanted}})
-        began = time.monotonic()
-        programs.start()
-        again = await _started(servers, programs, last, wanted, began)
+        again = await _restarted(servers, programs, last, next(replicas))
+        programs.change()
+        changed = await _restarted(servers, programs, last, next(replicas))
     return {
         "first start: its status is written after, s": first.seconds,
         "first start: idle after, s": first.idle_seconds,
@@ -83,10 +79,21 @@ async def _measured(servers: Servers, peer: Peer, last: int, replicas: Iterator[
         "restart: its status is written after, s": again.seconds,
         "restart: CPU, s": again.cpu_seconds,
         "restart: memory, MB": again.memory_mb,
+        "changed code: idle after, s": changed.idle_seconds,
+        "changed code: CPU, s": changed.cpu_seconds,
+        "changed code: memory, MB": changed.memory_mb,
     }
 
 
-async def _started(servers: Servers, programs: Programs, number: int, wanted: int, began: float) -> Start:
+async def _restarted(servers: Servers, programs: Programs, number: int, wanted: int) -> Start:
+    programs.stop()
+    await servers.patch_web(number, {"spec": {"replicas": wanted}})
+    programs.start()
+    return await _started(servers, programs, number, wanted)
+
+
+async def _started(servers: Servers, programs: Programs, number: int, wanted: int) -> Start:
+    began = time.monotonic()
     async with asyncio.timeout(PATIENCE):
         while await servers.status(number) != wanted:
             programs.check()
