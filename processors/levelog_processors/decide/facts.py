@@ -344,9 +344,10 @@ class Outlook(Struct, frozen=True, dict=True):
 
         Calls continue while the level rests, since no round decides on them then.
         """
-        if self.level is None or self.digest == self.facts.before.decided_inputs or self.has_progressed:
+        pending = [each for each in self.facts.intents if each.state == "pending"]
+        if not pending or self.level is None or self.has_progressed or self.digest == self.facts.before.decided_inputs:
             return []
-        return [i.key for i in self.facts.intents if i.state == "pending" and not (i.request and self.rests_until)]
+        return [each.key for each in pending if not (each.request and self.rests_until)]
 
     @cached_property
     def under_way(self) -> list[OpenIntent]:

@@ -349,7 +349,7 @@ def _decided_inputs(look: Outlook, *, has_acted: bool) -> str:
         return look.digest
     if look.seen is not None and look.seen.blocked:
         return before
-    return before if look.digest == before else ""
+    return before if before and look.digest == before else ""
 
 
 def _repeats(look: Outlook, round_: Round | None, verdict: _Verdict) -> str | None:
