@@ -1,12 +1,16 @@
 """What a step costs grows with what changed, not with what is there: counted at two sizes, not timed."""
 
 from collections.abc import Awaitable, Callable
+from datetime import timedelta
 from typing import Any
 
 import pytest
+from msgspec.structs import asdict
 from sqlalchemy import Table, text, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from levelog_store.actuate import claims, outcomes
+from levelog_store.actuate.claims import Postponement
 from levelog_store.connect.database import Database
 from levelog_store.decide.inputreads import read_calling, read_last_applied
 from levelog_store.fold.statereads import read_requested
@@ -16,8 +20,10 @@ from levelog_store.owners.upkeep import find_old
 from levelog_store.tables import decisions, intents, key_versions, objects, tombstones
 from rigs.leasing import SCOPE
 from rigs.rowcounts import work_of
+from rigs.webs import receipt
 
 FEW, MANY = 1_000, 10_000
+LEASE = timedelta(seconds=30)
 PARTITIONS = list(range(16))
 
 INTENTS = (
@@ -54,6 +60,9 @@ DECISIONS = (
 OF_LEVELS = INTENTS.replace("'webs/default/shop'", "'webs/default/' || (n % 500)").replace(
     "'pods/default/shop-0'", "'pods/default/' || (n % 500)"
 )
+
+OPEN = OF_LEVELS.replace("SELECT 1, n,", "SELECT 1, 'open-' || n,").replace("'settled'", "'pending'") + " WHERE n <= 20"
+CALLS = OPEN.replace("open-", "call-").replace("'apply', 'pods/", "'call', 'slow.effects/").replace("'Pod'", "'slow'")
 
 
 async def fill(database: Database, statement: str, first: int, last: int) -> None:
@@ -106,6 +115,42 @@ async def costs(database: Database, statements: list[str], run: Run) -> tuple[in
 )
 async def test_a_step_reads_as_much_however_much_there_is(database: Database, statements: list[str], run: Run) -> None:
     few, many = await costs(database, statements, run)
+    assert many <= 2 * few + 20, (few, many)
+
+
+async def claim(connection: AsyncConnection, **options: Any) -> list[claims.ClaimedIntent]:
+    """Some of what is open, for which those of each namespace are looked for in turn."""
+    found = await claims.claim(connection, SCOPE, "one", limit=10, lease=LEASE, **options)
+    assert len(found) == 10
+    return found
+
+
+async def claim_writes(connection: AsyncConnection) -> None:
+    found = await claim(connection, without_calls=["webs/slow"])
+    assert {each.verb for each in found} == {"apply"}
+
+
+async def claim_calls(connection: AsyncConnection) -> None:
+    found, _ = await claims.claim_calls(connection, SCOPE, "one", {"webs/slow": 10}, lease=LEASE)
+    assert {each.verb for each in found} == {"call"}
+
+
+async def end(connection: AsyncConnection) -> None:
+    """Half of it is done, the rest is put off."""
+    found = await claim(connection)
+    keys, done, left = [each.key for each in found], found[:5], found[5:]
+    assert await claims.still_claimed(connection, SCOPE, "one", keys) == {*keys}
+    receipts = [(receipt({"owner": "one", "round": 1, **asdict(each)}), each.claim) for each in done]
+    assert len(await outcomes.store_receipts(connection, SCOPE, "one", receipts)) == len(done)
+    given: dict[str, Any] = {"delay": LEASE, "error": "", "attempts": 1, "is_doubtful": False}
+    later = [Postponement(key=each.key, claim=each.claim, **given) for each in left]
+    await claims.postpone(connection, SCOPE, "one", later)
+    await outcomes.mark_relayed(connection, SCOPE, keys)
+
+
+@pytest.mark.parametrize("run", [claim, claim_writes, claim_calls, end])
+async def test_a_claim_and_its_end_read_as_much_however_much_was_carried_out(database: Database, run: Run) -> None:
+    few, many = await costs(database, [OF_LEVELS, OPEN, CALLS], run)
     assert many <= 2 * few + 20, (few, many)
 
 

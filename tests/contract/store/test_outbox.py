@@ -1,9 +1,8 @@
 import asyncio
 import random
-import re
 from collections import Counter
-from collections.abc import AsyncGenerator, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
 from datetime import datetime, timedelta
 from itertools import count
 from typing import Any
@@ -12,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import asdict
-from sqlalchemy import ClauseElement, delete, insert, select, text, update
+from sqlalchemy import delete, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from levelog.errors import Unavailable
@@ -443,37 +442,6 @@ async def test_who_claims_for_a_target_while_another_intent_is_claimed_as_it_is_
     assert await claim(shared, "two") == []
 
 
-@pytest.mark.parametrize("is_analyzed", [False, True])
-async def test_a_claim_reads_only_open_intents_by_their_index(database: Database, is_analyzed: bool) -> None:
-    """However many intents were carried out before, and whatever the statistics say."""
-    async with filled(database, is_analyzed=is_analyzed) as connection:
-        plan = await plan_of(connection, claims.claimable(connection.dialect), of_scope=1, limit=100)
-        others = claims.claimable(connection.dialect, is_of_others=True)
-        plan += await plan_of(connection, others, of_scope=1, limit=100, namespaces=["noisy"])
-    assert "Seq Scan" not in plan
-    assert "SCAN mine" not in plan
-    assert "intents_open" in plan
-    # Of each of them, those for the same target.
-    assert re.search(r"intents_unsettled.*\n.*Index Cond: .*target = |intents_unsettled .*target=\?", plan)
-    assert "Sort" not in plan
-    assert "TEMP B-TREE" not in plan
-
-
-async def test_what_is_done_to_claimed_intents_finds_them_by_their_keys(database: Database) -> None:
-    """PostgreSQL needs statistics for that, which autovacuum makes within a minute; SQLite has none."""
-    async with filled(database, is_analyzed=database.is_shared) as connection:
-        for statement in (
-            claims.take(connection.dialect, LEASE),
-            claims.claimed_by(connection.dialect),
-            outcomes.lock_claimed(connection.dialect),
-            outcomes.end(connection.dialect),
-            claims.give_back(),
-            outcomes.relayed(connection.dialect),
-        ):
-            plan = await plan_of(connection, statement, of_scope=1, of_keys=["a", "b"], of_key="a")
-            assert re.search(r"Index Cond: .*key = |\(scope=\? AND key=\?\)", plan), plan
-
-
 async def test_a_look_is_for_what_is_written_and_folded_and_watched_and_has_a_level(database: Database) -> None:
     told: dict[str, Any] = {"state": "written", "is_folded": True, "result_version": 7, "due_at": NOON}
     wanted = intent(A, **told)
@@ -528,48 +496,6 @@ async def add_level(connection: AsyncConnection, row: dict[str, Any]) -> None:
     await upsert(connection, levels, [{"scope": 1, **asdict(level)}])
 
 
-@asynccontextmanager
-async def filled(database: Database, *, is_analyzed: bool) -> AsyncGenerator[AsyncConnection]:
-    """A transaction on a database with many settled intents and some of every other kind."""
-    old = [intent(f"pods/default/{number % 500}", state="settled", is_relayed=True) for number in range(5000)]
-    new = [intent(f"pods/default/{number}") for number in range(300)]
-    late = [intent(f"pods/late/{number}", due_at=NOON, state="claimed", owner="x") for number in range(50)]
-    await decide(database, *old, *new, *late)
-    async with database.transaction() as connection:
-        if is_analyzed:
-            await connection.execute(text("ANALYZE intents"))
-        yield connection
-
-
-async def plan_of(connection: AsyncConnection, statement: ClauseElement, **given: Any) -> str:
-    """How the database would run a statement that it prepared without knowing the values."""
-    compiled = statement.compile(dialect=connection.dialect)
-    all_values = {**dict(compiled.params or {}), **given}
-    values = [all_values[name] for name in getattr(compiled, "positiontup", None) or ()]
-    if connection.dialect.name == "sqlite":
-        texts = tuple(str(value) if isinstance(value, list) else value for value in values)
-        rows = await connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {compiled}", texts)
-        return "\n".join(str(row) for row in rows)
-    await connection.exec_driver_sql("SET LOCAL plan_cache_mode = force_generic_plan")
-    await connection.exec_driver_sql(f"PREPARE planned AS {compiled}")
-    rows = await connection.exec_driver_sql(f"EXPLAIN EXECUTE planned ({', '.join(map(_literal, values))})")
-    plan = "\n".join(str(row) for row in rows)
-    await connection.exec_driver_sql("DEALLOCATE planned")
-    return plan
-
-
-def _literal(value: Any) -> str:
-    match value:
-        case None:
-            return "NULL"
-        case list():
-            return f"ARRAY[{', '.join(map(_literal, value))}]"  # pyright: ignore[reportUnknownArgumentType]
-        case str() | timedelta():
-            return f"'{value}'"
-        case _:
-            return str(value)
-
-
 async def test_a_claim_passes_by_the_api_versions_that_it_is_told_to_leave(database: Database) -> None:
     rows = [intent(f"{resource}/default/a") for resource in ("pods", "webs.example.com", "jobs.batch")]
     await decide(database, *rows)
@@ -604,21 +530,6 @@ async def test_calls_of_effects_are_passed_by_and_claimed_by_themselves(database
         await connection.execute(update(intents).where(intents.c.key == slow[0]["key"]).values(due_at=NOON))
         (again,), _ = await claims.claim_calls(connection, SCOPE, "b", {"webs/slow": 1}, lease=LEASE)
         assert (again.key, again.attempts, again.is_doubtful) == (slow[0]["key"], 2, True)
-
-
-@pytest.mark.parametrize("is_analyzed", [False, True])
-@pytest.mark.parametrize("calls", ["without", "only"])
-async def test_a_claim_that_tells_effects_apart_reads_only_open_intents(
-    database: Database, is_analyzed: bool, calls: claims.OfCalls
-) -> None:
-    async with filled(database, is_analyzed=is_analyzed) as connection:
-        statement = claims.claimable(connection.dialect, calls=calls)
-        plan = await plan_of(connection, statement, of_scope=1, limit=100, calls=["webs/slow"])
-    assert "Seq Scan" not in plan
-    assert "SCAN mine" not in plan
-    assert "intents_open" in plan
-    assert calls == "only" or "Sort" not in plan  # those of one effect are sorted within milliseconds, if they are many
-    assert "TEMP B-TREE" not in plan
 
 
 async def taken(database: Database, *, without: tuple[str, ...]) -> list[ClaimedIntent]:
