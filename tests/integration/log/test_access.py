@@ -46,13 +46,6 @@ async def refusal(url: str, access: NatsAccess | None = None) -> str:
     return str(raised.value)
 
 
-async def test_certificates_of_the_system_are_read_only_for_a_server_that_wants_tls(nats_server: NatsServer) -> None:
-    with patch.object(NatsAccess, "tls_context", side_effect=AssertionError("it takes longer than all the rest")):
-        async with await connect(nats_server.url, timeout=LONG):
-            nats_server.kill()
-            await nats_server.start()
-
-
 async def test_a_server_with_tls_and_a_ca_of_its_own(tmp_path: Path) -> None:
     authority, other = Authority(tmp_path), Authority(tmp_path, "other")
     async with NatsServer(settings=tls(authority.sign("server"))) as server:

@@ -52,6 +52,16 @@ async def test_a_second_server_is_used_when_the_first_is_not_there(nats_server: 
         assert connection.is_connected
 
 
+@pytest.mark.filterwarnings("ignore:parameter 'timeout' of type 'float' is deprecated")  # nats-py gives it to aiohttp
+async def test_a_server_is_reached_over_websockets() -> None:
+    port = free_port()
+    async with (
+        NatsServer(settings=f"websocket {{ listen: 127.0.0.1:{port}, no_tls: true }}"),
+        await connect(f"ws://127.0.0.1:{port}") as connection,
+    ):
+        assert connection.is_connected
+
+
 async def test_an_attempt_that_is_cancelled_at_any_moment_leaves_no_connection(nats_server: NatsServer) -> None:
     is_done, moment, before = False, 0, open_files()
     while not is_done:
