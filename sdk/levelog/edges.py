@@ -122,6 +122,12 @@ def value_at(content: Mapping[str, Any] | None, pointer: str) -> Any | UnsetType
     return found
 
 
+def value_or_none(content: Mapping[str, Any] | None, pointer: str) -> Any:
+    """The value at a pointer; None where there is none."""
+    found = value_at(content, pointer)
+    return None if found is UNSET else found
+
+
 def pointer_of(field: str) -> str:
     """A field as a JSON pointer: `spec.image`, or a pointer as it is."""
     return field if field.startswith("/") else pointer_to(field.split("."))

@@ -111,7 +111,7 @@ class EffectIndex(IndexHandler):
         reader = ObjectReader(cls, Selector())
         calls: Any = Call[request, result]
         super().__init__(
-            _no_entries,
+            lambda _: (),
             reader,
             Iterator[tuple[str, calls]],
             name=name,
@@ -216,7 +216,3 @@ def require_json(what: str, hint: Any) -> None:
         raise OperatorError(
             f"{what} {shown(hint)}, which has no JSON form: use a Struct of strings, numbers, times, lists and mappings"
         ) from error
-
-
-def _no_entries(_: object) -> tuple[tuple[Any, Any], ...]:
-    return ()

@@ -8,7 +8,7 @@ import msgspec
 from msgspec import UNSET
 
 from levelog.calls.mappings import plain
-from levelog.edges import Diff, Edge, Reason, diff_of, essence, flat, keys_of, under, value_at
+from levelog.edges import Diff, Edge, Reason, diff_of, essence, flat, keys_of, under, value_at, value_or_none
 from levelog.effects import Call, EffectHandler
 from levelog.errors import OperatorError
 from levelog.handlers.callnames import HANDLED
@@ -133,8 +133,7 @@ class EdgeHandler(CalledHandler):
         edge, new = request, self.taken(request.object)
         told: dict[str, Any] = {"reason": edge.reason, "diff": edge.diff}
         if self.options.field:
-            values = value_at(edge.old, self.options.field), value_at(edge.object, self.options.field)
-            told["old"], told["new"] = (None if value is UNSET else value for value in values)
+            told["old"], told["new"] = (value_or_none(each, self.options.field) for each in (edge.old, edge.object))
         else:
             told["old"], told["new"] = self._old(edge), new
         return {self.parameter: new, **{name: told[name] for name in self._told}, **self.given.arguments(given)}

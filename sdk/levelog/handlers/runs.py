@@ -67,7 +67,11 @@ class DaemonHandler(CalledHandler):
         """The parameter that takes the Daemon; None: it has none, and is cancelled when it has to end."""
         types = get_args(self.hints[self.itself]) if self.itself else ()
         self.state_type: Any = types[1] if types else Any
-        self._require_types(types, self.hints.get(self.parameter))
+        if types and types[0] != (hint := self.hints.get(self.parameter)):
+            raise OperatorError(
+                f"{self.title}: {self.itself!r} is of {shown(types[0])}, and the object is {shown(hint)}"
+            )
+        require_json(f"{self.title}: its state is", self.state_type)
         self.indices = live_types(self.title, self.given, indices)
         """Types of the values of its live indices, by parameter."""
 
@@ -115,13 +119,6 @@ class DaemonHandler(CalledHandler):
     def is_finished(self, end: RunEnd) -> bool:
         """Tell whether no run follows on one that ended so, as long as the object stays."""
         return end.is_finished
-
-    def _require_types(self, types: tuple[Any, ...], hint: Any) -> None:
-        if types and types[0] != hint:
-            raise OperatorError(
-                f"daemon {self.name}: {self.itself!r} is of {shown(types[0])}, and the object is {shown(hint)}"
-            )
-        require_json(f"{self.title}: its state is", self.state_type)
 
 
 def wanted_index(handler: DaemonHandler) -> IndexHandler:

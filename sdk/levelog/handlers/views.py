@@ -215,9 +215,18 @@ class ReconcileHandler:
         self.fingerprint = digest(fingerprint(function), self.reader.fingerprint, self.given.fingerprint, declared)
 
     def refuse_undeclared(self, intent: Intent, resource: ResourceType) -> None:
-        """Raises OperatorError for an intent that is not among those which the function says it yields."""
-        if self.writes is not None:
-            refuse_undeclared(self.name, self.view.name, self.writes, intent.verb, resource, intent.name)
+        """Raises OperatorError, with the declaration that is missing, for an intent that `writes` do not allow."""
+        declared = writes_of(self.writes or (), resource.group_resource)
+        if self.writes is None or any(intent.verb in write.verbs for write in declared):
+            return
+        name = declared[0].cls.__name__ if declared else resource.kind
+        others = [str(write) for write in self.writes if write not in declared]
+        shown = ", ".join([*others, f"{name}: {_listed([*_verbs(declared), intent.verb])}"])
+        raise OperatorError(
+            f"{intent.verb} of {resource.kind} {intent.name}: writes= of {self.name} does not name it, so that the "
+            f"actuator may lack the right: declare it, @op.reconcile({self.view.name}, writes={{{shown}}}), and grant "
+            "what `levelog rbac` prints"
+        )
 
     def refuse_elsewhere(self, intent: Intent, resource: ResourceType, parent: str, target: str) -> None:
         """Raises OperatorError for a target outside of its parent's namespace, unless the function says so."""
@@ -268,21 +277,6 @@ def inspect_writes(function: str, given: Writes) -> tuple[WrittenClass, ...]:
 def writes_of(writes: Sequence[WrittenClass], resource: GroupResource) -> list[WrittenClass]:
     """What is declared of one resource."""
     return [each for each in writes if each.resource.group_resource == resource]
-
-
-def refuse_undeclared(
-    function: str, view: str, writes: Sequence[WrittenClass], verb: Verb, resource: ResourceType, name: str
-) -> None:
-    """Raises OperatorError, with the declaration that is missing, unless `writes` allow the verb for the resource."""
-    declared = writes_of(writes, resource.group_resource)
-    if any(verb in write.verbs for write in declared):
-        return
-    shown = [f"{declared[0].cls.__name__ if declared else resource.kind}: {_listed([*_verbs(declared), verb])}"]
-    shown = [str(write) for write in writes if write not in declared] + shown
-    raise OperatorError(
-        f"{verb} of {resource.kind} {name}: writes= of {function} does not name it, so that the actuator may lack the "
-        f"right: declare it, @op.reconcile({view}, writes={{{', '.join(shown)}}}), and grant what `levelog rbac` prints"
-    )
 
 
 def _write(what: str, cls: Any, verbs: Any) -> WrittenClass:

@@ -165,12 +165,24 @@ class Redactor:
             )
 
     def seal(self, content: bytes, about: str) -> bytes:
-        """Encrypt what has to be kept and holds redacted values. Raises ConfigurationError without a key."""
-        return seal(self._require_key(), content, about)
+        """Encrypt and sign what has to be kept and holds redacted values; `about` has to be given again to open it.
+
+        Raises ConfigurationError without a key.
+        """
+        nonce = os.urandom(_NONCE_BYTES)
+        return nonce + _cipher(self._require_key()).encrypt(nonce, content, about.encode())
 
     def unseal(self, sealed: bytes, about: str) -> bytes:
-        """What was sealed. Raises ConfigurationError without the key that it was sealed with."""
-        return unseal(self._require_key(), sealed, about)
+        """What was sealed. Raises ConfigurationError without the key that it was sealed with, or if it was changed."""
+        from cryptography.exceptions import InvalidTag
+
+        try:
+            return _cipher(self._require_key()).decrypt(sealed[:_NONCE_BYTES], sealed[_NONCE_BYTES:], about.encode())
+        except (InvalidTag, ValueError) as error:
+            raise ConfigurationError(
+                "cannot decrypt an intent: it was encrypted with another redaction key, or was changed since; give all "
+                "processes the same --redaction-key-file"
+            ) from error
 
     def hash(self, parts: Iterable[str], value: bytes) -> str:
         """What stands for a value in a place."""
@@ -384,25 +396,6 @@ def _around(steps: list[str], value: Any, *, in_lists: bool) -> tuple[Any, Any, 
 
 _NONCE_BYTES: Final = 12  # NIST SP 800-38D, section 8.2.2: random, for at most 2**32 messages under one key
 _PURPOSE: Final = b"levelog intent bodies, AES-256-GCM, 1"
-
-
-def seal(key: bytes, content: bytes, about: str) -> bytes:
-    """Encrypt and sign; `about` has to be given again to open it, so that it is of no use in another place."""
-    nonce = os.urandom(_NONCE_BYTES)
-    return nonce + _cipher(key).encrypt(nonce, content, about.encode())
-
-
-def unseal(key: bytes, sealed: bytes, about: str) -> bytes:
-    """What was sealed. Raises ConfigurationError if that was done with another key, or it was changed."""
-    from cryptography.exceptions import InvalidTag
-
-    try:
-        return _cipher(key).decrypt(sealed[:_NONCE_BYTES], sealed[_NONCE_BYTES:], about.encode())
-    except (InvalidTag, ValueError) as error:
-        raise ConfigurationError(
-            "cannot decrypt an intent: it was encrypted with another redaction key, or was changed since; give all "
-            "processes the same --redaction-key-file"
-        ) from error
 
 
 @lru_cache(maxsize=4)

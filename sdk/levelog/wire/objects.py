@@ -96,7 +96,7 @@ class ObjectKey(Struct, frozen=True, order=True):
     @property
     def group_resource(self) -> GroupResource:
         """The resource that the object belongs to."""
-        return _group_resource(self.group, self.resource)
+        return GroupResource(group=self.group, resource=self.resource)
 
     @property
     def is_sound(self) -> bool:
@@ -143,10 +143,6 @@ class ObjectKey(Struct, frozen=True, order=True):
 def effect_of(view: str, target: ObjectKey) -> str:
     """The effect that a call is of, `operator/effect`, by the view that asked for it and its target."""
     return f"{view.partition('/')[0]}/{target.resource}"
-
-
-def _group_resource(group: str, resource: str) -> GroupResource:
-    return GroupResource(group=group, resource=resource)
 
 
 _PLAIN_TOKEN: Final = re.compile(r"[A-Za-z0-9_-]*")

@@ -27,7 +27,7 @@ from levelog.compat.kopf.options import (
 )
 from levelog.compat.kopf.subhandlers import InnerHandler, at_work
 from levelog.compat.kopf.targets import choice
-from levelog.edges import Reason, value_at
+from levelog.edges import Reason, value_or_none
 from levelog.errors import OperatorError
 from levelog.handlers.hooks import When
 from levelog.handlers.on import NO_WEBHOOKS
@@ -133,7 +133,7 @@ def register(fn: Callable[..., Any], *, id: str | None = None, **options: Any) -
     def is_taken(told: Mapping[str, Any]) -> bool:
         if not field:
             return True
-        old, new = (_found(told[name], field) for name in ("old", "new"))
+        old, new = (value_or_none(told[name], field) for name in ("old", "new"))
         wanted = ((filters.old, old), (filters.new, new))
         if any(each is not UNSET and not holds(each, value, **told) for each, value in wanted):
             return False
@@ -164,11 +164,6 @@ def subhandler(**options: Any) -> Callable[[DecoratedF], DecoratedF]:
 
     at_work("kopf.subhandler")
     return registered
-
-
-def _found(content: Any, field: str) -> Any:
-    value = value_at(content if isinstance(content, Mapping) else None, field)  # pyright: ignore[reportUnknownArgumentType]
-    return None if value is UNSET else value
 
 
 def _hook(when: When, options: Mapping[str, Any]) -> Callable[[DecoratedF], DecoratedF]:

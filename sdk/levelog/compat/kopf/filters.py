@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from msgspec import UNSET, Struct
 
-from levelog.edges import value_at
+from levelog.edges import value_or_none
 from levelog.selectors import holds
 
 _OF_EDGES: Final = {"old", "new", "diff", "reason", "retry", "started", "runtime", "patch", "event", "type"}
@@ -48,10 +48,8 @@ class Filters(Struct, frozen=True, kw_only=True):
         return not self.labels and not self.annotations and not self.field and (self.when is None or self.is_of_edges)
 
     def _has_field(self, kwargs: Mapping[str, Any]) -> bool:
-        found = value_at(kwargs["body"], self.field)
-        if self.value is UNSET:
-            return found is not UNSET and found is not None
-        return holds(self.value, None if found is UNSET else found, **kwargs)
+        found = value_or_none(kwargs["body"], self.field)
+        return found is not None if self.value is UNSET else holds(self.value, found, **kwargs)
 
 
 def all_(callbacks: Collection[Callable[..., Any]]) -> Callable[..., bool]:

@@ -156,7 +156,7 @@ class Patch(dict[str, Any]):
 
     def merged(self, body: Mapping[str, Any]) -> dict[str, Any]:
         """The merge patch that all of this makes of an object."""
-        found = without_empty(self)
+        found = {key: value for key, value in self.items() if value or key not in ("metadata", "spec", "status")}
         if not self.fns:
             return found
         before = copy.deepcopy(dict(body))
@@ -223,11 +223,6 @@ def call_keywords(started: datetime, retry: int, patch: Patch) -> dict[str, Any]
         "runtime": max(datetime.now(UTC) - started, timedelta(0)),
         "patch": patch,
     }
-
-
-def without_empty(content: Mapping[str, Any]) -> dict[str, Any]:
-    """A merge patch without the parts that were looked at and not filled."""
-    return {key: value for key, value in content.items() if not (key in ("metadata", "spec", "status") and not value)}
 
 
 def difference(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Any, Final
 
 import msgspec
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET
 
 from levelog.compat.kopf.attempts import LEFT, Attempts, Left, left, next_call
 from levelog.compat.kopf.failures import PermanentError, TemporaryError
@@ -14,7 +14,7 @@ from levelog.compat.kopf.given.keywords import NOT_CALLED, Patch, kopf_diff, kop
 from levelog.compat.kopf.given.memos import forget_memo
 from levelog.compat.kopf.kinds.declaring import AttemptedHandler
 from levelog.compat.kopf.patches import SHOWN_WITHIN, is_unseen
-from levelog.edges import Diff, Edge, Reason, diff_of, essence, flat, under, value_at
+from levelog.edges import Diff, Edge, Reason, diff_of, essence, flat, under, value_or_none
 from levelog.effects import Call
 from levelog.handlers.edgehandlers import END, IS_HANDLED, EdgeHandler, is_wanted
 from levelog.levels import Level
@@ -181,7 +181,7 @@ class ChangeHandler(AttemptedHandler, EdgeHandler):
         if field := self.options.field:
             if field.startswith("/status"):
                 new, old = edge.object, None if edge.reason == "create" else _before(edge)
-            old, new = (_or_none(value_at(content, field)) for content in (old, new))
+            old, new = (value_or_none(content, field) for content in (old, new))
         return old, new, kopf_diff(old, new)
 
     def _has_field(self, edge: Edge, old: Any, new: Any, kwargs: Mapping[str, Any]) -> bool:
@@ -251,10 +251,6 @@ def _differ(one: Mapping[str, Any], other: Mapping[str, Any], *, with_metadata: 
 def _before(edge: Edge) -> dict[str, Any]:
     """The object as it was handled before."""
     return edge.old or {"metadata": {}}
-
-
-def _or_none(value: Any | UnsetType) -> Any:
-    return None if value is UNSET else value
 
 
 def identifier(text: str) -> str:
