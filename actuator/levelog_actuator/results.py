@@ -56,7 +56,7 @@ class Ended(Struct, frozen=True, kw_only=True):
             verb=intent.verb,
             target=ObjectKey.parse(intent.target),
             outcome=self.outcome,
-            target_uid=self.uid,
+            target_uid=storable(self.uid),
             target_version=self.version,
             error=storable(self.error[:MOST_ERROR_CHARACTERS]),
             answer=self.answer,

@@ -11,6 +11,7 @@ from msgspec import Struct
 
 from levelog.absence import level_of
 from levelog.errors import Unavailable
+from levelog.wire.canonical import storable
 from levelog.wire.objects import ObjectKey, Uid
 from levelog.wire.records import TargetObserved
 from levelog_actuator.answers import names_object
@@ -97,7 +98,7 @@ class WriteVerifier(Struct, eq=False):
             parent=ObjectKey.parse(write.parent),
             parent_uid=Uid(write.parent_uid),
             target=target,
-            target_uid=uid,
+            target_uid=storable(uid),
             target_version=version,
             process=self.owner,
             time=datetime.now(UTC),

@@ -11,11 +11,12 @@ from levelog.errors import Unavailable
 from levelog.indices import LiveIndex
 from levelog.operator import Operator
 from levelog.secrets.redaction import Redactor
-from levelog.wire.objects import GroupResource
+from levelog.wire.objects import Application, GroupResource
 from levelog_actuator.daemons import Daemons
 from levelog_actuator.effects import EffectCaller, Effects
 from levelog_actuator.limits import ActuatorSettings
 from levelog_actuator.results import Ended, Later, Result
+from rigs.intents import NOON
 from rigs.kinds import Web
 from rigs.orders import order
 
@@ -86,3 +87,9 @@ async def test_a_daemon_whose_last_state_cannot_be_read_runs_later_and_has_not_f
     assert not result.is_counted
     assert "the database is away" in result.error
     assert not daemons.running
+
+
+def test_a_receipt_has_no_uid_that_postgresql_does_not_take() -> None:
+    """An aggregated API may give its objects any uid; a receipt that is refused would end the actuator."""
+    ended = Ended(intent=order().intent, outcome="written", uid="a\0b", version=7)
+    assert "\0" not in ended.receipt(Application("webs"), NOON, "one").target_uid
