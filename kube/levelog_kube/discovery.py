@@ -4,10 +4,10 @@ import asyncio
 import difflib
 import logging
 from http import HTTPStatus
-from typing import Any, Final
+from typing import Annotated, Any, Final
 from urllib.parse import quote
 
-from msgspec import Raw, Struct
+from msgspec import Meta, Raw, Struct
 
 from levelog.kinds import ServedKind
 from levelog.resources import Manifest, Scope
@@ -81,7 +81,7 @@ class _Groups(Struct, frozen=True):
 
 
 class _Metadata(Struct, frozen=True):
-    uid: str = ""
+    uid: Annotated[str, Meta(min_length=1)]
 
 
 class _Object(Struct, frozen=True):
