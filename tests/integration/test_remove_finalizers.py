@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+from levelog_ingest.sync import PAGE_OBJECTS
 from levelog_sandbox import Denial, Sandbox
 from rigs.levelog import WEBS_FILE, Levelog, define_webs
 
@@ -26,6 +27,22 @@ async def test_a_finalizer_that_kopf_left_is_removed_by_its_name(tmp_path: Path)
         assert f"{mark} removed from 2 of 2 objects" in done.stdout
         [left] = sandbox.user.list("webs.example.com")
         assert left["metadata"]["finalizers"] == ["levelog/webs"]
+
+
+async def test_many_objects_may_take_longer_than_the_server_keeps_history(tmp_path: Path) -> None:
+    def forget(verb: str, *_: str) -> int:
+        if verb == "patch":
+            sandbox.compact()
+        return 0
+
+    async with Sandbox(refuses=forget) as sandbox:
+        levelog = Levelog(tmp_path, sandbox.kubeconfig(tmp_path / "kubeconfig"))
+        await define_webs(sandbox)
+        for number in range(PAGE_OBJECTS + 1):
+            sandbox.user.create(web(f"shop-{number}", "levelog/webs"))
+        done = await levelog.ends("remove-finalizers", WEBS_FILE)
+        assert (done.status, done.stderr) == (0, "")
+        assert "levelog/webs removed from 501 of 501 objects" in done.stdout
 
 
 async def test_finalizers_are_taken_off_all_objects_and_those_of_others_are_left(tmp_path: Path) -> None:

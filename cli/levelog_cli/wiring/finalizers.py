@@ -1,12 +1,13 @@
 """`levelog remove-finalizers`: the finalizers of operators, off all objects before these are uninstalled."""
 
 import sys
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from http import HTTPStatus
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import msgspec
+from msgspec import Struct
 
 from levelog.errors import LevelogError
 from levelog.escapes import escaped
@@ -19,15 +20,31 @@ from levelog_cli.servers.clusters import connect_cluster
 from levelog_cli.settings import Settings
 from levelog_cli.wiring.expanding import load_for_cluster
 from levelog_ingest.namespaces import has_patterns, is_matched
+from levelog_ingest.sync import list_pages
 from levelog_kube.client import KubeClient
 from levelog_kube.discovery import resolve
 from levelog_kube.failures import ApiError
 
-_PAGE: Final = "500"
-"""Objects in one answer."""
 _ATTEMPTS: Final = 5
 """For one object, which others may change between a look and a write."""
 _CHANGED: Final = (HTTPStatus.CONFLICT, HTTPStatus.UNPROCESSABLE_ENTITY)
+
+
+class _Metadata(Struct):
+    name: str
+    uid: str
+    namespace: str = ""
+    finalizers: list[str] = []
+
+
+class _Holder(Struct):
+    """The part of an object that counts here."""
+
+    metadata: _Metadata
+
+    def held(self, finalizers: Sequence[str]) -> list[str]:
+        """Those of the finalizers that it has."""
+        return [each for each in finalizers if each in self.metadata.finalizers]
 
 
 async def remove_finalizers(
@@ -43,15 +60,13 @@ async def remove_finalizers(
     found = failed = 0
     async with await connect_cluster(settings) as client:
         for resource in program.resources.values():
-            async for manifest in _objects(client, resource, settings.namespaces):
-                held = [each for each in finalizers if each in manifest["metadata"].get("finalizers", ())]
-                if not held:
-                    continue
+            for holder in await _holders(client, resource, settings.namespaces, finalizers):
                 found += 1
-                key = resource.key(manifest["metadata"].get("namespace", ""), manifest["metadata"]["name"])
+                held = holder.held(finalizers)
+                key = resource.key(holder.metadata.namespace, holder.metadata.name)
                 try:
                     if not is_dry:
-                        await _patch(client, resource, key, manifest, held)
+                        await _patch(client, resource, key, holder, finalizers)
                     said = "would be removed" if is_dry else "removed"
                     print_line(f"{key}: {', '.join(held)} {said}")
                 except LevelogError as error:
@@ -64,39 +79,40 @@ async def remove_finalizers(
     return not failed
 
 
-async def _objects(
-    client: KubeClient, resource: ResourceType, namespaces: Sequence[str]
-) -> AsyncIterator[dict[str, Any]]:
-    """All objects of a resource, page by page; none, and a word on stderr, where it is not served."""
+async def _holders(
+    client: KubeClient, resource: ResourceType, namespaces: Sequence[str], finalizers: Sequence[str]
+) -> list[_Holder]:
+    """All objects of a resource that have one of the finalizers; none, and a word on stderr, where it is not served.
+
+    The list is complete before the first write: the server keeps its history for some minutes only.
+    """
     served = await resolve(client, resource.group, resource.version, resource.plural)
     if served is None:
         sys.stderr.write(f"{resource.group_resource} is not served in {resource.api_version}: there are no objects\n")
-        return
+        return []
     is_everywhere = not namespaces or not served.namespaced or has_patterns(namespaces)
+    found: list[_Holder] = []
     for namespace in ("",) if is_everywhere else namespaces:
-        query = {"limit": _PAGE}
-        while True:
-            page = (await client.request("GET", served.collection(namespace), query=query)).decode(dict[str, Any])
-            for manifest in page["items"]:
-                if is_matched(manifest["metadata"].get("namespace", ""), namespaces) or not served.namespaced:
-                    yield manifest
-            following = page["metadata"].get("continue", "")
-            if not following:
-                break
-            query = {"limit": _PAGE, "continue": following}
+        async for page in list_pages(client, served.collection(namespace)):
+            every = (msgspec.json.decode(item, type=_Holder) for item in page.items)
+            found += [
+                each
+                for each in every
+                if each.held(finalizers) and (not served.namespaced or is_matched(each.metadata.namespace, namespaces))
+            ]
+    return found
 
 
 async def _patch(
-    client: KubeClient, resource: ResourceType, key: ObjectKey, manifest: dict[str, Any], finalizers: Sequence[str]
+    client: KubeClient, resource: ResourceType, key: ObjectKey, holder: _Holder, finalizers: Sequence[str]
 ) -> None:
     """Remove finalizers from an object; one that is gone has none. Raises as `KubeClient.request`."""
-    path, found = path_of(key, resource.api_version), manifest
+    path, found = path_of(key, resource.api_version), holder
     for attempt in range(1, _ATTEMPTS + 1):
-        names = found["metadata"].get("finalizers", [])
-        held = [each for each in finalizers if each in names]
-        if not held or found["metadata"]["uid"] != manifest["metadata"]["uid"]:
+        names, held = found.metadata.finalizers, found.held(finalizers)
+        if not held or found.metadata.uid != holder.metadata.uid:
             return
-        operations = [{"op": "test", "path": "/metadata/uid", "value": manifest["metadata"]["uid"]}]
+        operations = [{"op": "test", "path": "/metadata/uid", "value": holder.metadata.uid}]
         for each in held:
             operations += operations_for(names, each, is_wanted=False)
             names = [name for name in names if name != each]
@@ -111,7 +127,7 @@ async def _patch(
         else:
             return
         try:
-            found = (await client.request("GET", path)).decode(dict[str, Any])
+            found = (await client.request("GET", path)).decode(_Holder)
         except ApiError as error:
             if error.status == HTTPStatus.NOT_FOUND:
                 return
