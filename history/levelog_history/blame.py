@@ -1,4 +1,4 @@
-"""For each field of an object: in which record it got its value, and who wrote that."""
+"""The record in which each field of an object got its value, and who wrote that."""
 
 from typing import Any
 

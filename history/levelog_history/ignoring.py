@@ -1,4 +1,4 @@
-"""Which changes of a level's objects led to no decision, and why."""
+"""The changes of a level's objects that led to no decision, and why."""
 
 from collections.abc import Mapping, Sequence
 from typing import Literal, TypeAlias

@@ -1,4 +1,4 @@
-"""Why a record woke a view: under which key of an index its object stands, and by which of its fields.
+"""Why a record woke a view: the key of an index under which its object stands, and the fields that gave it.
 
 Limit: an index function may compute a key from anything; what is named is each field that reads as the key does.
 """

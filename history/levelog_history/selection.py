@@ -1,4 +1,4 @@
-"""Which objects a command is about: one, a namespace, a resource, or a label selection."""
+"""The objects that a command is about: one, a namespace, a resource, or a label selection."""
 
 import re
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""What entries, decisions and writes are called in a sentence, for all who show them."""
+"""The words for entries, decisions and writes, for all who show them."""
 
 from datetime import UTC, datetime
 from typing import Final

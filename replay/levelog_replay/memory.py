@@ -1,4 +1,4 @@
-"""The tables of a replay, in memory: what it decides, for nobody else to read, and for nobody to send."""
+"""The tables of a replay, in memory: nobody else reads its decisions, and nobody sends its writes."""
 
 from bisect import insort
 from collections.abc import AsyncGenerator, Collection, Mapping, Sequence

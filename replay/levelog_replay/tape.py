@@ -1,4 +1,4 @@
-"""What the log shows up to the position of each partition at some moment, in memory."""
+"""The objects in the log up to the position of each partition at some moment, in memory."""
 
 from collections.abc import Iterable, Sequence
 from typing import Final

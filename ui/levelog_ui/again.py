@@ -1,4 +1,4 @@
-"""The code that decides again on what the pages show: a file loaded when they start, never one from a browser."""
+"""Decides again on the history that the pages show, with a file loaded when they start, never one from a browser."""
 
 import asyncio
 from collections import OrderedDict

@@ -1,4 +1,4 @@
-"""The pages that decide again: on a history that is changed in the address, or on what decisions were made on."""
+"""The pages that decide again: on a history changed in the address, or on the recorded inputs of decisions."""
 
 import shlex
 from collections.abc import Iterator, Mapping

@@ -1,4 +1,4 @@
-"""What the pages show of a bundle: each question reads the file, which does not change."""
+"""The past in a bundle: each question reads the file, which does not change."""
 
 import sys
 from collections import Counter

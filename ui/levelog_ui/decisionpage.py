@@ -1,4 +1,4 @@
-"""The page of a decision: what it was made on, desired and actual side by side, and what became of its writes."""
+"""The page of a decision: its inputs, desired and actual side by side, and the outcome of its writes."""
 
 import shlex
 from collections.abc import Iterator, Mapping

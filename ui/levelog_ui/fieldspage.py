@@ -1,4 +1,4 @@
-"""The page of fields: which wake levels for nothing, and which are contested by those who write them."""
+"""The page of fields: those that wake levels for nothing, and those that several writers contest."""
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime

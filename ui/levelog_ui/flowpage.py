@@ -1,4 +1,4 @@
-"""The page of the flow: rate and lag of each stage, from the watch to what writes led to, and of each partition."""
+"""The page of the flow: rate and lag of each stage, from the watch to the outcome of writes, and of each partition."""
 
 from collections import Counter
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""What a story consists of, in order, to be drawn and listed: records, decisions and receipts, with their causes."""
+"""The marks of a story, in order, to be drawn and listed: records, decisions and receipts, with their causes."""
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime

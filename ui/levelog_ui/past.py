@@ -1,4 +1,4 @@
-"""What the pages show: the log and the databases of applications."""
+"""The past that the pages show: the log and the databases of applications."""
 
 from collections import Counter
 from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence

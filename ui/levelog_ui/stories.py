@@ -1,4 +1,4 @@
-"""One object with all that had to do with it: related objects, their records, and the decisions in between."""
+"""One object with everything that concerns it: related objects, their records, and the decisions in between."""
 
 from collections.abc import Collection, Iterable, Sequence
 from typing import Final

@@ -1,4 +1,4 @@
-"""What is answered about each client: its wakes, the condition for which it wakes, and what that would have saved."""
+"""The answer about each client: its wakes, the condition for which it wakes, and what that would have saved."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence

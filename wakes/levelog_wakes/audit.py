@@ -1,4 +1,4 @@
-"""Events of kube-apiserver's audit log, as much of them as is read here."""
+"""Reads the events of kube-apiserver's audit log."""
 
 from datetime import datetime
 from typing import Annotated, Final

@@ -1,4 +1,4 @@
-"""Which fields of an object differ between two versions, under names that all objects of a resource share."""
+"""The fields that differ between two versions of an object, under names that all objects of a resource share."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence

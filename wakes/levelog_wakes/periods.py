@@ -1,4 +1,4 @@
-"""The periods of a series of moments, though some are missing and others came in between."""
+"""The periods of a series of moments, even if some are missing and others came in between."""
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence

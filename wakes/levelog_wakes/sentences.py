@@ -1,4 +1,4 @@
-"""What is said about the wakes of a client, for people: what it waits for, and what waking on that alone would save."""
+"""The sentences about a client's wakes: what it waits for, and what waking on that alone would save."""
 
 from collections.abc import Iterator
 from typing import Final
