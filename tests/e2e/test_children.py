@@ -77,7 +77,7 @@ async def test_each_child_is_written_once_and_what_no_manifest_sets_leads_to_not
         assert container["resources"]["requests"]["cpu"] == "1"  # the form in which the server keeps it
         assert deployment["spec"]["strategy"]["type"] == "RollingUpdate"
 
-        for number in range(50):
+        for number in range(12):
             await stack.patch(f"{DEPLOYMENTS}/shop/status", {"status": {"observedGeneration": number}})
             noise = {"metadata": {"annotations": {"noise": str(number)}}}
             await stack.patch((f"{DEPLOYMENTS}/shop", f"{SERVICES}/shop", f"{CONFIG_MAPS}/shop")[number % 3], noise)

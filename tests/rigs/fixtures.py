@@ -104,11 +104,9 @@ async def private_control_plane(control_plane_binaries: Binaries) -> AsyncIterat
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def postgres() -> AsyncIterator[PostgresDatabases]:
     """Databases on a server that all tests of this worker share, or on the one that the environment names."""
-    if (given := given_databases()) is not None:
-        yield given
-        return
-    async with _postgres_server() as started:
-        yield started
+    given = given_databases()
+    async with nullcontext(given) if given is not None else _postgres_server() as databases, databases.held():
+        yield databases
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
@@ -118,14 +116,14 @@ async def postgres_template(postgres: PostgresDatabases) -> AsyncIterator[str]:
         yield name
 
 
-@pytest_asyncio.fixture
+@pytest_asyncio.fixture(loop_scope="session")
 async def postgres_url(postgres: PostgresDatabases, postgres_template: str) -> AsyncIterator[str]:
     """The SQLAlchemy URL of a fresh database at the newest revision."""
     async with postgres.database(template=postgres_template) as url:
         yield url
 
 
-@pytest_asyncio.fixture
+@pytest_asyncio.fixture(loop_scope="session")
 async def empty_postgres_url(postgres: PostgresDatabases) -> AsyncIterator[str]:
     """The SQLAlchemy URL of a fresh database without tables."""
     async with postgres.database() as url:

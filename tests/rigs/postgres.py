@@ -1,5 +1,6 @@
 """A real PostgreSQL server of one's own, or a given one, with a fresh database for each test."""
 
+import asyncio
 import importlib.util
 import os
 import pwd
@@ -54,6 +55,17 @@ class PostgresDatabases:
 
     def __init__(self, url: URL) -> None:
         self.url = url
+        self._held: tuple[asyncio.AbstractEventLoop, asyncpg.Connection] | None = None
+
+    @asynccontextmanager
+    async def held(self) -> AsyncGenerator[None]:
+        """Keep one connection, which this event loop makes and drops databases by: half the work of many."""
+        async with self._connected() as connection:
+            self._held = asyncio.get_running_loop(), connection
+            try:
+                yield
+            finally:
+                self._held = None
 
     async def create_database(self, *, template: str = "template1") -> str:
         """A new database under a name that no other test has, copied from a template that nobody is connected to."""
@@ -108,6 +120,9 @@ class PostgresDatabases:
 
     @asynccontextmanager
     async def _connected(self) -> AsyncGenerator[asyncpg.Connection]:
+        if self._held is not None and self._held[0] is asyncio.get_running_loop():
+            yield self._held[1]
+            return
         plain = self.url.set(drivername="postgresql").render_as_string(hide_password=False)
         connection = await asyncpg.connect(plain, timeout=10)
         try:

@@ -128,24 +128,17 @@ async def test_history_says_where_it_looks_for_decisions(story: Levelog, tmp_pat
     assert "decisions are in the database of the application, and there is none in .levelog: give" in said
 
 
-async def test_an_object_is_named_by_how_its_name_ends_as_for_levels(story: Levelog) -> None:
-    every = await told(story, SHOP, "--all")
-    for text in ("default/shop", "shop"):
-        assert await told(story, text, "--all") == every
-        assert await told(story, text, command="history") == await told(story, SHOP, command="history")
-    [made, *_] = await told(story, "shop-2", command="history")
-    shown = await story.ends("history", "default/shop-2", "--at", str(made["sequence"]))
-    assert yaml.safe_load(shown.stdout)["metadata"]["name"] == "shop-2", shown.stderr
-    assert await told(story, "shop-2") == await told(story, "pods/default/shop-2") != []
-    assert "nothing was decided on shopp or written to it" in await story.refused("why", "shopp", status=2)
-
-
-@pytest.mark.parametrize("name", ["pod/shop-2", "pods/shop-2", "Pod/shop-2"])
-async def test_an_object_may_be_named_as_for_kubectl(story: Levelog, name: str) -> None:
-    assert await told(story, name) == await told(story, "pods/default/shop-2") != []
+async def test_an_object_may_be_named_as_for_kubectl_or_by_its_end(story: Levelog) -> None:
+    chain = await told(story, "pods/default/shop-2")
     every = await told(story, "pods/default/shop-2", command="history")
-    assert await told(story, name, command="history") == every != []
+    for name in ("pod/shop-2", "pods/shop-2", "Pod/shop-2", "shop-2"):
+        assert await told(story, name) == chain != []
+        assert await told(story, name, command="history") == every != []
     assert len(await told(story, "pods/default", command="history")) > len(every)
+    shown = await story.ends("history", "default/shop-2", "--at", str(every[0]["sequence"]))
+    assert yaml.safe_load(shown.stdout)["metadata"]["name"] == "shop-2", shown.stderr
+    assert await told(story, "default/shop", "--all") == await told(story, SHOP, "--all")
+    assert "nothing was decided on shopp or written to it" in await story.refused("why", "shopp", status=2)
 
 
 async def test_what_was_deleted_leads_to_whose_doing_it_was(story: Levelog) -> None:
