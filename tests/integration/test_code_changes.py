@@ -6,6 +6,8 @@ from pathlib import Path
 import pytest
 
 from levelog.operator import Operator
+from levelog_processors.engine import Engine
+from levelog_processors.tables import SqlTables
 from levelog_store.look.overview import read_level_lines
 from levelog_store.rows import ERRORS
 from levelog_store.tables import (
@@ -17,7 +19,9 @@ from levelog_store.tables import (
     intents,
     key_versions,
     levels,
+    wakeups,
 )
+from rigs.leasing import processor
 from rigs.nats import NatsServer
 from rigs.processing import Processing
 from rigs.versions import Versions, calls_of
@@ -169,6 +173,29 @@ async def test_changed_code_that_comes_to_the_same_writes_no_row_and_decides_not
         await stack.folded(last)
         assert processor.calls.functions == {"webs/pictures": 3}
         assert [await stack.rows(table) for table in (levels, decisions, dependencies)] == held
+
+
+async def test_levels_that_a_killed_processor_has_not_come_to_are_decided_on_by_the_next(
+    case: Case, versions: Versions
+) -> None:
+    await case.begin(versions.load(), shops=20)
+    async with case.running(versions.load(REVERSED)) as stack:
+        epochs = await processor(stack.database, stack.scope, "test").tend()
+        killed, next_one = (Engine(SqlTables(stack.database, stack.scope), stack.program) for _ in range(2))
+        await killed.load(epochs)
+        assert len((await killed.decide(most=5)).decided) == 5
+        await killed.flush()
+        left = {row["partition"] for row in await stack.rows(backfills)}
+        assert await stack.rows(wakeups) == [], "a backfill tells of them"
+        await next_one.load(epochs)
+        while (await next_one.decide()).has_more:
+            pass
+        await next_one.flush()
+        pictures = [row for row in await stack.rows(levels) if row["view"] == "webs/pictures"]
+        assert next_one.calls.functions == {"webs/pictures": sum(row["partition"] in left for row in pictures)}
+        assert (await stack.rows(backfills), await stack.rows(wakeups)) == ([], [])
+        await killed.close()
+        await next_one.close()
 
 
 async def test_levels_that_come_out_otherwise_are_written_with_a_decision(case: Case, versions: Versions) -> None:

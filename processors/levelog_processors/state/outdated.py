@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from operator import attrgetter
 from typing import Final
 
-from msgspec import Struct
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from levelog_store.decide.decisions import Decided
@@ -50,7 +50,7 @@ class Outdated(Struct):
     partition_of: dict[ViewParent, int] = {}
     _rows: dict[ViewParent, LevelRow] = {}
     """As the tables have them, if they have them."""
-    _left: Counter[tuple[str, int]] = Counter()
+    _left: Counter[tuple[str, int]] = field(default_factory=Counter[tuple[str, int]])
     """How many there are, by view and partition."""
 
     def __contains__(self, level: ViewParent) -> bool:
