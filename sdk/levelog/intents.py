@@ -120,7 +120,7 @@ def _from_manifest(verb: Verb, manifest: Mapping[str, Any], options: IntentOptio
         verb=verb,
         api_version=manifest["apiVersion"],
         kind=manifest["kind"],
-        namespace=metadata.get("namespace", ""),
+        namespace=metadata.get("namespace") or "",
         name=metadata["name"],
         body=dict(manifest),
         options=options,

@@ -53,6 +53,11 @@ def test_what_a_manifest_lacks_is_named(manifest: dict[str, Any], message: str) 
         apply(manifest)
 
 
+def test_a_namespace_of_null_is_that_of_the_parent_as_for_kubectl() -> None:
+    manifest = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a", "namespace": None}}
+    assert apply(manifest).namespace == ""
+
+
 def test_a_status_is_a_mapping_or_a_struct() -> None:
     assert patch_status(FOUND, Status(ready_replicas=2)).body == {"status": {"readyReplicas": 2}}
     assert patch_status(FOUND, {"readyReplicas": 2}).body == {"status": {"readyReplicas": 2}}
