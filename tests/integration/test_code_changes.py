@@ -181,7 +181,8 @@ async def test_levels_that_a_killed_processor_has_not_come_to_are_decided_on_by_
     await case.begin(versions.load(), shops=20)
     async with case.running(versions.load(REVERSED)) as stack:
         epochs = await processor(stack.database, stack.scope, "test").tend()
-        killed, next_one = (Engine(SqlTables(stack.database, stack.scope), stack.program) for _ in range(2))
+        tables = (SqlTables(stack.database, stack.scope) for _ in range(2))
+        killed, next_one = (Engine(each, stack.program, most_bodies=0) for each in tables)
         await killed.load(epochs)
         assert len((await killed.decide(most=5)).decided) == 5
         await killed.flush()
@@ -190,6 +191,9 @@ async def test_levels_that_a_killed_processor_has_not_come_to_are_decided_on_by_
         await next_one.load(epochs)
         while (await next_one.decide()).has_more:
             pass
+        assert not any(row.body for row in next_one.state.objects.values()), (
+            "they leave memory though nothing is written"
+        )
         await next_one.flush()
         pictures = [row for row in await stack.rows(levels) if row["view"] == "webs/pictures"]
         assert next_one.calls.functions == {"webs/pictures": sum(row["partition"] in left for row in pictures)}

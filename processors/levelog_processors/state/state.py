@@ -306,6 +306,7 @@ class State(Contents):
             self.take(decided)
         self.tell({place: causes for place, causes in told.items() if place in self.readers}, asked)
         self.ask(asked)
+        self.let_go()
         return asked
 
     def renew(self, level: ViewParent) -> None:
