@@ -44,9 +44,6 @@ def file_of(module: str) -> Path | None:
     places = [Path(top)]
     if not Path(top).is_dir() and not Path(f"{top}.py").exists() and (spec := find_spec(top)) is not None:
         places = [Path(place) for place in spec.submodule_search_locations or [str(spec.origin).removesuffix(".py")]]
-    files = [file for place in places for file in _files_at(place.joinpath(*below))]
+    paths = [place.joinpath(*below) for place in places]
+    files = [file for path in paths for file in (path / "__init__.py", path.with_name(f"{path.name}.py"))]
     return next((file for file in files if file.is_file()), None)
-
-
-def _files_at(path: Path) -> tuple[Path, Path]:
-    return path / "__init__.py", path.with_name(f"{path.name}.py")

@@ -112,7 +112,7 @@ def explain(
                 causes=[_cause(sequence, decision, happened) for sequence in decision.causes.sequences],
                 reads=_read_changes(decision, known, held),
                 level_statuses=_status_changes(decision, seen),
-                differences=_level_differences(before, decision),
+                differences=differences(_level(before), _level(decision)),
                 writes=[_write(intents[key], happened, queues.get(key)) for key in decision.intents if key in intents],
             )
         )
@@ -145,13 +145,9 @@ def newest_chain(explained: Sequence[Explained]) -> list[Explained]:
     while end > 1 and not is_news(explained[end - 1]):
         end -= 1
     start = end - 1
-    while start > 0 and not _is_at_rest(explained[start - 1]) and explained[start].before is not None:
+    while start > 0 and explained[start - 1].decision.status != "in_sync" and explained[start].before is not None:
         start -= 1
     return list(explained[start:end])
-
-
-def _is_at_rest(explained: Explained) -> bool:
-    return explained.decision.status == "in_sync"
 
 
 def _cause(sequence: int, decision: Decision, happened: Happened) -> CausingRecord:
@@ -232,10 +228,6 @@ def _changed_values(old: bytes | None, new: bytes | None) -> tuple[list[Any], li
         else:
             added.append(value)
     return removed, added
-
-
-def _level_differences(before: Decision | None, decision: Decision) -> list[Difference]:
-    return differences(_level(before), _level(decision))
 
 
 def _level(decision: Decision | None) -> dict[str, Any]:

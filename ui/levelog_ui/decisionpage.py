@@ -1,7 +1,7 @@
 """The page of a decision: its inputs, desired and actual side by side, and the outcome of its writes."""
 
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final, cast
 
@@ -11,7 +11,7 @@ from msgspec import UNSET, Struct, UnsetType
 from levelog.handlers.callnames import in_words, kind_and_name, shown_patches, shown_write
 from levelog.wire.objects import Application, ObjectKey
 from levelog_history.differences import Difference, differences
-from levelog_history.explaining import CausingRecord, Explained, ExplainedWrite, ReadChange
+from levelog_history.explaining import Explained, ExplainedWrite, ReadChange
 from levelog_history.keys import wake_text
 from levelog_history.revisions import Revision
 from levelog_history.wording import other_text, woken
@@ -20,7 +20,7 @@ from levelog_store.decide.decisions import Decision, Read
 from levelog_store.rows import ERRORS, WHOLE_INDEX
 from levelog_ui.bundlepast import BundlePast
 from levelog_ui.links import decision_path, object_path
-from levelog_ui.marks import Mark, marks_of
+from levelog_ui.marks import marks_of
 from levelog_ui.past import Past
 from levelog_ui.stories import Story, read_story
 
@@ -93,7 +93,9 @@ def _values(
         "decision": decision,
         "was": before.status if before else "",
         "woken": in_words(woken(decision)),
-        "causes": [_cause(each, marks) for each in explained.causes],
+        "causes": [
+            marks.get(f"r{each.sequence}") or f"{each.sequence}: {other_text(each)}" for each in explained.causes
+        ],
         "wakes": [wake_text(explained, each) for each in explained.causes],
         "parent": _parent(story, decision.parent_sequence),
         "parent_changes": _parent_changes(story, explained),
@@ -106,10 +108,6 @@ def _values(
         "earlier": decision_path(before.ordinal) if before else "",
         "later": decision_path(after.decision.ordinal) if after else "",
     }
-
-
-def _cause(cause: CausingRecord, marks: Mapping[str, Mark]) -> Mark | str:
-    return marks.get(f"r{cause.sequence}") or f"{cause.sequence}: {other_text(cause)}"
 
 
 def _parent(story: Story, sequence: int) -> Revision | None:
