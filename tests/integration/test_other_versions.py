@@ -11,6 +11,7 @@ from levelog import Index, Intent, Level, Operator, Owner, Resource, Struct, app
 from levelog.wire.objects import ObjectKey
 from levelog.wire.records import ObjectSeen, SyncFinished, SyncStarted
 from levelog_history.revisions import Revision, Revisions
+from levelog_store.look.overview import level_line, select_levels
 from levelog_store.tables import intents, levels, objects
 from rigs.kinds import Pod
 from rigs.logs import read_all
@@ -77,8 +78,9 @@ def listed(api_version: str, version: int) -> tuple[SyncStarted, SyncFinished]:
 
 
 async def shown(stack: Processing, view: str = "number") -> dict[str, str]:
-    rows = await stack.rows(levels)
-    return {row["parent"].rpartition("/")[2]: row["status"] for row in rows if row["view"] == f"webs/{view}"}
+    async with stack.database.reading() as connection:
+        rows = (await connection.execute(select_levels().where(levels.c.view == f"webs/{view}"))).mappings().all()
+    return {line.parent.rpartition("/")[2]: line.status for line in map(level_line, rows)}
 
 
 async def told(stack: Processing, mark: SyncStarted | SyncFinished, *records: ObjectSeen) -> int:

@@ -238,6 +238,7 @@ class Processing:
         """Wait until the log is folded up to a sequence, nothing is to be computed anew and no wakeup is due."""
 
         subjects = [partition_subjects(self.scope.cluster, Partition(number)) for number in range(PARTITIONS)]
+        await self.stream.connection.wait_connected()
         last = await asyncio.gather(*map(self.stream.last_record, subjects))
         wanted = [min(record.sequence, sequence) if record is not None else 0 for record in last]
 
