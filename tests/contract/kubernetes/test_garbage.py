@@ -14,6 +14,8 @@ from rigs.waiting import until
 from .conftest import new_namespace
 
 SECONDS = 60.0
+NOBODY = {"apiVersion": "v1", "kind": "Secret", "name": "nobody", "uid": "33333333-3333-3333-3333-333333333333"}
+"""An owner that never was."""
 QUICK_ON_SANDBOX = pytest.mark.parametrize(
     "controlled_server",
     [SANDBOX, pytest.param(KUBE_APISERVER, marks=pytest.mark.long)],
@@ -56,6 +58,12 @@ async def gone(api: ClusterClient, path: str) -> None:
     await until(is_gone, f"{path} gone", seconds=SECONDS)
 
 
+async def seen_by_collector(api: ClusterClient, path: str) -> None:
+    """Wait until the collector knows the dependents that are there: what comes last of a resource, it sees last."""
+    await owned(api, path, "bait", NOBODY)
+    await gone(api, f"{path}/bait")
+
+
 async def test_dependents_go_with_their_owner(controlled: ClusterClient, owners: Webs, dependents: str) -> None:
     owner = (await owners.create("a")).body
     await owned(controlled, dependents, "child", reference(owner))
@@ -81,9 +89,7 @@ async def test_a_dependent_stays_while_one_owner_does(controlled: ClusterClient,
 
 
 async def test_a_dependent_of_an_owner_that_never_was_goes(controlled: ClusterClient, dependents: str) -> None:
-    uid = "33333333-3333-3333-3333-333333333333"
-    nobody = {"apiVersion": "v1", "kind": "Secret", "name": "nobody", "uid": uid}
-    await owned(controlled, dependents, "child", nobody)
+    await owned(controlled, dependents, "child", NOBODY)
     await gone(controlled, f"{dependents}/child")
 
 
@@ -97,6 +103,7 @@ async def test_in_the_foreground_the_owner_waits_for_those_that_block_it(
         "ownerReferences": [reference(owner, blockOwnerDeletion=True)],
     }
     assert (await controlled.create(dependents, {"metadata": held})).code == 201
+    await seen_by_collector(controlled, dependents)
     marked = await controlled.delete(owners.at("a"), propagationPolicy="Foreground")
     assert marked.metadata["finalizers"] == ["foregroundDeletion"]
 
@@ -127,6 +134,7 @@ async def test_a_circle_of_owners_that_go_in_the_foreground_holds_up_nothing_els
 async def test_orphans_stay_and_forget_their_owner(controlled: ClusterClient, owners: Webs, dependents: str) -> None:
     owner = (await owners.create("a")).body
     await owned(controlled, dependents, "child", reference(owner))
+    await seen_by_collector(controlled, dependents)
     await controlled.delete(owners.at("a"), propagationPolicy="Orphan")
     await gone(controlled, owners.at("a"))
     child = await controlled.get(f"{dependents}/child")
