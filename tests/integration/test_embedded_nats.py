@@ -159,11 +159,14 @@ async def test_it_is_gone_after_its_stop_was_cancelled(tmp_path: Path) -> None:
         server = EmbeddedNats(data, lock)
         async with AsyncExitStack() as stack:
             await stack.enter_async_context(server)
-            os.kill(server.pid, signal.SIGSTOP)
+            pid = server.pid
+            os.kill(pid, signal.SIGSTOP)
             stopping = asyncio.create_task(stack.pop_all().aclose())
         await asyncio.wait({stopping}, timeout=0.1)
         stopping.cancel()
         await asyncio.wait({stopping})
+        with pytest.raises(ProcessLookupError):  # collected, too
+            os.kill(pid, 0)
         await ends(server.url)
 
 

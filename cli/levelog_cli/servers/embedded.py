@@ -190,12 +190,14 @@ class EmbeddedNats:
 async def _end(process: Process) -> None:
     with suppress(ProcessLookupError):
         process.terminate()
-    try:
-        async with asyncio.timeout(STOP_SECONDS):
-            await process.wait()
-    except TimeoutError:
-        process.kill()
-        await process.wait()
+    with suppress(TimeoutError):
+        try:
+            async with asyncio.timeout(STOP_SECONDS):
+                await process.wait()
+        finally:
+            if process.returncode is None:
+                process.kill()
+                await process.wait()
 
 
 def _read_port(ports: Path) -> int:
