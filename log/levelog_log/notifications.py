@@ -117,5 +117,9 @@ class Listener:
                 await self._event.wait()
         except TimeoutError:
             return False
+        return self.take()
+
+    def take(self) -> bool:
+        """Tell whether a notification has come that nobody has waited for."""
         came, self._is_set = self._is_set, False
         return came

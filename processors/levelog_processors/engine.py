@@ -276,7 +276,7 @@ class Engine:
             leave_out(state, level)
         acted = await self.evaluator.with_rows(self.state_reader, [*back, *await acting.act(looks, self.epochs)])
         batch = [conclude(look, round_, at) for look, round_ in acted]
-        valid, claimed, asked = await self._commit(batch)
+        valid, claimed = await self._commit(batch)
         return EvaluationBatch(
             len(wakes) - has_suspected == most,
             valid,
@@ -284,7 +284,7 @@ class Engine:
             claimed,
             retried=len(batch) - len(valid),
             has_left=bool(left or left_out) or self._has_lookups or has_suspected,
-            has_woken=not asked.keys().isdisjoint(state.wakes.pending),
+            has_woken=bool(valid) and state.wakes.is_any_fresh(but_not=leaving),
             has_told=any(each.wake.view in self._program.looked_up for each in valid),
             has_news=any(each.is_news and each.wake.view in self._program.awaited for each in valid),
         )
@@ -335,12 +335,10 @@ class Engine:
         """What is seen of the State now."""
         return StateReader(self._program, self.state, self.readiness.namespaces)
 
-    async def _commit(
-        self, batch: Sequence[Decided]
-    ) -> tuple[Sequence[Decided], Collection[str], Mapping[ViewParent, Wake]]:
+    async def _commit(self, batch: Sequence[Decided]) -> tuple[Sequence[Decided], Collection[str]]:
         """Write the decisions that still hold, with what is folded; where changed code confirms a row, it stays.
 
-        Returns them, the intents that are claimed, and the levels to look at again.
+        Returns them, and the intents that are claimed.
         """
         state, state_reader = self.state, self.state_reader
         holding = [
@@ -351,7 +349,7 @@ class Engine:
         fresh = [each for each in holding if each.name not in names]
         asked = state.confirm(confirmed, told(self._program, confirmed))
         if not fresh and not state.ends:
-            return confirmed, (), asked
+            return confirmed, ()
         async with self.tables.deciding(state, fresh, self.claimant) as written:
             asked |= woken(self._program, written.valid)
             for decided in written.valid:
@@ -359,7 +357,7 @@ class Engine:
                 self._has_lookups |= self.is_shared and are_of_others(state, decided.dependencies_added, self.epochs)
             state.tell(told(self._program, written.valid), asked)
             state.ask(asked)
-        return [*confirmed, *written.valid], written.claimed, asked
+        return [*confirmed, *written.valid], written.claimed
 
 
 def _open(each: AwaitedWrite) -> OpenIntent:

@@ -169,7 +169,7 @@ class Arrivals:
 
     async def wait(self, timeout: timedelta) -> bool:  # noqa: ASYNC109
         """Wait for records or a notification, at most for the time-out; tells whether a notification came."""
-        return not self._reader.has_arrived and await self._listener.wait(timeout)
+        return self._listener.take() if self._reader.has_arrived else await self._listener.wait(timeout)
 
 
 class Pace:

@@ -175,6 +175,17 @@ async def test_changed_code_that_comes_to_the_same_writes_no_row_and_decides_not
         assert [await stack.rows(table) for table in (levels, decisions, dependencies)] == held
 
 
+async def test_who_waits_for_a_level_that_comes_to_the_same_is_decided_on_after_it(
+    case: Case, versions: Versions
+) -> None:
+    last = await case.begin(versions.load(READERS))
+    summed = "[each.status for each in levels.values()]", "list(each.status for each in levels.values())"
+    async with case.running(versions.load(READERS, REVERSED, summed)) as stack:
+        processor = stack.start()
+        await stack.folded(last)
+        assert processor.calls.functions == {"webs/pictures": 3, "webs/summed": 3}
+
+
 async def test_levels_that_a_killed_processor_has_not_come_to_are_decided_on_by_the_next(
     case: Case, versions: Versions
 ) -> None:

@@ -83,6 +83,10 @@ async def test_the_end_of_a_write_is_joined_by_what_comes_next() -> None:
     assert not schedule.is_resting
 
 
+def test_a_full_batch_that_decided_on_nothing_yet_is_followed_by_another() -> None:
+    assert EvaluationBatch(True, [], at=datetime.now(UTC)).has_more, "slow functions of its levels still run"
+
+
 async def test_ends_of_writes_wait_but_a_moment_while_more_follows_from_them() -> None:
     schedule, now = looked_at(), datetime.now(UTC)
     schedule.note(EvaluationBatch(False, [], at=now))

@@ -17,6 +17,7 @@ from levelog_processors.decide.evaluating import Evaluator
 from levelog_processors.fold.batches import parts
 from levelog_processors.program import Program
 from levelog_processors.state.buckets import Buckets
+from levelog_processors.state.outdated import as_left
 from levelog_processors.state.state import State
 from levelog_processors.state.wakes import Wakes
 from levelog_processors.tables import SqlTables
@@ -159,6 +160,16 @@ def test_a_level_that_is_put_off_is_due_at_its_time_or_once_a_record_asks() -> N
     assert names(wakes.due(NOON, everything, 9)) == ["a/b"]
 
 
+def test_levels_that_are_left_alone_are_no_reason_for_another_pass() -> None:
+    wakes = Wakes()
+    asked(wakes, "a/b")
+    (left,) = wakes.pending
+    assert wakes.is_any_fresh(but_not=())
+    assert not wakes.is_any_fresh(but_not=[left])
+    asked(wakes, "a/c")
+    assert wakes.is_any_fresh(but_not=[left])
+
+
 def test_an_entry_that_was_given_anew_does_not_end_at_its_older_time() -> None:
     buckets = Buckets()
     buckets.put("pods/a/b", Entry("i", "k", 0, b"1", "", NOON))
@@ -233,3 +244,24 @@ def test_a_wake_says_whether_it_only_ends_a_write_of_the_level() -> None:
             found += [(wake.is_echo, wake.is_end) for level, wake in wakes.items() if level == (ALIKE, SHOP)]
             first += len(batch)
         assert found == expected, batches
+
+
+@pytest.mark.parametrize(
+    ("status", "drift", "is_decided_again"),
+    [("drifting", b"{}", True), ("settling", None, True), ("in_sync", None, False), ("deleting", b"{}", False)],
+)
+def test_a_changed_reconcile_function_decides_again_on_levels_that_drift_or_settle(
+    status: str, drift: bytes | None, is_decided_again: bool
+) -> None:
+    row = LevelRow(
+        view=ALIKE, parent=SHOP, partition=1, parent_uid="u", status=status, drift=drift, decided_inputs="x", attempts=3
+    )
+    left = as_left(row, {(ALIKE, 1): "reconcile"})
+    assert (left.decided_inputs, left.attempts) == (("", 0) if is_decided_again else ("x", 3))
+
+
+def test_an_outdated_level_whose_parent_the_tables_lack_is_asked_for_as_its_record_comes_again() -> None:
+    of, records = state(), logged([web("shop", 1)], partitions=PARTITIONS)
+    of.outdated.add((ALIKE, SHOP), records[0].partition)
+    of.recall(of.fold(records, is_leased=False))
+    assert (ALIKE, SHOP) in of.wakes.pending

@@ -151,14 +151,17 @@ class Acting:
         if begun:
             self._begun |= begun
             patience = None if self.patience is None else self.patience.total_seconds()
-            await asyncio.wait([each.task for each in begun.values()], timeout=patience)
+            try:
+                await asyncio.wait([each.task for each in begun.values()], timeout=patience)
+            finally:  # also if the lease changes meanwhile
+                for each in begun.values():
+                    if not each.task.done():
+                        each.task.add_done_callback(lambda _: self.on_return())
         done: dict[ViewParent, Acted] = {}
         for level, each in begun.items():
             if each.task.done():
                 del self._begun[level]
                 done[level] = each.task.result()
-            else:
-                each.task.add_done_callback(lambda _: self.on_return())
         over = [look for look in looks if look.facts.name not in self._begun]
         return [done.get(look.facts.name, (look, None)) for look in over]
 

@@ -53,7 +53,7 @@ class EvaluationBatch(Struct, frozen=True):
     has_left: bool = False
     """Levels of suspected views may wait for their turn, which has come."""
     has_woken: bool = False
-    """Some of these decisions made other levels due, whose views read them."""
+    """Other levels are due: views that read these, and levels that had to wait for these."""
     has_told: bool = False
     """Levels that look up one of these, of another parent, may be due."""
     has_news: bool = False
@@ -62,7 +62,7 @@ class EvaluationBatch(Struct, frozen=True):
     @property
     def has_more(self) -> bool:
         """Tell whether there may be more to decide right now."""
-        return bool((self.is_full or self.has_woken) and self.decided) or self.retried > 0 or self.has_left
+        return self.is_full or bool(self.has_woken and self.decided) or self.retried > 0 or self.has_left
 
     @property
     def is_intent_pending(self) -> bool:

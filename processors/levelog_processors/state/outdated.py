@@ -39,7 +39,8 @@ def as_left(row: LevelRow, unfinished: Mapping[tuple[str, int], Kind]) -> LevelR
     kind = unfinished.get((row.view, row.partition))
     if kind == "view":
         return unknown(row, CHANGED_CODE)
-    if kind == "reconcile" and row.drift is not None and row.status not in ("in_sync", "deleting"):
+    is_open = row.status == "settling" or (row.drift is not None and row.status not in ("in_sync", "deleting"))
+    if kind == "reconcile" and is_open:
         return replace(row, decided_inputs="", attempts=0)
     return row
 

@@ -73,7 +73,7 @@ class State(Contents):
     def recall(self, changes: Changes, anew: Collection[str] = ()) -> None:
         """Take the changes of records that levels were decided on after: only what the tables are behind with.
 
-        Levels of views that are to be decided `anew` are woken.
+        Levels of views that are to be decided `anew` are woken, and those that changed code has not decided on.
         """
         for place in (
             self.readers.keys() & changes.keys.keys()
@@ -83,7 +83,7 @@ class State(Contents):
         for level in changes.gone:
             self._forget_applied(level)
         self._go([level for level in changes.gone if level[0] in anew], is_leased=True)
-        self.ask({level: wake for level, wake in changes.wakes.items() if level[0] in anew})
+        self.ask({level: wake for level, wake in changes.wakes.items() if level[0] in anew or level in self.outdated})
 
     def apply(self, changes: Changes, *, is_leased: bool = True) -> dict[ViewParent, Wake]:
         """Take the changes of a part; returns the levels that it wakes. `is_leased`: it is of partitions that are."""

@@ -16,6 +16,7 @@ from levelog_store.rows import Scope, ViewParent
 from levelog_store.tables import intents, levels
 
 _drift: Final = msgspec.json.Decoder(dict[str, tuple[str, ...]])
+_IS_OUTDATED: Final = there_is(OF_BACKFILL).label("is_outdated")
 
 
 async def keep_progress(
@@ -39,8 +40,7 @@ async def read_awaited(
 ) -> dict[ViewParent, tuple[str, LevelStatus]]:
     """Uid of the parent of each level that there is, and how it stands; without its children."""
     level = levels.c
-    is_outdated = there_is(OF_BACKFILL).label("is_outdated")
-    shown = level.parent_uid, level.status, level.reason, level.drift, level.since, is_outdated
+    shown = level.parent_uid, level.status, level.reason, level.drift, level.since, _IS_OUTDATED
     found: dict[ViewParent, tuple[str, LevelStatus]] = {}
     rows = await run(connection, scope, of_pairs, level.view, level.parent, *shown, pairs=places)
     for view, parent, uid, status, reason, drift, since, is_left in rows:

@@ -93,12 +93,12 @@ A reconcile function is called for a time that has come although nothing has cha
 IS_HELD_CALL: Final = and_(levels.c.evaluated_at.is_(None), levels.c.status != "blocked")
 """Condition that a row of `levels` is no level, but an object whose call without records fails or runs."""
 
-OF_BACKFILL: Final = and_(
+_OF_ANY_BACKFILL: Final = and_(
     backfills.c.scope == levels.c.scope,
     backfills.c.name == levels.c.view,
     backfills.c.partition == levels.c.partition,
-    backfills.c.kind == "view",
 )
+OF_BACKFILL: Final = and_(_OF_ANY_BACKFILL, backfills.c.kind == "view")
 """Joins a row of `levels` with what says that changed code has not decided on it, or not on all of its view."""
 IS_OUTDATED: Final = backfills.c.name.is_not(None)
 """Condition that a row, joined so, is of the code before."""
@@ -138,7 +138,7 @@ async def wake_stuck(connection: AsyncConnection, scope: Scope) -> int:
         return table.scope == level.scope, table.view == level.view, table.parent == level.parent
 
     is_under_way = there_is(*of_level(intent), intent.state.in_(UNSETTLED))
-    is_asked_for = or_(there_is(*of_level(wake)), there_is(OF_BACKFILL))
+    is_asked_for = or_(there_is(*of_level(wake)), there_is(_OF_ANY_BACKFILL))
     is_stuck = level.scope == scope.number, level.status == "settling", ~IS_HELD_CALL, ~is_under_way, ~is_asked_for
     due_at = literal(ASKED_FOR, wake.due_at.type)
     return (await connection.execute(wake_stored(connection.dialect, *is_stuck, due_at=due_at))).rowcount

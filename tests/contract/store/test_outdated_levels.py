@@ -10,7 +10,7 @@ from levelog.levels import LevelStatus
 from levelog_processors.tables import SqlTables
 from levelog_store.actuate.daemons import read_awaited
 from levelog_store.connect.database import Database
-from levelog_store.dialects import rows_of
+from levelog_store.dialects import _built_once, rows_of  # pyright: ignore[reportPrivateUsage]
 from levelog_store.fold.levelwrites import wake_stuck
 from levelog_store.fold.statewrites import Unwritten, write_state
 from levelog_store.look.levelpages import LevelQuery, count_levels, read_level_page
@@ -118,6 +118,9 @@ async def test_daemons_and_views_of_other_processes_see_them_blocked(database: D
     unknown = LevelStatus(status="blocked", reason=CHANGED_CODE)
     async with database.reading() as connection:
         assert await read_awaited(connection, scope, [level]) == {level: ("u", unknown)}
+        statements = len(_built_once)
+        await read_awaited(connection, scope, [level])
+        assert len(_built_once) == statements, "each look builds a statement that is kept for ever"
     rows = await SqlTables(database, scope).levels_of([SHOP.object])
     assert {(row.view, row.status) for row in rows.values()} == {("webs/old", "blocked"), ("webs/same", "in_sync")}
     await finish(database)
@@ -126,8 +129,10 @@ async def test_daemons_and_views_of_other_processes_see_them_blocked(database: D
         assert (await read_awaited(connection, scope, [level]))[level][1].status == "settling"
 
 
-async def test_one_that_settles_is_not_taken_for_stuck(database: Database, scope: Scope) -> None:
+@pytest.mark.parametrize("kind", ["view", "reconcile"])
+async def test_one_that_settles_is_not_taken_for_stuck(database: Database, scope: Scope, kind: str) -> None:
     async with database.transaction() as connection:
+        await connection.execute(update(backfills).values(kind=kind))
         assert await wake_stuck(connection, scope) == 0
     await finish(database)
     async with database.transaction() as connection:
