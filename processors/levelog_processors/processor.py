@@ -372,8 +372,12 @@ class Processor:
             self._writes_at = now + self._writes_after.total_seconds()
         is_much = len(engine.state.unwritten) >= MOST_UNWRITTEN
         if is_quiet or is_much or now >= self._writes_at:
+            left = engine.tables.backfills
             await engine.flush(read_to=read_to if is_quiet else 0)
             await self._tell_keys()
+            if engine.tables.backfills < left:  # daemons, and views of others, knew nothing of these levels
+                await self._notifier.publish(Topic.LEVELS)
+                await self._notifier.publish(Topic.WAKE, but_not=self._listener)
             self._writes_at = 0.0
         elif ends and engine.state.ends:
             await engine.flush(has_time=False)

@@ -78,6 +78,11 @@ class Tables(Protocol):
         """Decisions that were committed may be lost."""
         return False
 
+    @property
+    def backfills(self) -> int:
+        """How many say, of the leased partitions, that levels are unknown to who reads them here."""
+        return 0
+
     def are_behind(self, state: State) -> bool:  # noqa: ARG002 - of what is in memory alone
         """Tell whether a restart would read records again."""
         return False
@@ -140,6 +145,11 @@ class SqlTables(Tables):
     def may_lack_levels(self) -> bool:
         """A replica was promoted that may not have had the last commits."""
         return self._database.was_promoted
+
+    @property
+    def backfills(self) -> int:
+        """How many there are."""
+        return len(self._unfinished)
 
     def are_behind(self, state: State) -> bool:
         """Tell whether objects and entries are to be written."""

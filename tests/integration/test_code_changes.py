@@ -1,11 +1,13 @@
 """Changed code: what it changes is computed anew from the tables, and the rest goes on."""
 
+import asyncio
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
 from levelog.operator import Operator
+from levelog_log.notifications import Topic
 from levelog_processors.engine import Engine
 from levelog_processors.tables import SqlTables
 from levelog_store.look.overview import read_level_lines
@@ -184,6 +186,18 @@ async def test_who_waits_for_a_level_that_comes_to_the_same_is_decided_on_after_
         processor = stack.start()
         await stack.folded(last)
         assert processor.calls.functions == {"webs/pictures": 3, "webs/summed": 3}
+
+
+async def test_processes_are_notified_once_nobody_takes_levels_for_unknown_any_more(
+    case: Case, versions: Versions
+) -> None:
+    await case.begin(versions.load())
+    async with case.running(versions.load(REVERSED)) as stack:
+        listener = stack.notifier.listen(Topic.LEVELS)
+        stack.start()
+        async with asyncio.timeout(30):
+            while not await listener.wait(timedelta(minutes=1)) or await stack.rows(backfills):
+                pass
 
 
 async def test_levels_that_a_killed_processor_has_not_come_to_are_decided_on_by_the_next(

@@ -18,12 +18,14 @@ from levelog_processors.fold.batches import parts
 from levelog_processors.program import Program
 from levelog_processors.state.buckets import Buckets
 from levelog_processors.state.outdated import as_left
+from levelog_processors.state.restoring import left_behind
 from levelog_processors.state.state import State
 from levelog_processors.state.wakes import Wakes
 from levelog_processors.tables import SqlTables
 from levelog_store.connect.database import Database
 from levelog_store.decide.decisions import Decided, PendingWake
 from levelog_store.fold.changes import Wake
+from levelog_store.owners.handlers import Backfill
 from levelog_store.rows import Entry, LevelRow, Scope, StoredObject
 from rigs.histories import CHANGES, PARTITIONS, Changes, Web, images, told
 from rigs.intents import intent
@@ -265,3 +267,14 @@ def test_an_outdated_level_whose_parent_the_tables_lack_is_asked_for_as_its_reco
     of.outdated.add((ALIKE, SHOP), records[0].partition)
     of.recall(of.fold(records, is_leased=False))
     assert (ALIKE, SHOP) in of.wakes.pending
+
+
+def test_code_that_others_replaced_computes_nothing_of_theirs() -> None:
+    of = state()
+    fold(of, logged([web("shop", 1)], partitions=PARTITIONS))
+    partition, (own,) = of.objects[SHOP].partition, of.program.indices
+    jobs = [
+        Backfill(name=name, partition=partition, kind="index", resource="webs.example.com")
+        for name in ("webs/theirs", own)
+    ]
+    assert [job.name for job, _ in left_behind(of, jobs)] == [own]

@@ -60,8 +60,8 @@ def restored(
 
 
 def left_behind(state: State, unfinished: Sequence[Backfill]) -> Iterator[tuple[Backfill, Sequence[str]]]:
-    """Indices whose code has changed, with all their objects in pages."""
-    indices = (job for job in unfinished if job.kind == "index")
+    """Indices whose code has changed, with all their objects in pages; not those of code that was promoted since."""
+    indices = (job for job in unfinished if job.name in state.program.indices)
     for job in sorted(indices, key=lambda job: (job.name, job.partition)):
         names = sorted(state.of_resources.get((job.partition, job.resource), ()))
         for first in range(0, len(names), PAGE):
