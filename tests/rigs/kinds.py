@@ -3,6 +3,7 @@
 from typing import Any
 
 from levelog import Manifest, Resource
+from rigs import customresources
 
 
 class ConfigMap(Resource, version="v1", plural="configmaps"):
@@ -40,22 +41,8 @@ def definition(
     kind: str, *, group: str = "example.com", scope: str = "Namespaced", has_status: bool = True
 ) -> Manifest:
     """Of a custom resource of version v1 that takes anything, with a status subresource or without."""
-    plural, schema = f"{kind.lower()}s", {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
-    version = {
-        "name": "v1",
-        "served": True,
-        "storage": True,
-        "subresources": {"status": {}} if has_status else {},
-        "schema": {"openAPIV3Schema": {"type": "object", "properties": {"spec": schema, "status": schema}}},
-    }
-    return {
-        "apiVersion": "apiextensions.k8s.io/v1",
-        "kind": "CustomResourceDefinition",
-        "metadata": {"name": f"{plural}.{group}"},
-        "spec": {
-            "group": group,
-            "scope": scope,
-            "names": {"plural": plural, "singular": kind.lower(), "kind": kind, "listKind": f"{kind}List"},
-            "versions": [version],
-        },
-    }
+    anything = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    schema = {"openAPIV3Schema": {"type": "object", "properties": {"spec": anything, "status": anything}}}
+    subresources: Manifest = {"status": {}} if has_status else {}
+    plural = f"{kind.lower()}s"
+    return customresources.definition(group, plural, kind, scope=scope, schema=schema, subresources=subresources)
