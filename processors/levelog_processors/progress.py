@@ -1,4 +1,4 @@
-"""Progress of long work: reading the log up to its end, and recomputing after code changes."""
+"""Progress of long work: reading the log up to its end."""
 
 import logging
 from collections.abc import Callable

@@ -31,7 +31,7 @@ MOMENT: Final = timedelta(milliseconds=5)
 """The same while others wait for them, or may: so a receipt and what it tells of are decided on once."""
 
 HURRY: Final = timedelta(seconds=2)
-"""How long ends are waited for after more has followed from one than the end."""
+"""How long after an end from which more than that has followed the next ends wait but a `MOMENT`."""
 
 
 class Schedule:
