@@ -15,9 +15,9 @@ from rich.console import Console
 from rich.table import Table
 
 from bench.kopfprocess import OPERATORS
-from levelog.secrets.redaction import Redactor
-from levelog.wire.objects import Application, Cluster, GroupResource, ObjectKey, Uid, Version
-from levelog.wire.records import ObjectSeen, SyncFinished, SyncStarted
+from levelog_base.secrets.redaction import Redactor
+from levelog_base.wire.objects import Application, Cluster, GroupResource, ObjectKey, Uid, Version
+from levelog_base.wire.records import ObjectSeen, SyncFinished, SyncStarted
 from levelog_cli.loading import load_operators
 from levelog_log.publisher import BatchPublisher
 from levelog_log.stream import LogStream, ensure_stream

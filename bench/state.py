@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 from bench.kopfprocess import OPERATORS
-from levelog.wire.records import ObjectSeen
+from levelog_base.wire.records import ObjectSeen
 from levelog_cli.loading import load_operators
 from levelog_processors.fold.batches import parts
 from levelog_processors.program import Program

@@ -12,11 +12,8 @@ from functools import partial
 
 from levelog.absence import level_of
 from levelog.effects import EffectHandler
-from levelog.errors import IdentityMismatch, LevelogError, Unavailable
 from levelog.handlers.views import ReconcileHandler
 from levelog.indices import GiveIndex
-from levelog.secrets.redaction import Redactor
-from levelog.wire.records import ReceiptNoted
 from levelog_actuator.awaited import AwaitedLevels
 from levelog_actuator.claimchecks import ClaimChecks
 from levelog_actuator.claiming import ClaimLoop
@@ -31,6 +28,9 @@ from levelog_actuator.requests import Order
 from levelog_actuator.results import Attempting, Ended, Later, Result, about, told_without_secrets, unwatched
 from levelog_actuator.sending import Sender
 from levelog_actuator.verifier import WriteVerifier
+from levelog_base.errors import IdentityMismatch, LevelogError, Unavailable
+from levelog_base.secrets.redaction import Redactor
+from levelog_base.wire.records import ReceiptNoted
 from levelog_kube.client import KubeClient
 from levelog_log.notifications import Notifier, Topic
 from levelog_log.publisher import BatchPublisher

@@ -12,9 +12,9 @@ from typing import Final, Generic, ParamSpec
 
 from msgspec import Struct
 
-from levelog.wire.objects import ObjectKey
 from levelog_actuator.observations import Observation, holds
 from levelog_actuator.requests import ABSENT, Order, Precondition
+from levelog_base.wire.objects import ObjectKey
 from levelog_kube.failures import FailureCause
 
 P = ParamSpec("P")

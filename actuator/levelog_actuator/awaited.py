@@ -9,9 +9,9 @@ from typing import Final
 from msgspec import Struct
 
 from levelog.absence import level_of
-from levelog.errors import LevelogError
 from levelog.levels import LevelStatus
 from levelog_actuator.limits import ActuatorSettings
+from levelog_base.errors import LevelogError
 from levelog_log.notifications import Listener
 from levelog_store.actuate.daemons import read_awaited
 from levelog_store.connect.database import Database

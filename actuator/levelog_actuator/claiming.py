@@ -10,8 +10,8 @@ from typing import Final
 from msgspec import Struct
 
 from levelog.absence import level_of
-from levelog.errors import Unavailable
 from levelog_actuator.limits import ActuatorSettings
+from levelog_base.errors import Unavailable
 from levelog_log.notifications import Listener
 from levelog_store.actuate import claims
 from levelog_store.actuate.setbacks import plan_anew

@@ -16,14 +16,14 @@ from levelog.calls.caller import CANCELLATION_TIME, awaited
 from levelog.calls.faults import HandlerFault, described
 from levelog.daemons import Daemon, LiveLevel, Run, RunEnd, StopReason
 from levelog.effects import MOST_BYTES
-from levelog.errors import DaemonLost, OperatorError, Unavailable
 from levelog.handlers.injection import Given
 from levelog.handlers.runs import DaemonHandler
 from levelog.indices import GiveIndex
 from levelog.levels import LevelStatus
-from levelog.wire.canonical import canonical
 from levelog_actuator.awaited import AwaitedLevels
 from levelog_actuator.results import Later, about
+from levelog_base.errors import DaemonLost, OperatorError, Unavailable
+from levelog_base.wire.canonical import canonical
 from levelog_store.actuate.claims import ClaimedIntent
 from levelog_store.actuate.daemons import keep_progress
 from levelog_store.connect.database import Database

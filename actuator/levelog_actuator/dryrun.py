@@ -5,13 +5,13 @@ from collections.abc import Iterator, Mapping
 from datetime import timedelta
 from typing import Any, Final
 
-from levelog.errors import Unavailable
-from levelog.secrets.redaction import Redactor
 from levelog_actuator.answers import Reply
 from levelog_actuator.limits import ActuatorSettings
 from levelog_actuator.requests import Order
 from levelog_actuator.results import Ended, about
 from levelog_actuator.sending import Sender
+from levelog_base.errors import Unavailable
+from levelog_base.secrets.redaction import Redactor
 from levelog_kube.client import KubeClient
 from levelog_log.notifications import Notifier, Topic
 from levelog_store.actuate import claims

@@ -13,20 +13,20 @@ from msgspec.structs import replace
 from levelog.absence import level_of
 from levelog.calls.caller import CANCELLATION_TIME
 from levelog.calls.executor import Attempt, Executor, Failure
-from levelog.counting import counted
 from levelog.effects import EffectHandler, GiveUp, looked_up
-from levelog.errors import Unavailable
 from levelog.handlers.injection import Given
 from levelog.handlers.injection import about as say_about
 from levelog.handlers.runs import DaemonHandler
 from levelog.indices import GiveIndex
 from levelog.intents import IntentOptions
-from levelog.secrets.redaction import Redactor
-from levelog.wire.records import CallNoted
 from levelog_actuator.daemons import STEADY, Daemons, Interrupted, put_off
 from levelog_actuator.limits import ActuatorSettings
 from levelog_actuator.patching import CallPatcher, Kept
 from levelog_actuator.results import Attempting, Ended, Later, Result, told_without_secrets, unwatched
+from levelog_base.counting import counted
+from levelog_base.errors import Unavailable
+from levelog_base.secrets.redaction import Redactor
+from levelog_base.wire.records import CallNoted
 from levelog_log.messages import MOST_PAYLOAD_BYTES
 from levelog_store.actuate import claims
 from levelog_store.actuate.claims import ClaimedIntent

@@ -8,12 +8,12 @@ from typing import Any, Final, TypeAlias
 import msgspec
 from msgspec import Struct
 
-from levelog.wire.objects import parse_version
-from levelog.wire.records import Outcome
 from levelog_actuator.answers import Reply
 from levelog_actuator.limits import ActuatorSettings, try_later
 from levelog_actuator.requests import MERGE_PATCH, Order, Request, patch_request
 from levelog_actuator.results import Ended, Result
+from levelog_base.wire.objects import parse_version
+from levelog_base.wire.records import Outcome
 from levelog_store.actuate.claims import ClaimedIntent
 
 Ask: TypeAlias = Callable[[Request], Awaitable[Reply]]

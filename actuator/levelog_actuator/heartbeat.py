@@ -10,9 +10,9 @@ from typing import Final
 from msgspec import Struct, field
 
 from levelog.absence import level_of
-from levelog.counting import counted
-from levelog.errors import Unavailable
 from levelog_actuator.limits import ActuatorSettings
+from levelog_base.counting import counted
+from levelog_base.errors import Unavailable
 from levelog_store.actuate import heartbeats
 from levelog_store.actuate.claims import ClaimedIntent
 from levelog_store.actuate.elapsed import elapsed

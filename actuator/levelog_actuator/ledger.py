@@ -8,11 +8,11 @@ from datetime import UTC, datetime
 from msgspec import Struct, field
 
 from levelog.absence import level_of
-from levelog.counting import counted
-from levelog.errors import RowRefused, Unavailable
-from levelog.wire.records import ReceiptNoted
 from levelog_actuator.limits import ActuatorSettings
 from levelog_actuator.results import Ended, Later, Result, about
+from levelog_base.counting import counted
+from levelog_base.errors import RowRefused, Unavailable
+from levelog_base.wire.records import ReceiptNoted
 from levelog_store.actuate import claims, outcomes
 from levelog_store.connect.database import Database
 from levelog_store.rows import Scope

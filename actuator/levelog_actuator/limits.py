@@ -11,9 +11,9 @@ from datetime import timedelta
 from msgspec import Struct
 
 from levelog.absence import Absence
-from levelog.errors import ConfigurationError
 from levelog_actuator.answers import Reply
 from levelog_actuator.results import Ended, Later, Result
+from levelog_base.errors import ConfigurationError
 from levelog_store.actuate.claims import ClaimedIntent
 from levelog_store.actuate.outcomes import LOOK_AFTER
 from levelog_store.decide.decisions import Sendable

@@ -6,9 +6,9 @@ from typing import Any, Final
 import msgspec
 from msgspec import Struct
 
-from levelog.wire.objects import parse_version
-from levelog.wire.projection import merge
 from levelog_actuator.requests import Order
+from levelog_base.wire.objects import parse_version
+from levelog_base.wire.projection import merge
 
 Fields = Mapping[str, Any]
 """A tree of managedFields, `fieldsV1`: https://kubernetes.io/docs/reference/using-api/server-side-apply/"""

@@ -16,19 +16,19 @@ from msgspec.structs import replace
 
 from levelog.edges import flat, unflat, value_at
 from levelog.effects import CallPatch
-from levelog.errors import ConfigurationError
 from levelog.handlers.callnames import shown_write
 from levelog.intents import IntentOptions, Verb, addressed_event
 from levelog.resources import EVENTS
-from levelog.secrets.redaction import Redactor
-from levelog.wire.canonical import canonical, digest
-from levelog.wire.objects import ObjectKey
-from levelog.wire.projection import merge, unmerged
-from levelog.wire.records import PatchNoted
 from levelog_actuator.limits import ActuatorSettings, try_later
 from levelog_actuator.requests import Order
 from levelog_actuator.results import Ended, Later, Result, about
 from levelog_actuator.sending import MOST_MADE
+from levelog_base.errors import ConfigurationError
+from levelog_base.secrets.redaction import Redactor
+from levelog_base.wire.canonical import canonical, digest
+from levelog_base.wire.objects import ObjectKey
+from levelog_base.wire.projection import merge, unmerged
+from levelog_base.wire.records import PatchNoted
 from levelog_store.actuate.claims import ClaimedIntent
 
 log = logging.getLogger(__name__)

@@ -12,14 +12,14 @@ import msgspec
 from msgspec import Struct, field
 
 from levelog.absence import level_of
-from levelog.counting import counted
 from levelog.effects import GROUP, Call
-from levelog.errors import Unavailable
 from levelog.handlers.callnames import NOT_CALLED, only_notes, shown_write, title_of
 from levelog.handlers.indexers import called_parent
-from levelog.wire.objects import Application, ObjectKey, Uid
-from levelog.wire.records import CallNoted, ReceiptNoted
 from levelog_actuator.limits import ActuatorSettings
+from levelog_base.counting import counted
+from levelog_base.errors import Unavailable
+from levelog_base.wire.objects import Application, ObjectKey, Uid
+from levelog_base.wire.records import CallNoted, ReceiptNoted
 from levelog_log.messages import MessageWriter, RecordTooLarge
 from levelog_log.notifications import Listener
 from levelog_log.publisher import BatchPublisher

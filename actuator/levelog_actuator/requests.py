@@ -11,8 +11,8 @@ import msgspec
 from msgspec import Struct
 
 from levelog.intents import IntentOptions, Verb
-from levelog.secrets.redaction import Redactor
-from levelog.wire.objects import ObjectKey, field_manager
+from levelog_base.secrets.redaction import Redactor
+from levelog_base.wire.objects import ObjectKey, field_manager
 from levelog_kube.discovery import root_path
 from levelog_store.actuate.claims import ClaimedIntent
 

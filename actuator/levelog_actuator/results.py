@@ -9,11 +9,11 @@ from typing import Any, Final, TypeAlias
 
 from msgspec import Struct
 
-from levelog.secrets.redaction import Redactor
-from levelog.wire.canonical import storable
-from levelog.wire.objects import Application, ObjectKey, Uid, field_manager
-from levelog.wire.projection import Applied
-from levelog.wire.records import CallNoted, Outcome, PatchNoted, ReceiptNoted
+from levelog_base.secrets.redaction import Redactor
+from levelog_base.wire.canonical import storable
+from levelog_base.wire.objects import Application, ObjectKey, Uid, field_manager
+from levelog_base.wire.projection import Applied
+from levelog_base.wire.records import CallNoted, Outcome, PatchNoted, ReceiptNoted
 from levelog_store.actuate.claims import ClaimedIntent, Postponement
 
 log = logging.getLogger(__name__)

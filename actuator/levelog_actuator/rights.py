@@ -7,8 +7,8 @@ from msgspec import Struct
 
 from levelog.handlers.views import ReconcileHandler, WrittenClass, writes_of
 from levelog.intents import Verb
-from levelog.wire.objects import ObjectKey
 from levelog_actuator.requests import Order
+from levelog_base.wire.objects import ObjectKey
 
 
 class Right(Struct, frozen=True):

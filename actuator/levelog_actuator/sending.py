@@ -8,12 +8,7 @@ import msgspec
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from levelog.errors import ConfigurationError, IdentityMismatch
 from levelog.handlers.views import ReconcileHandler
-from levelog.secrets.redaction import Redactor
-from levelog.wire.objects import Cluster, ObjectKey, parse_version
-from levelog.wire.projection import Applied, applied
-from levelog.wire.records import Outcome
 from levelog_actuator.answers import Case, Judgement, Reply, rule_for_answer, rule_for_observation
 from levelog_actuator.events import write_event
 from levelog_actuator.limits import ActuatorSettings, try_later
@@ -21,6 +16,11 @@ from levelog_actuator.observations import UNREADABLE, Observation
 from levelog_actuator.requests import Order, Precondition, Request, path_of, write_request
 from levelog_actuator.results import Ended, Later, Result
 from levelog_actuator.rights import undeclared
+from levelog_base.errors import ConfigurationError, IdentityMismatch
+from levelog_base.secrets.redaction import Redactor
+from levelog_base.wire.objects import Cluster, ObjectKey, parse_version
+from levelog_base.wire.projection import Applied, applied
+from levelog_base.wire.records import Outcome
 from levelog_kube.client import KubeClient
 from levelog_kube.discovery import cluster_uid
 from levelog_kube.failures import ApiError, NoAnswer, Unreachable, Withheld

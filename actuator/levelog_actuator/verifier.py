@@ -10,14 +10,14 @@ from typing import Final
 from msgspec import Struct
 
 from levelog.absence import level_of
-from levelog.errors import Unavailable
-from levelog.wire.canonical import storable
-from levelog.wire.objects import ObjectKey, Uid
-from levelog.wire.records import TargetObserved
 from levelog_actuator.answers import names_object
 from levelog_actuator.limits import ActuatorSettings
 from levelog_actuator.observations import UNREADABLE, Observation
 from levelog_actuator.sending import Sender
+from levelog_base.errors import Unavailable
+from levelog_base.wire.canonical import storable
+from levelog_base.wire.objects import ObjectKey, Uid
+from levelog_base.wire.records import TargetObserved
 from levelog_log.messages import MessageWriter
 from levelog_log.publisher import BatchPublisher
 from levelog_store.actuate import outcomes

@@ -18,11 +18,11 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from levelog.errors import ConfigurationError, OperatorError
 from levelog.kinds import expand
 from levelog.operator import OPERATOR, Operator, loaded_into
 from levelog.resources import ResourceBase
-from levelog.wire.objects import Application
+from levelog_base.errors import ConfigurationError, OperatorError
+from levelog_base.wire.objects import Application
 from levelog_cli.packages import Package, package_of
 from levelog_cli.servers.data_dir import DataDir
 from levelog_cli.settings import Settings

@@ -16,9 +16,9 @@ from functools import partial
 from types import FrameType
 from typing import Any, Final, NoReturn, TypeVar, TypeVarTuple
 
-from levelog.errors import ConfigurationError, LevelogError
 from levelog.escapes import escaped
 from levelog.handlers.callnames import in_words
+from levelog_base.errors import ConfigurationError, LevelogError
 from levelog_cli.logs import set_up_logs
 from levelog_cli.settings import Settings, misspelt
 

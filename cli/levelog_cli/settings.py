@@ -10,7 +10,7 @@ import typer
 from msgspec import NODEFAULT, Struct
 from msgspec.structs import fields
 
-from levelog.errors import ConfigurationError
+from levelog_base.errors import ConfigurationError
 
 
 class LogFormat(StrEnum):

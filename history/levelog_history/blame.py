@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from levelog.errors import ConfigurationError
+from levelog_base.errors import ConfigurationError
 from levelog_history.differences import fields_of, is_within
 from levelog_history.revisions import Revision
 from levelog_history.selection import few

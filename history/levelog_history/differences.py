@@ -7,8 +7,8 @@ from typing import Any, Final
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
-from levelog.errors import ConfigurationError
-from levelog.secrets.scrubbing import is_redacted
+from levelog_base.errors import ConfigurationError
+from levelog_base.secrets.scrubbing import is_redacted
 
 _PLAIN: Final = re.compile(r"[A-Za-z0-9_-]+")
 _STEP: Final = re.compile(r'\.?(?P<name>[A-Za-z0-9_-]+)|\["(?P<key>[^"]*)"\]|\[(?P<item>[^"\]]+)\]')

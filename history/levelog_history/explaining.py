@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Struct
 
 from levelog.levels import LevelStatus
-from levelog.wire.records import LoggedRecord, ReceiptNoted
+from levelog_base.wire.records import LoggedRecord, ReceiptNoted
 from levelog_history.differences import Difference, differences
 from levelog_history.happenings import Entry, Happened
 from levelog_history.revisions import Revision

@@ -6,10 +6,10 @@ from typing import Final, TypeAlias
 
 from msgspec import Struct
 
-from levelog.wire.objects import CLUSTER_SCOPE, Application, ObjectKey
-from levelog.wire.objects import Sequence as LogSequence
-from levelog.wire.records import LoggedRecord, ObjectDeleted, ObjectSeen, ReceiptNoted, TargetObserved
-from levelog.wire.subjects import partition_of, receipt_subject
+from levelog_base.wire.objects import CLUSTER_SCOPE, Application, ObjectKey
+from levelog_base.wire.objects import Sequence as LogSequence
+from levelog_base.wire.records import LoggedRecord, ObjectDeleted, ObjectSeen, ReceiptNoted, TargetObserved
+from levelog_base.wire.subjects import partition_of, receipt_subject
 from levelog_history.reach import Moment
 from levelog_history.records import read_about
 from levelog_history.revisions import Missing, Revision, Revisions

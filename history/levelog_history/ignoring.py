@@ -5,8 +5,8 @@ from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
-from levelog.wire.objects import ObjectKey
-from levelog.wire.subjects import partition_of
+from levelog_base.wire.objects import ObjectKey
+from levelog_base.wire.subjects import partition_of
 from levelog_history.happenings import Happened
 from levelog_history.reach import Moment
 from levelog_history.revisions import Revision

@@ -7,7 +7,7 @@ from typing import Final
 from msgspec import Struct
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from levelog.errors import ConfigurationError
+from levelog_base.errors import ConfigurationError
 from levelog_history.happenings import read_there
 from levelog_history.reach import Moment, beginning, refuse_beyond, refuse_expired
 from levelog_history.records import LogSource

@@ -7,10 +7,10 @@ from typing import Final
 
 from msgspec import Struct
 
-from levelog.errors import ConfigurationError
-from levelog.wire.objects import GroupResource
-from levelog.wire.records import LoggedRecord, SyncFinished, SyncStarted
-from levelog.wire.subjects import Control, control_subjects
+from levelog_base.errors import ConfigurationError
+from levelog_base.wire.objects import GroupResource
+from levelog_base.wire.records import LoggedRecord, SyncFinished, SyncStarted
+from levelog_base.wire.subjects import Control, control_subjects
 from levelog_history.records import RecordSource
 from levelog_history.selection import Selected, meant
 from levelog_log.reader import Reader

@@ -3,10 +3,10 @@
 from collections.abc import AsyncIterator, Collection, Sequence
 from typing import Protocol
 
-from levelog.wire.objects import CLUSTER_SCOPE, GroupResource, ObjectKey, Partition
-from levelog.wire.objects import Sequence as LogSequence
-from levelog.wire.records import LoggedRecord, ObjectDeleted, ObjectSeen, SyncFinished, SyncStarted
-from levelog.wire.subjects import Control, control_subjects, list_subjects, receipt_subjects, resource_subjects
+from levelog_base.wire.objects import CLUSTER_SCOPE, GroupResource, ObjectKey, Partition
+from levelog_base.wire.objects import Sequence as LogSequence
+from levelog_base.wire.records import LoggedRecord, ObjectDeleted, ObjectSeen, SyncFinished, SyncStarted
+from levelog_base.wire.subjects import Control, control_subjects, list_subjects, receipt_subjects, resource_subjects
 from levelog_history.selection import Selected, is_meant
 from levelog_log.reader import Reader, read_up_to_now
 from levelog_log.stream import LogStream

@@ -7,8 +7,8 @@ from typing import Any, Final, Literal, TypeAlias
 import msgspec
 from msgspec import UNSET, Struct
 
-from levelog.wire.objects import GroupResource, ObjectKey, is_newer
-from levelog.wire.records import (
+from levelog_base.wire.objects import GroupResource, ObjectKey, is_newer
+from levelog_base.wire.records import (
     GapNoted,
     HistoryReverted,
     LoggedRecord,

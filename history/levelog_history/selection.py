@@ -7,9 +7,9 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from levelog.errors import ConfigurationError
-from levelog.wire.objects import CLUSTER_SCOPE, GroupResource, ObjectKey
-from levelog.wire.records import LoggedRecord
+from levelog_base.errors import ConfigurationError
+from levelog_base.wire.objects import CLUSTER_SCOPE, GroupResource, ObjectKey
+from levelog_base.wire.records import LoggedRecord
 from levelog_history.revisions import Revision, Revisions
 
 _RESOURCE: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9.]*[a-z0-9])?)?")

@@ -6,9 +6,9 @@ from typing import Final, TypeAlias
 
 from msgspec import Struct
 
-from levelog.errors import ConfigurationError
-from levelog.wire.objects import Application
-from levelog.wire.records import LoggedRecord, ReceiptNoted, TargetObserved
+from levelog_base.errors import ConfigurationError
+from levelog_base.wire.objects import Application
+from levelog_base.wire.records import LoggedRecord, ReceiptNoted, TargetObserved
 from levelog_history.happenings import Entry
 from levelog_history.reach import Moment, nothing_of
 from levelog_history.records import RecordSource

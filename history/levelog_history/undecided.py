@@ -5,7 +5,7 @@ from typing import Final
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from levelog.wire.objects import GroupResource
+from levelog_base.wire.objects import GroupResource
 from levelog_history.reach import unread
 from levelog_history.records import LogSource
 from levelog_history.selection import few, is_meant, is_named

@@ -5,7 +5,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from levelog.errors import ConfigurationError
+from levelog_base.errors import ConfigurationError
 from levelog_history.explaining import Explained, explain, newest_chain
 from levelog_history.happenings import Happened, read_happened
 from levelog_history.ignoring import Asking, Ignored, ignored_changes

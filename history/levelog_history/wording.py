@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 from typing import Final
 
 from levelog.handlers.callnames import NOT_CALLED, is_daemon, only_notes, shown_patches, shown_write, title_of
-from levelog.wire.records import ReceiptNoted
+from levelog_base.wire.records import ReceiptNoted
 from levelog_history.explaining import CausingRecord, Explained, ExplainedWrite
 from levelog_history.revisions import Revision
 from levelog_store.decide.decisions import Basis, Decision

@@ -9,9 +9,9 @@ from typing import Any, Final
 
 from msgspec import Struct, field
 
-from levelog.errors import ConfigurationError
-from levelog.wire.canonical import is_other
-from levelog.wire.objects import GroupResource, ObjectKey
+from levelog_base.errors import ConfigurationError
+from levelog_base.wire.canonical import is_other
+from levelog_base.wire.objects import GroupResource, ObjectKey
 from levelog_history.reach import Moment, nothing_of
 from levelog_history.records import RecordSource
 from levelog_history.revisions import Revision, Revisions

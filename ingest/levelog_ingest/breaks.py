@@ -10,9 +10,9 @@ import msgspec
 from nats.aio.msg import Msg
 
 from levelog.absence import level_of
-from levelog.errors import IdentityMismatch, LevelogError
-from levelog.wire.objects import Application
-from levelog.wire.subjects import Control, control_subject, notification_subject
+from levelog_base.errors import IdentityMismatch, LevelogError
+from levelog_base.wire.objects import Application
+from levelog_base.wire.subjects import Control, control_subject, notification_subject
 from levelog_ingest.watcher import Watcher
 from levelog_log.appender import Appender
 from levelog_log.chains import ChainBreak

@@ -8,9 +8,9 @@ from typing import Final, Literal
 import msgspec
 from msgspec import Raw, Struct
 
-from levelog.errors import LevelogError, RecordError
-from levelog.wire.objects import Version, parse_version
-from levelog.wire.records import Origin
+from levelog_base.errors import LevelogError, RecordError
+from levelog_base.wire.objects import Version, parse_version
+from levelog_base.wire.records import Origin
 from levelog_ingest.recorder import Recorder
 from levelog_ingest.status import ResourceStatus
 from levelog_ingest.sync import PAGE_OBJECTS, Sync, count_objects, list_pages, version_of

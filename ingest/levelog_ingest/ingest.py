@@ -8,10 +8,10 @@ from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from levelog.absence import level_of
-from levelog.errors import ConfigurationError, IdentityMismatch, LevelogError
 from levelog.handlers.sources import SourceHandler
-from levelog.secrets.redaction import Redactor
-from levelog.wire.objects import Application
+from levelog_base.errors import ConfigurationError, IdentityMismatch, LevelogError
+from levelog_base.secrets.redaction import Redactor
+from levelog_base.wire.objects import Application
 from levelog_ingest.breaks import Repairs
 from levelog_ingest.namespaces import has_patterns, matched_namespaces
 from levelog_ingest.sources.runner import SourceRunner

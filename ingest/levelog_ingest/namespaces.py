@@ -9,7 +9,7 @@ from typing import Final
 from msgspec import Raw
 
 from levelog.absence import level_of
-from levelog.errors import LevelogError
+from levelog_base.errors import LevelogError
 from levelog_ingest.feed import read_event
 from levelog_ingest.status import Backoff
 from levelog_ingest.sync import list_pages

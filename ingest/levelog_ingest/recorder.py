@@ -3,10 +3,10 @@
 import logging
 from datetime import UTC, datetime
 
-from levelog.errors import RecordError
-from levelog.secrets.redaction import Redactor
-from levelog.wire.objects import ObjectKey, Partition, Version
-from levelog.wire.records import (
+from levelog_base.errors import RecordError
+from levelog_base.secrets.redaction import Redactor
+from levelog_base.wire.objects import ObjectKey, Partition, Version
+from levelog_base.wire.records import (
     BookmarkNoted,
     GapNoted,
     HistoryReverted,
@@ -17,7 +17,7 @@ from levelog.wire.records import (
     SyncFinished,
     SyncStarted,
 )
-from levelog.wire.subjects import partition_of
+from levelog_base.wire.subjects import partition_of
 from levelog_ingest.status import ResourceStatus, WatchedResource
 from levelog_ingest.trimming import Trimmed, is_recordable, name_of, only_metadata, trim
 from levelog_log.messages import MessageWriter, RecordTooLarge

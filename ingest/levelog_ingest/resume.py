@@ -6,9 +6,9 @@ from typing import TypeAlias
 
 from msgspec import Struct
 
-from levelog.errors import ConfigurationError
-from levelog.wire.objects import GroupResource, Partition, Version, is_newer
-from levelog.wire.records import (
+from levelog_base.errors import ConfigurationError
+from levelog_base.wire.objects import GroupResource, Partition, Version, is_newer
+from levelog_base.wire.records import (
     BookmarkNoted,
     GapNoted,
     HistoryReverted,
@@ -20,7 +20,7 @@ from levelog.wire.records import (
     SyncStarted,
     api_version_of,
 )
-from levelog.wire.subjects import Control, control_subject, control_subjects, resource_subjects
+from levelog_base.wire.subjects import Control, control_subject, control_subjects, resource_subjects
 from levelog_ingest.status import WatchedResource
 from levelog_log.stream import LogStream
 

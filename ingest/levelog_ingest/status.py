@@ -10,10 +10,10 @@ from typing import Final, Literal, TypeAlias
 from msgspec import Struct
 
 from levelog.absence import level_of
-from levelog.counting import counted
-from levelog.errors import LevelogError
 from levelog.resources import Scope, is_external
-from levelog.wire.objects import GroupResource, Version
+from levelog_base.counting import counted
+from levelog_base.errors import LevelogError
+from levelog_base.wire.objects import GroupResource, Version
 from levelog_kube.client import SILENCE
 from levelog_kube.failures import ApiError, NoAnswer, Unreachable
 

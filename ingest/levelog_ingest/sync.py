@@ -10,8 +10,8 @@ from typing import Final, Self
 import msgspec
 from msgspec import Raw, Struct
 
-from levelog.counting import counted
-from levelog.wire.objects import Version, parse_version
+from levelog_base.counting import counted
+from levelog_base.wire.objects import Version, parse_version
 from levelog_ingest.recorder import Recorder
 from levelog_ingest.resume import ResumeAt
 from levelog_ingest.status import ResourceStatus

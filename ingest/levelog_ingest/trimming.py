@@ -11,10 +11,10 @@ from typing import Any, Final, NamedTuple
 import msgspec
 from msgspec import Raw, Struct
 
-from levelog.errors import RecordError
-from levelog.wire.canonical import storable
-from levelog.wire.objects import Uid, Version, parse_version
-from levelog.wire.records import MEMBER, LeftOut, Written
+from levelog_base.errors import RecordError
+from levelog_base.wire.canonical import storable
+from levelog_base.wire.objects import Uid, Version, parse_version
+from levelog_base.wire.records import MEMBER, LeftOut, Written
 
 LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
 _LAST_APPLIED_BYTES: Final = LAST_APPLIED.encode()

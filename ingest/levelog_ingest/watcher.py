@@ -9,9 +9,9 @@ from typing import Any, Final, Literal, NoReturn, TypeAlias, TypeVar
 
 from msgspec.structs import replace
 
-from levelog.errors import ConfigurationError, IdentityMismatch, LevelogError
-from levelog.secrets.redaction import Redactor
-from levelog.wire.objects import Version
+from levelog_base.errors import ConfigurationError, IdentityMismatch, LevelogError
+from levelog_base.secrets.redaction import Redactor
+from levelog_base.wire.objects import Version
 from levelog_ingest.feed import Feed, HistoryExpired, Upstream, WentBack
 from levelog_ingest.namespaces import has_patterns
 from levelog_ingest.recorder import Recorder

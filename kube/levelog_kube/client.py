@@ -20,7 +20,7 @@ from msgspec import Struct
 from yarl import URL
 
 from levelog.absence import Absence
-from levelog.errors import ConfigurationError, LevelogError, Unavailable
+from levelog_base.errors import ConfigurationError, LevelogError, Unavailable
 from levelog_kube.configuration import load_configuration
 from levelog_kube.failures import ApiError, NoAnswer, Unreachable, Withheld
 from levelog_kube.official import Configuration

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from levelog.errors import ConfigurationError
+from levelog_base.errors import ConfigurationError
 from levelog_kube.official import Configuration, load_kube_config
 from levelog_kube.sessions import is_usable, without_password
 

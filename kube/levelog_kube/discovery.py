@@ -11,7 +11,7 @@ from msgspec import Meta, Raw, Struct
 
 from levelog.kinds import ServedKind
 from levelog.resources import Manifest, Scope
-from levelog.wire.objects import Cluster, GroupResource
+from levelog_base.wire.objects import Cluster, GroupResource
 from levelog_kube.client import Answer, KubeClient
 from levelog_kube.failures import ApiError
 

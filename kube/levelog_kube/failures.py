@@ -15,7 +15,7 @@ from typing import Final
 
 import msgspec
 
-from levelog.errors import LevelogError, Unavailable
+from levelog_base.errors import LevelogError, Unavailable
 
 MOST_CHARACTERS: Final = 500
 """Characters kept of an answer that is no Status object; a cut one ends with …"""

@@ -10,7 +10,7 @@ from urllib.request import getproxies, proxy_bypass
 import aiohttp
 from yarl import URL
 
-from levelog.errors import ConfigurationError
+from levelog_base.errors import ConfigurationError
 from levelog_kube.official import Configuration, RESTClientObject
 
 READ_BUFFER_BYTES: Final = 2 * 1024 * 1024  # lines of a watch hold objects of up to etcd's 1.5 MiB

@@ -9,8 +9,8 @@ from typing import Final, NoReturn, Self, TypeAlias
 
 from msgspec import Struct
 
-from levelog.errors import LevelogError, Unavailable
-from levelog.wire.objects import Sequence
+from levelog_base.errors import LevelogError, Unavailable
+from levelog_base.wire.objects import Sequence
 from levelog_log.messages import payload_bytes
 from levelog_log.publisher import MAX_MESSAGES, BatchPublisher
 from levelog_log.transport.wire import Message

@@ -14,9 +14,9 @@ from zlib import crc32
 
 from msgspec import Struct
 
-from levelog.counting import counted
-from levelog.wire.objects import Partition, Sequence
-from levelog.wire.records import GapNoted, LoggedRecord
+from levelog_base.counting import counted
+from levelog_base.wire.objects import Partition, Sequence
+from levelog_base.wire.records import GapNoted, LoggedRecord
 from levelog_log.transport.wire import Message
 
 log = logging.getLogger(__name__)

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import Final, Literal
 
-from levelog.errors import HistoryInDoubt, IdentityMismatch
+from levelog_base.errors import HistoryInDoubt, IdentityMismatch
 
 LOST_QUORUM: Final = timedelta(seconds=25)
 """A nats-server that is cut off from the others answers from its own store, as leader for up to 20 s: it looks every

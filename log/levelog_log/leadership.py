@@ -10,8 +10,8 @@ from typing import Final
 from nats.aio.msg import Msg
 
 from levelog.absence import level_of
-from levelog.errors import LevelogError
-from levelog.wire.objects import Application
+from levelog_base.errors import LevelogError
+from levelog_base.wire.objects import Application
 from levelog_log.leases import LEASE, Lease
 from levelog_log.stream import LogStream
 

@@ -13,9 +13,9 @@ from typing import Final, Generic, TypeVar
 import msgspec
 from msgspec import Struct
 
-from levelog.errors import LevelogError, Unavailable
-from levelog.wire.objects import Application
-from levelog.wire.subjects import lease_stream, lease_subject, lease_subjects
+from levelog_base.errors import LevelogError, Unavailable
+from levelog_base.wire.objects import Application
+from levelog_base.wire.subjects import lease_stream, lease_subject, lease_subjects
 from levelog_log.stream import LogStream
 from levelog_log.transport.connection import NoResponders
 from levelog_log.transport.jetstream import (

@@ -6,10 +6,10 @@ from datetime import UTC, datetime
 from itertools import count
 from typing import Final, TypeAlias, assert_never
 
-from levelog.errors import RecordError
-from levelog.wire.envelope import decode, encode
-from levelog.wire.objects import Application, Cluster, Partition, Sequence
-from levelog.wire.records import (
+from levelog_base.errors import RecordError
+from levelog_base.wire.envelope import decode, encode
+from levelog_base.wire.objects import Application, Cluster, Partition, Sequence
+from levelog_base.wire.records import (
     BookmarkNoted,
     ContactLost,
     ControlRecord,
@@ -26,7 +26,14 @@ from levelog.wire.records import (
     TargetObserved,
     Unreadable,
 )
-from levelog.wire.subjects import Control, control_subject, object_in, object_subject, partition_of, receipt_subject
+from levelog_base.wire.subjects import (
+    Control,
+    control_subject,
+    object_in,
+    object_subject,
+    partition_of,
+    receipt_subject,
+)
 from levelog_log.transport.wire import Message, header_lines
 
 AboutResource: TypeAlias = (

@@ -10,9 +10,9 @@ from typing import Final, Self
 import msgspec
 from nats.aio.msg import Msg
 
-from levelog.errors import Unavailable
-from levelog.wire.objects import Application, Cluster
-from levelog.wire.subjects import notification_subject
+from levelog_base.errors import Unavailable
+from levelog_base.wire.objects import Application, Cluster
+from levelog_base.wire.subjects import notification_subject
 from levelog_log.chains import ChainBreak
 from levelog_log.transport.connection import Connection
 from levelog_log.transport.wire import Message

@@ -8,8 +8,8 @@ from collections.abc import Sequence as Many
 from datetime import timedelta
 from typing import Final
 
-from levelog.errors import ConfigurationError, IdentityMismatch, Unavailable
-from levelog.wire.objects import Sequence
+from levelog_base.errors import ConfigurationError, IdentityMismatch, Unavailable
+from levelog_base.wire.objects import Sequence
 from levelog_log.chains import ChainWriter
 from levelog_log.messages import record_id
 from levelog_log.stream import LogStream

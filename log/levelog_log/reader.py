@@ -17,10 +17,10 @@ from typing import Final, Self
 import msgspec
 from nats.aio.msg import Msg
 
-from levelog.errors import LevelogError, Unavailable
-from levelog.wire.objects import Partition, Sequence
-from levelog.wire.records import LoggedRecord
-from levelog.wire.subjects import partition_in, partition_subjects, stream_subjects
+from levelog_base.errors import LevelogError, Unavailable
+from levelog_base.wire.objects import Partition, Sequence
+from levelog_base.wire.records import LoggedRecord
+from levelog_base.wire.subjects import partition_in, partition_subjects, stream_subjects
 from levelog_log.chains import LINK, ChainBreak, Chains
 from levelog_log.messages import logged_record, record_id
 from levelog_log.stream import LogStream

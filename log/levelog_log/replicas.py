@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from levelog.errors import Unavailable
+from levelog_base.errors import Unavailable
 from levelog_log.transport.connection import Connection
 from levelog_log.transport.jetstream import NO_STREAM, ErrorAnswer, Group, ask_again, refusal
 

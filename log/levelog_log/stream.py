@@ -8,12 +8,12 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from levelog.errors import ConfigurationError, IdentityMismatch, LevelogError, Unavailable
-from levelog.secrets.redaction import difference
-from levelog.wire.envelope import ENVELOPE_VERSION, can_read
-from levelog.wire.objects import Cluster, Partition, Sequence
-from levelog.wire.records import LoggedRecord
-from levelog.wire.subjects import DEFAULT_PARTITIONS, lease_stream, partition_in, stream_name, stream_subjects
+from levelog_base.errors import ConfigurationError, IdentityMismatch, LevelogError, Unavailable
+from levelog_base.secrets.redaction import difference
+from levelog_base.wire.envelope import ENVELOPE_VERSION, can_read
+from levelog_base.wire.objects import Cluster, Partition, Sequence
+from levelog_base.wire.records import LoggedRecord
+from levelog_base.wire.subjects import DEFAULT_PARTITIONS, lease_stream, partition_in, stream_name, stream_subjects
 from levelog_log.doubts import Doubts
 from levelog_log.messages import MessageWriter, logged_record, timestamp_nanoseconds
 from levelog_log.replicas import MOST, TOO_FEW, raise_replicas

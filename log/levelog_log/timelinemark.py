@@ -9,9 +9,9 @@ from typing import Final, TypeAlias
 
 from msgspec import Struct
 
-from levelog.errors import LevelogError
-from levelog.wire.objects import Application
-from levelog.wire.timelines import DatabaseTimeline
+from levelog_base.errors import LevelogError
+from levelog_base.wire.objects import Application
+from levelog_base.wire.timelines import DatabaseTimeline
 from levelog_log.leases import LeaseMessage, NoLeases
 from levelog_log.stream import LogStream
 

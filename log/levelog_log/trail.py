@@ -2,8 +2,8 @@
 
 import logging
 
-from levelog.errors import HistoryLost
-from levelog.wire.objects import Sequence
+from levelog_base.errors import HistoryLost
+from levelog_base.wire.objects import Sequence
 from levelog_log.stream import LogStream
 from levelog_log.transport.jetstream import StreamState
 

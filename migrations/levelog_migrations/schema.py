@@ -11,7 +11,7 @@ from typing import Final
 
 from sqlalchemy import Connection, column, func, inspect, select, table
 
-from levelog.errors import MigrationRequired
+from levelog_base.errors import MigrationRequired
 from levelog_store.connect.database import Database
 
 log = logging.getLogger(__name__)

@@ -6,9 +6,9 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import partial
 
-from levelog.secrets.redaction import Redactor
-from levelog.wire.objects import Sequence as LogSequence
-from levelog.wire.records import LoggedRecord, ReceiptNoted, SyncFinished
+from levelog_base.secrets.redaction import Redactor
+from levelog_base.wire.objects import Sequence as LogSequence
+from levelog_base.wire.records import LoggedRecord, ReceiptNoted, SyncFinished
 from levelog_processors.clock import DatabaseClock
 from levelog_processors.decide.evaluating import Evaluator
 from levelog_processors.decide.functions import MOST_BEGUN, PATIENCE, Acting, Caller

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from time import monotonic
 from typing import Final
 
-from levelog.wire.records import LoggedRecord
+from levelog_base.wire.records import LoggedRecord
 from levelog_log.reader import Reader
 from levelog_processors.decide.tally import EvaluationBatch
 from levelog_processors.fold.batches import Folded

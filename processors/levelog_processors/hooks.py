@@ -9,9 +9,9 @@ from typing import Any, Final, Self, TypeAlias
 
 from levelog.calls.caller import FunctionCaller
 from levelog.calls.faults import described, tell_fault
-from levelog.errors import HookFailed
 from levelog.handlers.hooks import Hook
 from levelog.indices import GiveIndex
+from levelog_base.errors import HookFailed
 from levelog_processors.program import Program
 
 log = logging.getLogger(__name__)

@@ -11,8 +11,8 @@ import msgspec
 from msgspec import Struct
 
 from levelog.absence import level_of
-from levelog.errors import LevelogError, Unavailable
 from levelog.indices import Contact, LiveIndex
+from levelog_base.errors import LevelogError, Unavailable
 from levelog_log.notifications import Notifier, Topic
 from levelog_processors.decide.lookups import key_from
 from levelog_processors.fold.entries import lookup_key

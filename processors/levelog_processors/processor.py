@@ -12,11 +12,11 @@ from msgspec.structs import replace
 from levelog.absence import level_of
 from levelog.calls.caller import THREADS
 from levelog.calls.executor import CallOutcome
-from levelog.counting import counted
-from levelog.errors import HistoryLost, LeaseLost, LevelogError, Unavailable
-from levelog.secrets.redaction import Redactor
-from levelog.wire.objects import Sequence
-from levelog.wire.records import LoggedRecord
+from levelog_base.counting import counted
+from levelog_base.errors import HistoryLost, LeaseLost, LevelogError, Unavailable
+from levelog_base.secrets.redaction import Redactor
+from levelog_base.wire.objects import Sequence
+from levelog_base.wire.records import LoggedRecord
 from levelog_log.notifications import Notifier, Topic
 from levelog_log.reader import Reader
 from levelog_log.stream import LogStream

@@ -6,7 +6,6 @@ from typing import Final, TypeVar
 from msgspec import Struct
 
 from levelog.effects import EffectHandler
-from levelog.errors import OperatorError
 from levelog.handlers.children import ChildrenView, refuse_shared
 from levelog.handlers.forobjects import CalledHandler, RecordHandler
 from levelog.handlers.indexers import IndexHandler, OnError
@@ -17,8 +16,9 @@ from levelog.handlers.timers import TimerHandler
 from levelog.handlers.views import ReconcileHandler, ViewHandler
 from levelog.operator import Operator
 from levelog.resources import ResourceBase, ResourceType, is_external
-from levelog.wire.canonical import digest
-from levelog.wire.objects import DELETED
+from levelog_base.errors import OperatorError
+from levelog_base.wire.canonical import digest
+from levelog_base.wire.objects import DELETED
 from levelog_processors.decide.settling import MAX_BACKOFF
 from levelog_store.owners.handlers import Handler, Kind
 from levelog_store.rows import IndexKey, levels_place

@@ -7,7 +7,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from levelog.counting import counted
+from levelog_base.counting import counted
 
 log = logging.getLogger(__name__)
 

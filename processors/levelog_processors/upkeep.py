@@ -14,9 +14,9 @@ from msgspec import Struct
 from sqlalchemy import Table
 
 from levelog.absence import level_of
-from levelog.counting import counted
-from levelog.errors import HistoryInDoubt, HistoryLost, Unavailable
-from levelog.wire.objects import Sequence
+from levelog_base.counting import counted
+from levelog_base.errors import HistoryInDoubt, HistoryLost, Unavailable
+from levelog_base.wire.objects import Sequence
 from levelog_log.doubts import LOST_QUORUM
 from levelog_log.stream import LogStream
 from levelog_log.trail import Trail

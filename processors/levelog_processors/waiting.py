@@ -8,8 +8,8 @@ from math import inf
 from typing import Final, Self
 
 from levelog.absence import level_of
-from levelog.errors import Unavailable
-from levelog.wire.records import LoggedRecord
+from levelog_base.errors import Unavailable
+from levelog_base.wire.records import LoggedRecord
 from levelog_log.notifications import Listener
 from levelog_log.reader import Reader
 from levelog_processors.decide.tally import EvaluationBatch

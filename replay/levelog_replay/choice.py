@@ -7,8 +7,8 @@ from typing import Final
 
 from msgspec import Struct
 
-from levelog.errors import ConfigurationError
-from levelog.wire.objects import ObjectKey
+from levelog_base.errors import ConfigurationError
+from levelog_base.wire.objects import ObjectKey
 from levelog_history.reach import Moment, refuse_expired
 from levelog_history.selection import Selected, has_any, named
 from levelog_processors.program import Program

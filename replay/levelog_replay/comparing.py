@@ -7,7 +7,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from levelog.secrets.scrubbing import without_hashes
+from levelog_base.secrets.scrubbing import without_hashes
 from levelog_history.differences import differences, drift_text, shown
 from levelog_replay.sources import History
 from levelog_store.decide.decisions import Asked, Decided, Decision, IntentRow

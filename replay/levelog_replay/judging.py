@@ -6,7 +6,7 @@ from functools import partial
 from msgspec import Struct
 from msgspec.structs import replace
 
-from levelog.secrets.redaction import Redactor
+from levelog_base.secrets.redaction import Redactor
 from levelog_processors.decide.facts import Facts, Outlook, Round
 from levelog_processors.decide.functions import Acting, Caller
 from levelog_processors.decide.intents import target_names, with_rows

@@ -14,8 +14,8 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from levelog.secrets.redaction import Redactor
-from levelog.wire.records import LoggedRecord, SyncFinished
+from levelog_base.secrets.redaction import Redactor
+from levelog_base.wire.records import LoggedRecord, SyncFinished
 from levelog_processors.decide.functions import Caller
 from levelog_processors.engine import Engine
 from levelog_processors.program import Program

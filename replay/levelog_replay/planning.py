@@ -15,7 +15,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from levelog.handlers.children import ChildrenView
-from levelog.secrets.redaction import Redactor
+from levelog_base.secrets.redaction import Redactor
 from levelog_processors.engine import Engine
 from levelog_processors.program import Program
 from levelog_replay.calling import ReplayCaller

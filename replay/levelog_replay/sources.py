@@ -6,8 +6,8 @@ from typing import Protocol
 
 from msgspec import Struct
 
-from levelog.wire.objects import Application, Cluster, ObjectKey, Sequence
-from levelog.wire.records import LoggedRecord
+from levelog_base.wire.objects import Application, Cluster, ObjectKey, Sequence
+from levelog_base.wire.records import LoggedRecord
 from levelog_history.reach import Moment
 from levelog_log.reader import Reader
 from levelog_log.stream import LogStream

@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from levelog.wire.objects import ObjectKey
-from levelog.wire.records import LoggedRecord, ObjectDeleted, ObjectSeen
+from levelog_base.wire.objects import ObjectKey
+from levelog_base.wire.records import LoggedRecord, ObjectDeleted, ObjectSeen
 from levelog_processors.decide.readiness import Readiness, is_watched
 from levelog_processors.fold.batches import ALONE, parts
 from levelog_processors.program import Program

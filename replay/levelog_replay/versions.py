@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 from msgspec import Struct
 
-from levelog.secrets.redaction import Redactor
+from levelog_base.secrets.redaction import Redactor
 from levelog_processors.program import Program
 from levelog_replay.bundles.reading import Bundle
 from levelog_replay.calling import ReplayCaller

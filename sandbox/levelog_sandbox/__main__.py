@@ -9,7 +9,7 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
-from levelog.errors import ConfigurationError
+from levelog_base.errors import ConfigurationError
 from levelog_sandbox.api.refusals import StatusError
 from levelog_sandbox.controllers import definitions
 from levelog_sandbox.objects.journal import Journal
@@ -67,7 +67,7 @@ def _ordered(folder: Path) -> list[tuple[Path, Json]]:
 
 
 def _manifests(file: Path) -> Iterator[tuple[Path, Json]]:
-    from levelog.wire.manifests import manifests_of  # noqa: PLC0415 - slow, and most sandboxes are given no files
+    from levelog_base.wire.manifests import manifests_of  # noqa: PLC0415 - slow, and most sandboxes are given no files
 
     return ((file, manifest) for manifest in manifests_of(file))
 

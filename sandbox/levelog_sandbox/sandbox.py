@@ -26,7 +26,7 @@ from typing import Any, Self
 import msgspec
 from aiohttp import web
 
-from levelog.errors import ConfigurationError
+from levelog_base.errors import ConfigurationError
 from levelog_sandbox.api.server import Refuses, Server
 from levelog_sandbox.api.targets import TOKEN, USER, Access, Denial
 from levelog_sandbox.objects.cluster import Cluster

@@ -2,7 +2,6 @@
 
 from levelog.edges import Diff
 from levelog.effects import Call, GiveUp, Retry
-from levelog.errors import LevelogError, OperatorError
 from levelog.indices import Index, LiveIndex, Objects
 from levelog.intents import Intent, apply, call, create, delete, event, patch, patch_status
 from levelog.levels import Drift, Level
@@ -18,6 +17,7 @@ from levelog.resources import (
     Struct,
 )
 from levelog.selectors import ABSENT, PRESENT
+from levelog_base.errors import LevelogError, OperatorError
 
 __all__ = [
     "ABSENT",

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from levelog.errors import LevelogError
+from levelog_base.errors import LevelogError
 
 log = logging.getLogger(__name__)
 

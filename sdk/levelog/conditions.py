@@ -16,7 +16,7 @@ from levelog.handlers.views import ReconcileHandler, ViewHandler
 from levelog.intents import Intent, IntentOptions, Verb, event
 from levelog.levels import Level, Levels, LevelStatus
 from levelog.resources import ResourceBase, Struct
-from levelog.wire.canonical import canonical, digest
+from levelog_base.wire.canonical import canonical, digest
 
 PATIENCE: Final = timedelta(seconds=1)
 """How long a level may settle before conditions say so: most writes are done sooner, and need no second one."""

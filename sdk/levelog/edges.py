@@ -1,12 +1,12 @@
 """Edges: how an object differs from the state that an edge handler handled last."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Final, Literal, TypeAlias
 
 from msgspec import UNSET, Struct, UnsetType
 
-from levelog.calls.mappings import plain
-from levelog.wire.canonical import is_other
+from levelog_base.mappings import plain
+from levelog_base.wire.canonical import is_other, keys_of, pointer_to
 
 Reason: TypeAlias = Literal["create", "resume", "update", "delete"]
 Operation: TypeAlias = Literal["add", "change", "remove"]
@@ -133,11 +133,6 @@ def pointer_of(field: str) -> str:
     return field if field.startswith("/") else pointer_to(field.split("."))
 
 
-def pointer_to(keys: Iterable[str]) -> str:
-    """The JSON pointer that these keys make, one below the other."""
-    return "".join(f"/{key.replace('~', '~0').replace('/', '~1')}" for key in keys)
-
-
 def _leaves(content: Mapping[str, Any], above: str) -> Iterator[tuple[str, Any]]:
     for key, value in content.items():
         path = above + pointer_to((key,))
@@ -145,8 +140,3 @@ def _leaves(content: Mapping[str, Any], above: str) -> Iterator[tuple[str, Any]]
             yield from _leaves(value, path)
         else:
             yield path, value
-
-
-def keys_of(pointer: str) -> list[str]:
-    """The keys of a JSON pointer."""
-    return [key.replace("~1", "/").replace("~0", "~") for key in pointer.split("/")[1:]]

@@ -11,7 +11,6 @@ import msgspec
 from msgspec import Struct
 
 from levelog.calls.limits import CallLimits
-from levelog.errors import OperatorError
 from levelog.handlers.fingerprints import fingerprint, type_fingerprint
 from levelog.handlers.indexers import IndexHandler
 from levelog.handlers.injection import Given, Lender, injections, shown
@@ -20,7 +19,8 @@ from levelog.handlers.signatures import parameters, type_hints, yields
 from levelog.intents import Intent
 from levelog.resources import Resource, ResourceBase, ResourceType
 from levelog.selectors import Selector
-from levelog.wire.canonical import canonical, digest
+from levelog_base.errors import OperatorError
+from levelog_base.wire.canonical import canonical, digest
 
 if TYPE_CHECKING:
     from levelog.handlers.runs import DaemonHandler

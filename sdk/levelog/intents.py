@@ -18,8 +18,8 @@ from levelog.resources import (
     Struct,
     refuse_external,
 )
-from levelog.wire.canonical import canonical, digest
-from levelog.wire.objects import ObjectKey, field_manager
+from levelog_base.wire.canonical import canonical, digest
+from levelog_base.wire.objects import ObjectKey, field_manager
 
 Verb: TypeAlias = Literal["apply", "create", "patch", "patch_status", "delete", "call", "event"]
 PatchType: TypeAlias = Literal["merge", "json"]

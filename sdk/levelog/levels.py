@@ -8,7 +8,7 @@ import msgspec
 from msgspec import Struct
 
 from levelog.resources import ResourceBase
-from levelog.wire.canonical import is_other
+from levelog_base.wire.canonical import is_other
 
 T = TypeVar("T")
 

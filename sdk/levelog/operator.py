@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Unpack, overload
 from levelog.calls.limits import CallKeywords, CallLimits, LimitKeywords
 from levelog.conditions import conditions_writer, inspect_conditions
 from levelog.effects import EffectHandler
-from levelog.errors import OperatorError
 from levelog.handlers.callregistry import CallRegistry
 from levelog.handlers.children import KEEP as KEPT
 from levelog.handlers.children import ChildrenView, inspect_children, reconciler_of, refuse_shared
@@ -43,6 +42,7 @@ from levelog.handlers.views import RECONCILE_TIME, VIEW_TIME, ReconcileHandler, 
 from levelog.levels import Level
 from levelog.resources import External, Manifest, ResourceBase, ResourceType, is_external
 from levelog.selectors import Selector, Value, taken_from
+from levelog_base.errors import OperatorError
 
 if TYPE_CHECKING:
     from levelog.kinds import OpenSelector

@@ -8,9 +8,9 @@ from typing import Any, ClassVar, Final, Literal, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
 
-from levelog.errors import OperatorError
-from levelog.wire.objects import CLUSTER_SCOPE, GroupResource, ObjectKey, Uid
-from levelog.wire.records import is_traceparent
+from levelog_base.errors import OperatorError
+from levelog_base.wire.objects import CLUSTER_SCOPE, GroupResource, ObjectKey, Uid
+from levelog_base.wire.records import is_traceparent
 
 Manifest: TypeAlias = dict[str, Any]
 """A Kubernetes object as JSON."""

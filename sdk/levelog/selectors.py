@@ -7,7 +7,7 @@ from typing import Any, Final, TypeAlias
 
 from msgspec import Struct
 
-from levelog.errors import OperatorError
+from levelog_base.errors import OperatorError
 
 
 class Presence(Enum):

@@ -46,7 +46,7 @@ from sqlalchemy.dialects.postgresql import ARRAY
 from sqlalchemy.ext.asyncio import AsyncConnection
 from sqlalchemy.types import TypeEngine
 
-from levelog.wire.canonical import canonical
+from levelog_base.wire.canonical import canonical
 from levelog_store.rows import Scope
 
 

@@ -9,8 +9,8 @@ from typing import Final, TypeVar
 import msgspec
 from msgspec import Struct
 
-from levelog.wire.canonical import canonical
-from levelog.wire.objects import Application, Cluster
+from levelog_base.wire.canonical import canonical
+from levelog_base.wire.objects import Application, Cluster
 
 T = TypeVar("T")
 

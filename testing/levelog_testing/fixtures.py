@@ -48,7 +48,7 @@ def decides_as_recorded(request: pytest.FixtureRequest) -> "Callable[..., None]"
     """
 
     def check(*operators: "Operator", application: str = "") -> None:
-        from levelog.errors import ConfigurationError  # noqa: PLC0415 - takes a second, as what follows
+        from levelog_base.errors import ConfigurationError  # noqa: PLC0415 - takes a second, as what follows
         from levelog_testing.recordings import differs  # noqa: PLC0415
 
         mark = request.node.get_closest_marker(_MARK)

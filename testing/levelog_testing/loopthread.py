@@ -6,7 +6,7 @@ from collections.abc import Coroutine
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from typing import Any, TypeVar
 
-from levelog.errors import LevelogError
+from levelog_base.errors import LevelogError
 
 T = TypeVar("T")
 

@@ -10,13 +10,13 @@ from typing import Any
 from msgspec import UNSET
 
 from levelog.effects import EffectHandler, GiveUp
-from levelog.errors import LevelogError
 from levelog.handlers.forobjects import CalledHandler
 from levelog.handlers.sources import SourceHandler
 from levelog.resources import External
-from levelog.secrets.redaction import Redactor
-from levelog.wire.objects import ObjectKey, Version
-from levelog.wire.records import BookmarkNoted, ContactLost, ObjectDeleted, ObjectSeen, Record
+from levelog_base.errors import LevelogError
+from levelog_base.secrets.redaction import Redactor
+from levelog_base.wire.objects import ObjectKey, Version
+from levelog_base.wire.records import BookmarkNoted, ContactLost, ObjectDeleted, ObjectSeen, Record
 from levelog_ingest.sources.encoding import Encoder, uid_of
 from levelog_ingest.sources.known import KnownRecords
 from levelog_ingest.sources.runner import SourceCalls, SourceFault

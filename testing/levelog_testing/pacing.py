@@ -8,9 +8,9 @@ from contextvars import ContextVar
 from datetime import datetime, timedelta
 from typing import Any, Final
 
-from levelog.errors import LevelogError
 from levelog_actuator.daemons import Pauses, is_following
 from levelog_actuator.results import Result
+from levelog_base.errors import LevelogError
 from levelog_testing.clock import Clock
 
 PATIENCE: Final = timedelta(seconds=5)

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from levelog.operator import Operator
-from levelog.secrets.redaction import Redactor
+from levelog_base.secrets.redaction import Redactor
 from levelog_processors.program import Program
 from levelog_replay.bundles.golden import check
 from levelog_testing.loopthread import LoopThread

@@ -12,7 +12,7 @@ from sqlalchemy import select
 
 from levelog.operator import Operator
 from levelog.resources import External, Manifest, ResourceBase
-from levelog.wire.objects import ObjectKey
+from levelog_base.wire.objects import ObjectKey
 from levelog_sandbox import StatusError
 from levelog_store.decide.inputreads import read_levels
 from levelog_store.tables import intents

@@ -12,24 +12,10 @@ from sqlalchemy import create_engine, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from levelog.calls.audithook import check_purity
-from levelog.errors import LevelogError
 from levelog.indices import Contact
 from levelog.kinds import expand
 from levelog.operator import Operator
 from levelog.resources import Manifest, ResourceType, is_external
-from levelog.secrets.redaction import Redactor
-from levelog.wire.objects import CLUSTER_SCOPE, Application, Cluster, GroupResource, ObjectKey, Partition, Version
-from levelog.wire.objects import Sequence as LogSequence
-from levelog.wire.records import (
-    BookmarkNoted,
-    LoggedRecord,
-    ObjectDeleted,
-    ObjectSeen,
-    Record,
-    SyncFinished,
-    SyncStarted,
-)
-from levelog.wire.subjects import partition_of
 from levelog_actuator.awaited import AwaitedLevels
 from levelog_actuator.daemons import Daemons
 from levelog_actuator.effects import EffectCaller
@@ -38,6 +24,20 @@ from levelog_actuator.patching import CallPatcher
 from levelog_actuator.requests import Order
 from levelog_actuator.results import Ended, Later, Result
 from levelog_actuator.sending import Sender
+from levelog_base.errors import LevelogError
+from levelog_base.secrets.redaction import Redactor
+from levelog_base.wire.objects import CLUSTER_SCOPE, Application, Cluster, GroupResource, ObjectKey, Partition, Version
+from levelog_base.wire.objects import Sequence as LogSequence
+from levelog_base.wire.records import (
+    BookmarkNoted,
+    LoggedRecord,
+    ObjectDeleted,
+    ObjectSeen,
+    Record,
+    SyncFinished,
+    SyncStarted,
+)
+from levelog_base.wire.subjects import partition_of
 from levelog_ingest.trimming import trim
 from levelog_kube.client import KubeClient, connect
 from levelog_kube.discovery import watchable_kinds

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import yaml
 
-from levelog.wire.manifests import as_yaml, manifests_of
+from levelog_base.wire.manifests import as_yaml, manifests_of
 from rigs.api import Api
 from rigs.controlplane import ControlPlane
 from rigs.largecrds import EACH_KIND_OF_SHAPE, SHAPES, definition

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from levelog.errors import ConfigurationError
+from levelog_base.errors import ConfigurationError
 from levelog_cli.deployment.accounts import roles_of
 from levelog_cli.loading import load_application
 from levelog_cli.servers.clusters import known_cluster

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from levelog.wire.records import ObjectSeen
+from levelog_base.wire.records import ObjectSeen
 from levelog_log.stream import LogStream, open_stream
 from levelog_log.transport.connection import connect
 from levelog_sandbox.sandbox import Sandbox

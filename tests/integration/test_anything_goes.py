@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from levelog import Call, GiveUp, Index, Intent, Level, Operator, Retry, apply, call, delete, event, patch
 from levelog.intents import IntentOptions
 from levelog.testing import Simulation
-from levelog.wire.objects import ObjectKey
-from levelog.wire.records import ObjectSeen
+from levelog_base.wire.objects import ObjectKey
+from levelog_base.wire.records import ObjectSeen
 from levelog_kube.client import KubeClient, connect
 from levelog_kube.discovery import cluster_uid
 from levelog_sandbox import Sandbox

@@ -16,9 +16,9 @@ from levelog import Intent, Level, Manifest, Operator, OperatorError, Resource, 
 from levelog.daemons import Daemon
 from levelog.levels import Levels, LevelStatus
 from levelog.testing import Simulation
-from levelog.wire.objects import Application
 from levelog_actuator import Actuator, ActuatorSettings
 from levelog_actuator.awaited import REST, AwaitedLevels
+from levelog_base.wire.objects import Application
 from levelog_kube.client import connect as connect_kube
 from levelog_kube.discovery import cluster_uid
 from levelog_log.notifications import Listener, Notifier

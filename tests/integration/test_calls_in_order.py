@@ -8,7 +8,7 @@ from typing import Any
 from sqlalchemy import select
 
 from levelog import Operator, Resource, Struct
-from levelog.wire.objects import Application
+from levelog_base.wire.objects import Application
 from levelog_processors.program import Program
 from levelog_sandbox import Sandbox
 from levelog_store.tables import intents

@@ -7,10 +7,10 @@ import msgspec
 from msgspec.structs import replace
 
 from levelog import Manifest, Operator
-from levelog.secrets.redaction import Redactor
-from levelog.wire.objects import GroupResource, ObjectKey
-from levelog.wire.projection import Applied, applied
-from levelog.wire.records import ObjectSeen, ReceiptNoted
+from levelog_base.secrets.redaction import Redactor
+from levelog_base.wire.objects import GroupResource, ObjectKey
+from levelog_base.wire.projection import Applied, applied
+from levelog_base.wire.records import ObjectSeen, ReceiptNoted
 from levelog_cli.printing.planned import plan_lines
 from levelog_processors.program import Program
 from levelog_replay.calling import ReplayCaller

@@ -10,7 +10,7 @@ import pytest
 import pytest_asyncio
 import yaml
 
-from levelog.wire.objects import Cluster
+from levelog_base.wire.objects import Cluster
 from levelog_log.stream import ensure_stream
 from levelog_log.transport.connection import connect
 from levelog_sandbox import Denial, Sandbox

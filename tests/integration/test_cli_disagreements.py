@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from levelog.secrets.redaction import Redactor
-from levelog.secrets.rules import Rules
-from levelog.wire.objects import Cluster, GroupResource, Version
-from levelog.wire.records import SyncFinished
+from levelog_base.secrets.redaction import Redactor
+from levelog_base.secrets.rules import Rules
+from levelog_base.wire.objects import Cluster, GroupResource, Version
+from levelog_base.wire.records import SyncFinished
 from levelog_log.appender import Appender
 from levelog_log.publisher import BatchPublisher
 from levelog_log.stream import ensure_stream

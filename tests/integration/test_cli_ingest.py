@@ -4,8 +4,8 @@ from pathlib import Path
 
 import msgspec
 
-from levelog.wire.objects import Cluster
-from levelog.wire.records import ObjectSeen
+from levelog_base.wire.objects import Cluster
+from levelog_base.wire.records import ObjectSeen
 from levelog_log.stream import clusters, open_stream
 from levelog_log.transport.connection import connect
 from levelog_sandbox import Sandbox

@@ -7,7 +7,7 @@ from pathlib import Path
 import aiohttp
 from typer.testing import CliRunner
 
-from levelog.wire.records import ObjectSeen, SyncStarted
+from levelog_base.wire.records import ObjectSeen, SyncStarted
 from levelog_cli.main import app
 from levelog_log.publisher import BatchPublisher
 from levelog_wakes.webhook import hear

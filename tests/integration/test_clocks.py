@@ -10,7 +10,7 @@ import pytest
 from sqlalchemy import text
 
 from levelog import Intent, Level, Operator, Resource, Retry, Struct
-from levelog.wire.objects import Application
+from levelog_base.wire.objects import Application
 from levelog_processors.program import Program
 from levelog_sandbox import Sandbox
 from levelog_store.connect.database import Database

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from levelog.operator import Operator
-from levelog.wire.objects import Application, Cluster
-from levelog.wire.records import LoggedRecord
+from levelog_base.wire.objects import Application, Cluster
+from levelog_base.wire.records import LoggedRecord
 from levelog_processors.engine import Engine
 from levelog_processors.program import Program
 from levelog_processors.tables import SqlTables

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from levelog.errors import ConfigurationError
+from levelog_base.errors import ConfigurationError
 from levelog_cli.deployment.files import write
 from levelog_cli.deployment.kustomization import contents, single
 from levelog_cli.deployment.workloads import Workloads

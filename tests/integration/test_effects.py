@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from levelog import Call, GiveUp, Index, Intent, Level, Operator, Resource, Retry, Struct, call, event, patch_status
-from levelog.errors import LevelogError
 from levelog.testing import Simulation
+from levelog_base.errors import LevelogError
 
 
 class Record(Struct):

@@ -15,8 +15,8 @@ import nats
 import pytest
 from sqlalchemy import text
 
-from levelog.errors import ConfigurationError, Unavailable
 from levelog.kinds import ServedKind
+from levelog_base.errors import ConfigurationError, Unavailable
 from levelog_cli.servers import data_dir, embedded
 from levelog_cli.servers.data_dir import DataDir
 from levelog_cli.servers.embedded import EmbeddedNats

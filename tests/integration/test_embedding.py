@@ -15,7 +15,7 @@ import pytest_asyncio
 
 from levelog.compat import kopf
 from levelog.embedding import run
-from levelog.errors import ConfigurationError, OperatorError
+from levelog_base.errors import ConfigurationError, OperatorError
 from levelog_cli.loading import load_operators
 from levelog_sandbox import Sandbox
 from rigs.levelog import WEBS_FILE, sandbox_of_shop

@@ -5,8 +5,8 @@ from msgspec.structs import replace
 
 from levelog import Index, Level, Operator
 from levelog.testing import Simulation
-from levelog.wire.objects import Version
-from levelog.wire.records import BookmarkNoted
+from levelog_base.wire.objects import Version
+from levelog_base.wire.records import BookmarkNoted
 from levelog_store.tables import index_entries, levels
 from rigs.kinds import Pod, Web
 from rigs.nats import NatsServer

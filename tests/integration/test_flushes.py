@@ -14,7 +14,7 @@ from typing import Final
 
 import pytest
 
-from levelog.wire.objects import Cluster
+from levelog_base.wire.objects import Cluster
 from levelog_cli.servers import embedded
 from levelog_cli.servers.data_dir import DataDir
 from levelog_cli.servers.embedded import EmbeddedNats, nats_program

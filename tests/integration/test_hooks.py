@@ -9,8 +9,8 @@ from datetime import timedelta
 import pytest
 
 from levelog import Level, LiveIndex, Operator, Struct
-from levelog.errors import HookFailed
 from levelog.testing import Simulation
+from levelog_base.errors import HookFailed
 from rigs.kinds import Web, web
 
 SHORT = timedelta(milliseconds=50)

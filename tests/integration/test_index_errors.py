@@ -7,7 +7,7 @@ import msgspec
 
 from levelog import Index, Intent, Level, Operator, Owner, Resource, Struct, apply, delete
 from levelog.handlers.indexers import OnError
-from levelog.wire.records import ObjectSeen
+from levelog_base.wire.records import ObjectSeen
 from levelog_store.tables import decisions, levels
 from rigs.nats import NatsServer
 from rigs.processing import Processing

@@ -9,7 +9,7 @@ import pytest
 
 from levelog.compat.kopf.given import memos
 from levelog.compat.kopf.targets import target
-from levelog.errors import HookFailed
+from levelog_base.errors import HookFailed
 from levelog_cli.loading import load_operators
 from rigs.kopffiles import Shop, kopf_run, load_kopf
 from rigs.levelog import Levelog

@@ -17,8 +17,8 @@ from sqlalchemy import select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from levelog import Intent, Level, Operator, Resource, Struct, apply
-from levelog.errors import Unavailable
-from levelog.wire.objects import Application, Cluster
+from levelog_base.errors import Unavailable
+from levelog_base.wire.objects import Application, Cluster
 from levelog_processors.decide.tally import EvaluationBatch
 from levelog_processors.engine import Engine
 from levelog_processors.program import Program

@@ -6,7 +6,7 @@ from msgspec.structs import replace
 from sqlalchemy import update
 
 from levelog import Call, Index, Intent, Level, Operator, Resource, call
-from levelog.wire.records import CallNoted
+from levelog_base.wire.records import CallNoted
 from levelog_store.tables import index_entries, intents
 from rigs.nats import NatsServer
 from rigs.processing import Processing

@@ -16,8 +16,8 @@ from sqlalchemy import insert
 from sqlalchemy.engine import make_url
 
 from levelog import Manifest
-from levelog.errors import ConfigurationError
-from levelog.wire.objects import Application, Cluster
+from levelog_base.errors import ConfigurationError
+from levelog_base.wire.objects import Application, Cluster
 from levelog_log.transport.access import NatsAccess
 from levelog_log.transport.connection import Connection, connect
 from levelog_log.transport.wire import Message

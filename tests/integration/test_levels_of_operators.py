@@ -4,9 +4,9 @@ import pytest
 
 from levelog import Level, Operator, Resource, Struct
 from levelog.conditions import Condition
-from levelog.errors import OperatorError
 from levelog.levels import Levels
 from levelog.testing import Simulation
+from levelog_base.errors import OperatorError
 from levelog_processors.program import Program
 from levelog_store.tables import levels as level_rows
 from rigs.kinds import manifest

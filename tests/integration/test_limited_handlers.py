@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from levelog import Operator, Resource, Struct
-from levelog.wire.objects import Application
+from levelog_base.wire.objects import Application
 from levelog_processors.program import Program
 from levelog_sandbox import Sandbox
 from levelog_store.look.overview import read_level_lines

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from levelog import LiveIndex, Owner
-from levelog.wire.objects import Uid, Version
-from levelog.wire.records import BookmarkNoted
+from levelog_base.wire.objects import Uid, Version
+from levelog_base.wire.records import BookmarkNoted
 from levelog_processors.live import LiveIndices
 from rigs.nats import NatsServer
 from rigs.processing import Processing

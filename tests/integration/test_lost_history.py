@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from levelog.errors import HistoryLost, IdentityMismatch
-from levelog.wire.records import ObjectSeen
+from levelog_base.errors import HistoryLost, IdentityMismatch
+from levelog_base.wire.records import ObjectSeen
 from levelog_log.messages import MessageWriter
 from levelog_log.publisher import BatchPublisher
 from levelog_log.stream import LogStream, ensure_stream

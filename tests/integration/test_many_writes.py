@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from sqlalchemy import Text, cast, func, select
 
 from levelog import Manifest, Operator, Resource, Struct
-from levelog.wire.objects import Application
+from levelog_base.wire.objects import Application
 from levelog_processors.program import Program
 from levelog_sandbox import Sandbox
 from levelog_store.tables import decisions, intents, levels

@@ -8,8 +8,8 @@ import pytest
 from msgspec.structs import replace
 
 from levelog import Index, Intent, Level, Operator, Owner, Resource, Struct, apply
-from levelog.wire.objects import ObjectKey
-from levelog.wire.records import ObjectSeen, SyncFinished, SyncStarted
+from levelog_base.wire.objects import ObjectKey
+from levelog_base.wire.records import ObjectSeen, SyncFinished, SyncStarted
 from levelog_history.revisions import Revision, Revisions
 from levelog_store.look.overview import level_line, select_levels
 from levelog_store.tables import intents, levels, objects

@@ -15,7 +15,7 @@ import pytest
 import pytest_asyncio
 import yaml
 
-from levelog.errors import ConfigurationError
+from levelog_base.errors import ConfigurationError
 from levelog_cli.monitoring import listening as listening_module
 from levelog_cli.monitoring.listening import MOST_CLIENTS, ListenAddress, WebPage, listening
 from levelog_sandbox import Sandbox

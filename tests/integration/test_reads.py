@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 
 from levelog import Intent, Level, Objects, Operator, Resource, Struct
-from levelog.wire.records import ObjectDeleted, ObjectSeen
+from levelog_base.wire.records import ObjectDeleted, ObjectSeen
 from levelog_store.tables import dependencies, levels
 from rigs.nats import NatsServer
 from rigs.processing import Processing

@@ -14,11 +14,11 @@ from msgspec.structs import replace
 from sqlalchemy import update
 
 from levelog import GiveUp, Operator, OperatorError, Resource, Retry, Struct
-from levelog.errors import LeaseLost
 from levelog.testing import Simulation
-from levelog.wire.objects import Sequence
-from levelog.wire.records import LoggedRecord
-from levelog.wire.subjects import partition_of
+from levelog_base.errors import LeaseLost
+from levelog_base.wire.objects import Sequence
+from levelog_base.wire.records import LoggedRecord
+from levelog_base.wire.subjects import partition_of
 from levelog_log.notifications import Topic
 from levelog_processors import processor
 from levelog_processors.deliver import unrecorded

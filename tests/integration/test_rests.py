@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from levelog import Intent, Level, Operator, patch_status
-from levelog.wire.objects import Application
+from levelog_base.wire.objects import Application
 from levelog_processors import waiting
 from levelog_processors.decide.tally import EvaluationBatch
 from levelog_processors.program import Program

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from sqlalchemy import update
 
 from levelog import Index, Level, Operator, Owner
-from levelog.wire.objects import Version
-from levelog.wire.records import HistoryReverted
+from levelog_base.wire.objects import Version
+from levelog_base.wire.records import HistoryReverted
 from levelog_store.tables import intents, levels, objects
 from rigs.kinds import Pod, Web
 from rigs.nats import NatsServer

@@ -13,7 +13,7 @@ import pytest
 import pytest_asyncio
 import yaml
 
-from levelog.wire.objects import Application
+from levelog_base.wire.objects import Application
 from levelog_cli.deployment.accounts import dns_name
 from levelog_cli.servers.data_dir import DataDir
 from levelog_cli.wiring.runlease import NAMESPACE, RunLease

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from levelog.wire.objects import Application, Cluster
+from levelog_base.wire.objects import Application, Cluster
 from levelog_sandbox import Sandbox
 from levelog_store.connect.database import Database
 from levelog_store.owners.scopes import open_scope

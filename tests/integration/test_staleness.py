@@ -2,8 +2,8 @@ from collections.abc import Iterator
 from datetime import timedelta
 
 from levelog import Index, Level, Operator, Owner
-from levelog.wire.objects import Version
-from levelog.wire.records import BookmarkNoted, GapNoted
+from levelog_base.wire.objects import Version
+from levelog_base.wire.records import BookmarkNoted, GapNoted
 from levelog_store.look.contact import read_errors
 from levelog_store.tables import key_versions, levels, syncs, wakeups
 from rigs.kinds import Pod, Web

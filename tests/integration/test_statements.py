@@ -9,7 +9,7 @@ import msgspec
 import pytest
 from sqlalchemy import select
 
-from levelog.wire.objects import Application
+from levelog_base.wire.objects import Application
 from levelog_processors import waiting
 from levelog_processors.engine import Engine
 from levelog_processors.program import Program

@@ -4,9 +4,9 @@ from datetime import timedelta
 
 from sqlalchemy import select, update
 
-from levelog.wire.objects import Application, Uid
-from levelog.wire.records import LoggedRecord, ReceiptNoted
-from levelog.wire.subjects import partition_of
+from levelog_base.wire.objects import Application, Uid
+from levelog_base.wire.records import LoggedRecord, ReceiptNoted
+from levelog_base.wire.subjects import partition_of
 from levelog_cli.loading import load_operators
 from levelog_processors.engine import Engine
 from levelog_processors.program import Program

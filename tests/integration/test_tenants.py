@@ -3,8 +3,8 @@
 from datetime import timedelta
 
 from levelog import Level, Operator
-from levelog.wire.objects import ObjectKey
-from levelog.wire.records import ObjectSeen
+from levelog_base.wire.objects import ObjectKey
+from levelog_base.wire.records import ObjectSeen
 from levelog_processors.decide.portions import LEAST
 from levelog_processors.decide.tally import BATCH
 from levelog_store.actuate.claims import claim

@@ -9,8 +9,8 @@ from contextlib import AsyncExitStack, asynccontextmanager
 import pytest
 from sqlalchemy import text
 
-from levelog.errors import Unavailable
-from levelog.wire.objects import Application
+from levelog_base.errors import Unavailable
+from levelog_base.wire.objects import Application
 from levelog_log.leases import Lease
 from levelog_log.stream import LogStream
 from levelog_log.timelinemark import TimelineMark

@@ -9,9 +9,9 @@ import pytest_asyncio
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from levelog.wire.objects import ObjectKey, Partition, Uid, Version
-from levelog.wire.records import ObjectSeen, ObjectUnreadable, SyncFinished, SyncStarted
-from levelog.wire.subjects import partition_of
+from levelog_base.wire.objects import ObjectKey, Partition, Uid, Version
+from levelog_base.wire.records import ObjectSeen, ObjectUnreadable, SyncFinished, SyncStarted
+from levelog_base.wire.subjects import partition_of
 from levelog_log.messages import MessageWriter
 from levelog_log.publisher import BatchPublisher
 from levelog_log.transport.wire import Message, header_lines

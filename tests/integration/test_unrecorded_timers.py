@@ -15,11 +15,11 @@ from msgspec.structs import replace
 
 from levelog import GiveUp, Operator, OperatorError, Resource, Retry, Struct
 from levelog.calls import caller
-from levelog.errors import ConfigurationError, LeaseLost, Unavailable
 from levelog.handlers.timers import moment
 from levelog.testing import Simulation
-from levelog.wire.objects import Application
-from levelog.wire.records import ObjectDeleted, ObjectSeen
+from levelog_base.errors import ConfigurationError, LeaseLost, Unavailable
+from levelog_base.wire.objects import Application
+from levelog_base.wire.records import ObjectDeleted, ObjectSeen
 from levelog_history.why import Looking, Question
 from levelog_processors.deliver.timers import BATCH, Timers
 from levelog_processors.engine import Engine

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from levelog import Index, Intent, Level, Operator, Owner, apply
-from levelog.wire.objects import GroupResource
-from levelog.wire.records import TargetObserved
 from levelog_actuator import Actuator, ActuatorSettings
+from levelog_base.wire.objects import GroupResource
+from levelog_base.wire.records import TargetObserved
 from levelog_ingest.status import WatchedResource
 from levelog_kube.client import connect as connect_kube
 from levelog_kube.discovery import cluster_uid

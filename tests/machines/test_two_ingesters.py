@@ -14,7 +14,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from levelog.wire.records import HistoryReverted, LoggedRecord, SyncFinished, SyncStarted
+from levelog_base.wire.records import HistoryReverted, LoggedRecord, SyncFinished, SyncStarted
 from levelog_processors.fold.batches import parts
 from levelog_processors.state.state import State
 from rigs.machine import bugs

@@ -14,11 +14,11 @@ from msgspec.structs import replace
 from levelog.effects import EffectHandler
 from levelog.handlers.views import ReconcileHandler
 from levelog.operator import Operator
-from levelog.wire.objects import Application, Cluster
-from levelog.wire.objects import Sequence as LogSequence
-from levelog.wire.records import ReceiptNoted
 from levelog_actuator import Actuator, ActuatorSettings
 from levelog_actuator.results import Later
+from levelog_base.wire.objects import Application, Cluster
+from levelog_base.wire.objects import Sequence as LogSequence
+from levelog_base.wire.records import ReceiptNoted
 from levelog_kube.client import KubeClient
 from levelog_kube.client import connect as connect_kube
 from levelog_kube.discovery import cluster_uid

@@ -11,8 +11,8 @@ from typing import Any, Final
 
 import msgspec
 
-from levelog.wire.objects import Application, Cluster, ObjectKey, Partition, Sequence, Uid, Version
-from levelog.wire.records import LoggedRecord, ObjectSeen, Origin, Written
+from levelog_base.wire.objects import Application, Cluster, ObjectKey, Partition, Sequence, Uid, Version
+from levelog_base.wire.records import LoggedRecord, ObjectSeen, Origin, Written
 from levelog_history.reach import Moment
 from levelog_replay.bundles.lines import FORMAT, EndLine, Heading, record_line
 

@@ -11,7 +11,7 @@ from typing import Any, Final
 from sqlalchemy import delete, select, update
 
 from levelog import Call, Index, Intent, Level, Operator, Resource, Struct, call
-from levelog.wire.objects import Application, Cluster
+from levelog_base.wire.objects import Application, Cluster
 from levelog_log.stream import LogStream, ensure_stream
 from levelog_log.transport.connection import connect as connect_nats
 from levelog_processors.program import Program

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from levelog.secrets.redaction import Redactor
+from levelog_base.secrets.redaction import Redactor
 from levelog_processors.decide.facts import Facts, level_before
 from levelog_processors.decide.lookups import IndexMemory
 from levelog_processors.decide.views import Evaluation

@@ -6,7 +6,7 @@ from typing import Any, Final
 import msgspec
 from hypothesis import strategies as st
 
-from levelog.wire.objects import MAX_VERSION
+from levelog_base.wire.objects import MAX_VERSION
 
 DEEP: Final = 3000
 """Levels of nesting that no parser here follows to the end."""

@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from levelog import Resource, Struct
-from levelog.wire.objects import Application, Cluster
-from levelog.wire.records import LoggedRecord, ObjectUnreadable
-from levelog.wire.subjects import partition_of
+from levelog_base.wire.objects import Application, Cluster
+from levelog_base.wire.records import LoggedRecord, ObjectUnreadable
+from levelog_base.wire.subjects import partition_of
 from levelog_replay.sources import Origin
 from rigs.webs import NOON, WEBS, deleted, lists_done, logged, web
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import msgspec
 
-from levelog.secrets.redaction import Redactor
-from levelog.wire.objects import GroupResource
-from levelog.wire.records import (
+from levelog_base.secrets.redaction import Redactor
+from levelog_base.wire.objects import GroupResource
+from levelog_base.wire.records import (
     GapNoted,
     HistoryReverted,
     LoggedRecord,

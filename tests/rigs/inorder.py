@@ -7,8 +7,8 @@ from datetime import timedelta
 import msgspec
 from msgspec.structs import replace
 
-from levelog.secrets.redaction import Redactor
-from levelog.wire.canonical import canonical
+from levelog_base.secrets.redaction import Redactor
+from levelog_base.wire.canonical import canonical
 from levelog_processors.engine import Engine
 from levelog_processors.program import Program
 from levelog_processors.tables import SqlTables

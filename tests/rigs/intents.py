@@ -9,9 +9,9 @@ from typing import Any, Final
 from sqlalchemy import insert, select, text, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from levelog.wire.canonical import canonical
-from levelog.wire.objects import ObjectKey
-from levelog.wire.subjects import partition_of
+from levelog_base.wire.canonical import canonical
+from levelog_base.wire.objects import ObjectKey
+from levelog_base.wire.subjects import partition_of
 from levelog_store.actuate.claims import Claiming, insert_claimed
 from levelog_store.connect.database import Database
 from levelog_store.dialects import upsert

@@ -11,7 +11,7 @@ from datetime import timedelta
 
 from sqlalchemy import select, update
 
-from levelog.errors import LeaseLost, Unavailable
+from levelog_base.errors import LeaseLost, Unavailable
 from levelog_store.connect import engines
 from levelog_store.connect.database import Database
 from levelog_store.owners.leases import Leases, guard

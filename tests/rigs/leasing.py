@@ -6,8 +6,8 @@ from typing import Any
 
 from sqlalchemy import Table, func, select, update
 
-from levelog.errors import LeaseLost
-from levelog.wire.objects import Application, Cluster
+from levelog_base.errors import LeaseLost
+from levelog_base.wire.objects import Application, Cluster
 from levelog_store.connect.database import Database
 from levelog_store.owners.handlers import Handler
 from levelog_store.owners.leases import Leases, guard

@@ -9,9 +9,9 @@ from typing import Any
 
 import msgspec
 
-from levelog.wire.objects import Cluster, ObjectKey, Partition, Sequence, Uid, Version
-from levelog.wire.records import LoggedRecord, ObjectSeen
-from levelog.wire.subjects import lease_stream
+from levelog_base.wire.objects import Cluster, ObjectKey, Partition, Sequence, Uid, Version
+from levelog_base.wire.records import LoggedRecord, ObjectSeen
+from levelog_base.wire.subjects import lease_stream
 from levelog_log.chains import ChainWriter
 from levelog_log.messages import MessageWriter
 from levelog_log.reader import FIRST, Reader

@@ -12,10 +12,10 @@ from typing import Any, Final, Self
 
 from sqlalchemy import func, select
 
-from levelog.errors import LevelogError
-from levelog.secrets.redaction import Redactor
-from levelog.wire.objects import Application, Cluster, GroupResource
 from levelog_actuator import Actuator, ActuatorSettings
+from levelog_base.errors import LevelogError
+from levelog_base.secrets.redaction import Redactor
+from levelog_base.wire.objects import Application, Cluster, GroupResource
 from levelog_cli.loading import load_operators
 from levelog_cli.servers.clusters import known_cluster
 from levelog_cli.settings import Settings

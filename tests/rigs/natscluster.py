@@ -7,7 +7,7 @@ from typing import Final, Self
 import aiohttp
 import msgspec
 
-from levelog.errors import Unavailable
+from levelog_base.errors import Unavailable
 from levelog_log.transport.connection import Connection, connect
 from levelog_log.transport.jetstream import StreamAnswer, StreamConfig, StreamState, ask, ask_again
 from rigs.nats import NatsServer

@@ -5,9 +5,9 @@ from typing import Any
 
 import msgspec
 
-from levelog.secrets.redaction import Redactor
 from levelog_actuator.observations import Observation
 from levelog_actuator.requests import Order
+from levelog_base.secrets.redaction import Redactor
 from levelog_store.actuate.claims import ClaimedIntent
 
 UID, OTHER_UID = "uid-seen", "uid-other"

@@ -6,7 +6,7 @@ from typing import Final
 import asyncpg
 from sqlalchemy.engine import make_url
 
-from levelog.wire.objects import Cluster
+from levelog_base.wire.objects import Cluster
 from levelog_log.transport.nkeys import Nkey
 from rigs.natsusers import new_seed
 

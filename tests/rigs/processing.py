@@ -13,10 +13,10 @@ from sqlalchemy import Table, func, or_, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from levelog.operator import Operator
-from levelog.wire.objects import Application, Cluster, GroupResource, Partition
-from levelog.wire.records import ObjectDeleted, ObjectSeen, ReceiptNoted
-from levelog.wire.subjects import partition_subjects
 from levelog_actuator import Actuator, ActuatorSettings
+from levelog_base.wire.objects import Application, Cluster, GroupResource, Partition
+from levelog_base.wire.records import ObjectDeleted, ObjectSeen, ReceiptNoted
+from levelog_base.wire.subjects import partition_subjects
 from levelog_cli.loading import load_operators
 from levelog_kube.client import KubeClient
 from levelog_log.appender import Appender

@@ -10,8 +10,8 @@ import msgspec
 
 from levelog import External, Operator
 from levelog.handlers.sources import SOURCE_TIME, SourceHandler
-from levelog.secrets.redaction import Redactor
-from levelog.wire.records import LoggedRecord, ObjectDeleted, ObjectSeen
+from levelog_base.secrets.redaction import Redactor
+from levelog_base.wire.records import LoggedRecord, ObjectDeleted, ObjectSeen
 from levelog_ingest.sources.runner import SourceRunner
 from levelog_log.appender import Appender
 from levelog_log.publisher import BatchPublisher

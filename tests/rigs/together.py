@@ -9,10 +9,10 @@ from typing import Any, Final
 from msgspec import Struct
 
 from levelog.resources import ResourceBase
-from levelog.secrets.redaction import Redactor
-from levelog.wire.objects import Application
 from levelog_actuator import Actuator
 from levelog_actuator.limits import ActuatorSettings
+from levelog_base.secrets.redaction import Redactor
+from levelog_base.wire.objects import Application
 from levelog_ingest.ingest import Ingest
 from levelog_ingest.status import WatchedResource
 from levelog_kube.client import connect as connect_kube

@@ -6,9 +6,9 @@ from typing import Any
 
 import msgspec
 
-from levelog.wire.objects import GroupResource, ObjectKey, Partition, Uid, Version
-from levelog.wire.objects import Sequence as LogSequence
-from levelog.wire.records import (
+from levelog_base.wire.objects import GroupResource, ObjectKey, Partition, Uid, Version
+from levelog_base.wire.objects import Sequence as LogSequence
+from levelog_base.wire.records import (
     ControlRecord,
     LoggedRecord,
     ObjectDeleted,
@@ -17,7 +17,7 @@ from levelog.wire.records import (
     SyncFinished,
     SyncStarted,
 )
-from levelog.wire.subjects import partition_of
+from levelog_base.wire.subjects import partition_of
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 WEBS = GroupResource(group="example.com", resource="webs")

@@ -6,7 +6,7 @@ import logging
 import pytest
 
 from levelog.absence import Absence, level_of
-from levelog.errors import Unavailable
+from levelog_base.errors import Unavailable
 
 
 class Outage:

@@ -5,7 +5,7 @@ import pytest
 
 from levelog import OperatorError, Resource, Struct
 from levelog.handlers.signatures import is_accepted, pair_types, shown
-from levelog.wire.objects import Uid
+from levelog_base.wire.objects import Uid
 
 Name = NewType("Name", str)
 

@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from levelog import External, Index, Intent, Level, Operator, Struct, apply, call, patch
-from levelog.errors import RecordError
-from levelog.secrets.redaction import Redactor
 from levelog.testing import Simulation
-from levelog.wire.canonical import canonical, canonical_json
+from levelog_base.errors import RecordError
+from levelog_base.secrets.redaction import Redactor
+from levelog_base.wire.canonical import canonical, canonical_json
 from levelog_ingest.sources.encoding import Encoder
 from levelog_processors.program import Program
 from rigs.kinds import ConfigMap, Web

@@ -9,13 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from levelog import Manifest, Operator, Owner, Resource, apply
-from levelog.errors import ChildRefused
 from levelog.handlers.children import ChildIndex, ChildrenView
 from levelog.handlers.owned import ChildKind, ChildrenLevel, OwnedChild, WantedChild, level_of
 from levelog.resources import ResourceBase
-from levelog.secrets.redaction import Redactor
-from levelog.wire.objects import Uid
-from levelog.wire.projection import fields_of
+from levelog_base.errors import ChildRefused
+from levelog_base.secrets.redaction import Redactor
+from levelog_base.wire.objects import Uid
+from levelog_base.wire.projection import fields_of
 from rigs.kinds import ConfigMap, Service, Web
 
 

@@ -17,7 +17,7 @@ import typer
 import yaml
 from msgspec.structs import fields
 
-from levelog.secrets.redaction import Redactor
+from levelog_base.secrets.redaction import Redactor
 from levelog_cli.main import app
 from levelog_cli.monitoring.listening import ListenAddress, WebPage, listening
 from levelog_cli.servers.embedded import nats_program

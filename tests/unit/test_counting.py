@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from levelog.counting import counted
+from levelog_base.counting import counted
 
 _ROOT = Path(__file__).parents[2]
 _ROOMS = ("actuator", "cli", "history", "ingest", "kube", "log", "migrations", "processors", "replay", "store")

@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from levelog.errors import ConfigurationError
+from levelog_base.errors import ConfigurationError
 from levelog_store.connect.locations import locate
 
 

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from levelog import Level, Operator, OperatorError, delete, patch
-from levelog.secrets.redaction import Redactor
-from levelog.wire.canonical import canonical
+from levelog_base.secrets.redaction import Redactor
+from levelog_base.wire.canonical import canonical
 from levelog_cli.loading import load_operators
 from levelog_processors.decide.facts import Facts, Outlook, Round, Seen
 from levelog_processors.decide.intents import intent_rows

@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Struct
 
-from levelog.errors import RecordError
-from levelog.wire.envelope import ENVELOPE_VERSION, Message, decode, encode, upcast
-from levelog.wire.objects import MAX_VERSION, ObjectKey, Uid, Version
-from levelog.wire.records import ObjectDeleted, ObjectSeen, Record, Unreadable, Written
+from levelog_base.errors import RecordError
+from levelog_base.wire.envelope import ENVELOPE_VERSION, Message, decode, encode, upcast
+from levelog_base.wire.objects import MAX_VERSION, ObjectKey, Uid, Version
+from levelog_base.wire.records import ObjectDeleted, ObjectSeen, Record, Unreadable, Written
 from rigs.webs import NOON
 
 FILES: Final = Path(__file__).parent / "envelopes"

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from levelog import Index, Level, Operator, Resource, Struct
-from levelog.wire.canonical import canonical
+from levelog_base.wire.canonical import canonical
 from levelog_processors.decide.lookups import digest_of
 from levelog_processors.decide.views import Evaluation
 from levelog_processors.fold.entries import canonical_key

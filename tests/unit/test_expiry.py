@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from levelog import Operator
-from levelog.wire.objects import Version
-from levelog.wire.records import BookmarkNoted, ObjectDeleted, ObjectSeen
+from levelog_base.wire.objects import Version
+from levelog_base.wire.records import BookmarkNoted, ObjectDeleted, ObjectSeen
 from levelog_processors.fold.rules import Fold
 from levelog_processors.program import Program
 from levelog_processors.state.state import State

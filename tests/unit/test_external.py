@@ -7,8 +7,8 @@ import pytest
 
 from levelog import External, Index, Level, Objects, Operator, Struct
 from levelog.resources import external_key
-from levelog.secrets.redaction import Redactor
-from levelog.wire.objects import ObjectKey
+from levelog_base.secrets.redaction import Redactor
+from levelog_base.wire.objects import ObjectKey
 from levelog_ingest.sources.encoding import Encoder
 from levelog_processors.program import Program
 from rigs.kinds import Web

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from levelog import Level, Operator, Owner, Resource, Struct
 from levelog.handlers.indexers import OnError
-from levelog.wire.objects import Uid
-from levelog.wire.records import ObjectDeleted, ObjectSeen, SyncStarted
+from levelog_base.wire.objects import Uid
+from levelog_base.wire.records import ObjectDeleted, ObjectSeen, SyncStarted
 from levelog_cli.loading import load_operators
 from levelog_processors.fold.entries import MOST_OWNERS, canonical_key, index_entries
 from levelog_processors.program import Program

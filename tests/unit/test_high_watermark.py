@@ -6,7 +6,7 @@ from typing import cast
 
 import pytest
 
-from levelog.errors import HistoryLost, LevelogError, Unavailable
+from levelog_base.errors import HistoryLost, LevelogError, Unavailable
 from levelog_log.reader import Reader
 from levelog_processors import waiting
 from levelog_processors.waiting import LOOK_PATIENCE, MOST_HELD_UP, SEVERAL, HighWatermark

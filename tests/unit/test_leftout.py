@@ -8,10 +8,10 @@ import msgspec
 import pytest
 
 from levelog import Level, Manifest, Operator, Resource
-from levelog.errors import ObjectTooLarge
 from levelog.handlers.children import ChildIndex, ChildrenView
 from levelog.resources import Metadata
-from levelog.secrets.redaction import Redactor
+from levelog_base.errors import ObjectTooLarge
+from levelog_base.secrets.redaction import Redactor
 from levelog_ingest.trimming import only_metadata
 from levelog_processors.fold.entries import index_entries
 from levelog_processors.fold.rules import parent_inputs

@@ -2,8 +2,8 @@
 
 from datetime import UTC, datetime, timedelta
 
-from levelog.wire.objects import GroupResource, Partition, Sequence, Version
-from levelog.wire.records import BookmarkNoted, LoggedRecord
+from levelog_base.wire.objects import GroupResource, Partition, Sequence, Version
+from levelog_base.wire.records import BookmarkNoted, LoggedRecord
 from levelog_processors.fold.batches import Folded
 from levelog_processors.health import STALLED_SECONDS, LoopHealth
 

@@ -8,8 +8,8 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from levelog.errors import ConfigurationError
-from levelog.wire.manifests import as_yaml, documents, each_manifest, manifests_of
+from levelog_base.errors import ConfigurationError
+from levelog_base.wire.manifests import as_yaml, documents, each_manifest, manifests_of
 
 A, B = {"kind": "A"}, {"kind": "B"}
 

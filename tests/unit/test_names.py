@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from levelog.errors import ConfigurationError
-from levelog.wire.objects import Cluster, GroupResource, ObjectKey, Partition, decode_token, encode_token, is_newer
-from levelog.wire.subjects import fnv1a_32, object_subject, partition_of, resource_subjects, stream_subjects
+from levelog_base.errors import ConfigurationError
+from levelog_base.wire.objects import Cluster, GroupResource, ObjectKey, Partition, decode_token, encode_token, is_newer
+from levelog_base.wire.subjects import fnv1a_32, object_subject, partition_of, resource_subjects, stream_subjects
 
 names = st.text(alphabet=string.ascii_lowercase + string.digits + "-.", min_size=1, max_size=20)
 groups = st.one_of(st.just(""), names.map(lambda name: f"{name}.example.com"))

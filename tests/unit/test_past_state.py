@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from levelog.wire.objects import Application, Cluster
-from levelog.wire.records import ObjectDeleted, ObjectSeen
+from levelog_base.wire.objects import Application, Cluster
+from levelog_base.wire.records import ObjectDeleted, ObjectSeen
 from levelog_processors.program import Program
 from levelog_replay.sources import Origin
 from levelog_replay.tape import Rebuilt

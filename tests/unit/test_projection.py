@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from levelog.wire.projection import MOST_APPLIED_BYTES, applied, differing, fields_of, project
+from levelog_base.wire.projection import MOST_APPLIED_BYTES, applied, differing, fields_of, project
 
 names = st.sampled_from(["a", "b", "c", "app.kubernetes.io/name"])
 scalars = st.booleans() | st.integers(-3, 3) | st.text("xy", max_size=2)

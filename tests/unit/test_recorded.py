@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from levelog import Struct
 from levelog.calls.fieldreads import MOST, decode, digest_of, encode
-from levelog.calls.mappings import Look, Notes, RecordedMapping, recorded
-from levelog.wire.canonical import canonical
+from levelog_base.mappings import Look, Notes, RecordedMapping, recorded
+from levelog_base.wire.canonical import canonical
 from rigs.run.examples import examples
 
 BODY: dict[str, Any] = {

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from levelog.errors import ConfigurationError
-from levelog.secrets.redaction import Redactor
-from levelog.secrets.rules import Rules
+from levelog_base.errors import ConfigurationError
+from levelog_base.secrets.redaction import Redactor
+from levelog_base.secrets.rules import Rules
 from levelog_testing.recordings import redactor
 
 KEY = b"0123456789abcdef0123456789abcdef"

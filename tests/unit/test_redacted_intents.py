@@ -7,9 +7,9 @@ import msgspec
 import pytest
 
 from levelog import Intent, Level, Operator, apply, create, patch
-from levelog.errors import ConfigurationError
-from levelog.secrets.redaction import SECRETS, Redactor
-from levelog.wire.objects import GroupResource
+from levelog_base.errors import ConfigurationError
+from levelog_base.secrets.redaction import SECRETS, Redactor
+from levelog_base.wire.objects import GroupResource
 from levelog_processors.decide.intents import intent_rows
 from levelog_processors.program import Program
 from levelog_store.decide.decisions import IntentRow

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from levelog.errors import ConfigurationError
-from levelog.secrets.redaction import SECRETS, Redactor
-from levelog.wire.objects import GroupResource
+from levelog_base.errors import ConfigurationError
+from levelog_base.secrets.redaction import SECRETS, Redactor
+from levelog_base.wire.objects import GroupResource
 
 KEY = b"0123456789abcdef"
 PODS = GroupResource(group="", resource="pods")

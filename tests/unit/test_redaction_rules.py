@@ -4,10 +4,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from levelog.errors import ConfigurationError
-from levelog.secrets.redaction import Redactor
-from levelog.secrets.rules import Rules
-from levelog.wire.objects import GroupResource, ObjectKey
+from levelog_base.errors import ConfigurationError
+from levelog_base.secrets.redaction import Redactor
+from levelog_base.secrets.rules import Rules
+from levelog_base.wire.objects import GroupResource, ObjectKey
 
 KEY = b"0123456789abcdef"
 PODS = GroupResource(group="", resource="pods")

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from levelog import External, Level, Operator, Resource, Struct
-from levelog.errors import OperatorError
+from levelog_base.errors import OperatorError
 
 
 class Status(Struct):

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from levelog.secrets.redaction import Redactor
-from levelog.secrets.scrubbing import scrub
-from levelog.wire.objects import GroupResource
+from levelog_base.secrets.redaction import Redactor
+from levelog_base.secrets.scrubbing import scrub
+from levelog_base.wire.objects import GroupResource
 
 VALUES = st.text(min_size=6, max_size=20).filter(lambda value: value not in "[redacted]")
 

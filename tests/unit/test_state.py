@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from levelog import Index, Level, Operator
-from levelog.secrets.redaction import Redactor
-from levelog.wire.records import LoggedRecord, ObjectDeleted, ObjectSeen
-from levelog.wire.subjects import partition_of
+from levelog_base.secrets.redaction import Redactor
+from levelog_base.wire.records import LoggedRecord, ObjectDeleted, ObjectSeen
+from levelog_base.wire.subjects import partition_of
 from levelog_processors.decide.evaluating import Evaluator
 from levelog_processors.fold.batches import parts
 from levelog_processors.program import Program

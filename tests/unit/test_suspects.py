@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from levelog.secrets.redaction import Redactor
-from levelog.secrets.suspects import suspects
-from levelog.wire.canonical import canonical
-from levelog.wire.objects import GroupResource
+from levelog_base.secrets.redaction import Redactor
+from levelog_base.secrets.suspects import suspects
+from levelog_base.wire.canonical import canonical
+from levelog_base.wire.objects import GroupResource
 
 PEM = "-----BEGIN {} KEY-----\nMIIEvQIBADANBg\n-----END {} KEY-----\n"
 CERTIFICATE = "-----BEGIN CERTIFICATE-----\nMIIEvQIBADANBg\n-----END CERTIFICATE-----\n"

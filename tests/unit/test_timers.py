@@ -16,7 +16,7 @@ from levelog.handlers.forobjects import CallOptions
 from levelog.handlers.injection import Lender
 from levelog.handlers.timers import PATIENCE, Tick, TimerHandler, microseconds, moment
 from levelog.resources import Metadata
-from levelog.wire.objects import Uid
+from levelog_base.wire.objects import Uid
 from rigs.kinds import Web
 
 NOW: Final = datetime(2026, 6, 1, tzinfo=UTC)

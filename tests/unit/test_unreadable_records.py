@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from levelog.wire.envelope import encode
-from levelog.wire.objects import MAX_VERSION, GroupResource, ObjectKey, Partition, Sequence, Uid, Version
-from levelog.wire.records import (
+from levelog_base.wire.envelope import encode
+from levelog_base.wire.objects import MAX_VERSION, GroupResource, ObjectKey, Partition, Sequence, Uid, Version
+from levelog_base.wire.records import (
     BookmarkNoted,
     ControlRecord,
     GapNoted,
@@ -25,7 +25,7 @@ from levelog.wire.records import (
     TargetObserved,
     Unreadable,
 )
-from levelog.wire.subjects import Control, control_subject, object_in, object_subject, partition_in, partition_of
+from levelog_base.wire.subjects import Control, control_subject, object_in, object_subject, partition_in, partition_of
 from levelog_cli.loading import load_operators
 from levelog_log.messages import logged_record
 from levelog_log.transport.wire import parse_header_lines

@@ -2,7 +2,7 @@
 
 import pytest
 
-from levelog.errors import ConfigurationError
+from levelog_base.errors import ConfigurationError
 from levelog_replay.travel.edits import WantedEdits
 
 

@@ -12,9 +12,9 @@ from typing import Final, TypeAlias
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from levelog.errors import ConfigurationError
-from levelog.secrets.redaction import Redactor
-from levelog.wire.objects import Application
+from levelog_base.errors import ConfigurationError
+from levelog_base.secrets.redaction import Redactor
+from levelog_base.wire.objects import Application
 from levelog_processors.program import Program
 from levelog_replay.bundles.reading import Bundle, refuse_other
 from levelog_replay.comparing import Divergence, Tally

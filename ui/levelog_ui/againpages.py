@@ -6,8 +6,8 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from levelog.errors import ConfigurationError
 from levelog.handlers.callnames import in_words
+from levelog_base.errors import ConfigurationError
 from levelog_replay.comparing import Divergence, content_texts, part_texts
 from levelog_replay.travel.edits import WantedEdits
 from levelog_store.look.levelpages import LevelQuery

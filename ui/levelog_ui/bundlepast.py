@@ -5,8 +5,8 @@ from collections import Counter
 from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
-from levelog.wire.objects import Application, ObjectKey
-from levelog.wire.records import LoggedRecord, ObjectDeleted, ObjectSeen, ReceiptNoted
+from levelog_base.wire.objects import Application, ObjectKey
+from levelog_base.wire.records import LoggedRecord, ObjectDeleted, ObjectSeen, ReceiptNoted
 from levelog_history.reach import Moment, refuse_beyond
 from levelog_history.records import RecordSource
 from levelog_history.selection import Selected, Shown

@@ -9,7 +9,7 @@ import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
 from levelog.handlers.callnames import in_words, kind_and_name, shown_patches, shown_write
-from levelog.wire.objects import Application, ObjectKey
+from levelog_base.wire.objects import Application, ObjectKey
 from levelog_history.differences import Difference, differences
 from levelog_history.explaining import Explained, ExplainedWrite, ReadChange
 from levelog_history.keys import wake_text

@@ -7,10 +7,10 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from levelog.counting import counted
-from levelog.wire.objects import Sequence as LogSequence
-from levelog.wire.records import BookmarkNoted, LoggedRecord, ObjectDeleted, ObjectSeen, ReceiptNoted
-from levelog.wire.subjects import stream_subjects
+from levelog_base.counting import counted
+from levelog_base.wire.objects import Sequence as LogSequence
+from levelog_base.wire.records import BookmarkNoted, LoggedRecord, ObjectDeleted, ObjectSeen, ReceiptNoted
+from levelog_base.wire.subjects import stream_subjects
 from levelog_log.reader import read_up_to_now
 from levelog_store.look.contact import read_unreadable
 from levelog_store.look.levelpages import OUT_OF_SYNC, count_levels

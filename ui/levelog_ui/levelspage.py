@@ -9,8 +9,8 @@ from typing import Any, Final
 import msgspec
 from msgspec import Struct
 
-from levelog.errors import ConfigurationError
 from levelog.handlers.callnames import shown_write
+from levelog_base.errors import ConfigurationError
 from levelog_history.differences import drift_text
 from levelog_history.reach import Moment
 from levelog_store.decide.decisions import UNDONE

@@ -7,7 +7,7 @@ from typing import Final
 from aiohttp import web
 from msgspec import Struct
 
-from levelog.errors import LevelogError, Unavailable
+from levelog_base.errors import LevelogError, Unavailable
 from levelog_store.look.progress import read_newest_ordinal
 from levelog_ui.past import LivePast
 

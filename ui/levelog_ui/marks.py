@@ -6,10 +6,10 @@ from typing import Any, Final, cast
 
 from msgspec import Struct
 
-from levelog.counting import counted
 from levelog.handlers.callnames import in_words
-from levelog.wire.objects import ObjectKey
-from levelog.wire.records import ReceiptNoted, TargetObserved
+from levelog_base.counting import counted
+from levelog_base.wire.objects import ObjectKey
+from levelog_base.wire.records import ReceiptNoted, TargetObserved
 from levelog_history.differences import drift_text
 from levelog_history.explaining import Explained, is_quiet, newest_chain
 from levelog_history.happenings import Entry

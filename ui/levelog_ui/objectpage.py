@@ -3,8 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from levelog.errors import ConfigurationError
-from levelog.wire.objects import ObjectKey
+from levelog_base.errors import ConfigurationError
+from levelog_base.wire.objects import ObjectKey
 from levelog_history.differences import drift_text
 from levelog_history.revisions import Revision
 from levelog_ui.lanes import picture_of

@@ -8,11 +8,11 @@ from typing import Protocol, TypeAlias
 from msgspec import Struct
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from levelog.errors import ConfigurationError
-from levelog.wire.objects import Application, ObjectKey
-from levelog.wire.objects import Sequence as LogSequence
-from levelog.wire.records import LoggedRecord, ReceiptNoted
-from levelog.wire.subjects import partition_of, receipt_subject
+from levelog_base.errors import ConfigurationError
+from levelog_base.wire.objects import Application, ObjectKey
+from levelog_base.wire.objects import Sequence as LogSequence
+from levelog_base.wire.records import LoggedRecord, ReceiptNoted
+from levelog_base.wire.subjects import partition_of, receipt_subject
 from levelog_history.levels import LevelFilter, levels_at
 from levelog_history.reach import Moment
 from levelog_history.records import LogSource, RecordSource, read_about

@@ -9,10 +9,10 @@ from typing import Any, Final
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from levelog.counting import counted
 from levelog.escapes import escaped
 from levelog.handlers.callnames import in_words
-from levelog.wire.objects import field_manager
+from levelog_base.counting import counted
+from levelog_base.wire.objects import field_manager
 from levelog_history.differences import shown
 from levelog_ui.links import decision_path, object_path, record_path, with_query
 

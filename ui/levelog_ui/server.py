@@ -11,8 +11,8 @@ from typing import Any, Final
 
 from aiohttp import web
 
-from levelog.errors import ConfigurationError, LevelogError, Unavailable
-from levelog.wire.origins import is_of_a_page, strange_name
+from levelog_base.errors import ConfigurationError, LevelogError, Unavailable
+from levelog_base.wire.origins import is_of_a_page, strange_name
 from levelog_history.records import chosen
 from levelog_ui.again import AgainCode
 from levelog_ui.againpages import again_page, what_if_page

@@ -5,8 +5,8 @@ from typing import Final
 
 from msgspec import Struct
 
-from levelog.wire.objects import CLUSTER_SCOPE, Application, ObjectKey
-from levelog.wire.records import LoggedRecord, ObjectDeleted, ObjectSeen, ReceiptNoted, TargetObserved
+from levelog_base.wire.objects import CLUSTER_SCOPE, Application, ObjectKey
+from levelog_base.wire.records import LoggedRecord, ObjectDeleted, ObjectSeen, ReceiptNoted, TargetObserved
 from levelog_history.explaining import Explained, ExplainedWrite, explain
 from levelog_history.happenings import Entry, Happened
 from levelog_history.revisions import Revision, Revisions

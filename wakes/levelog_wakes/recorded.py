@@ -8,7 +8,7 @@ from itertools import count
 from math import inf
 from typing import Final
 
-from levelog.wire.records import LoggedRecord, ObjectDeleted, ObjectSeen
+from levelog_base.wire.records import LoggedRecord, ObjectDeleted, ObjectSeen
 from levelog_wakes.audit import AuditCall, Place, Remarks
 from levelog_wakes.bursts import Bursts
 

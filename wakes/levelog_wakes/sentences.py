@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Final
 
-from levelog.counting import counted
+from levelog_base.counting import counted
 from levelog_wakes.bursts import Sum
 from levelog_wakes.conditions import Explanation
 

@@ -19,7 +19,7 @@ from typing import IO, Final, cast
 
 import msgspec
 
-from levelog.errors import ConfigurationError
+from levelog_base.errors import ConfigurationError
 from levelog_wakes.audit import AuditCall, AuditReader, Remarks
 
 _LONGEST_BYTES: Final = 64 << 20

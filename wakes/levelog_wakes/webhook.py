@@ -6,7 +6,7 @@ from typing import Final
 
 from aiohttp import web
 
-from levelog.errors import ConfigurationError
+from levelog_base.errors import ConfigurationError
 from levelog_wakes.answer import WakesFound, answer
 from levelog_wakes.audit import AuditReader, Remarks
 from levelog_wakes.bursts import Bursts

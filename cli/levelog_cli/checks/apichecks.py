@@ -2,8 +2,8 @@
 
 from collections.abc import AsyncIterator, Sequence
 
-from levelog.errors import LevelogError
 from levelog.resources import ResourceType
+from levelog_base.errors import LevelogError
 from levelog_cli.checks.findings import Finding
 from levelog_cli.loading import LoadedApplication
 from levelog_cli.servers.clusters import connect_cluster, identify

@@ -4,7 +4,7 @@ import sys
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
-from levelog.errors import LevelogError
+from levelog_base.errors import LevelogError
 from levelog_cli.checks.apichecks import examine_cluster
 from levelog_cli.checks.findings import Finding, Found, print_finding, told
 from levelog_cli.checks.serverchecks import examine_database, examine_nats

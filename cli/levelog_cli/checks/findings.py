@@ -6,9 +6,9 @@ from typing import Final
 
 from msgspec import Struct
 
-from levelog.errors import LevelogError
 from levelog.escapes import escaped
-from levelog.wire.objects import Cluster
+from levelog_base.errors import LevelogError
+from levelog_base.wire.objects import Cluster
 from levelog_cli.printing.forms import coloured
 from levelog_cli.printing.lines import print_line
 from levelog_cli.printing.tables import folded

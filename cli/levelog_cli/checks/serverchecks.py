@@ -8,10 +8,10 @@ from typing import Final
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from levelog.counting import counted
-from levelog.errors import LevelogError
-from levelog.secrets.suspects import suspects
-from levelog.wire.objects import Cluster
+from levelog_base.counting import counted
+from levelog_base.errors import LevelogError
+from levelog_base.secrets.suspects import suspects
+from levelog_base.wire.objects import Cluster
 from levelog_cli.checks.findings import Finding
 from levelog_cli.loading import LoadedApplication
 from levelog_cli.servers.backing import known_redactor

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Final
 import typer
 from msgspec.structs import replace
 
-from levelog.errors import ConfigurationError
+from levelog_base.errors import ConfigurationError
 from levelog_cli.printing.forms import PlainForm
 from levelog_cli.running import FAILED, execute
 from levelog_cli.servers.data_dir import DEV_DIR, DataDir

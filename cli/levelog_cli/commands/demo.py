@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from msgspec import Struct
 
-from levelog.errors import ConfigurationError
+from levelog_base.errors import ConfigurationError
 from levelog_cli.commands.declaring import switch
 from levelog_cli.running import execute
 from levelog_cli.settings import LogLevel, Settings

@@ -59,7 +59,7 @@ def levels(
     form: _Form = None,
 ) -> Work:
     """Show the status of each level and how actual differs from desired, while the application runs or afterwards."""
-    from levelog.errors import ConfigurationError
+    from levelog_base.errors import ConfigurationError
     from levelog_cli.wiring.levelwatch import watch_levels
     from levelog_cli.wiring.lookback import show_levels, show_levels_at
     from levelog_history.levels import LevelFilter
@@ -115,7 +115,7 @@ def history(
     form: PlainLines = None,
 ) -> Work:
     """Show each recorded revision of an object: when, who wrote it, which fields changed."""
-    from levelog.errors import ConfigurationError
+    from levelog_base.errors import ConfigurationError
     from levelog_cli.wiring.lookback import Wanted, show_history, show_object
 
     wanted = Wanted(selector=selector, since=since, is_followed=follow, has_receipts=receipts, has_decisions=decisions)

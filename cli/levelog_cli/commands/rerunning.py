@@ -189,7 +189,7 @@ def bisect(
 
     Ends with status 1 if there is none.
     """
-    from levelog.errors import ConfigurationError
+    from levelog_base.errors import ConfigurationError
     from levelog_cli.wiring.commits import show_first_commit
     from levelog_cli.wiring.travel import show_first_bad, show_inevitable
 
@@ -236,7 +236,7 @@ def export(
     Schemas of custom resources come from the cluster, if it is the log's and answers; the rest needs none.
     `levelog replay` and `levelog history` read it with --bundle, and pytest does.
     """
-    from levelog.errors import ConfigurationError
+    from levelog_base.errors import ConfigurationError
     from levelog_cli.wiring.rerun import export_history
 
     if file.exists():

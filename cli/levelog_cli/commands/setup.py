@@ -4,8 +4,8 @@ import sys
 from pathlib import Path
 from typing import Annotated, Final, Literal
 
-from levelog.errors import ConfigurationError
 from levelog.escapes import escaped
+from levelog_base.errors import ConfigurationError
 from levelog_cli.commands.declaring import Operators, PlainLines, Work, answering, argument, option, switch
 from levelog_cli.settings import NATS, Settings
 from levelog_cli.wiring.roles import Role
@@ -131,7 +131,7 @@ def crd(
     against: Annotated[Path | None, option("Say what would break objects of an earlier FILE.", "FILE")] = None,
 ) -> Work | None:
     """Print CustomResourceDefinitions made from the Resource classes. A check that fails ends with status 1."""
-    from levelog.wire.manifests import as_yaml
+    from levelog_base.wire.manifests import as_yaml
     from levelog_cli.crds.definitions import definitions_of
     from levelog_cli.crds.earlier import compare
     from levelog_cli.loading import load_classes

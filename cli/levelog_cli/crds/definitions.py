@@ -4,8 +4,8 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
-from levelog.errors import OperatorError
 from levelog.resources import Definition, ResourceBase
+from levelog_base.errors import OperatorError
 from levelog_cli.crds.schemas import INT_OR_STRING, KEPT, Json, schema_of
 
 API_VERSION: Final = "apiextensions.k8s.io/v1"

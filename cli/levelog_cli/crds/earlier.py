@@ -7,9 +7,9 @@ from typing import Any
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
-from levelog.errors import ConfigurationError
-from levelog.wire.manifests import manifests_of
-from levelog.wire.objects import GroupResource
+from levelog_base.errors import ConfigurationError
+from levelog_base.wire.manifests import manifests_of
+from levelog_base.wire.objects import GroupResource
 from levelog_cli.crds.breaking import breaks
 from levelog_cli.crds.definitions import API_VERSION, KIND
 from levelog_cli.crds.schemas import RULES, Json

@@ -11,8 +11,8 @@ from typing import Any, Final
 
 import msgspec
 
-from levelog.errors import OperatorError
 from levelog.resources import Resource, ResourceBase, Struct
+from levelog_base.errors import OperatorError
 from levelog_cli.crds.definitions import column_of, scale_of
 from levelog_cli.crds.schemas import INT_OR_STRING, KEPT, LIST_TYPE, RULES, SERVERS, Json
 

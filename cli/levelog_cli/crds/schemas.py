@@ -16,8 +16,8 @@ import msgspec
 from msgspec import NODEFAULT, UNSET, Meta, UnsetType
 from msgspec.structs import FieldInfo
 
-from levelog.errors import OperatorError
 from levelog.resources import CEL, ResourceBase
+from levelog_base.errors import OperatorError
 
 Json: TypeAlias = dict[str, Any]
 

@@ -13,7 +13,7 @@ import aiohttp
 from rich.console import Console
 from rich.markup import escape
 
-from levelog.errors import LevelogError
+from levelog_base.errors import LevelogError
 from levelog_cli.demo.stage import HERE, Stage
 from levelog_cli.loading import load_application
 from levelog_cli.running import FAILED

@@ -8,7 +8,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from levelog.wire.manifests import manifests_of
+from levelog_base.wire.manifests import manifests_of
 from levelog_cli.demo.telling import Watching
 from levelog_cli.loading import load_application
 from levelog_cli.settings import Settings

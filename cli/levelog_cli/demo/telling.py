@@ -12,9 +12,9 @@ from rich.console import Console
 from rich.markup import escape
 from sqlalchemy import func, select
 
-from levelog.counting import counted
-from levelog.errors import LevelogError
 from levelog.levels import drift_between
+from levelog_base.counting import counted
+from levelog_base.errors import LevelogError
 from levelog_cli.demo.steps import StoryStep, ViewCall
 from levelog_cli.printing.tables import folded
 from levelog_sandbox import Sandbox

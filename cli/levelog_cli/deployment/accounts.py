@@ -7,7 +7,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from levelog.errors import ConfigurationError
+from levelog_base.errors import ConfigurationError
 from levelog_cli.loading import LoadedApplication
 from levelog_cli.servers.permissions import (
     NeededPermission,

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import msgspec
 
-from levelog.wire.manifests import as_yaml
+from levelog_base.wire.manifests import as_yaml
 from levelog_cli.deployment.files import documents
 from levelog_cli.deployment.kustomization import EGRESS
 from levelog_cli.deployment.workloads import KEY_OF_REDACTION, Object, Workloads

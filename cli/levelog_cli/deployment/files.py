@@ -6,8 +6,8 @@ from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Final
 
-from levelog.errors import ConfigurationError
-from levelog.wire.manifests import as_yaml
+from levelog_base.errors import ConfigurationError
+from levelog_base.wire.manifests import as_yaml
 
 documents: Final = partial(as_yaml, width=1_000)
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from levelog.wire.manifests import as_yaml
+from levelog_base.wire.manifests import as_yaml
 from levelog_cli.deployment.files import documents
 from levelog_cli.deployment.workloads import KEY_OF_REDACTION, RUN, Workloads
 from levelog_cli.wiring.roles import Role

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from levelog.errors import ConfigurationError
+from levelog_base.errors import ConfigurationError
 from levelog_cli.crds.definitions import definitions_of, is_own
 from levelog_cli.deployment.accounts import dns_name, roles_of
 from levelog_cli.loading import LoadedApplication, load_classes

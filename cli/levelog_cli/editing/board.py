@@ -7,8 +7,8 @@ from collections.abc import AsyncGenerator, Sequence
 from multiprocessing.connection import Connection
 from typing import Final
 
-from levelog.errors import LevelogError
 from levelog.escapes import escaped
+from levelog_base.errors import LevelogError
 from levelog_cli.printing.columns import level_cells, level_paints
 from levelog_cli.printing.forms import is_coloured
 from levelog_cli.printing.tables import folded, table_lines

@@ -8,8 +8,8 @@ from typing import Any, Final
 import msgspec
 from msgspec import Struct
 
-from levelog.errors import ConfigurationError
-from levelog.wire.objects import GroupResource
+from levelog_base.errors import ConfigurationError
+from levelog_base.wire.objects import GroupResource
 from levelog_cli.crds.breaking import breaks
 from levelog_cli.crds.definitions import API_VERSION, definitions_of, is_own
 from levelog_cli.loading import load_classes

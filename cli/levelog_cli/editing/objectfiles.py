@@ -11,8 +11,8 @@ from typing import Any, Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from levelog.errors import ConfigurationError, LevelogError
-from levelog.wire.manifests import each_manifest
+from levelog_base.errors import ConfigurationError, LevelogError
+from levelog_base.wire.manifests import each_manifest
 from levelog_cli.crds.definitions import API_VERSION
 from levelog_cli.editing.codefiles import Stamp, stamp_of
 from levelog_cli.editing.forking import Child, Family, until_gone

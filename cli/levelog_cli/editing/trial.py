@@ -10,7 +10,7 @@ from typing import Final, Protocol
 
 from msgspec import Struct
 
-from levelog.errors import ConfigurationError, LevelogError
+from levelog_base.errors import ConfigurationError, LevelogError
 from levelog_cli.editing.codefiles import loaded_files
 from levelog_cli.editing.installing import Break
 from levelog_cli.loading import LoadedApplication

@@ -20,8 +20,8 @@ from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
 from levelog.calls.executor import CallOutcome
-from levelog.wire.objects import effect_of
-from levelog.wire.records import Outcome, ReceiptNoted
+from levelog_base.wire.objects import effect_of
+from levelog_base.wire.records import Outcome, ReceiptNoted
 from levelog_cli.monitoring.listening import WebPage
 from levelog_store.fold.levelwrites import ASKED_FOR
 from levelog_store.rows import STATUSES

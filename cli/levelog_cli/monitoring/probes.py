@@ -11,7 +11,7 @@ from typing import Final
 from msgspec import Struct
 
 from levelog.calls.faults import is_levelogs
-from levelog.errors import LevelogError
+from levelog_base.errors import LevelogError
 
 BEAT_SECONDS: Final = 0.5
 """How often the event loop says that it turns, and judges everything else."""

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from msgspec import Struct
 
-from levelog.wire.objects import ObjectKey
-from levelog.wire.records import LoggedRecord, ObjectDeleted, ObjectSeen, ReceiptNoted, is_traceparent
+from levelog_base.wire.objects import ObjectKey
+from levelog_base.wire.records import LoggedRecord, ObjectDeleted, ObjectSeen, ReceiptNoted, is_traceparent
 
 if TYPE_CHECKING:
     from levelog_actuator.actuator import Actuator

@@ -5,7 +5,7 @@ from typing import Any, cast
 
 import msgspec
 
-from levelog.counting import counted
+from levelog_base.counting import counted
 from levelog_cli.printing.tables import folded, labelled, table_lines
 from levelog_history.differences import differences, shown
 from levelog_replay.comparing import Tally

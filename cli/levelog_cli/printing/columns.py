@@ -7,10 +7,10 @@ from typing import Any, Final
 
 import msgspec
 
-from levelog.counting import counted
 from levelog.handlers.callnames import shown_write
-from levelog.secrets.scrubbing import is_redacted
-from levelog.wire.objects import CLUSTER_SCOPE
+from levelog_base.counting import counted
+from levelog_base.secrets.scrubbing import is_redacted
+from levelog_base.wire.objects import CLUSTER_SCOPE
 from levelog_cli.printing.forms import coloured
 from levelog_cli.printing.lines import print_line, print_lines
 from levelog_cli.printing.tables import Paint, is_narrow, table_lines

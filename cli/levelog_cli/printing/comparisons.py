@@ -7,7 +7,7 @@ import msgspec
 from msgspec.structs import asdict
 
 from levelog.calls.faults import described
-from levelog.counting import counted
+from levelog_base.counting import counted
 from levelog_cli.printing.called import call_lines, call_stop_lines, calls_told, difference_lines, tally_lines
 from levelog_cli.printing.tables import folded, labelled, table_lines
 from levelog_history.differences import drift_text, shown

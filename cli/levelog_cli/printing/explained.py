@@ -7,7 +7,7 @@ from typing import Final
 import msgspec
 
 from levelog.handlers.callnames import NOT_CALLED, kind_and_name, only_notes, shown_patches, shown_write
-from levelog.wire.records import ReceiptNoted
+from levelog_base.wire.records import ReceiptNoted
 from levelog_cli.printing.tables import folded
 from levelog_cli.printing.timeline import INDENT, Timeline, detailed
 from levelog_history.differences import drift_text, shown

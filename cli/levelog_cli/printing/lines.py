@@ -20,7 +20,7 @@ def print_lines(lines: Iterable[str]) -> None:
 
 def print_yaml(plain: Any, *, explicit_start: bool = False) -> None:
     """Print a document of YAML. Everything but ASCII is escaped in it if anything acts on a terminal."""
-    from levelog.wire.manifests import as_yaml  # noqa: PLC0415 - commands load this module for their options
+    from levelog_base.wire.manifests import as_yaml  # noqa: PLC0415 - commands load this module for their options
 
     text = as_yaml([plain])
     if any(is_acting(line) for line in text.split("\n")):

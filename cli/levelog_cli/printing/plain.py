@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 
-from levelog.wire.records import ReceiptNoted, TargetObserved
+from levelog_base.wire.records import ReceiptNoted, TargetObserved
 from levelog_history.explaining import Explained
 from levelog_history.ignoring import Ignored
 from levelog_history.levels import LevelsNow

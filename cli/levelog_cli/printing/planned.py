@@ -6,9 +6,9 @@ from typing import Any, Final
 
 import msgspec
 
-from levelog.counting import counted
 from levelog.handlers.callnames import title_of
-from levelog.secrets.scrubbing import without_hashes
+from levelog_base.counting import counted
+from levelog_base.secrets.scrubbing import without_hashes
 from levelog_cli.printing.comparisons import verdict_lines, verdict_told
 from levelog_cli.printing.tables import folded, labelled, table_lines
 from levelog_replay.planning import Planned, PlannedLevel

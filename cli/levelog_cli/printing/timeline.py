@@ -4,9 +4,9 @@ from collections.abc import Iterator
 from datetime import UTC, date, datetime
 from typing import Final
 
-from levelog.counting import counted
 from levelog.handlers.callnames import shown_write
-from levelog.wire.records import ReceiptNoted, TargetObserved
+from levelog_base.counting import counted
+from levelog_base.wire.records import ReceiptNoted, TargetObserved
 from levelog_cli.printing.tables import folded
 from levelog_history.happenings import Entry
 from levelog_history.revisions import Missing, Revision

@@ -8,8 +8,8 @@ from pathlib import Path
 from string import Template
 from typing import Final
 
-from levelog.errors import ConfigurationError
-from levelog.wire.manifests import as_yaml
+from levelog_base.errors import ConfigurationError
+from levelog_base.wire.manifests import as_yaml
 from levelog_cli.crds.definitions import definitions_of
 from levelog_cli.loading import load_classes
 

@@ -6,8 +6,8 @@ from contextlib import asynccontextmanager
 
 from msgspec import Struct
 
-from levelog.errors import ConfigurationError
-from levelog.secrets.redaction import Redactor
+from levelog_base.errors import ConfigurationError
+from levelog_base.secrets.redaction import Redactor
 from levelog_cli.servers.data_dir import DataDir
 from levelog_cli.servers.embedded import EmbeddedNats
 from levelog_cli.settings import OnOff, Settings, flag, variable

@@ -8,9 +8,9 @@ from pathlib import Path
 
 from msgspec import Raw
 
-from levelog.errors import IdentityMismatch, LevelogError
 from levelog.resources import is_external
-from levelog.wire.objects import Cluster, GroupResource
+from levelog_base.errors import IdentityMismatch, LevelogError
+from levelog_base.wire.objects import Cluster, GroupResource
 from levelog_cli.servers.permissions import refusal, refused, require, to_identify, to_read, to_write
 from levelog_cli.settings import Settings
 from levelog_cli.wiring.roles import Role

@@ -11,8 +11,8 @@ from typing import Final
 
 import msgspec
 
-from levelog.errors import ConfigurationError
 from levelog.kinds import ServedKind
+from levelog_base.errors import ConfigurationError
 
 DEV_DIR: Final = Path(".levelog/dev")
 """Data directory of `levelog dev`."""

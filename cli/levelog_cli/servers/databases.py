@@ -4,8 +4,8 @@ import logging
 from collections.abc import Sequence
 from pathlib import Path
 
-from levelog.errors import ConfigurationError
-from levelog.wire.objects import Application
+from levelog_base.errors import ConfigurationError
+from levelog_base.wire.objects import Application
 from levelog_cli.loading import LoadedApplication, load_application
 from levelog_cli.printing.bars import Bars
 from levelog_cli.printing.lines import print_line

@@ -13,7 +13,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
-from levelog.errors import ConfigurationError, Unavailable
+from levelog_base.errors import ConfigurationError, Unavailable
 from levelog_cli.servers.data_dir import DataDir
 
 START_SECONDS: Final = 60.0  # it reads what the stream's files hold before it listens

@@ -10,11 +10,11 @@ from typing import Final
 from msgspec import Struct
 from nats.aio.msg import Msg
 
-from levelog.errors import ConfigurationError
 from levelog.resources import ResourceType
-from levelog.wire.objects import Application, Cluster, Partition, is_newer
-from levelog.wire.records import SyncFinished, SyncStarted
-from levelog.wire.subjects import Control, control_subject, control_subjects, stream_name
+from levelog_base.errors import ConfigurationError
+from levelog_base.wire.objects import Application, Cluster, Partition, is_newer
+from levelog_base.wire.records import SyncFinished, SyncStarted
+from levelog_base.wire.subjects import Control, control_subject, control_subjects, stream_name
 from levelog_cli.loading import LoadedApplication
 from levelog_cli.servers.data_dir import DataDir
 from levelog_cli.servers.embedded import EmbeddedNats

@@ -7,13 +7,13 @@ from typing import Any, Final
 import msgspec
 from msgspec import Struct
 
-from levelog.errors import ConfigurationError
 from levelog.handlers.children import ChildrenView
 from levelog.handlers.views import ReconcileHandler
 from levelog.intents import Verb
 from levelog.resources import EVENTS, EVENTS_OF_CLUSTER, ResourceType
-from levelog.wire.objects import GroupResource
 from levelog_actuator.rights import RIGHTS, TO_BLOCK_OWNERS, Right
+from levelog_base.errors import ConfigurationError
+from levelog_base.wire.objects import GroupResource
 from levelog_ingest.namespaces import has_patterns
 from levelog_kube.client import KubeClient
 from levelog_kube.discovery import IDENTITY_NAMESPACE

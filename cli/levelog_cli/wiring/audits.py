@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from levelog.errors import ConfigurationError
+from levelog_base.errors import ConfigurationError
 from levelog_cli.monitoring.listening import ListenAddress
 from levelog_cli.printing.forms import PlainForm, print_plain
 from levelog_cli.printing.lines import print_line, print_lines

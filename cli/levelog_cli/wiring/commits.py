@@ -10,7 +10,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from levelog.errors import ConfigurationError
+from levelog_base.errors import ConfigurationError
 from levelog_cli.printing.forms import PlainForm, print_plain
 from levelog_cli.printing.lines import print_line, print_lines
 from levelog_cli.running import FAILED, MISUSED

@@ -9,12 +9,12 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
-from levelog.errors import LevelogError
 from levelog.escapes import escaped
 from levelog.handlers.finalizing import PREFIX, operations_for
 from levelog.resources import ResourceType
-from levelog.wire.objects import ObjectKey
 from levelog_actuator.requests import path_of
+from levelog_base.errors import LevelogError
+from levelog_base.wire.objects import ObjectKey
 from levelog_cli.printing.lines import print_line
 from levelog_cli.servers.clusters import connect_cluster
 from levelog_cli.settings import Settings

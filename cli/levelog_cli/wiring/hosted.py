@@ -6,8 +6,8 @@ from typing import Any
 
 import msgspec
 
-from levelog.errors import ConfigurationError
 from levelog.operator import Operator
+from levelog_base.errors import ConfigurationError
 from levelog_cli.running import execute, first_error
 from levelog_cli.settings import LogFormat, Settings
 from levelog_cli.wiring.expanding import application_for_cluster

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from levelog.counting import counted
-from levelog.errors import ConfigurationError
+from levelog_base.counting import counted
+from levelog_base.errors import ConfigurationError
 from levelog_cli.printing.columns import (
     blame_lines,
     contests_lines,

@@ -7,7 +7,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Final
 
-from levelog.errors import ConfigurationError, Unavailable
+from levelog_base.errors import ConfigurationError, Unavailable
 from levelog_cli.editing.forking import Family, fork_part
 from levelog_cli.loading import load_application
 from levelog_cli.monitoring.listening import ListenAddress

@@ -11,9 +11,9 @@ from typing import Any, Final
 
 import msgspec
 
-from levelog.counting import counted
-from levelog.wire.objects import Application, GroupResource
-from levelog.wire.records import LoggedRecord
+from levelog_base.counting import counted
+from levelog_base.wire.objects import Application, GroupResource
+from levelog_base.wire.records import LoggedRecord
 from levelog_cli.printing.lines import print_line
 from levelog_cli.settings import Settings
 from levelog_cli.wiring.lookback import opened_source

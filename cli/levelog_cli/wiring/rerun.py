@@ -9,10 +9,10 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from levelog.counting import counted
-from levelog.errors import ConfigurationError
 from levelog.escapes import escaped
-from levelog.wire.objects import GroupResource
+from levelog_base.counting import counted
+from levelog_base.errors import ConfigurationError
+from levelog_base.wire.objects import GroupResource
 from levelog_cli.loading import LoadedApplication, load_application
 from levelog_cli.printing.bars import Bars
 from levelog_cli.printing.comparisons import as_json as told

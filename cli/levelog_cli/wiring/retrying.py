@@ -2,8 +2,8 @@
 
 import sys
 
-from levelog.errors import ConfigurationError, Unavailable
-from levelog.wire.objects import Application, Cluster
+from levelog_base.errors import ConfigurationError, Unavailable
+from levelog_base.wire.objects import Application, Cluster
 from levelog_cli.printing.lines import print_line
 from levelog_cli.servers.data_dir import DataDir
 from levelog_cli.servers.databases import open_beside

@@ -13,8 +13,8 @@ import msgspec
 from msgspec import Struct
 
 from levelog.absence import level_of
-from levelog.errors import LevelogError, Unavailable
-from levelog.wire.objects import Application
+from levelog_base.errors import LevelogError, Unavailable
+from levelog_base.wire.objects import Application
 from levelog_cli.deployment.accounts import dns_name
 from levelog_cli.servers.data_dir import DataDir
 from levelog_kube.client import KubeClient

@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Final
 from msgspec import Struct
 
 from levelog.calls.audithook import check_purity
-from levelog.errors import ConfigurationError
-from levelog.secrets.redaction import Redactor
-from levelog.wire.objects import Application, Cluster
+from levelog_base.errors import ConfigurationError
+from levelog_base.secrets.redaction import Redactor
+from levelog_base.wire.objects import Application, Cluster
 from levelog_cli.loading import LoadedApplication
 from levelog_cli.monitoring.monitor import Monitor, monitoring
 from levelog_cli.printing.bars import Bars

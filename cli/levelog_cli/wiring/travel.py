@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from pathlib import Path
 
-from levelog.wire.objects import Application, GroupResource
+from levelog_base.wire.objects import Application, GroupResource
 from levelog_cli.printing.bars import Bars
 from levelog_cli.printing.comparisons import differing_json, differing_lines, inevitable_lines, verdict_lines
 from levelog_cli.printing.forms import PlainForm, print_answer, print_plain

@@ -7,12 +7,12 @@ from uuid import NAMESPACE_URL, uuid5
 import msgspec
 from msgspec import Struct
 
-from levelog.errors import RecordError
 from levelog.handlers.sources import SourceHandler
 from levelog.resources import External, Gone, Traced, external_key
-from levelog.secrets.redaction import Redactor
-from levelog.wire.canonical import refuse_unwritable
-from levelog.wire.objects import ObjectKey, Uid
+from levelog_base.errors import RecordError
+from levelog_base.secrets.redaction import Redactor
+from levelog_base.wire.canonical import refuse_unwritable
+from levelog_base.wire.objects import ObjectKey, Uid
 
 
 class EncodedSet(Struct, frozen=True):

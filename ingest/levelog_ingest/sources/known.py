@@ -7,8 +7,8 @@ from typing import Final, NamedTuple
 
 from msgspec import Struct
 
-from levelog.wire.objects import GroupResource, ObjectKey, Sequence, Version
-from levelog.wire.records import (
+from levelog_base.wire.objects import GroupResource, ObjectKey, Sequence, Version
+from levelog_base.wire.records import (
     BookmarkNoted,
     ContactLost,
     LoggedRecord,
@@ -17,7 +17,7 @@ from levelog.wire.records import (
     SyncFinished,
     SyncStarted,
 )
-from levelog.wire.subjects import Control, control_subjects, resource_subjects
+from levelog_base.wire.subjects import Control, control_subjects, resource_subjects
 from levelog_log.reader import FIRST, read_up_to_now
 from levelog_log.stream import LogStream
 

@@ -10,11 +10,11 @@ from typing import Any, Final, NoReturn
 
 from levelog.calls.caller import LeftBehind, Threads
 from levelog.calls.faults import HandlerFault, described, tell_fault
-from levelog.errors import ConfigurationError, IdentityMismatch, LevelogError
 from levelog.handlers.injection import about
 from levelog.handlers.sources import SOURCE_TIME, SourceHandler
 from levelog.resources import External, Gone, Traced
-from levelog.secrets.redaction import Redactor
+from levelog_base.errors import ConfigurationError, IdentityMismatch, LevelogError
+from levelog_base.secrets.redaction import Redactor
 from levelog_ingest.sources.known import read_log_state
 from levelog_ingest.sources.sourcelog import SourceLog
 from levelog_ingest.status import LONGEST, Backoff, Progress, ResourceStatus, Troubles, WatchedResource

@@ -9,13 +9,13 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
-from levelog.counting import counted
-from levelog.errors import RecordError
 from levelog.handlers.sources import SourceHandler
 from levelog.resources import External, Gone, Traced
-from levelog.secrets.redaction import Redactor
-from levelog.wire.objects import ObjectKey, Version
-from levelog.wire.records import (
+from levelog_base.counting import counted
+from levelog_base.errors import RecordError
+from levelog_base.secrets.redaction import Redactor
+from levelog_base.wire.objects import ObjectKey, Version
+from levelog_base.wire.records import (
     BookmarkNoted,
     ContactLost,
     ObjectDeleted,
@@ -25,7 +25,7 @@ from levelog.wire.records import (
     SyncStarted,
     Written,
 )
-from levelog.wire.subjects import object_subject, partition_of
+from levelog_base.wire.subjects import object_subject, partition_of
 from levelog_ingest.sources.encoding import Encoder, shown, uid_of
 from levelog_ingest.sources.known import LogState
 from levelog_ingest.sync import DIFFERENCE

@@ -11,7 +11,7 @@ from urllib.parse import SplitResult, unquote, urlsplit
 import nats.errors
 from msgspec import Struct
 
-from levelog.errors import ConfigurationError
+from levelog_base.errors import ConfigurationError
 
 _SCHEMES: Final = ("nats", "tls", "ws", "wss")
 _BETWEEN: Final = re.compile(r",\s*(?=\w+://)")  # a password may hold a comma

@@ -13,7 +13,7 @@ import nats.errors
 from nats.aio.msg import Msg
 
 from levelog.absence import Absence
-from levelog.errors import ConfigurationError, LevelogError, Unavailable
+from levelog_base.errors import ConfigurationError, LevelogError, Unavailable
 from levelog_log.transport.access import NatsAccess, Servers, explain_tls, parse_servers, without_credentials
 from levelog_log.transport.wire import Message, NatsClient, is_refusal
 

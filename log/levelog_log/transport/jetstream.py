@@ -7,7 +7,7 @@ import msgspec
 from msgspec import Struct
 from nats.aio.msg import Msg
 
-from levelog.errors import ConfigurationError, LevelogError, Unavailable
+from levelog_base.errors import ConfigurationError, LevelogError, Unavailable
 from levelog_log.transport.connection import REQUEST_TIMEOUT, Connection
 
 A = TypeVar("A")

@@ -16,7 +16,7 @@ from nats.aio.msg import Msg
 from nats.aio.transport import TcpTransport
 from nats.errors import ConnectionReconnectingError, Error, MaxPayloadError
 
-from levelog.errors import RecordError
+from levelog_base.errors import RecordError
 
 log = logging.getLogger(__name__)
 

@@ -6,8 +6,8 @@ from functools import partial
 
 from msgspec.structs import replace
 
-from levelog.errors import CommitsLost
-from levelog.secrets.redaction import Redactor
+from levelog_base.errors import CommitsLost
+from levelog_base.secrets.redaction import Redactor
 from levelog_processors.decide.facts import Outlook, Round
 from levelog_processors.decide.functions import Acted
 from levelog_processors.decide.intents import last_called, places_of_calls, target_names, with_rows

@@ -10,7 +10,7 @@ from msgspec import Struct
 from levelog.handlers.injection import Given
 from levelog.intents import Intent
 from levelog.levels import Level, LevelStatus
-from levelog.wire.canonical import canonical, digest
+from levelog_base.wire.canonical import canonical, digest
 from levelog_processors.decide.settling import (
     AT_ONCE,
     LOOKS_APART,

@@ -14,7 +14,7 @@ from levelog.calls.faults import HandlerFault, fault_reason, tell_fault
 from levelog.handlers.injection import Given, about
 from levelog.handlers.views import ReconcileHandler
 from levelog.intents import Intent
-from levelog.secrets.redaction import Redactor
+from levelog_base.secrets.redaction import Redactor
 from levelog_processors.decide.facts import Outlook, Round
 from levelog_processors.decide.rules import is_withheld, left_to_write, must_act
 from levelog_processors.decide.targets import require_target, target_key

@@ -8,13 +8,13 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from levelog.calls.faults import fault_reason
-from levelog.errors import OperatorError
 from levelog.intents import Intent, IntentOptions
 from levelog.resources import ResourceType
-from levelog.secrets.redaction import Redactor, with_encoded_data
-from levelog.wire.canonical import canonical, digest
-from levelog.wire.objects import ObjectKey
-from levelog.wire.projection import merge
+from levelog_base.errors import OperatorError
+from levelog_base.secrets.redaction import Redactor, with_encoded_data
+from levelog_base.wire.canonical import canonical, digest
+from levelog_base.wire.objects import ObjectKey
+from levelog_base.wire.projection import merge
 from levelog_processors.decide.facts import Outlook, Round
 from levelog_processors.decide.targets import Outward, addressed, is_outward, place_of_call, target_key, target_type
 from levelog_processors.fold.receipts import calls_key, kept_call

@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from levelog.handlers.children import ChildrenView
 from levelog.levels import LevelStatus
-from levelog.wire.canonical import canonical
+from levelog_base.wire.canonical import canonical
 from levelog_processors.fold.rules import parent_inputs
 from levelog_processors.program import BoundView, Program
 from levelog_store.decide.decisions import Decided

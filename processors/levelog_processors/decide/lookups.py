@@ -8,13 +8,13 @@ import msgspec
 from msgspec import Struct
 
 from levelog.calls.faults import HandlerFault
-from levelog.errors import OperatorError
 from levelog.handlers.children import ChildrenView
 from levelog.handlers.indexers import ObjectIndex, object_key
 from levelog.indices import Index, Objects
 from levelog.levels import Levels, LevelStatus
 from levelog.resources import ResourceBase
-from levelog.wire.canonical import digest
+from levelog_base.errors import OperatorError
+from levelog_base.wire.canonical import digest
 from levelog_processors.decide.levelstatuses import decoded, timeless
 from levelog_processors.fold.entries import canonical_key, lookup_key
 from levelog_processors.fold.lists import CONTACT, contact_key

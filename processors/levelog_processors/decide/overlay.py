@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 
 from msgspec.structs import replace
 
-from levelog.wire.records import ReceiptNoted, TargetObserved
+from levelog_base.wire.records import ReceiptNoted, TargetObserved
 from levelog_store.decide.decisions import OpenIntent
 from levelog_store.decide.inputreads import ToldIntent
 from levelog_store.fold.ends import Ends

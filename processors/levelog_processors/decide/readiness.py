@@ -6,7 +6,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from levelog.wire.objects import ObjectKey
+from levelog_base.wire.objects import ObjectKey
 from levelog_processors.program import BoundView, Program
 from levelog_store.decide.decisions import OpenIntent
 from levelog_store.rows import SyncRow

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from levelog.handlers.callnames import title_of
 from levelog.intents import Intent
 from levelog.levels import WHOLE
-from levelog.wire.objects import field_manager
+from levelog_base.wire.objects import field_manager
 from levelog_processors.decide.facts import Facts, Outlook, Round
 from levelog_processors.decide.lookups import contents_to_keep, digest_of_versions
 from levelog_processors.decide.settling import (

@@ -7,7 +7,7 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
-from levelog.wire.canonical import canonical
+from levelog_base.wire.canonical import canonical
 from levelog_store.decide.decisions import Decided, OpenIntent
 
 GONE: Final = 0

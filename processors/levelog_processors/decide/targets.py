@@ -5,10 +5,10 @@ from typing import Final
 from msgspec import Struct
 
 from levelog.effects import GROUP, EffectHandler
-from levelog.errors import OperatorError
 from levelog.intents import Intent, addressed_event
 from levelog.resources import EVENTS, ResourceType
-from levelog.wire.objects import ObjectKey
+from levelog_base.errors import OperatorError
+from levelog_base.wire.objects import ObjectKey
 from levelog_processors.program import BoundView
 from levelog_store.rows import StoredObject
 

@@ -15,12 +15,12 @@ from msgspec.structs import replace
 
 from levelog.calls import fieldreads
 from levelog.calls.faults import HandlerFault, Interruption, fault_reason, tell_fault
-from levelog.calls.mappings import Notes, RecordedMapping, plain
 from levelog.handlers.children import REDACTOR, ChildrenView
 from levelog.handlers.injection import Given, about
 from levelog.levels import Level
-from levelog.secrets.redaction import Redactor
-from levelog.wire.canonical import canonical
+from levelog_base.mappings import Notes, RecordedMapping, plain
+from levelog_base.secrets.redaction import Redactor
+from levelog_base.wire.canonical import canonical
 from levelog_processors.decide.facts import Facts, Seen, digest_with
 from levelog_processors.decide.lookups import (
     IndexMemory,

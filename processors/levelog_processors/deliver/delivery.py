@@ -11,9 +11,9 @@ from typing import Any, TypeAlias
 
 from levelog.handlers.forobjects import RecordHandler
 from levelog.handlers.injection import Given, about
-from levelog.wire.canonical import digest
-from levelog.wire.objects import ObjectKey
-from levelog.wire.records import LoggedRecord, ObjectDeleted, ObjectSeen
+from levelog_base.wire.canonical import digest
+from levelog_base.wire.objects import ObjectKey
+from levelog_base.wire.records import LoggedRecord, ObjectDeleted, ObjectSeen
 from levelog_processors.deliver.unrecorded import Chain, UnrecordedCalls
 from levelog_processors.program import Program
 from levelog_store.connect.database import Database

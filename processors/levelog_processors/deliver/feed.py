@@ -6,11 +6,11 @@ from collections.abc import Collection, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-from levelog.errors import HistoryLost
-from levelog.wire.objects import ObjectKey, Partition
-from levelog.wire.objects import Sequence as LogSequence
-from levelog.wire.records import LoggedRecord
-from levelog.wire.subjects import object_subject, resource_subjects
+from levelog_base.errors import HistoryLost
+from levelog_base.wire.objects import ObjectKey, Partition
+from levelog_base.wire.objects import Sequence as LogSequence
+from levelog_base.wire.records import LoggedRecord
+from levelog_base.wire.subjects import object_subject, resource_subjects
 from levelog_log.notifications import Listener
 from levelog_log.reader import Reader
 from levelog_log.stream import LogStream

@@ -15,8 +15,8 @@ from typing import Any, Final
 
 from levelog.handlers.injection import Given, about
 from levelog.handlers.timers import EPOCH, MICROSECOND, TimerHandler, created_of, microseconds, moment
-from levelog.wire.canonical import digest
-from levelog.wire.records import LoggedRecord, ObjectSeen
+from levelog_base.wire.canonical import digest
+from levelog_base.wire.records import LoggedRecord, ObjectSeen
 from levelog_log.notifications import Listener
 from levelog_processors.deliver.unrecorded import Chain, UnrecordedCalls
 from levelog_processors.program import Program

@@ -16,9 +16,9 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from levelog.calls.executor import Attempt, CallOutcome, Executor, Failure
 from levelog.calls.faults import Interruption, contained, described
-from levelog.errors import LevelogError
 from levelog.handlers.forobjects import CalledHandler
 from levelog.handlers.views import VIEW_TIME
+from levelog_base.errors import LevelogError
 from levelog_processors.decide.settling import backoff
 from levelog_processors.guard import FunctionGuard
 from levelog_store.connect.database import Database

@@ -7,8 +7,8 @@ from typing import Final
 
 from msgspec import Struct
 
-from levelog.counting import counted
-from levelog.wire.records import HistoryReverted, LoggedRecord, SyncFinished, SyncStarted
+from levelog_base.counting import counted
+from levelog_base.wire.records import HistoryReverted, LoggedRecord, SyncFinished, SyncStarted
 from levelog_store.fold.changes import Wake
 from levelog_store.rows import IndexKey, ViewParent
 

@@ -13,8 +13,8 @@ from msgspec.structs import replace
 from levelog.calls.faults import Interruption, described, tell_fault
 from levelog.handlers.views import VIEW_TIME
 from levelog.resources import Metadata, Owner
-from levelog.wire.canonical import canonical
-from levelog.wire.records import LoggedRecord, ReceiptNoted, TargetObserved, Unreadable
+from levelog_base.wire.canonical import canonical
+from levelog_base.wire.records import LoggedRecord, ReceiptNoted, TargetObserved, Unreadable
 from levelog_processors.guard import FunctionGuard
 from levelog_processors.program import BoundIndex
 from levelog_store.fold.changes import Changes

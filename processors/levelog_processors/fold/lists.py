@@ -6,8 +6,8 @@ from typing import Final, TypeAlias
 import msgspec
 from msgspec.structs import replace
 
-from levelog.wire.objects import is_newer
-from levelog.wire.records import (
+from levelog_base.wire.objects import is_newer
+from levelog_base.wire.records import (
     BookmarkNoted,
     ContactLost,
     GapNoted,

@@ -6,7 +6,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from levelog.wire.records import LoggedRecord, ObjectDeleted, ObjectSeen, ObjectUnreadable, Unreadable, head_of
+from levelog_base.wire.records import LoggedRecord, ObjectDeleted, ObjectSeen, ObjectUnreadable, Unreadable, head_of
 from levelog_store.rows import StoredObject
 
 

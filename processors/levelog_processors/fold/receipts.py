@@ -10,9 +10,9 @@ from msgspec import Struct
 from levelog.effects import Call
 from levelog.handlers.children import Remembered
 from levelog.handlers.indexers import MARK, applied_place, call_entry
-from levelog.wire.canonical import canonical
-from levelog.wire.objects import effect_of
-from levelog.wire.records import CallNoted, LoggedRecord, ReceiptNoted, TargetObserved
+from levelog_base.wire.canonical import canonical
+from levelog_base.wire.objects import effect_of
+from levelog_base.wire.records import CallNoted, LoggedRecord, ReceiptNoted, TargetObserved
 from levelog_processors.fold.entries import change_key
 from levelog_processors.program import Program
 from levelog_store.fold.changes import Changes, FoldedReceipt, PriorState, Wake

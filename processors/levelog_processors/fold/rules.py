@@ -9,9 +9,9 @@ import logging
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from levelog.calls.faults import Interruption, described
-from levelog.wire.canonical import digest
-from levelog.wire.objects import ObjectKey, is_newer
-from levelog.wire.records import (
+from levelog_base.wire.canonical import digest
+from levelog_base.wire.objects import ObjectKey, is_newer
+from levelog_base.wire.records import (
     BookmarkNoted,
     ContactLost,
     GapNoted,

@@ -6,7 +6,7 @@ from datetime import datetime
 from msgspec.structs import replace
 
 from levelog.indices import Contact
-from levelog.wire.objects import ObjectKey
+from levelog_base.wire.objects import ObjectKey
 from levelog_processors.program import Program
 from levelog_processors.state.bodies import ABSENT, Bodies
 from levelog_processors.state.buckets import Buckets

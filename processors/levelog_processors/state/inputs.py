@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from levelog.wire.records import LoggedRecord, SyncFinished, is_unlisted
+from levelog_base.wire.records import LoggedRecord, SyncFinished, is_unlisted
 from levelog_processors.fold.entries import note_time
 from levelog_processors.fold.receipts import levels_of_calls
 from levelog_processors.state.contents import Contents

@@ -5,8 +5,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from msgspec.structs import replace
 
 from levelog.handlers.indexers import applied_place
-from levelog.wire.objects import DELETED
-from levelog.wire.records import LoggedRecord, ReceiptNoted, SyncFinished
+from levelog_base.wire.objects import DELETED
+from levelog_base.wire.records import LoggedRecord, ReceiptNoted, SyncFinished
 from levelog_processors.fold.receipts import calls_key
 from levelog_processors.fold.rules import Fold
 from levelog_processors.program import Program

@@ -9,8 +9,8 @@ from typing import Self
 
 from msgspec import Struct
 
-from levelog.wire.objects import ObjectKey, is_newer
-from levelog.wire.records import (
+from levelog_base.wire.objects import ObjectKey, is_newer
+from levelog_base.wire.records import (
     BookmarkNoted,
     ContactLost,
     HistoryReverted,

@@ -6,8 +6,8 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Final
 
-from levelog.errors import ConfigurationError
-from levelog.secrets.redaction import NO_KEY, Redactor
+from levelog_base.errors import ConfigurationError
+from levelog_base.secrets.redaction import NO_KEY, Redactor
 from levelog_processors.program import Program
 from levelog_replay.bundles.reading import open_bundle, refuse_other
 from levelog_replay.bundles.writing import rewrite

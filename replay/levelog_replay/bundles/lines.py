@@ -12,11 +12,11 @@ import msgspec
 from msgspec import Raw, Struct
 from msgspec.structs import asdict, replace
 
-from levelog.wire.canonical import canonical
-from levelog.wire.envelope import decode, encode
-from levelog.wire.objects import Application, Cluster, Partition, Sequence
-from levelog.wire.records import LoggedRecord, Unreadable
-from levelog.wire.subjects import object_in
+from levelog_base.wire.canonical import canonical
+from levelog_base.wire.envelope import decode, encode
+from levelog_base.wire.objects import Application, Cluster, Partition, Sequence
+from levelog_base.wire.records import LoggedRecord, Unreadable
+from levelog_base.wire.subjects import object_in
 from levelog_history.reach import Moment
 from levelog_replay.comparing import Conclusion
 from levelog_replay.sources import Origin

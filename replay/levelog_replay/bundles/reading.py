@@ -8,8 +8,8 @@ from typing import Final
 
 import msgspec
 
-from levelog.errors import ConfigurationError, RecordError
-from levelog.wire.records import LoggedRecord, ObjectDeleted, ObjectSeen, ReceiptNoted, TargetObserved
+from levelog_base.errors import ConfigurationError, RecordError
+from levelog_base.wire.records import LoggedRecord, ObjectDeleted, ObjectSeen, ReceiptNoted, TargetObserved
 from levelog_history.reach import Moment
 from levelog_history.selection import Selected, has_any
 from levelog_history.timeline import DecisionEntry, IsShown

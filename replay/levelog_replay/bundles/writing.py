@@ -12,9 +12,9 @@ from typing import BinaryIO
 import msgspec
 from msgspec import Raw, Struct
 
-from levelog.errors import ConfigurationError
-from levelog.wire.objects import Application, ObjectKey
-from levelog.wire.records import (
+from levelog_base.errors import ConfigurationError
+from levelog_base.wire.objects import Application, ObjectKey
+from levelog_base.wire.records import (
     BookmarkNoted,
     LoggedRecord,
     ObjectDeleted,

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from levelog.effects import EffectHandler
-from levelog.errors import ConfigurationError
+from levelog_base.errors import ConfigurationError
 from levelog_history.selection import named
 from levelog_processors.program import Program
 

@@ -5,9 +5,9 @@ from typing import Any
 
 from msgspec import UNSET, Struct
 
-from levelog.wire.canonical import canonical
-from levelog.wire.objects import effect_of
-from levelog.wire.records import ReceiptNoted
+from levelog_base.wire.canonical import canonical
+from levelog_base.wire.objects import effect_of
+from levelog_base.wire.records import ReceiptNoted
 from levelog_replay.sources import Recording, each_record
 
 

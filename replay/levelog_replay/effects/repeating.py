@@ -14,9 +14,9 @@ from levelog.calls.caller import FunctionCaller
 from levelog.calls.executor import words_for
 from levelog.effects import EffectHandler
 from levelog.handlers.injection import Given, about
-from levelog.secrets.redaction import Redactor
-from levelog.wire.canonical import canonical
-from levelog.wire.objects import ObjectKey, effect_of
+from levelog_base.secrets.redaction import Redactor
+from levelog_base.wire.canonical import canonical
+from levelog_base.wire.objects import ObjectKey, effect_of
 from levelog_processors.program import Program
 from levelog_replay.calling import run_here, stoppable
 from levelog_replay.effects.chosen import kind_of

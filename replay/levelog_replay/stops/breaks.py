@@ -3,7 +3,7 @@
 from collections.abc import Collection, Sequence
 from typing import Final, TypeAlias
 
-from levelog.errors import ConfigurationError
+from levelog_base.errors import ConfigurationError
 from levelog_history.selection import Selected, named
 from levelog_processors.program import Program
 from levelog_replay.effects.chosen import callable_names

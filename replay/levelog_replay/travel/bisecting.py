@@ -5,8 +5,8 @@ from contextlib import aclosing
 
 from msgspec import Struct
 
-from levelog.wire.objects import ObjectKey
-from levelog.wire.records import LoggedRecord, ObjectDeleted, ObjectSeen
+from levelog_base.wire.objects import ObjectKey
+from levelog_base.wire.records import LoggedRecord, ObjectDeleted, ObjectSeen
 from levelog_history.happenings import Entry
 from levelog_history.revisions import Revision, Revisions
 from levelog_history.timeline import AnyEntry, DecisionEntry

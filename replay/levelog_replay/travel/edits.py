@@ -10,10 +10,10 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from levelog.errors import ConfigurationError
-from levelog.wire.manifests import Document, documents
-from levelog.wire.objects import Sequence as LogSequence
-from levelog.wire.records import LoggedRecord, ObjectDeleted, ObjectSeen, ReceiptNoted
+from levelog_base.errors import ConfigurationError
+from levelog_base.wire.manifests import Document, documents
+from levelog_base.wire.objects import Sequence as LogSequence
+from levelog_base.wire.records import LoggedRecord, ObjectDeleted, ObjectSeen, ReceiptNoted
 from levelog_history.differences import with_value
 from levelog_history.reach import so_long
 from levelog_replay.sources import Recording, each_record

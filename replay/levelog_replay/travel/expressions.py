@@ -8,9 +8,9 @@ from typing import Any, Final
 
 import msgspec
 
-from levelog.errors import ConfigurationError
-from levelog.wire.objects import ObjectKey
-from levelog.wire.records import LoggedRecord, ObjectDeleted, ObjectSeen
+from levelog_base.errors import ConfigurationError
+from levelog_base.wire.objects import ObjectKey
+from levelog_base.wire.records import LoggedRecord, ObjectDeleted, ObjectSeen
 from levelog_history.selection import Selected, ends, is_named
 from levelog_processors.state.state import State
 from levelog_store.rows import StoredObject, Verdict, ViewParent

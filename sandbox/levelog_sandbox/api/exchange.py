@@ -101,7 +101,7 @@ def decoded(raw: bytes, *, is_yaml: bool = False) -> Any:
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         if not is_yaml:
             raise refusals.bad_request(f"the object provided is unrecognized: json parse error: {error}") from error
-    from levelog.wire.manifests import documents  # noqa: PLC0415 - few clients send YAML, and it is slow to load
+    from levelog_base.wire.manifests import documents  # noqa: PLC0415 - few clients send YAML, and it is slow to load
 
     for document in documents(raw, is_strict=False):
         if document.error:

@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Mapping
 
-from levelog.wire.origins import is_of_a_page, strange_name
+from levelog_base.wire.origins import is_of_a_page, strange_name
 from levelog_sandbox.api.refusals import StatusError
 
 

@@ -12,7 +12,7 @@ from typing import Any, BinaryIO, Self
 
 import msgspec
 
-from levelog.errors import ConfigurationError
+from levelog_base.errors import ConfigurationError
 from levelog_sandbox.objects.revisions import Change, Collection, Store
 
 Json = dict[str, Any]

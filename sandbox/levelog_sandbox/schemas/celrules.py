@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from levelog.counting import counted
+from levelog_base.counting import counted
 from levelog_sandbox.api import refusals
 from levelog_sandbox.api.refusals import RefusalCause
 from levelog_sandbox.schemas.expressions import LIBRARIES, CelError, celvalue, compiled, condition, is_available

@@ -8,8 +8,8 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, Final
 
-from levelog.errors import LevelogError
-from levelog.wire.canonical import storable
+from levelog_base.errors import LevelogError
+from levelog_base.wire.canonical import storable
 
 MAX_MESSAGE: Final = 1000
 """Characters of an error that are kept."""

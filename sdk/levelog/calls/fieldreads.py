@@ -9,8 +9,8 @@ from typing import Any, Final
 
 import msgspec
 
-from levelog.calls.mappings import FieldRead, Look, Path
-from levelog.wire.canonical import canonical, digest
+from levelog_base.mappings import FieldRead, Look, Path
+from levelog_base.wire.canonical import canonical, digest
 
 MOST: Final = 1000
 """Reads that are kept of one evaluation; a function that looks at more depends on the whole object."""

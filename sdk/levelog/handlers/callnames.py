@@ -4,7 +4,7 @@ import re
 from typing import Final
 
 from levelog.effects import GROUP
-from levelog.wire.records import CallNoted, ReceiptNoted
+from levelog_base.wire.records import CallNoted, ReceiptNoted
 
 HANDLED: Final = "_handled"
 """Ends the name of the effect that calls an edge handler."""

@@ -8,7 +8,6 @@ from msgspec.structs import replace
 
 from levelog.edges import Edge, Reason
 from levelog.effects import EffectHandler
-from levelog.errors import OperatorError
 from levelog.handlers.edgehandlers import (
     END,
     EdgeHandler,
@@ -35,7 +34,8 @@ from levelog.handlers.views import ReconcileHandler, ViewHandler
 from levelog.handlers.yielding import Yields, writes_view, writes_writer, written_effect
 from levelog.resources import ResourceBase
 from levelog.selectors import Selector
-from levelog.wire.objects import GroupResource
+from levelog_base.errors import OperatorError
+from levelog_base.wire.objects import GroupResource
 
 
 class CallRegistry:

@@ -8,7 +8,6 @@ from typing import Any, Final, get_args
 import msgspec
 from msgspec import Struct, field
 
-from levelog.errors import ChildRefused, OperatorError
 from levelog.handlers.fingerprints import fingerprint
 from levelog.handlers.indexers import APPLIED, MARK, ImplicitIndex
 from levelog.handlers.injection import Given, Lender
@@ -30,10 +29,11 @@ from levelog.handlers.views import OF_VIEWS, IndexParameter, ReconcileHandler, V
 from levelog.intents import Intent
 from levelog.levels import Level
 from levelog.resources import Manifest, Metadata, Owner, ResourceBase, ResourceType, refuse_external
-from levelog.secrets.redaction import Redactor, with_encoded_data
-from levelog.wire.canonical import canonical, digest
-from levelog.wire.projection import Applied, fields_of
-from levelog.wire.records import refuse_remains
+from levelog_base.errors import ChildRefused, OperatorError
+from levelog_base.secrets.redaction import Redactor, with_encoded_data
+from levelog_base.wire.canonical import canonical, digest
+from levelog_base.wire.projection import Applied, fields_of
+from levelog_base.wire.records import refuse_remains
 
 REDACTOR: Final = f"{MARK}redactor"
 """Name under which the view is given the redactor, as manifests are compared with what is recorded of objects."""

@@ -7,10 +7,8 @@ from typing import Any, Final
 import msgspec
 from msgspec import UNSET
 
-from levelog.calls.mappings import plain
-from levelog.edges import Diff, Edge, Reason, diff_of, essence, flat, keys_of, under, value_at, value_or_none
+from levelog.edges import Diff, Edge, Reason, diff_of, essence, flat, under, value_at, value_or_none
 from levelog.effects import Call, EffectHandler
-from levelog.errors import OperatorError
 from levelog.handlers.callnames import HANDLED
 from levelog.handlers.fingerprints import value_fingerprint
 from levelog.handlers.forobjects import (
@@ -33,7 +31,9 @@ from levelog.indices import Index
 from levelog.intents import Intent, call
 from levelog.levels import Level, Levels
 from levelog.selectors import Presence, holds
-from levelog.wire.canonical import digest
+from levelog_base.errors import OperatorError
+from levelog_base.mappings import plain
+from levelog_base.wire.canonical import digest, keys_of
 
 IS_HANDLED: Final = "its deletion is handled"
 IS_OPEN: Final = "its deletion is not handled"

@@ -6,7 +6,6 @@ from functools import partial
 from typing import Any, Final
 
 from levelog.edges import Edge
-from levelog.errors import OperatorError
 from levelog.handlers.edgehandlers import EdgeHandler, is_wanted
 from levelog.handlers.fingerprints import value_fingerprint
 from levelog.handlers.forobjects import CalledHandler, Phase, calls_of
@@ -19,8 +18,9 @@ from levelog.intents import Intent, patch
 from levelog.levels import Level, Levels
 from levelog.resources import ResourceBase
 from levelog.selectors import Selector
-from levelog.wire.canonical import digest
-from levelog.wire.objects import GroupResource
+from levelog_base.errors import OperatorError
+from levelog_base.wire.canonical import digest
+from levelog_base.wire.objects import GroupResource
 
 PREFIX: Final = "levelog/"
 """Begins the finalizer of each operator."""

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from levelog.handlers.reached import reached_by, reached_from
-from levelog.wire.canonical import canonical, digest
+from levelog_base.wire.canonical import canonical, digest
 
 
 def fingerprint(function: Callable[..., Any]) -> str:

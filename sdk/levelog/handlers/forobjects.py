@@ -12,7 +12,6 @@ from msgspec import UNSET
 from levelog.calls.limits import CallLimits
 from levelog.edges import handled_object
 from levelog.effects import MOST_EDGE_BYTES, Call, EffectHandler, nothing_of
-from levelog.errors import OperatorError
 from levelog.handlers.fingerprints import fingerprint
 from levelog.handlers.injection import Given, Injections, Lender, injections, shown
 from levelog.handlers.readers import ObjectReader, object_reader
@@ -31,7 +30,8 @@ from levelog.intents import Intent
 from levelog.levels import Level
 from levelog.resources import ResourceBase, refuse_external
 from levelog.selectors import Selector, taken_from
-from levelog.wire.canonical import digest
+from levelog_base.errors import OperatorError
+from levelog_base.wire.canonical import digest
 
 OF_CALLED: Final = (Given.KEY, Given.RETRY, Given.STARTED, Given.LOGGER, Given.SETTINGS)
 Phase: TypeAlias = Literal["waits", "finalizing"]

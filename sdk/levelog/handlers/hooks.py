@@ -7,9 +7,9 @@ from typing import Any, Final, Literal, TypeAlias, TypeVar, overload
 
 from msgspec import Struct
 
-from levelog.errors import OperatorError
 from levelog.handlers.injection import Given, Injections, Lender, injections, live_types
 from levelog.handlers.signatures import parameters, require_function, require_time, yields
+from levelog_base.errors import OperatorError
 
 HookFunction = TypeVar("HookFunction", bound=Callable[..., Any])
 When: TypeAlias = Literal["startup", "cleanup"]

@@ -9,7 +9,6 @@ from typing import Any, ClassVar, Final, Literal, TypeAlias, get_args
 import msgspec
 from msgspec import Struct
 
-from levelog.errors import ObjectTooLarge, OperatorError, TooManyEntries
 from levelog.handlers.fingerprints import class_fingerprint, fingerprint
 from levelog.handlers.injection import NOTHING, Given, Injections, Lender, injections
 from levelog.handlers.readers import ObjectReader, object_reader, require_resource
@@ -25,7 +24,8 @@ from levelog.indices import Index, Objects
 from levelog.levels import Level
 from levelog.resources import ResourceBase
 from levelog.selectors import Selector
-from levelog.wire.canonical import canonical, digest
+from levelog_base.errors import ObjectTooLarge, OperatorError, TooManyEntries
+from levelog_base.wire.canonical import canonical, digest
 
 APPLIED: Final = "applied/"
 """Begins the name of an index that receipts fill, before that of its view."""

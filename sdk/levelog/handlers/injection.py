@@ -11,12 +11,12 @@ import msgspec
 from msgspec import Struct
 
 from levelog.calls.limits import NO_LIMITS, CallLimits
-from levelog.errors import OperatorError
 from levelog.handlers import signatures
 from levelog.handlers.signatures import type_hints
 from levelog.indices import Index, LiveIndex, Objects
 from levelog.levels import Level, Levels
-from levelog.wire.canonical import canonical, digest
+from levelog_base.errors import OperatorError
+from levelog_base.wire.canonical import canonical, digest
 
 
 class Given(StrEnum):

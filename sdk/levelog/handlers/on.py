@@ -9,7 +9,6 @@ from msgspec import UNSET
 
 from levelog.calls.limits import CallKeywords
 from levelog.edges import Reason, pointer_of
-from levelog.errors import OperatorError
 from levelog.handlers.forobjects import CallOptions, RecordHandler, options_of
 from levelog.handlers.hooks import Hooks
 from levelog.handlers.injection import Lender
@@ -17,6 +16,7 @@ from levelog.handlers.readers import function_or_class
 from levelog.handlers.signatures import alike, needs, one_place
 from levelog.handlers.views import Writes
 from levelog.resources import ResourceBase
+from levelog_base.errors import OperatorError
 
 _FIELD: Final = re.compile(r"[^./\[\]][^.\[\]]*(\.[^.\[\]]+)*|(/[^/]+)+")
 """A field by its keys between dots, or as a JSON pointer."""

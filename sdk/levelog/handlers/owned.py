@@ -9,8 +9,8 @@ from msgspec import Struct
 from levelog.intents import Intent, apply, delete
 from levelog.levels import Drift, Level
 from levelog.resources import Metadata, ResourceBase, ResourceType
-from levelog.wire.canonical import canonical, digest
-from levelog.wire.projection import Applied, differing, project
+from levelog_base.wire.canonical import canonical, digest
+from levelog_base.wire.projection import Applied, differing, project
 
 CONFIRMED: Final = "levelog/confirm-deletions"
 """Annotation of a parent that lets its function delete more children at once than it may."""

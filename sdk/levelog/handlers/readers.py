@@ -21,14 +21,14 @@ from msgspec.inspect import (
 from msgspec.structs import replace
 
 from levelog.calls.fieldreads import ALWAYS, decode, digest_of
-from levelog.errors import OperatorError
 from levelog.handlers.fingerprints import class_fingerprint, value_fingerprint
 from levelog.handlers.injection import shown
 from levelog.handlers.signatures import FOR_KOPF, parameters, require_function, type_hints
 from levelog.resources import External, ResourceBase, ResourceType, Struct
 from levelog.selectors import Selector
-from levelog.wire.canonical import canonical, canonical_json, digest
-from levelog.wire.records import refuse_left_out
+from levelog_base.errors import OperatorError
+from levelog_base.wire.canonical import canonical, canonical_json, digest
+from levelog_base.wire.records import refuse_left_out
 
 F = TypeVar("F", bound=Callable[..., Any])
 

@@ -9,7 +9,6 @@ from msgspec.structs import replace
 
 from levelog.daemons import Daemon, Run, RunEnd
 from levelog.effects import Call, EffectHandler, require_json
-from levelog.errors import OperatorError
 from levelog.handlers.callnames import RUN
 from levelog.handlers.fingerprints import type_fingerprint
 from levelog.handlers.forobjects import (
@@ -30,7 +29,8 @@ from levelog.handlers.views import ReconcileHandler, ViewHandler
 from levelog.indices import Index
 from levelog.intents import Intent, call
 from levelog.levels import Level
-from levelog.wire.canonical import digest
+from levelog_base.errors import OperatorError
+from levelog_base.wire.canonical import digest
 
 GRACE: Final = timedelta(seconds=5)
 """How long a daemon may take to end, by default."""

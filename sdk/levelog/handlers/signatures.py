@@ -21,10 +21,10 @@ from typing import (
     get_type_hints,
 )
 
-from levelog.errors import OperatorError
 from levelog.intents import Intent
 from levelog.levels import Level
 from levelog.resources import Manifest
+from levelog_base.errors import OperatorError
 
 _MANY: Final = (
     collections.abc.Iterator,

@@ -5,10 +5,10 @@ from collections.abc import AsyncIterable, Awaitable, Callable, Iterable
 from datetime import timedelta
 from typing import Any, Final, TypeAlias, TypeVar
 
-from levelog.errors import OperatorError
 from levelog.handlers.injection import Given, Lender, injections
 from levelog.handlers.signatures import parameters, require_time
 from levelog.resources import External, Gone, ResourceType, Traced
+from levelog_base.errors import OperatorError
 
 SOURCE_TIME: Final = timedelta(seconds=30)
 """Default time limit of one poll."""

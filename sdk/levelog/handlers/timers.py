@@ -10,7 +10,6 @@ from msgspec import Struct
 
 from levelog.edges import essence, flat, handled_object
 from levelog.effects import Call, EffectHandler
-from levelog.errors import OperatorError
 from levelog.handlers.callnames import CHANGED, TIMED
 from levelog.handlers.fingerprints import value_fingerprint
 from levelog.handlers.forobjects import (
@@ -27,7 +26,8 @@ from levelog.handlers.injection import Lender
 from levelog.handlers.views import ReconcileHandler, ViewHandler
 from levelog.intents import Intent, call
 from levelog.levels import Level
-from levelog.wire.canonical import digest
+from levelog_base.errors import OperatorError
+from levelog_base.wire.canonical import digest
 
 _CODE: Final = "timers 7"
 """Stands for this module in fingerprints: raised when the same calls lead to others."""

@@ -7,7 +7,6 @@ from typing import Any, ClassVar, Final, Literal, TypeAlias, get_args, get_origi
 
 from msgspec import Struct
 
-from levelog.errors import OperatorError
 from levelog.handlers.fingerprints import fingerprint, type_fingerprint
 from levelog.handlers.indexers import IndexHandler
 from levelog.handlers.injection import Given, Lender, injections, require_defined
@@ -26,8 +25,9 @@ from levelog.intents import Intent, Verb
 from levelog.levels import Level
 from levelog.resources import ResourceBase, ResourceType, refuse_external
 from levelog.selectors import Selector
-from levelog.wire.canonical import canonical, digest
-from levelog.wire.objects import GroupResource
+from levelog_base.errors import OperatorError
+from levelog_base.wire.canonical import canonical, digest
+from levelog_base.wire.objects import GroupResource
 
 RECONCILE_TIME: Final = timedelta(seconds=30)
 """Default time limit of a reconcile function."""

@@ -16,8 +16,8 @@ from levelog.indices import Index
 from levelog.intents import Intent, IntentOptions, Verb, call
 from levelog.levels import Level
 from levelog.resources import ResourceBase, ResourceType
-from levelog.secrets.redaction import Redactor
-from levelog.wire.canonical import digest
+from levelog_base.secrets.redaction import Redactor
+from levelog_base.wire.canonical import digest
 
 _CODE: Final = "yielding 1"
 """Stands for this module in fingerprints: raised when the same calls lead to other writes."""

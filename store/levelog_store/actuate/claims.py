@@ -39,7 +39,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from sqlalchemy.sql.dml import ReturningUpdate
 from sqlalchemy.sql.selectable import NamedFromClause
 
-from levelog.wire.objects import ObjectKey, effect_of
+from levelog_base.wire.objects import ObjectKey, effect_of
 from levelog_store.decide.decisions import Sendable
 from levelog_store.dialects import (
     OF_SCOPE,

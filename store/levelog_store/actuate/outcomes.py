@@ -23,8 +23,8 @@ from sqlalchemy import (
 )
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from levelog.wire.canonical import canonical
-from levelog.wire.records import ReceiptNoted
+from levelog_base.wire.canonical import canonical
+from levelog_base.wire.records import ReceiptNoted
 from levelog_store.actuate.claims import (
     IS_IN_SCOPE,
     IS_KEY,

@@ -16,8 +16,8 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from sqlalchemy.util.concurrency import greenlet_spawn
 
 from levelog.absence import Absence
-from levelog.errors import ConfigurationError, Unavailable
-from levelog.wire.timelines import DatabaseTimeline
+from levelog_base.errors import ConfigurationError, Unavailable
+from levelog_base.wire.timelines import DatabaseTimeline
 from levelog_store.connect.engines import (
     POOL_SIZE,
     let_wait,

@@ -24,7 +24,7 @@ from sqlalchemy.pool import AsyncAdaptedQueuePool, Pool
 from sqlalchemy.util import LRUCache
 from sqlalchemy.util.concurrency import await_
 
-from levelog.errors import ConfigurationError
+from levelog_base.errors import ConfigurationError
 from levelog_store.connect.failures import NO_POOLER
 from levelog_store.connect.locations import Location
 from levelog_store.connect.quick import QuickEngine

@@ -11,7 +11,7 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
 from levelog.absence import Absence
-from levelog.errors import ConfigurationError, LevelogError, RowRefused, Unavailable
+from levelog_base.errors import ConfigurationError, LevelogError, RowRefused, Unavailable
 from levelog_store.connect.locations import Location
 
 CONNECTION_ERRORS = (DBAPIError, OSError, PoolTimeoutError)

@@ -11,8 +11,8 @@ from weakref import WeakKeyDictionary
 import asyncpg
 from sqlalchemy.engine import URL
 
-from levelog.errors import Unavailable
-from levelog.wire.timelines import DatabaseTimeline
+from levelog_base.errors import Unavailable
+from levelog_base.wire.timelines import DatabaseTimeline
 
 log = logging.getLogger(__name__)
 

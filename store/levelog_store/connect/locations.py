@@ -10,7 +10,7 @@ from msgspec import Struct
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError
 
-from levelog.errors import ConfigurationError
+from levelog_base.errors import ConfigurationError
 
 _POSTGRESQL = ("postgresql", "postgres", "postgresql+asyncpg")
 _SQLITE = ("sqlite", "sqlite+aiosqlite")

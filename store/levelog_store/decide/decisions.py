@@ -6,7 +6,7 @@ from typing import Final
 from msgspec import Struct
 
 from levelog.levels import LevelStatus
-from levelog.wire.canonical import digest
+from levelog_base.wire.canonical import digest
 from levelog_store.fold.changes import Causes
 from levelog_store.rows import IndexKey, LevelRow, Verdict, ViewParent
 

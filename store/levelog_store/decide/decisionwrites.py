@@ -8,7 +8,7 @@ from sqlalchemy import Delete, Dialect, Insert, Update, bindparam, case, delete,
 from sqlalchemy.ext.asyncio import AsyncConnection
 from sqlalchemy.sql.dml import ReturningUpdate
 
-from levelog.wire.canonical import canonical
+from levelog_base.wire.canonical import canonical
 from levelog_store.actuate.claims import Claiming, insert_claimed
 from levelog_store.decide.decisions import Decided, IntentRow
 from levelog_store.dialects import built_once, named, rows_of, run, upsert, write

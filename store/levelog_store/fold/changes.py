@@ -6,8 +6,8 @@ from typing import Final
 
 from msgspec import Struct
 
-from levelog.wire.objects import ObjectKey
-from levelog.wire.records import ReceiptNoted, TargetObserved
+from levelog_base.wire.objects import ObjectKey
+from levelog_base.wire.records import ReceiptNoted, TargetObserved
 from levelog_store.rows import (
     Entry,
     IndexKey,

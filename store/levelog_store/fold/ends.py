@@ -6,7 +6,7 @@ from msgspec import Struct
 from sqlalchemy import Dialect, Update, and_, bindparam, case, or_, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from levelog.wire.records import TargetObserved
+from levelog_base.wire.records import TargetObserved
 from levelog_store.actuate.outcomes import values_of
 from levelog_store.dialects import (
     built_once,

@@ -25,7 +25,7 @@ from sqlalchemy import (
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from levelog.wire.records import TargetObserved
+from levelog_base.wire.records import TargetObserved
 from levelog_store.actuate.claims import IS_KEY
 from levelog_store.connect.database import Database
 from levelog_store.dialects import (

@@ -9,7 +9,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from levelog.indices import Contact
 from levelog.resources import is_external
-from levelog.wire.objects import DELETED, GroupResource
+from levelog_base.wire.objects import DELETED, GroupResource
 from levelog_store.dialects import fields
 from levelog_store.rows import Scope, UnreadableRow
 from levelog_store.tables import handlers, index_entries, objects, scopes, syncs, tombstones, unreadable

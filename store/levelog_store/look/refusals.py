@@ -9,7 +9,7 @@ from sqlalchemy import ColumnElement, Dialect, Select, Table, func, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from levelog.handlers.callnames import shown_write
-from levelog.wire.records import ReceiptNoted
+from levelog_base.wire.records import ReceiptNoted
 from levelog_store.dialects import one_of
 from levelog_store.look.overview import error_of
 from levelog_store.rows import Scope, ViewParent

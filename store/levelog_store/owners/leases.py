@@ -36,7 +36,7 @@ from sqlalchemy import (
 from sqlalchemy import table as sql_table
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from levelog.errors import CommitsLost, IdentityMismatch, LeaseLost
+from levelog_base.errors import CommitsLost, IdentityMismatch, LeaseLost
 from levelog_store.connect.database import TOKEN_LENGTH, Database, session_of
 from levelog_store.dialects import (
     OF_SCOPE,

@@ -10,7 +10,7 @@ from msgspec.structs import asdict
 from sqlalchemy import Table, insert, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from levelog.wire.canonical import canonical
+from levelog_base.wire.canonical import canonical
 from levelog_store.dialects import change, fields, mappings, one_of, read_as, remove, rows_of, there_is
 from levelog_store.owners.handlers import Backfill, Differences, Handler, differences
 from levelog_store.rows import Scope

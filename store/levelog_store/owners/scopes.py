@@ -8,9 +8,9 @@ from msgspec.structs import replace
 from sqlalchemy import Row, null, or_, select, true
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from levelog.errors import ConfigurationError
 from levelog.handlers.finalizing import PREFIX
-from levelog.wire.objects import Application, Cluster
+from levelog_base.errors import ConfigurationError
+from levelog_base.wire.objects import Application, Cluster
 from levelog_store.connect.database import Database
 from levelog_store.dialects import change, insert_for, remove
 from levelog_store.fold.calls import IS_CALL

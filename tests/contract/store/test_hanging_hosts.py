@@ -7,7 +7,7 @@ import pytest
 from sqlalchemy import text
 from sqlalchemy.engine import make_url
 
-from levelog.errors import Unavailable
+from levelog_base.errors import Unavailable
 from levelog_store.connect.database import Database
 from rigs.postgres import PostgresServer
 from rigs.tcpproxy import TcpProxy

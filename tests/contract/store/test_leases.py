@@ -5,7 +5,7 @@ import pytest
 from msgspec.structs import replace
 from sqlalchemy import select, update
 
-from levelog.errors import CommitsLost, IdentityMismatch, LeaseLost
+from levelog_base.errors import CommitsLost, IdentityMismatch, LeaseLost
 from levelog_store.connect.database import Database
 from levelog_store.owners.leases import HURRY, Leases, guard
 from levelog_store.owners.scopes import reset_scope

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import select, text, update
 
-from levelog.errors import LeaseLost, Unavailable
+from levelog_base.errors import LeaseLost, Unavailable
 from levelog_store.connect.database import Database
 from levelog_store.connect.engines import IDLE_SECONDS
 from levelog_store.owners.leases import guard

@@ -11,7 +11,7 @@ from sqlalchemy.engine import make_url
 from sqlalchemy.ext.asyncio import create_async_engine
 
 import levelog_migrations
-from levelog.errors import ConfigurationError, MigrationRequired
+from levelog_base.errors import ConfigurationError, MigrationRequired
 from levelog_migrations import check, current, downgrade, head, upgrade
 from levelog_migrations.schema import known
 from levelog_store.connect.database import Database

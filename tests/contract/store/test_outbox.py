@@ -14,10 +14,10 @@ from msgspec.structs import asdict
 from sqlalchemy import delete, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from levelog.errors import Unavailable
-from levelog.wire.canonical import canonical
-from levelog.wire.objects import ObjectKey, Uid
-from levelog.wire.records import Outcome, ReceiptNoted
+from levelog_base.errors import Unavailable
+from levelog_base.wire.canonical import canonical
+from levelog_base.wire.objects import ObjectKey, Uid
+from levelog_base.wire.records import Outcome, ReceiptNoted
 from levelog_store.actuate import claims, heartbeats, outcomes
 from levelog_store.actuate.claims import ClaimedIntent, Postponement
 from levelog_store.actuate.daemons import keep_progress

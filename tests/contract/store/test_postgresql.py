@@ -7,7 +7,7 @@ import pytest
 from sqlalchemy import text, update
 from sqlalchemy.engine import make_url
 
-from levelog.errors import ConfigurationError, Unavailable
+from levelog_base.errors import ConfigurationError, Unavailable
 from levelog_store.connect import engines
 from levelog_store.connect.database import Database
 from levelog_store.dialects import upsert

@@ -8,7 +8,7 @@ import pytest
 from sqlalchemy import text
 from sqlalchemy.engine import make_url
 
-from levelog.errors import ConfigurationError, Unavailable
+from levelog_base.errors import ConfigurationError, Unavailable
 from levelog_migrations import upgrade
 from levelog_store.connect.database import Database
 from levelog_store.connect.failures import translate_refusal

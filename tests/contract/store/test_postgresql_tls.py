@@ -9,7 +9,7 @@ import pytest_asyncio
 from sqlalchemy import text
 from sqlalchemy.engine import make_url
 
-from levelog.errors import ConfigurationError, Unavailable
+from levelog_base.errors import ConfigurationError, Unavailable
 from levelog_store.connect.database import Database
 from rigs.certificates import Authority
 from rigs.tlsfront import TlsFront

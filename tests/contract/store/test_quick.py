@@ -10,7 +10,7 @@ from sqlalchemy import Delete, Executable, Insert, Update, bindparam, delete, ex
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from levelog.errors import RowRefused, Unavailable
+from levelog_base.errors import RowRefused, Unavailable
 from levelog_store.actuate import claims, outcomes
 from levelog_store.connect.database import Database
 from levelog_store.connect.quick import QuickResult

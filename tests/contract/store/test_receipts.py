@@ -4,8 +4,8 @@ from typing import Any
 
 from sqlalchemy import delete
 
-from levelog.wire.objects import ObjectKey, Uid
-from levelog.wire.records import ReceiptNoted
+from levelog_base.wire.objects import ObjectKey, Uid
+from levelog_base.wire.records import ReceiptNoted
 from levelog_store.connect.database import Database
 from levelog_store.dialects import read_as
 from levelog_store.fold.changes import FoldedReceipt

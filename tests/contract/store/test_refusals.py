@@ -5,8 +5,8 @@ from typing import Any
 import msgspec
 from sqlalchemy import insert
 
-from levelog.wire.objects import ObjectKey, Uid
-from levelog.wire.records import ReceiptNoted
+from levelog_base.wire.objects import ObjectKey, Uid
+from levelog_base.wire.records import ReceiptNoted
 from levelog_store.connect.database import Database
 from levelog_store.look.refusals import read_refusals
 from levelog_store.tables import decisions

@@ -5,7 +5,7 @@ import pytest
 from sqlalchemy import Boolean, Integer, Table, insert, select
 from sqlalchemy.types import TypeEngine
 
-from levelog.errors import ConfigurationError
+from levelog_base.errors import ConfigurationError
 from levelog_store.connect.database import Database
 from levelog_store.dialects import Json, Timestamp, upsert
 from levelog_store.owners.scopes import reset_scope

@@ -9,7 +9,7 @@ import pytest
 import pytest_asyncio
 from sqlalchemy import insert, select
 
-from levelog.errors import ConfigurationError
+from levelog_base.errors import ConfigurationError
 from levelog_store.connect import engines
 from levelog_store.connect.database import Database
 from levelog_store.tables import metadata, scopes

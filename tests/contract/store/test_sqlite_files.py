@@ -10,7 +10,7 @@ from typing import Any, Final
 import pytest
 from sqlalchemy import insert, select, text, update
 
-from levelog.errors import ConfigurationError
+from levelog_base.errors import ConfigurationError
 from levelog_migrations import upgrade
 from levelog_store.connect.database import Database
 from levelog_store.tables import key_versions
@@ -21,7 +21,7 @@ MIB: Final = 1024 * 1024
 
 OPEN = """
 import asyncio, sys
-from levelog.errors import ConfigurationError
+from levelog_base.errors import ConfigurationError
 from levelog_store.connect.database import Database
 
 async def main():

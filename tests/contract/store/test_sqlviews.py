@@ -7,7 +7,7 @@ from sqlalchemy import insert, text, update
 
 from levelog import Call, Index, Level, Operator, Struct
 from levelog.handlers.indexers import call_entry
-from levelog.wire.canonical import canonical
+from levelog_base.wire.canonical import canonical
 from levelog_processors.program import Program
 from levelog_processors.sqlviews import sql_views
 from levelog_store.connect.database import Database

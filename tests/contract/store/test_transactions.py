@@ -6,7 +6,7 @@ from sqlalchemy import insert, select, update
 from sqlalchemy.exc import IntegrityError, StatementError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from levelog.errors import ConfigurationError, RowRefused, Unavailable
+from levelog_base.errors import ConfigurationError, RowRefused, Unavailable
 from levelog_store.connect.database import Database
 from levelog_store.dialects import now, upsert
 from levelog_store.tables import index_entries, key_versions, unreadable

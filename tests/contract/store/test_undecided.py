@@ -3,7 +3,7 @@
 import pytest
 from sqlalchemy import insert
 
-from levelog.wire.objects import GroupResource
+from levelog_base.wire.objects import GroupResource
 from levelog_history.selection import is_meant
 from levelog_history.undecided import full_names
 from levelog_store.connect.database import Database

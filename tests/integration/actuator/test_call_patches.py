@@ -8,9 +8,9 @@ import pytest
 
 from levelog import Operator, Struct, event
 from levelog.effects import CallPatch
-from levelog.wire.canonical import canonical
-from levelog.wire.records import ReceiptNoted
 from levelog_actuator.patching import Kept
+from levelog_base.wire.canonical import canonical
+from levelog_base.wire.records import ReceiptNoted
 from rigs.acting import WEBS, Acting, writes
 from rigs.faults import Action, FailAfter, FailBefore, Refuse
 from rigs.intents import intent

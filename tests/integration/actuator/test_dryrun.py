@@ -2,8 +2,8 @@
 
 import asyncio
 
-from levelog.secrets.redaction import Redactor
 from levelog_actuator.dryrun import DryRun
+from levelog_base.secrets.redaction import Redactor
 from rigs.acting import QUICK, WEBS, Acting
 from rigs.waiting import until
 

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from levelog.wire.canonical import canonical
 from levelog_actuator.events import LAST_INTENT
+from levelog_base.wire.canonical import canonical
 from rigs.acting import ACTUATOR, QUICK, Acting, writes
 from rigs.apirequests import asks
 from rigs.faults import Action, FailAfter, FailBefore, ForwardTwice, Refuse

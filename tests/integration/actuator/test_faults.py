@@ -7,7 +7,7 @@ import aiohttp
 import msgspec
 import pytest
 
-from levelog.wire.canonical import canonical
+from levelog_base.wire.canonical import canonical
 from rigs.acting import ACTUATOR, QUICK, WEBS, Acting, writes
 from rigs.apirequests import ApiRequest, asks
 from rigs.faults import FailBefore, Hold, Refuse

@@ -5,9 +5,9 @@ from datetime import timedelta
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from levelog.errors import Unavailable
 from levelog_actuator.ledger import Ledger, StoredResults
 from levelog_actuator.results import Ended
+from levelog_base.errors import Unavailable
 from levelog_store.actuate import claims
 from levelog_store.connect.database import Database
 from rigs.acting import QUICK, Acting

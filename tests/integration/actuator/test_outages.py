@@ -12,8 +12,8 @@ import msgspec
 import pytest
 import pytest_asyncio
 
-from levelog.errors import Unavailable
 from levelog_actuator.claimchecks import ClaimChecks
+from levelog_base.errors import Unavailable
 from levelog_log.publisher import ACK_TIMEOUT
 from levelog_sandbox import Sandbox
 from levelog_store.actuate.claims import ClaimedIntent

@@ -15,11 +15,11 @@ import msgspec
 import pytest
 from sqlalchemy import update
 
-from levelog.errors import IdentityMismatch
-from levelog.wire.objects import Cluster, ObjectKey, Uid
-from levelog.wire.records import ReceiptNoted
 from levelog_actuator import Actuator, ActuatorSettings
 from levelog_actuator.heartbeat import Heartbeat
+from levelog_base.errors import IdentityMismatch
+from levelog_base.wire.objects import Cluster, ObjectKey, Uid
+from levelog_base.wire.records import ReceiptNoted
 from levelog_log.publisher import BatchPublisher
 from levelog_store.actuate.claims import ClaimedIntent
 from levelog_store.actuate.heartbeats import beat

@@ -9,11 +9,11 @@ import msgspec
 import pytest
 
 from levelog.intents import Verb
-from levelog.wire.objects import ObjectKey
 from levelog_actuator.limits import ActuatorSettings
 from levelog_actuator.results import Ended
 from levelog_actuator.rights import RIGHTS, Right
 from levelog_actuator.sending import Sender
+from levelog_base.wire.objects import ObjectKey
 from levelog_kube.client import connect
 from levelog_store.actuate.claims import ClaimedIntent
 from rigs.controlplane import ControlPlane

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from levelog import Intent, Level, Operator, apply
-from levelog.wire.canonical import canonical
+from levelog_base.wire.canonical import canonical
 from levelog_processors.program import Program
 from rigs.acting import Acting
 from rigs.kinds import ConfigMap, Web

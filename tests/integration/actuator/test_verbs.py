@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from levelog.wire.objects import ObjectKey
-from levelog.wire.subjects import partition_of
+from levelog_base.wire.objects import ObjectKey
+from levelog_base.wire.subjects import partition_of
 from rigs.acting import WEBS, Acting
 
 

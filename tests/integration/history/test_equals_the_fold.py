@@ -7,8 +7,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from levelog.wire.objects import Version
-from levelog.wire.records import ControlRecord, LoggedRecord, ObjectDeleted, ObjectSeen, SyncFinished, SyncStarted
+from levelog_base.wire.objects import Version
+from levelog_base.wire.records import ControlRecord, LoggedRecord, ObjectDeleted, ObjectSeen, SyncFinished, SyncStarted
 from levelog_cli.loading import load_operators
 from levelog_history.revisions import Revision, Revisions
 from levelog_processors.fold.batches import parts

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from levelog.wire.objects import Application, Partition
-from levelog.wire.records import LoggedRecord, ObjectSeen
+from levelog_base.wire.objects import Application, Partition
+from levelog_base.wire.records import LoggedRecord, ObjectSeen
 from levelog_log import reader as reading
 from levelog_log.notifications import Notifier
 from levelog_log.reader import Reader

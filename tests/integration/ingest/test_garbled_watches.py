@@ -10,12 +10,12 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 
-from levelog.errors import RecordError
-from levelog.secrets.redaction import Redactor
-from levelog.wire.objects import GroupResource, Partition
-from levelog.wire.objects import Sequence as LogSequence
-from levelog.wire.records import LoggedRecord, ObjectDeleted, ObjectSeen, ObjectUnreadable, SyncFinished
-from levelog.wire.subjects import partition_in
+from levelog_base.errors import RecordError
+from levelog_base.secrets.redaction import Redactor
+from levelog_base.wire.objects import GroupResource, Partition
+from levelog_base.wire.objects import Sequence as LogSequence
+from levelog_base.wire.records import LoggedRecord, ObjectDeleted, ObjectSeen, ObjectUnreadable, SyncFinished
+from levelog_base.wire.subjects import partition_in
 from levelog_ingest.feed import read_bookmark, read_event
 from levelog_ingest.recorder import Recorder
 from levelog_ingest.status import ResourceStatus, WatchedResource

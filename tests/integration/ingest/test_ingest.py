@@ -9,10 +9,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from levelog.errors import ConfigurationError, IdentityMismatch
-from levelog.secrets.redaction import Redactor
-from levelog.wire.objects import Cluster, GroupResource, Version
-from levelog.wire.records import (
+from levelog_base.errors import ConfigurationError, IdentityMismatch
+from levelog_base.secrets.redaction import Redactor
+from levelog_base.wire.objects import Cluster, GroupResource, Version
+from levelog_base.wire.records import (
     BookmarkNoted,
     GapNoted,
     LoggedRecord,

@@ -3,8 +3,8 @@ from typing import Any
 
 import pytest
 
-from levelog.wire.objects import GroupResource
-from levelog.wire.records import HistoryReverted, ObjectSeen
+from levelog_base.wire.objects import GroupResource
+from levelog_base.wire.records import HistoryReverted, ObjectSeen
 from levelog_ingest.status import WatchedResource
 from levelog_log.transport.connection import connect
 from rigs.binaries import Binaries

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from levelog.wire.records import BookmarkNoted, ContactLost, ObjectDeleted, ObjectSeen, SyncFinished, SyncStarted
+from levelog_base.wire.records import BookmarkNoted, ContactLost, ObjectDeleted, ObjectSeen, SyncFinished, SyncStarted
 from levelog_ingest.sources.runner import SourceRunner
 from levelog_log.appender import Appender
 from levelog_log.publisher import BatchPublisher

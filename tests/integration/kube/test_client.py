@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from levelog.errors import ConfigurationError, Unavailable
+from levelog_base.errors import ConfigurationError, Unavailable
 from levelog_kube import client as client_module
 from levelog_kube.client import KubeClient, connect
 from levelog_kube.configuration import load_configuration

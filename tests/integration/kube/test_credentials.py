@@ -10,8 +10,8 @@ import pytest
 import pytest_asyncio
 import yaml
 
-from levelog.errors import ConfigurationError
-from levelog.wire.canonical import digest
+from levelog_base.errors import ConfigurationError
+from levelog_base.wire.canonical import digest
 from levelog_kube import client as client_module
 from levelog_kube import configuration
 from levelog_kube.client import connect

@@ -9,7 +9,7 @@ import pytest
 import pytest_asyncio
 import yaml
 
-from levelog.errors import Unavailable
+from levelog_base.errors import Unavailable
 from levelog_kube.client import connect
 from levelog_kube.sessions import environment_proxy
 from levelog_sandbox import Sandbox

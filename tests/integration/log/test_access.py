@@ -13,8 +13,8 @@ from urllib.parse import quote
 
 import pytest
 
-from levelog.errors import ConfigurationError, LevelogError, Unavailable
-from levelog.wire.objects import Application, Cluster
+from levelog_base.errors import ConfigurationError, LevelogError, Unavailable
+from levelog_base.wire.objects import Application, Cluster
 from levelog_log.notifications import Notifier
 from levelog_log.stream import ensure_stream
 from levelog_log.transport.access import NatsAccess

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from levelog.wire.objects import Partition, Sequence
+from levelog_base.wire.objects import Partition, Sequence
 from levelog_log.chains import ChainWriter
 from levelog_log.publisher import BatchPublisher
 from levelog_log.reader import Reader

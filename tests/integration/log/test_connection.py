@@ -13,7 +13,7 @@ from nats.aio.client import DEFAULT_MAX_FLUSHER_QUEUE_SIZE
 from nats.aio.msg import Msg
 from nats.errors import FlushTimeoutError
 
-from levelog.errors import ConfigurationError, Unavailable
+from levelog_base.errors import ConfigurationError, Unavailable
 from levelog_log.transport.connection import SMALL_PAYLOAD_BYTES, Connection, connect
 from levelog_log.transport.wire import Message
 from rigs.logs import new_log, proxied, web_message, writer_for

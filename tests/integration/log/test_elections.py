@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from nats.aio.msg import Msg
 
-from levelog.wire.objects import Cluster
+from levelog_base.wire.objects import Cluster
 from levelog_log.publisher import BatchPublisher
 from levelog_log.stream import LogStream, ensure_stream
 from levelog_log.transport.connection import connect

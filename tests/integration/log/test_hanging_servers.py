@@ -5,8 +5,8 @@ from contextlib import AsyncExitStack
 
 import pytest
 
-from levelog.errors import Unavailable
-from levelog.wire.objects import Cluster
+from levelog_base.errors import Unavailable
+from levelog_base.wire.objects import Cluster
 from levelog_log.publisher import BatchPublisher
 from levelog_log.stream import ensure_stream, open_stream
 from levelog_log.transport.connection import connect

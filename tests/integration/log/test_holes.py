@@ -7,9 +7,9 @@ from typing import Final
 
 import pytest
 
-from levelog.errors import HistoryLost, IdentityMismatch
-from levelog.wire.objects import Partition, Sequence
-from levelog.wire.records import LoggedRecord
+from levelog_base.errors import HistoryLost, IdentityMismatch
+from levelog_base.wire.objects import Partition, Sequence
+from levelog_base.wire.records import LoggedRecord
 from levelog_log import reader as reading
 from levelog_log.publisher import BatchPublisher
 from levelog_log.reader import Reader, read_up_to_now

@@ -7,8 +7,8 @@ from datetime import timedelta
 import pytest
 from nats.aio.msg import Msg
 
-from levelog.errors import Unavailable
-from levelog.wire.objects import Application
+from levelog_base.errors import Unavailable
+from levelog_base.wire.objects import Application
 from levelog_log.leadership import Leadership
 from levelog_log.leases import LEASE, LeaderRecord, Lease, holder_of
 from levelog_log.stream import LogStream, open_stream

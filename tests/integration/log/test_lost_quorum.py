@@ -8,8 +8,8 @@ from typing import Final
 
 import pytest
 
-from levelog.errors import HistoryInDoubt, HistoryLost, IdentityMismatch, Unavailable
-from levelog.wire.objects import Cluster, Sequence
+from levelog_base.errors import HistoryInDoubt, HistoryLost, IdentityMismatch, Unavailable
+from levelog_base.wire.objects import Cluster, Sequence
 from levelog_log import doubts
 from levelog_log.publisher import BatchPublisher
 from levelog_log.reader import Reader

@@ -1,7 +1,7 @@
 import asyncio
 from datetime import timedelta
 
-from levelog.wire.objects import Application, Cluster
+from levelog_base.wire.objects import Application, Cluster
 from levelog_log.notifications import Notifier, Topic
 from levelog_log.transport.connection import connect
 from rigs.logs import MOMENT, new_log, proxied

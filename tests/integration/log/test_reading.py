@@ -7,9 +7,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from levelog.errors import IdentityMismatch, LevelogError
-from levelog.wire.objects import Partition, Sequence
-from levelog.wire.records import LoggedRecord, ObjectSeen, Unreadable
+from levelog_base.errors import IdentityMismatch, LevelogError
+from levelog_base.wire.objects import Partition, Sequence
+from levelog_base.wire.records import LoggedRecord, ObjectSeen, Unreadable
 from levelog_log import reader as reading
 from levelog_log.publisher import BatchPublisher
 from levelog_log.reader import Reader

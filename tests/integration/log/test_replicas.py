@@ -2,9 +2,9 @@
 
 import pytest
 
-from levelog.errors import ConfigurationError
-from levelog.wire.objects import Application, Cluster
-from levelog.wire.subjects import lease_stream
+from levelog_base.errors import ConfigurationError
+from levelog_base.wire.objects import Application, Cluster
+from levelog_base.wire.subjects import lease_stream
 from levelog_log.leases import Lease
 from levelog_log.stream import LogStream, ensure_stream
 from levelog_log.transport.connection import connect

@@ -5,10 +5,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from levelog.errors import ConfigurationError, IdentityMismatch, Unavailable
-from levelog.wire.objects import Cluster, Sequence
-from levelog.wire.records import ObjectSeen
-from levelog.wire.subjects import partition_subjects, resource_subjects
+from levelog_base.errors import ConfigurationError, IdentityMismatch, Unavailable
+from levelog_base.wire.objects import Cluster, Sequence
+from levelog_base.wire.records import ObjectSeen
+from levelog_base.wire.subjects import partition_subjects, resource_subjects
 from levelog_log.publisher import BatchPublisher
 from levelog_log.stream import clusters, ensure_stream, open_stream
 from rigs.logs import change_settings, delete_stream, new_log, settings_of, web_message, writer_for

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from levelog.errors import ConfigurationError, IdentityMismatch, LevelogError, Unavailable
-from levelog.wire.objects import Partition
-from levelog.wire.objects import Sequence as LogSequence
+from levelog_base.errors import ConfigurationError, IdentityMismatch, LevelogError, Unavailable
+from levelog_base.wire.objects import Partition
+from levelog_base.wire.objects import Sequence as LogSequence
 from levelog_log import appender as appending
 from levelog_log.appender import Appender
 from levelog_log.messages import RecordTooLarge

@@ -13,10 +13,10 @@ import pytest_asyncio
 import yaml
 
 from levelog import Level, Operator, Resource
-from levelog.errors import ConfigurationError
-from levelog.secrets.redaction import Redactor
-from levelog.wire.objects import Cluster, Version
-from levelog.wire.records import BookmarkNoted, ContactLost
+from levelog_base.errors import ConfigurationError
+from levelog_base.secrets.redaction import Redactor
+from levelog_base.wire.objects import Cluster, Version
+from levelog_base.wire.records import BookmarkNoted, ContactLost
 from levelog_processors.program import Program
 from levelog_replay.bundles.reading import open_bundle, refuse_other
 from levelog_sandbox import Sandbox

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from levelog.wire.objects import Cluster, GroupResource
-from levelog.wire.records import ObjectSeen
+from levelog_base.wire.objects import Cluster, GroupResource
+from levelog_base.wire.records import ObjectSeen
 from levelog_cli.loading import load_operators
 from levelog_kube.client import connect as connect_kube
 from levelog_sandbox import Sandbox

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from levelog import Intent, Level, Manifest, Operator, Resource, create
-from levelog.secrets.redaction import Redactor
+from levelog_base.secrets.redaction import Redactor
 from levelog_processors.program import Program
 from rigs.histories import PARTITIONS, Told, Web, told
 from rigs.inorder import decided_in_order

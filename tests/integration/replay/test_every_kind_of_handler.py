@@ -10,8 +10,8 @@ import msgspec
 import pytest_asyncio
 from sqlalchemy import and_, exists, or_, select
 
-from levelog.wire.objects import Application
-from levelog.wire.records import LoggedRecord
+from levelog_base.wire.objects import Application
+from levelog_base.wire.records import LoggedRecord
 from levelog_cli.loading import load_operators
 from levelog_history.reach import Moment
 from levelog_log.stream import open_stream

@@ -6,8 +6,8 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from levelog.secrets.redaction import Redactor
-from levelog.wire.subjects import partition_of
+from levelog_base.secrets.redaction import Redactor
+from levelog_base.wire.subjects import partition_of
 from levelog_cli.loading import load_operators
 from levelog_processors.program import Program
 from levelog_replay.logmode import LogReplay

@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from levelog import Intent, Level, Operator, Resource, apply, call
-from levelog.secrets.redaction import Redactor
-from levelog.wire.objects import Application, Cluster, ObjectKey, Uid, Version
-from levelog.wire.records import (
+from levelog_base.secrets.redaction import Redactor
+from levelog_base.wire.objects import Application, Cluster, ObjectKey, Uid, Version
+from levelog_base.wire.records import (
     CallNoted,
     HistoryReverted,
     LoggedRecord,
@@ -25,7 +25,7 @@ from levelog.wire.records import (
     ReceiptNoted,
     TargetObserved,
 )
-from levelog.wire.subjects import partition_of
+from levelog_base.wire.subjects import partition_of
 from levelog_cli.loading import load_operators
 from levelog_processors.decide.tally import EvaluationBatch
 from levelog_processors.engine import Engine

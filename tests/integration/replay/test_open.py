@@ -7,8 +7,8 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from levelog.wire.objects import ObjectKey
-from levelog.wire.records import LoggedRecord
+from levelog_base.wire.objects import ObjectKey
+from levelog_base.wire.records import LoggedRecord
 from levelog_cli.wiring.pastcluster import PastCluster
 from levelog_history.reach import Moment
 from rigs.clusterclient import ClusterClient

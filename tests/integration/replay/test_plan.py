@@ -14,7 +14,7 @@ from msgspec import structs
 from sqlalchemy import select
 
 from levelog.operator import Operator
-from levelog.secrets.redaction import Redactor
+from levelog_base.secrets.redaction import Redactor
 from levelog_processors.program import Program
 from levelog_replay.calling import ReplayCaller
 from levelog_replay.planning import Course, Planned, plan

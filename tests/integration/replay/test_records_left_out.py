@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from levelog import Level, Operator
-from levelog.wire.records import LoggedRecord
+from levelog_base.wire.records import LoggedRecord
 from levelog_history.reach import Moment
 from levelog_processors.program import Program
 from levelog_replay import tape

@@ -14,7 +14,7 @@ import pytest_asyncio
 from msgspec.structs import replace
 from sqlalchemy import update
 
-from levelog.wire.records import ObjectSeen, Written
+from levelog_base.wire.records import ObjectSeen, Written
 from levelog_cli.loading import load_operators
 from levelog_store.connect.database import Database
 from levelog_store.tables import levels

@@ -16,9 +16,9 @@ from urllib.parse import quote
 import aiohttp
 import pytest
 
-from levelog.errors import ConfigurationError
-from levelog.secrets.redaction import Redactor
-from levelog.wire.objects import Application
+from levelog_base.errors import ConfigurationError
+from levelog_base.secrets.redaction import Redactor
+from levelog_base.wire.objects import Application
 from levelog_cli.loading import load_application
 from levelog_cli.servers.backing import known_redactor
 from levelog_cli.settings import Settings

@@ -11,9 +11,9 @@ from msgspec.structs import replace
 from sqlalchemy import false
 
 from levelog.resources import Owner, ResourceType
-from levelog.wire.canonical import digest
-from levelog.wire.objects import Uid
-from levelog.wire.records import HistoryReverted, LoggedRecord
+from levelog_base.wire.canonical import digest
+from levelog_base.wire.objects import Uid
+from levelog_base.wire.records import HistoryReverted, LoggedRecord
 from levelog_ingest.feed import Feed
 from levelog_kube.failures import NoAnswer
 from levelog_log.trail import Trail

@@ -13,7 +13,7 @@ from typing import Any, Final
 import msgspec
 from msgspec import Struct
 
-from levelog.wire.objects import ObjectKey
+from levelog_base.wire.objects import ObjectKey
 from levelog_kube.client import Answer
 from levelog_kube.failures import ApiError, NoAnswer, Unreachable, Withheld
 

@@ -17,10 +17,10 @@ from typing import Any, Final, cast
 import msgspec
 
 from levelog.absence import Absence
-from levelog.secrets.redaction import Redactor
-from levelog.wire.envelope import decode
-from levelog.wire.objects import GroupResource
-from levelog.wire.records import (
+from levelog_base.secrets.redaction import Redactor
+from levelog_base.wire.envelope import decode
+from levelog_base.wire.objects import GroupResource
+from levelog_base.wire.records import (
     BookmarkNoted,
     GapNoted,
     HistoryReverted,

@@ -7,9 +7,9 @@ from typing import Final
 
 from msgspec import Struct
 
-from levelog.wire.objects import Cluster as ClusterUid
-from levelog.wire.objects import GroupResource, ObjectKey, Partition, Sequence, Uid, Version
-from levelog.wire.records import (
+from levelog_base.wire.objects import Cluster as ClusterUid
+from levelog_base.wire.objects import GroupResource, ObjectKey, Partition, Sequence, Uid, Version
+from levelog_base.wire.records import (
     LoggedRecord,
     ObjectDeleted,
     ObjectSeen,
@@ -18,7 +18,7 @@ from levelog.wire.records import (
     SyncFinished,
     SyncStarted,
 )
-from levelog.wire.subjects import partition_of
+from levelog_base.wire.subjects import partition_of
 from levelog_log.doubts import Doubts
 from rigs.machine.cluster import GROUP, Cluster, Happening, recorded
 

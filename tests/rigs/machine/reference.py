@@ -16,9 +16,9 @@ from msgspec import Struct
 
 from levelog.levels import Level, Levels, LevelStatus
 from levelog.resources import Owner
-from levelog.wire.objects import ObjectKey, Uid
-from levelog.wire.records import LoggedRecord, ObjectDeleted, ObjectSeen, SyncFinished, SyncStarted
-from levelog.wire.subjects import partition_of
+from levelog_base.wire.objects import ObjectKey, Uid
+from levelog_base.wire.records import LoggedRecord, ObjectDeleted, ObjectSeen, SyncFinished, SyncStarted
+from levelog_base.wire.subjects import partition_of
 from rigs.machine import operator as user
 from rigs.machine.cluster import CONFIGS, GROUP, PARTS, RACKS, WEBS
 from rigs.machine.log import PARTITIONS

@@ -6,11 +6,11 @@ from typing import cast
 
 import msgspec
 
-from levelog.wire.objects import ObjectKey
-from levelog.wire.records import ReceiptNoted
 from levelog_actuator.limits import ActuatorSettings
 from levelog_actuator.results import Ended, Later, Result
 from levelog_actuator.sending import Sender
+from levelog_base.wire.objects import ObjectKey
+from levelog_base.wire.records import ReceiptNoted
 from levelog_kube.client import KubeClient
 from levelog_store.actuate import claims, outcomes
 from levelog_store.actuate.claims import ClaimedIntent

@@ -8,7 +8,7 @@ import msgspec
 from msgspec import Struct
 from sqlalchemy import Dialect, Select, Table, select
 
-from levelog.wire.objects import ObjectKey
+from levelog_base.wire.objects import ObjectKey
 from levelog_store.connect.database import Database
 from levelog_store.dialects import OF_SCOPE, built_once, run
 from levelog_store.rows import Scope

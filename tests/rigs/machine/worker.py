@@ -13,8 +13,8 @@ from msgspec.structs import replace
 
 from levelog.handlers.views import ReconcileHandler
 from levelog.intents import Intent
-from levelog.wire.objects import Sequence as ReadTo
-from levelog.wire.records import LoggedRecord
+from levelog_base.wire.objects import Sequence as ReadTo
+from levelog_base.wire.records import LoggedRecord
 from levelog_log.reader import Reader
 from levelog_log.stream import LogStream
 from levelog_log.trail import Trail

@@ -10,10 +10,10 @@ from typing import Any, Self, TypeVar
 
 from sqlalchemy import update
 
-from levelog.errors import CommitsLost, HistoryLost, LeaseLost
-from levelog.wire.objects import Application, ObjectKey
-from levelog.wire.records import LoggedRecord
-from levelog.wire.subjects import partition_of
+from levelog_base.errors import CommitsLost, HistoryLost, LeaseLost
+from levelog_base.wire.objects import Application, ObjectKey
+from levelog_base.wire.records import LoggedRecord
+from levelog_base.wire.subjects import partition_of
 from levelog_processors.fold.batches import parts
 from levelog_processors.program import Program
 from levelog_processors.state.state import State

@@ -7,8 +7,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
-from levelog.wire.objects import Cluster
-from levelog.wire.subjects import stream_name, stream_subjects
+from levelog_base.wire.objects import Cluster
+from levelog_base.wire.subjects import stream_name, stream_subjects
 from levelog_sandbox import Sandbox, StatusError
 from rigs.levelog import Levelog
 from rigs.natscluster import NatsCluster

@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 
 import asyncpg
 
-from levelog.errors import HistoryLost
+from levelog_base.errors import HistoryLost
 from levelog_log.reader import Reader
 from levelog_log.stream import open_stream
 from levelog_log.transport.connection import connect

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from levelog.wire.projection import merge
 from levelog_actuator.observations import UNREADABLE, Observation, holds
+from levelog_base.wire.projection import merge
 from rigs.orders import PARENT_UID, manifest, observation, order
 
 json_values = st.recursive(

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from levelog.errors import ConfigurationError
 from levelog_actuator import ActuatorSettings
+from levelog_base.errors import ConfigurationError
 
 SETTINGS = ActuatorSettings(first_delay=timedelta(seconds=1), most_delay=timedelta(seconds=60))
 

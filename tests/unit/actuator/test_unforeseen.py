@@ -7,15 +7,15 @@ from typing import Any, cast
 import pytest
 from msgspec.structs import replace
 
-from levelog.errors import Unavailable
 from levelog.indices import LiveIndex
 from levelog.operator import Operator
-from levelog.secrets.redaction import Redactor
-from levelog.wire.objects import Application, GroupResource
 from levelog_actuator.daemons import Daemons
 from levelog_actuator.effects import EffectCaller, Effects
 from levelog_actuator.limits import ActuatorSettings
 from levelog_actuator.results import Ended, Later, Result
+from levelog_base.errors import Unavailable
+from levelog_base.secrets.redaction import Redactor
+from levelog_base.wire.objects import Application, GroupResource
 from rigs.intents import NOON
 from rigs.kinds import Web
 from rigs.orders import order

@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from levelog.wire.objects import Application, Cluster
+from levelog_base.wire.objects import Application, Cluster
 from levelog_cli.printing.columns import print_age
 from levelog_history.levels import LevelsNow
 from levelog_store.rows import Scope

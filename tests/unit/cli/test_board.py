@@ -2,7 +2,7 @@
 
 from datetime import UTC, datetime
 
-from levelog.wire.objects import Application, Cluster
+from levelog_base.wire.objects import Application, Cluster
 from levelog_cli.editing.board import board_lines
 from levelog_store.look.overview import LevelLine
 from levelog_store.rows import Scope

@@ -15,9 +15,9 @@ import yaml
 from msgspec import Meta
 
 from levelog import CEL, External, Resource, Struct
-from levelog.errors import ConfigurationError, OperatorError
 from levelog.resources import ExternalMeta
-from levelog.wire.manifests import as_yaml
+from levelog_base.errors import ConfigurationError, OperatorError
+from levelog_base.wire.manifests import as_yaml
 from levelog_cli.crds.breaking import breaks
 from levelog_cli.crds.definitions import definitions_of
 from levelog_cli.crds.earlier import compare, in_file

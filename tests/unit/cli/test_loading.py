@@ -9,7 +9,7 @@ from types import ModuleType
 
 import pytest
 
-from levelog.errors import ConfigurationError, OperatorError
+from levelog_base.errors import ConfigurationError, OperatorError
 from levelog_cli.loading import load_operators
 
 OPERATOR = """

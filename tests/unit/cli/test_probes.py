@@ -5,7 +5,7 @@ import re
 import threading
 from datetime import timedelta
 
-from levelog.errors import Unavailable
+from levelog_base.errors import Unavailable
 from levelog_cli.monitoring.probes import ANSWER_SECONDS, BLOCKED_SECONDS, AskedServer, Probes
 from levelog_processors.guard import FunctionGuard
 

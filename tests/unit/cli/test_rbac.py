@@ -8,11 +8,11 @@ import pytest
 import yaml
 
 from levelog import Index, Intent, Level, Operator, Resource, apply
-from levelog.errors import ConfigurationError
 from levelog.handlers.views import VERBS
 from levelog.intents import Verb
-from levelog.wire.objects import Application
 from levelog_actuator.rights import RIGHTS
+from levelog_base.errors import ConfigurationError
+from levelog_base.wire.objects import Application
 from levelog_cli.deployment.accounts import roles_of
 from levelog_cli.loading import LoadedApplication, load_application
 from levelog_cli.settings import Settings

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from levelog.errors import ConfigurationError, LevelogError, OperatorError, Unavailable
+from levelog_base.errors import ConfigurationError, LevelogError, OperatorError, Unavailable
 from levelog_cli.running import execute
 from levelog_cli.settings import Settings
 

@@ -8,7 +8,7 @@ import typer
 from msgspec.structs import fields
 from typer.testing import CliRunner
 
-from levelog.errors import ConfigurationError
+from levelog_base.errors import ConfigurationError
 from levelog_cli import main
 from levelog_cli.commands.declaring import taking
 from levelog_cli.settings import LogFormat, LogLevel, Settings, flag, misspelt, variable

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from levelog.wire.objects import ObjectKey, Partition, Sequence, Uid, Version
-from levelog.wire.records import LoggedRecord, ObjectSeen
 from levelog_actuator.results import Ended, Later
+from levelog_base.wire.objects import ObjectKey, Partition, Sequence, Uid, Version
+from levelog_base.wire.records import LoggedRecord, ObjectSeen
 from levelog_cli.monitoring.tracing import MOST_REMEMBERED, TracedPlace, Tracing
 from levelog_store.actuate.claims import ClaimedIntent
 from levelog_store.decide.decisions import Basis, Decided, IntentRow, PendingWake

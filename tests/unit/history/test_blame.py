@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from levelog.errors import ConfigurationError
+from levelog_base.errors import ConfigurationError
 from levelog_history.blame import Blame
 from levelog_history.revisions import Revision, Revisions
 from rigs.webs import deleted, logged, web

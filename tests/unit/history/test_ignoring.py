@@ -2,9 +2,9 @@
 
 from msgspec.structs import replace
 
-from levelog.wire.objects import ObjectKey
-from levelog.wire.records import ObjectDeleted, ObjectSeen, Written
-from levelog.wire.subjects import partition_of
+from levelog_base.wire.objects import ObjectKey
+from levelog_base.wire.records import ObjectDeleted, ObjectSeen, Written
+from levelog_base.wire.subjects import partition_of
 from levelog_history.happenings import Entry, Happened
 from levelog_history.ignoring import Asking, Ignored, ignored_changes
 from levelog_history.revisions import Revisions

@@ -2,8 +2,8 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from levelog.wire.objects import Version
-from levelog.wire.records import ControlRecord, GapNoted, HistoryReverted, ObjectDeleted, ObjectSeen, Written
+from levelog_base.wire.objects import Version
+from levelog_base.wire.records import ControlRecord, GapNoted, HistoryReverted, ObjectDeleted, ObjectSeen, Written
 from levelog_history.revisions import Missing, Revision, Revisions
 from rigs.webs import NOON, PODS, WEBS, deleted, lists_done, logged, pod, web
 

@@ -2,8 +2,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from levelog.errors import ConfigurationError
-from levelog.wire.objects import ObjectKey
+from levelog_base.errors import ConfigurationError
+from levelog_base.wire.objects import ObjectKey
 from levelog_history.reach import Moment
 from levelog_history.selection import Selected, label_selector
 from rigs.webs import NOON, logged, web

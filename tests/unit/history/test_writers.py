@@ -3,7 +3,7 @@ from datetime import timedelta
 
 from msgspec.structs import replace
 
-from levelog.wire.records import ControlRecord, ObjectDeleted, ObjectSeen, Written
+from levelog_base.wire.records import ControlRecord, ObjectDeleted, ObjectSeen, Written
 from levelog_history.revisions import Revision, Revisions
 from levelog_history.writers import Contests, ManagerWrites, Period, Writers
 from rigs.webs import NOON, deleted, logged, web

@@ -14,11 +14,11 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from levelog.absence import Absence
-from levelog.secrets.redaction import Redactor
-from levelog.wire.envelope import decode
-from levelog.wire.objects import Cluster, Partition, Version
-from levelog.wire.objects import Sequence as LogSequence
-from levelog.wire.records import LoggedRecord, ObjectUnreadable, SyncFinished
+from levelog_base.secrets.redaction import Redactor
+from levelog_base.wire.envelope import decode
+from levelog_base.wire.objects import Cluster, Partition, Version
+from levelog_base.wire.objects import Sequence as LogSequence
+from levelog_base.wire.records import LoggedRecord, ObjectUnreadable, SyncFinished
 from levelog_ingest.resume import ListFirst, ResumeAt
 from levelog_ingest.status import Backoff
 from levelog_ingest.sync import DIFFERENCE, Sync

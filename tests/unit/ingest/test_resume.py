@@ -5,9 +5,9 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from levelog.errors import ConfigurationError
-from levelog.wire.objects import Partition, Sequence, Version
-from levelog.wire.records import (
+from levelog_base.errors import ConfigurationError
+from levelog_base.wire.objects import Partition, Sequence, Version
+from levelog_base.wire.records import (
     BookmarkNoted,
     GapNoted,
     HistoryReverted,

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from levelog.errors import ObjectTooLarge, RecordError
-from levelog.wire.records import refuse_left_out
+from levelog_base.errors import ObjectTooLarge, RecordError
+from levelog_base.wire.records import refuse_left_out
 from levelog_ingest.trimming import LAST_APPLIED, only_metadata, trim
 
 JSON = st.recursive(

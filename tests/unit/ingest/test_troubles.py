@@ -3,7 +3,7 @@
 from datetime import UTC, datetime, timedelta
 
 from levelog.resources import EXTERNAL_GROUP
-from levelog.wire.objects import GroupResource, Version
+from levelog_base.wire.objects import GroupResource, Version
 from levelog_ingest.status import CONTACT, ResourceStatus, WatchedResource
 
 NOON = datetime(2026, 7, 1, 12, tzinfo=UTC)

@@ -2,7 +2,7 @@ from typing import cast
 
 import pytest
 
-from levelog.errors import LevelogError
+from levelog_base.errors import LevelogError
 from levelog_kube.client import Answer, KubeClient
 from levelog_kube.discovery import cluster_uid
 

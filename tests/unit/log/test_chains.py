@@ -6,8 +6,8 @@ from random import Random
 
 import pytest
 
-from levelog.wire.objects import GroupResource, Partition, Sequence, Version
-from levelog.wire.records import GapNoted, LoggedRecord, Unreadable
+from levelog_base.wire.objects import GroupResource, Partition, Sequence, Version
+from levelog_base.wire.records import GapNoted, LoggedRecord, Unreadable
 from levelog_log import chains as linking
 from levelog_log.chains import LINK, ChainBreak, Chains, ChainWriter
 from levelog_log.transport.wire import Message, parse_header_lines

@@ -2,7 +2,7 @@ from datetime import timedelta
 
 import pytest
 
-from levelog.errors import HistoryInDoubt, IdentityMismatch
+from levelog_base.errors import HistoryInDoubt, IdentityMismatch
 from levelog_log.doubts import LOST_QUORUM, Doubts, Sign
 
 LOSS = IdentityMismatch("the log ends at 10, before 20")

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from levelog.errors import RecordError
+from levelog_base.errors import RecordError
 from levelog_log.transport.wire import header_lines, parse_header_lines
 
 NAMES = st.text("abcdefghijklmnopqrstuvwxyz-", min_size=1, max_size=20)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from levelog.wire.projection import merge
+from levelog_base.wire.projection import merge
 from levelog_sandbox import StatusError
 from levelog_sandbox.fields.patches import json_patch, merge_patch
 

@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncIterator, Collection
 
-from levelog.wire.records import LoggedRecord
+from levelog_base.wire.records import LoggedRecord
 from levelog_wakes.answer import WakesFound, Woken, answer
 from levelog_wakes.audit import AuditReader, Remarks
 from levelog_wakes.bursts import Bursts

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from levelog.errors import ConfigurationError
+from levelog_base.errors import ConfigurationError
 from levelog_cli.loading import load_operators
 from levelog_wakes import streams
 from levelog_wakes.answer import WakesFound, Woken, answer

@@ -56,9 +56,9 @@ from levelog.compat.kopf.running import operator, run
 from levelog.compat.kopf.subhandlers import execute
 from levelog.compat.kopf.targets import ResourceMarker
 from levelog.compat.kopf.tuning import OperatorSettings, UnusedStorage
-from levelog.errors import OperatorError
 from levelog.kinds import ServedKind
 from levelog.selectors import ABSENT, PRESENT
+from levelog_base.errors import OperatorError
 
 Annotations: TypeAlias = ReadOnly
 Labels: TypeAlias = ReadOnly

@@ -28,12 +28,12 @@ from levelog.compat.kopf.options import (
 from levelog.compat.kopf.subhandlers import InnerHandler, at_work
 from levelog.compat.kopf.targets import choice
 from levelog.edges import Reason, value_or_none
-from levelog.errors import OperatorError
 from levelog.handlers.hooks import When
 from levelog.handlers.on import NO_WEBHOOKS
 from levelog.handlers.runs import GRACE
 from levelog.handlers.timers import LEAST
 from levelog.selectors import holds
+from levelog_base.errors import OperatorError
 
 DecoratedF = TypeVar("DecoratedF", bound=Callable[..., Any])
 

@@ -24,12 +24,12 @@ from levelog.compat.kopf.options import Declaration
 from levelog.compat.kopf.patches import patch_of
 from levelog.compat.kopf.tuning import OperatorSettings
 from levelog.edges import Reason
-from levelog.errors import OperatorError
 from levelog.handlers.hooks import When
 from levelog.handlers.indexers import IndexHandler
 from levelog.handlers.injection import Lender
 from levelog.kinds import OpenSelector
 from levelog.operator import Operator
+from levelog_base.errors import OperatorError
 
 Register: TypeAlias = Callable[["KopfFile", Declaration], None]
 

@@ -10,9 +10,9 @@ from typing import Any, Final
 
 from levelog.compat.kopf.files import KopfFile
 from levelog.compat.kopf.leftovers import warn_of_marks
-from levelog.errors import OperatorError
 from levelog.handlers.finalizing import PREFIX
 from levelog.operator import OPERATOR, Operator, loaded_into
+from levelog_base.errors import OperatorError
 
 _FILE: Final = "__levelog_kopf_file__"
 

@@ -10,10 +10,11 @@ from msgspec.structs import replace
 from levelog.compat.kopf.failures import ErrorsMode, TryLimits
 from levelog.compat.kopf.filters import Filters
 from levelog.compat.kopf.targets import KindChoice, choice, chosen, target
-from levelog.edges import pointer_of, pointer_to
-from levelog.errors import OperatorError
+from levelog.edges import pointer_of
 from levelog.kinds import ServedKind
 from levelog.resources import Resource, ResourceBase
+from levelog_base.errors import OperatorError
+from levelog_base.wire.canonical import pointer_to
 
 BACKOFF: Final = timedelta(minutes=1)
 """After an error that is not TemporaryError. Origin: Kopf's documentation."""

@@ -8,7 +8,7 @@ from levelog.daemons import Run
 from levelog.effects import Call, CallPatch
 from levelog.intents import Verb, event
 from levelog.resources import ResourceBase
-from levelog.wire.projection import unmerged
+from levelog_base.wire.projection import unmerged
 
 WRITES: Final[tuple[Verb, ...]] = ("event", "patch", "patch_status")
 """What calls write of the class that their handler is of."""

@@ -9,8 +9,8 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from levelog.compat.kopf.modules import operator_in
-from levelog.errors import OperatorError
 from levelog.operator import Operator
+from levelog_base.errors import OperatorError
 
 _MEANINGLESS: Final = ("clusterwide", "standalone", "priority", "peering_name", "identity", "lifecycle")
 """Options of Kopf that say what is so anyway, or of what levelog has its own."""

@@ -18,7 +18,7 @@ from levelog.calls.caller import Threads
 from levelog.compat.kopf.failures import InnerPending, TryLimits, judged
 from levelog.compat.kopf.filters import Filters
 from levelog.compat.kopf.given.keywords import Patch, call_keywords
-from levelog.errors import OperatorError
+from levelog_base.errors import OperatorError
 
 
 class InnerHandler(msgspec.Struct, frozen=True, kw_only=True):

@@ -9,9 +9,9 @@ from typing import Any, Final, Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
-from levelog.errors import OperatorError
 from levelog.kinds import ServedKind
 from levelog.resources import Resource, ResourceBase, Scope
+from levelog_base.errors import OperatorError
 
 BUILT_IN: Final[tuple[tuple[str, str, str, str, str], ...]] = (
     ("", "v1", "configmaps", "ConfigMap", "cm"),

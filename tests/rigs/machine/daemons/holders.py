@@ -14,9 +14,6 @@ from sqlalchemy import select
 
 from levelog import Retry
 from levelog.daemons import Daemon
-from levelog.errors import DaemonLost
-from levelog.wire.objects import ObjectKey
-from levelog.wire.records import ReceiptNoted
 from levelog_actuator.awaited import AwaitedLevels
 from levelog_actuator.daemons import Daemons
 from levelog_actuator.effects import EffectCaller, Effects
@@ -24,6 +21,9 @@ from levelog_actuator.heartbeat import Heartbeat
 from levelog_actuator.ledger import Ledger
 from levelog_actuator.limits import ActuatorSettings
 from levelog_actuator.results import Ended, Result
+from levelog_base.errors import DaemonLost
+from levelog_base.wire.objects import ObjectKey
+from levelog_base.wire.records import ReceiptNoted
 from levelog_log.notifications import Listener
 from levelog_processors.live import LiveIndices
 from levelog_processors.program import Program

@@ -17,11 +17,11 @@ from levelog import GiveUp, Retry
 from levelog.edges import Edge
 from levelog.handlers.edgehandlers import END, KNOWN
 from levelog.intents import IntentOptions
-from levelog.wire.objects import ObjectKey
-from levelog.wire.records import ReceiptNoted
 from levelog_actuator.effects import EffectCaller
 from levelog_actuator.limits import ActuatorSettings
 from levelog_actuator.results import Ended, Result
+from levelog_base.wire.objects import ObjectKey
+from levelog_base.wire.records import ReceiptNoted
 from levelog_processors.program import Program
 from levelog_store.actuate import claims, outcomes
 from levelog_store.actuate.claims import ClaimedIntent

@@ -5,7 +5,7 @@ from typing import Any, Final, Generic, TypeVar
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, invariant, rule
 
-from levelog.wire.records import ReceiptNoted
+from levelog_base.wire.records import ReceiptNoted
 from rigs.machine.cluster import WEBS, Body
 from rigs.machine.edges.attempts import OUTCOMES
 from rigs.machine.edges.edgeworld import EdgeLaboratory, EdgeWorld

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 from sqlalchemy import update
 
-from levelog.errors import CommitsLost, LeaseLost
+from levelog_base.errors import CommitsLost, LeaseLost
 from levelog_processors.program import Program
 from levelog_store.rows import Scope
 from levelog_store.tables import leases, processors

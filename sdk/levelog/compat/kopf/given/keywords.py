@@ -7,7 +7,7 @@ from typing import Any, Final, NamedTuple
 
 from levelog.compat.kopf.given.memos import Memo
 from levelog.edges import essence
-from levelog.wire.projection import merge
+from levelog_base.wire.projection import merge
 
 
 class ReadOnly(Mapping[str, Any]):

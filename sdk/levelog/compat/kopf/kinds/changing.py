@@ -19,7 +19,7 @@ from levelog.effects import Call
 from levelog.handlers.edgehandlers import END, IS_HANDLED, EdgeHandler, is_wanted
 from levelog.levels import Level
 from levelog.selectors import holds
-from levelog.wire.projection import merge
+from levelog_base.wire.projection import merge
 
 LATER: Final = "is called again at"
 UNSEEN: Final = "waits until the log shows what its last call has written"

@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any, Final
 
-from levelog.calls.mappings import plain
 from levelog.compat.kopf.attempts import Attempts
 from levelog.compat.kopf.filters import Filters
 from levelog.compat.kopf.patches import WRITES
@@ -14,7 +13,8 @@ from levelog.handlers.injection import Given, Injections
 from levelog.handlers.readers import ObjectReader
 from levelog.indices import Index
 from levelog.selectors import Selector
-from levelog.wire.canonical import digest
+from levelog_base.mappings import plain
+from levelog_base.wire.canonical import digest
 
 LONGEST: Final = timedelta(hours=1)
 """Time limit of one call without a `timeout`."""

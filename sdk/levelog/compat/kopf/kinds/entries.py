@@ -5,13 +5,13 @@ from typing import Any, Final
 
 import msgspec
 
-from levelog.calls.mappings import plain
 from levelog.compat.kopf.attempts import Attempts, stand_for
 from levelog.handlers.fingerprints import fingerprint, value_fingerprint
 from levelog.handlers.indexers import IndexHandler
 from levelog.handlers.readers import ObjectReader
 from levelog.selectors import Selector
-from levelog.wire.canonical import digest
+from levelog_base.mappings import plain
+from levelog_base.wire.canonical import digest
 
 _CODE: Final = "kopf indices 1"
 """Stands for this module in fingerprints: raised when the same objects have other entries."""

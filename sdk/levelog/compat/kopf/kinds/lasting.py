@@ -15,9 +15,9 @@ from levelog.compat.kopf.given.keywords import Body, Meta, ReadOnly
 from levelog.compat.kopf.given.lookups import KopfIndex
 from levelog.compat.kopf.kinds.declaring import LONGEST, AttemptedHandler
 from levelog.daemons import Daemon, RunEnd, StopReason
-from levelog.errors import Unavailable
 from levelog.handlers.runs import DaemonHandler
 from levelog.indices import LiveIndex
+from levelog_base.errors import Unavailable
 
 log = logging.getLogger("levelog.compat.kopf")
 

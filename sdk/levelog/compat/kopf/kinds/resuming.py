@@ -25,7 +25,7 @@ from levelog.indices import Index
 from levelog.levels import Level
 from levelog.resources import External
 from levelog.selectors import Selector
-from levelog.wire.canonical import digest
+from levelog_base.wire.canonical import digest
 
 STARTED: Final = "started"
 _CODE: Final = "kopf starts 3"

@@ -8,8 +8,8 @@ from typing import Any, Final, TypeAlias
 
 from msgspec import Struct, field
 
-from levelog.errors import ConfigurationError
-from levelog.wire.canonical import canonical, digest
+from levelog_base.errors import ConfigurationError
+from levelog_base.wire.canonical import canonical, digest
 
 ITEMS: Final = "[]"
 ANY: Final = "*"

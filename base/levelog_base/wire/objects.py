@@ -7,7 +7,7 @@ from urllib.parse import quote, unquote
 
 from msgspec import Struct
 
-from levelog.errors import ConfigurationError
+from levelog_base.errors import ConfigurationError
 
 Cluster = NewType("Cluster", str)
 """uid of the namespace kube-system."""

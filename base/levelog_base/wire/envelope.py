@@ -11,9 +11,9 @@ from typing import Final, TypeAlias
 
 import msgspec
 
-from levelog.errors import ConfigurationError, RecordError
-from levelog.wire.objects import ObjectKey, Uid, parse_version
-from levelog.wire.records import (
+from levelog_base.errors import ConfigurationError, RecordError
+from levelog_base.wire.objects import ObjectKey, Uid, parse_version
+from levelog_base.wire.records import (
     BookmarkNoted,
     ContactLost,
     ControlRecord,

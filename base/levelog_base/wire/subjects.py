@@ -10,7 +10,7 @@ from enum import StrEnum
 from functools import lru_cache
 from typing import Final
 
-from levelog.wire.objects import (
+from levelog_base.wire.objects import (
     CLUSTER_SCOPE,
     Application,
     Cluster,

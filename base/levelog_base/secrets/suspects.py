@@ -13,8 +13,8 @@ from typing import Any, Final, TypeAlias
 
 import msgspec
 
-from levelog.secrets.rules import ENVIRONMENTS, ITEMS
-from levelog.secrets.scrubbing import PREFIX
+from levelog_base.secrets.rules import ENVIRONMENTS, ITEMS
+from levelog_base.secrets.scrubbing import PREFIX
 
 _Steps: TypeAlias = tuple[str, ...]
 

@@ -1,6 +1,6 @@
-"""One JSON encoding for everything that is compared, hashed or stored."""
+"""One JSON encoding for everything that is compared, hashed or stored, and pointers into it (RFC 6901)."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields, is_dataclass
 from hashlib import sha256
 from math import isfinite
@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import msgspec
 
-from levelog.calls.mappings import RecordedMapping, RecordedSequence, plain
+from levelog_base.mappings import RecordedMapping, RecordedSequence, plain
 
 
 def _plain(value: Any) -> Any:
@@ -84,3 +84,13 @@ def is_other(one: object, other: object) -> bool:
     if isinstance(one, Mapping) and isinstance(other, Mapping):
         return any(is_other(one[key], other[key]) for key in one)
     return False
+
+
+def pointer_to(keys: Iterable[str]) -> str:
+    """The JSON pointer that these keys make, one below the other."""
+    return "".join(f"/{key.replace('~', '~0').replace('/', '~1')}" for key in keys)
+
+
+def keys_of(pointer: str) -> list[str]:
+    """The keys of a JSON pointer."""
+    return [key.replace("~1", "/").replace("~0", "~") for key in pointer.split("/")[1:]]

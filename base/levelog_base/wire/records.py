@@ -13,9 +13,9 @@ from typing import Annotated, Any, Final, Literal, TypeAlias
 import msgspec
 from msgspec import Meta, Struct
 
-from levelog.errors import ObjectTooLarge
-from levelog.wire.objects import MAX_VERSION, GroupResource, ObjectKey, Partition, Sequence, Uid, Version
-from levelog.wire.projection import Applied
+from levelog_base.errors import ObjectTooLarge
+from levelog_base.wire.objects import MAX_VERSION, GroupResource, ObjectKey, Partition, Sequence, Uid, Version
+from levelog_base.wire.projection import Applied
 
 Origin: TypeAlias = Literal["list", "watch"]
 _Version: TypeAlias = Annotated[Version, Meta(ge=0, le=MAX_VERSION)]

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from levelog.wire.canonical import canonical, digest
+from levelog_base.wire.canonical import canonical, digest
 
 MOST_APPLIED_BYTES: Final = 64 * 1024
 """What is remembered of one apply goes into a record of the log, so it is limited; beyond it nothing is remembered."""

@@ -15,7 +15,7 @@ import msgspec
 import yaml
 from msgspec import Struct
 
-from levelog.errors import ConfigurationError
+from levelog_base.errors import ConfigurationError
 
 Json = dict[str, Any]
 

@@ -14,13 +14,11 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
 
-from levelog.edges import keys_of
-from levelog.errors import ConfigurationError
-from levelog.resources import Manifest
-from levelog.secrets.rules import ENVIRONMENTS, Named, Path, Rules, places
-from levelog.secrets.scrubbing import HASHED, PREFIX, scrub
-from levelog.wire.canonical import canonical, digest
-from levelog.wire.objects import GroupResource, ObjectKey
+from levelog_base.errors import ConfigurationError
+from levelog_base.secrets.rules import ENVIRONMENTS, Named, Path, Rules, places
+from levelog_base.secrets.scrubbing import HASHED, PREFIX, scrub
+from levelog_base.wire.canonical import canonical, digest, keys_of
+from levelog_base.wire.objects import GroupResource, ObjectKey
 
 if TYPE_CHECKING:
     from random import Random
@@ -109,7 +107,9 @@ class Redactor:
         place = (name, str(metadata.get("namespace", "")), str(metadata.get("name", "")))
         return msgspec.json.encode(content) if _Pass(self, place).replace(content) else body
 
-    def redact_manifest(self, resource: GroupResource, manifest: Manifest, *, namespace: str = "") -> Manifest:
+    def redact_manifest(
+        self, resource: GroupResource, manifest: dict[str, Any], *, namespace: str = ""
+    ) -> dict[str, Any]:
         """The object as it may be recorded; given as it is written, so that wanted and recorded objects compare.
 
         `namespace` is that of a manifest that names none. Raises ConfigurationError if something has to be replaced and
@@ -118,7 +118,7 @@ class Redactor:
         metadata: Mapping[str, Any] = manifest.get("metadata") or {}
         place = str(metadata.get("namespace") or namespace), str(metadata.get("name", ""))
         key = ObjectKey(group=resource.group, resource=resource.resource, namespace=place[0], name=place[1])
-        found: Manifest = self.redact_content(key, manifest).content
+        found: dict[str, Any] = self.redact_content(key, manifest).content
         return found
 
     def redact_content(self, key: ObjectKey, content: Any) -> Redacted:
@@ -234,7 +234,7 @@ def difference(begun: str, own: str) -> str:
     return f"with {' and '.join(differing)}"
 
 
-def with_encoded_data(resource: GroupResource, manifest: Manifest) -> Manifest:
+def with_encoded_data(resource: GroupResource, manifest: dict[str, Any]) -> dict[str, Any]:
     """A manifest of a Secret with `stringData` in `data`, where the server puts it; any other as it is.
 
     Applied as `stringData`, what is left out later would stay, since the field manager does not own it in `data`.

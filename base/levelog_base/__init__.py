@@ -1,0 +1,1 @@
+"""What all rooms share: the records of the log, canonical form, errors, and secrets that are removed."""
