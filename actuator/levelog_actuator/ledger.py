@@ -11,7 +11,7 @@ from levelog.absence import level_of
 from levelog_actuator.limits import ActuatorSettings
 from levelog_actuator.results import Ended, Later, Result, about
 from levelog_base.counting import counted
-from levelog_base.errors import RowRefused, Unavailable
+from levelog_base.errors import Unavailable
 from levelog_base.wire.records import ReceiptNoted
 from levelog_store.actuate import claims, outcomes
 from levelog_store.connect.database import Database
@@ -97,21 +97,6 @@ class Ledger(Struct, eq=False):
                 self.is_empty.set()
 
     async def _store(self, batch: Sequence[Result]) -> None:
-        """Store results; if the database refuses one, only that one fails."""
-        try:
-            await self._write(batch)
-        except (RowRefused, UnicodeEncodeError) as error:
-            if len(batch) > 1:
-                for result in batch:
-                    await self._store([result])
-                return
-            (result,) = batch
-            log.error("a result cannot be stored: %s", error, extra=about(result.intent))  # noqa: TRY400 - the message says it
-            await self._write(
-                [Ended(intent=result.intent, outcome="failed", error=f"its result cannot be stored: {error}")]
-            )
-
-    async def _write(self, batch: Sequence[Result]) -> None:
         # of an intent that was called again under another claim, the last
         ended = [*{result.intent.key: result for result in batch if isinstance(result, Ended)}.values()]
         later = [result for result in batch if isinstance(result, Later)]

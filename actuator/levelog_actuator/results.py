@@ -8,9 +8,12 @@ from datetime import datetime, timedelta
 from typing import Any, Final, TypeAlias
 
 from msgspec import Struct
+from msgspec.structs import replace
 
+from levelog_base.errors import RecordError
 from levelog_base.secrets.redaction import Redactor
 from levelog_base.wire.canonical import storable
+from levelog_base.wire.envelope import refuse_unreadable
 from levelog_base.wire.objects import Application, ObjectKey, Uid, field_manager
 from levelog_base.wire.projection import Applied
 from levelog_base.wire.records import CallNoted, Outcome, PatchNoted, ReceiptNoted
@@ -44,9 +47,9 @@ class Ended(Struct, frozen=True, kw_only=True):
     """After a conflict, the target as it was read; after a write for a call, as the API answered it."""
 
     def receipt(self, application: Application, time: datetime, process: str) -> ReceiptNoted:
-        """The record of it for the log."""
+        """The record of it for the log; of a result that the log cannot hold, that the intent failed."""
         intent = self.intent
-        return ReceiptNoted(
+        noted = ReceiptNoted(
             application=application,
             key=intent.key,
             view=intent.view,
@@ -68,6 +71,13 @@ class Ended(Struct, frozen=True, kw_only=True):
             patches=self.patches,
             time=time,
         )
+        try:
+            refuse_unreadable(noted)
+        except RecordError as error:
+            log.error("its result cannot be recorded: %s", error, extra=about(intent))  # noqa: TRY400 - the message says it
+            text = f"its result cannot be recorded: {error}"
+            return replace(noted, outcome="failed", target_version=0, error=text, applied=None, call=None, patches=())
+        return noted
 
 
 class Later(Struct, frozen=True, kw_only=True):

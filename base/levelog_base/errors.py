@@ -11,7 +11,7 @@
     │   └── HistoryLost          the log lacks what was not read yet, or was rolled back; fold what is left anew
     ├── ChildRefused             a manifest cannot be a child of its parent; shown as the level's reason
     ├── HookFailed               a start-up hook raised or hung; the process ends before it did anything
-    ├── RowRefused               a database does not take a row; what it stands for fails, alone
+    ├── RowRefused               a database does not take a row, whatever is tried; nothing was committed
     ├── LeaseLost                another processor owns the partition; drop the work, nothing was committed
     ├── DaemonLost               another process may have the daemon's claim; end, nothing was stored
     ├── ObjectTooLarge           an object does not fit into the log; its readers wait until it is smaller

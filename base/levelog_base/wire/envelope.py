@@ -15,6 +15,7 @@ from levelog_base.errors import ConfigurationError, RecordError
 from levelog_base.wire.objects import ObjectKey, Uid, parse_version
 from levelog_base.wire.records import (
     BookmarkNoted,
+    CallNoted,
     ContactLost,
     ControlRecord,
     GapNoted,
@@ -133,7 +134,8 @@ def _control(kind: str, payload: bytes) -> ControlRecord:
     may_hold_nul = _NUL in payload
     for name in record.__struct_fields__:
         value = getattr(record, name)
-        # what was applied stays JSON, in which a NUL is escaped
+        # what was applied, asked and returned stays JSON, in which a NUL is escaped
+        value = value.name if isinstance(value, CallNoted) else value
         if may_hold_nul and name != "applied" and _NUL in msgspec.json.encode(value).replace(rb"\\", b""):
             raise RecordError(f"{name} holds a NUL")
         if isinstance(value, ObjectKey) and not value.is_sound:
@@ -146,6 +148,14 @@ def _zoned(time: datetime) -> datetime:
     if time.tzinfo is None:
         raise ValueError(f"{time.isoformat()} is a time without a zone")
     return time.astimezone(UTC)
+
+
+def refuse_unreadable(record: ControlRecord) -> None:
+    """Raises RecordError for a record that `decode` would refuse, or that has no JSON form."""
+    try:
+        decode(*encode(record, record_id="", source=""))
+    except (ValueError, OverflowError, RecursionError) as error:
+        raise RecordError(f"record cannot be written: {error}") from error
 
 
 def can_read(version: str, *, upcasters: Mapping[int, Upcaster] = UPCASTERS, newest: int = ENVELOPE_VERSION) -> bool:

@@ -2,16 +2,23 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
 from datetime import timedelta
+from functools import reduce
+from typing import Any, Final, cast
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from levelog_actuator.ledger import Ledger, StoredResults
+from levelog_actuator.relay import Relay
 from levelog_actuator.results import Ended
 from levelog_base.errors import Unavailable
+from levelog_base.wire.projection import Applied
+from levelog_base.wire.records import CallNoted, PatchNoted
+from levelog_log.publisher import BatchPublisher
 from levelog_store.actuate import claims
+from levelog_store.actuate.claims import ClaimedIntent
 from levelog_store.connect.database import Database
 from rigs.acting import QUICK, Acting
-from rigs.intents import intent
+from rigs.intents import NOON, intent
 
 
 def ledger_of(
@@ -22,27 +29,68 @@ def ledger_of(
     return Ledger(database, acting.scope, "me", QUICK, is_busy=lambda: False, on_stored=on_stored, on_hastened=told)
 
 
-async def store(acting: Acting, ledger: Ledger, versions: Mapping[str, int] = {}) -> None:
-    """Claim two intents, and store that they were written, at the versions that are given by key."""
+async def claimed(acting: Acting) -> list[ClaimedIntent]:
     async with acting.database.transaction() as connection:
-        claimed = await claims.claim(connection, acting.scope, "me", limit=2, lease=timedelta(minutes=1))
-    for each in claimed:
-        ledger.record(Ended(intent=each, outcome="written", version=versions.get(each.key, 0)))
+        return await claims.claim(connection, acting.scope, "me", limit=100, lease=timedelta(minutes=1))
+
+
+async def store(acting: Acting, ledger: Ledger) -> None:
+    """Claim intents, and store that they were written."""
+    for each in await claimed(acting):
+        ledger.record(Ended(intent=each, outcome="written"))
+    await stored(ledger)
+
+
+async def stored(ledger: Ledger) -> None:
     storing = asyncio.create_task(ledger.run())
     async with asyncio.timeout(10):
         await ledger.is_empty.wait()
     storing.cancel()
 
 
-async def test_a_result_that_the_database_does_not_take_fails_alone(on_either: Acting) -> None:
-    keys = await on_either.decide(intent("pods/default/a"), intent("pods/default/b", verb="call"))
-    await store(on_either, ledger_of(on_either, on_either.database), dict(zip(keys, (2**70, 7), strict=True)))
-    rows = await on_either.rows()
-    assert [(rows[key]["state"], rows[key]["outcome"]) for key in keys] == [
-        ("failed", "failed"),
-        ("written", "written"),
-    ]
-    assert "does not take a value" in rows[keys[0]]["error"]
+def returned(result: Any, name: str = "") -> dict[str, Any]:
+    return {"call": CallNoted(name=name, request="a\0b", result=result)}
+
+
+ODD: Final[Mapping[str, dict[str, Any]]] = {
+    "": {"version": 7},
+    "uid": {"uid": "a\0\ud800"},
+    "error": {"error": "a\0\ud800"},
+    "applied": {"applied": Applied(fields={"a\0": None})},
+    "result": returned({"a\0": "\0"}),
+    "no version": {"version": 2**63},
+    "no version of a patch": {"patches": (PatchNoted(verb="patch", outcome="written", target_version=2**63),)},
+    "no name": returned("", name="a\0"),
+    "no text": returned("\ud800"),
+    "number": returned(2**70),
+    "no tree": returned(reduce(lambda inner, _: [inner], range(5000), cast("Any", []))),
+}
+"""What an API server answers, or a function returns."""
+
+
+async def test_a_result_that_log_or_database_does_not_take_fails_its_intent_alone(on_either: Acting) -> None:
+    names = {(verb, name): f"pods/default/{verb}-{n}" for verb in ("patch", "call") for n, name in enumerate(ODD)}
+    await on_either.decide(*(intent(target, verb=verb) for (verb, _), target in names.items()))
+    publisher = BatchPublisher(on_either.stream)
+    writer = on_either.stream.writer("actuator")
+    relay = Relay(on_either.database, on_either.scope, "me", publisher, writer, QUICK)
+    ledger = ledger_of(on_either, on_either.database, on_stored=lambda found: relay.submit_stored(found.receipts))
+    intents = {each.target: each for each in await claimed(on_either)}
+    for (verb, name), target in names.items():
+        result = Ended(intent=intents[target], outcome="written", **ODD[name])
+        if verb == "call":
+            ledger.record(result)
+        else:
+            relay.submit(result.receipt(on_either.scope.application, NOON, "me"), result.intent.claim)
+    await stored(ledger)
+    await relay.flush()
+    await relay.keep()
+    logged = {str(each.target): each for each in await on_either.receipts()}
+    rows = {each["target"]: each for each in (await on_either.rows()).values()}
+    for (verb, name), target in names.items():
+        state = "failed" if name.startswith("no ") else "written"
+        assert (rows[target]["state"], logged[target].state) == (state, state), (verb, name)
+        assert rows[target]["error"].startswith("its result cannot be recorded: " if state == "failed" else "")
 
 
 class AwayOnce(Database):
