@@ -1,13 +1,14 @@
 """Rows that several stages use: objects, index entries, lists and levels of one application."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from operator import itemgetter
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from levelog_base.wire.canonical import canonical
 from levelog_base.wire.objects import Application, Cluster
@@ -240,6 +241,29 @@ class LevelRow(Verdict, frozen=True, kw_only=True):
     """When `recheck_at` was said."""
     since: datetime | None = None
     """When it got its status; None if unknown."""
+
+    def unknown(self, reason: str) -> "LevelRow":
+        """The level as nothing is known of it any more but its round, so that no key is used twice."""
+        return replace(self, reason=reason, **UNKNOWN)
+
+
+UNKNOWN: Final[Mapping[str, Any]] = {
+    "status": "blocked",
+    "desired": None,
+    "actual": None,
+    "drift": None,
+    "attempts": 0,
+    "inputs": "",
+    "looked_at": None,
+    "reads": "",
+    "versions": "",
+    "decided_inputs": "",
+    "recheck_at": None,
+    "evaluated_at": None,
+    "decided_at": None,
+    "since": None,
+}
+"""What the row of a level that is `unknown` has, besides the reason; the other columns stay."""
 
 
 class Bucket(Struct, frozen=True):

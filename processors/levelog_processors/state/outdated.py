@@ -17,28 +17,11 @@ _COURSE: Final = ("evaluations", "versions", "cause", "suppressed", "evaluated_a
 _standing: Final = attrgetter(*(name for name in LevelRow.__struct_fields__ if name not in _COURSE))
 
 
-def unknown(row: LevelRow, reason: str) -> LevelRow:
-    """A level of which nothing is known any more but its round, so that no key is used twice."""
-    return LevelRow(
-        view=row.view,
-        parent=row.parent,
-        partition=row.partition,
-        parent_uid=row.parent_uid,
-        status="blocked",
-        reason=reason,
-        round=row.round,
-        evaluations=row.evaluations,
-        repeats=row.repeats,
-        cause=row.cause,
-        suppressed=row.suppressed,
-    )
-
-
 def as_left(row: LevelRow, unfinished: Mapping[tuple[str, int], Kind]) -> LevelRow:
     """A level as it is decided on with what changed code has not finished, by name and partition; others stay."""
     kind = unfinished.get((row.view, row.partition))
     if kind == "view":
-        return unknown(row, CHANGED_CODE)
+        return row.unknown(CHANGED_CODE)
     is_open = row.status == "settling" or (row.drift is not None and row.status not in ("in_sync", "deleting"))
     if kind == "reconcile" and is_open:
         return replace(row, decided_inputs="", attempts=0)

@@ -12,7 +12,7 @@ from levelog_processors.fold.rules import Fold
 from levelog_processors.program import Program
 from levelog_processors.state.contents import Contents
 from levelog_processors.state.inputs import prior_to, unlisted
-from levelog_processors.state.outdated import Outdated, unknown
+from levelog_processors.state.outdated import Outdated
 from levelog_processors.state.wakes import Wakes
 from levelog_processors.state.writes import OpenWrites
 from levelog_store.decide.decisions import Decided
@@ -190,7 +190,7 @@ class State(Contents):
         for each in changes.replaced:
             for level, known in self.levels.items():
                 if known.partition == each.partition and known.view in each.views:
-                    self.levels[level] = ends.levels[level] = unknown(known, each.reason)
+                    self.levels[level] = ends.levels[level] = known.unknown(each.reason)
                     self.outdated.change(level)
             if each.is_other_history:
                 ends.reverted.append((each.partition, each.resource))

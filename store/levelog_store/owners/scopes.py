@@ -1,7 +1,7 @@
 """Scopes: one application on one cluster, the code that may commit to it, and the stream behind its tables."""
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
 
 from msgspec.structs import replace
@@ -18,7 +18,7 @@ from levelog_store.fold.levelwrites import IS_HELD_CALL
 from levelog_store.owners.handlers import Handler, differences, unfinalized
 from levelog_store.owners.leases import free_leases
 from levelog_store.owners.promotion import promote, read_handlers
-from levelog_store.rows import Scope
+from levelog_store.rows import UNKNOWN, Scope
 from levelog_store.tables import (
     actuators,
     checkpoints,
@@ -37,23 +37,6 @@ log = logging.getLogger(__name__)
 
 _KEPT: Final = (actuators, checkpoints, decisions, handlers, intents, leases, levels, processors, scopes)
 _FOLDED: Final = tuple(table for table in metadata.sorted_tables if table not in _KEPT)
-
-_NOTHING_KNOWN: Final[Mapping[str, Any]] = {
-    "desired": None,
-    "actual": None,
-    "drift": None,
-    "attempts": 0,
-    "inputs": "",
-    "looked_at": None,
-    "reads": "",
-    "versions": "",
-    "decided_inputs": "",
-    "recheck_at": None,
-    "evaluated_at": None,
-    "decided_at": None,
-    "since": None,
-}
-"""Of a level that is blocked until it is evaluated again. Rounds stay, so that no key is used twice."""
 
 
 async def open_scope(
@@ -153,9 +136,8 @@ async def reset_scope(database: Database, scope: Scope, *, stream_created: str, 
         await change(
             connection, scope, checkpoints, sequence=0, mirrored=0, record_sequence=0, record_id="", time=null()
         )
-        blocked = {"status": "blocked", "reason": reason, "cause": 0, "suppressed": "", **_NOTHING_KNOWN}
         await remove(connection, scope, levels, IS_HELD_CALL)
-        await change(connection, scope, levels, **blocked)
+        await change(connection, scope, levels, **UNKNOWN, reason=reason, cause=0, suppressed="")
         intent = intents.c
         is_untried = intent.state == "pending", or_(intent.verb != "call", intent.attempts == 0)
         await change(connection, scope, intents, *is_untried, state="superseded")
