@@ -241,6 +241,8 @@ class LevelRow(Verdict, frozen=True, kw_only=True):
     """When `recheck_at` was said."""
     since: datetime | None = None
     """When it got its status; None if unknown."""
+    position: int | None = None
+    """Position of a call without records, whose object is held; None: it is a level."""
 
     def unknown(self, reason: str) -> "LevelRow":
         """The level as nothing is known of it any more but its round, so that no key is used twice."""

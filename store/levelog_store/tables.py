@@ -103,7 +103,7 @@ backfills = _table(
     "backfills",
     _key("name"),
     _key("partition", SmallInteger),
-    _value("kind", comment="index: entries are computed anew; view: parents are woken"),
+    _value("kind", comment="index: entries are computed anew; view: all levels; reconcile: those that are not in sync"),
     _value("resource"),
 )
 
@@ -209,11 +209,7 @@ levels = _table(
     _value("versions", server_default="", comment="digest of the sequences that changed them"),
     _value("decided_inputs", comment="digest of parent and keys at the last round"),
     Column("repeats", BYTE_TEXT, comment="rounds in a row that wrote for one and the same state, as JSON"),
-    _value(
-        "cause",
-        BigInteger,
-        comment="sequence of the newest record that led to the evaluation; of a held call its position",
-    ),
+    _value("cause", BigInteger, comment="sequence of the newest record that led to the evaluation"),
     _value(
         "suppressed",
         server_default="",
@@ -223,6 +219,7 @@ levels = _table(
     _time("evaluated_at"),
     _time("decided_at"),
     _time("since"),
+    Column("position", BigInteger, comment="of a call without records, as in call_positions; null: it is a level"),
     Index("levels_parent", "scope", "parent"),
     Index("levels_status", "scope", "status", "since"),
     Index("levels_partition", "scope", "partition", "view"),

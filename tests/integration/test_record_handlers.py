@@ -349,7 +349,7 @@ async def test_records_of_a_held_object_that_expired_are_an_error_that_names_it(
             await wait_for(lambda: told.records["bad"], "what did not expire")
         assert told.records["bad"] == [3]
         assert set(told.records["good"]) == {4}  # twice, if it was stopped before that was stored
-        name, sequence = "webs.example.com/default/bad", held[0]["cause"]
+        name, sequence = "webs.example.com/default/bad", held[0]["position"]
         assert expired(caplog) == [
             f"webs/record was not called for records of {name} from {sequence} on, which have expired"
         ]
@@ -416,7 +416,7 @@ async def test_a_record_that_expires_between_a_call_that_hung_and_a_restart_is_a
             stack.start()
             await wait_for(lambda: told.records["bad"], "what did not expire")
         assert told.records["bad"] == [3]
-        name, sequence = "webs.example.com/default/bad", held[0]["cause"]
+        name, sequence = "webs.example.com/default/bad", held[0]["position"]
         assert expired(caplog) == [
             f"webs/record was not called for records of {name} from {sequence} on, which have expired"
         ]

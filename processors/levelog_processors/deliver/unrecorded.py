@@ -85,7 +85,7 @@ class Chain(Struct, Generic[HandlerT], eq=False):
             status="failed" if self.attempts or self.failure is not None else "settling",
             reason=f"{error} ({self.said})",
             attempts=self.attempts,
-            cause=self.position,
+            position=self.position,
             since=self.since,
             recheck_at=self.due_at,
         )
@@ -205,7 +205,7 @@ class UnrecordedCalls(ABC, Generic[HandlerT]):
         self._epochs, now = epochs, self._clock()
         for row in await read_held(connection, self._scope, self._handlers, epochs):
             handler, since = self._handlers[row.view], row.since or now
-            chain = Chain(handler, row.parent, row.partition, since, now, row.cause, row.attempts)
+            chain = Chain(handler, row.parent, row.partition, since, now, row.position or 0, row.attempts)
             self._held[chain.name] = chain
         return positions
 

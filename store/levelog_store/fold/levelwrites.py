@@ -90,9 +90,6 @@ ASKED_FOR: Final = datetime(1970, 1, 1, tzinfo=UTC)
 A reconcile function is called for a time that has come although nothing has changed.
 """
 
-IS_HELD_CALL: Final = and_(levels.c.evaluated_at.is_(None), levels.c.status != "blocked")
-"""Condition that a row of `levels` is no level, but an object whose call without records fails or runs."""
-
 _OF_ANY_BACKFILL: Final = and_(
     backfills.c.scope == levels.c.scope,
     backfills.c.name == levels.c.view,
@@ -139,7 +136,13 @@ async def wake_stuck(connection: AsyncConnection, scope: Scope) -> int:
 
     is_under_way = there_is(*of_level(intent), intent.state.in_(UNSETTLED))
     is_asked_for = or_(there_is(*of_level(wake)), there_is(_OF_ANY_BACKFILL))
-    is_stuck = level.scope == scope.number, level.status == "settling", ~IS_HELD_CALL, ~is_under_way, ~is_asked_for
+    is_stuck = (
+        level.scope == scope.number,
+        level.status == "settling",
+        level.position.is_(None),
+        ~is_under_way,
+        ~is_asked_for,
+    )
     due_at = literal(ASKED_FOR, wake.due_at.type)
     return (await connection.execute(wake_stored(connection.dialect, *is_stuck, due_at=due_at))).rowcount
 

@@ -11,7 +11,6 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from levelog_store.actuate.claims import is_unsettled
 from levelog_store.decide.decisions import PendingWake
 from levelog_store.dialects import OF_SCOPE, PAGED, built_once, fields, mappings, named, now, one_of, read_as, run
-from levelog_store.fold.levelwrites import IS_HELD_CALL
 from levelog_store.owners.handlers import Backfill, Kind
 from levelog_store.rows import Entry, IndexKey, Input, LevelRow, Scope, StoredObject, SyncRow, Tombstone, UnreadableRow
 from levelog_store.tables import (
@@ -104,7 +103,7 @@ async def read_state(connection: AsyncConnection, scope: Scope, bodies_of: Colle
         syncs=await read_as(SyncRow, connection, scope, syncs),
         entries=[(name, Entry(*values)) async for name, *values in many.of(entries)],
         keys={(index, key): number async for index, key, number in many.of(keys)},
-        levels=[LevelRow(**row) async for row in many.mapped(LevelRow, levels, ~IS_HELD_CALL)],
+        levels=[LevelRow(**row) async for row in many.mapped(LevelRow, levels, levels.c.position.is_(None))],
         reads=[(view, parent, index, key) async for view, parent, index, key in many.of(reads)],
         wakes=[PendingWake(**row) async for row in many.mapped(PendingWake, wakeups)],
         awaited=await read_as(AwaitedWrite, connection, scope, intents, *are_awaited),

@@ -64,6 +64,8 @@ class LevelLine(Struct, frozen=True, kw_only=True):
     """When it came to its status; None: it is not known."""
     tried: "Tried | None" = None
     """How often a level that failed was tried; None: it is not tried again."""
+    position: int | None = None
+    """Position of a call that leaves no records, and whose object is held while it fails or runs; None: a level."""
     writes: list[WriteLine] = []
     """Writes that the level waits for, and those of its last round that failed."""
 
@@ -74,8 +76,8 @@ class LevelLine(Struct, frozen=True, kw_only=True):
 
     @property
     def is_held(self) -> bool:
-        """Tell whether it is no level, but an object whose call leaves no records, and fails or has not returned."""
-        return self.evaluated_at is None and self.status != "blocked"
+        """Tell whether it is no level, but an object that is held."""
+        return self.position is not None
 
     @property
     def put_off(self) -> list[WriteLine]:
@@ -160,7 +162,7 @@ async def read_level_lines(
 
 def select_levels() -> Select[Any]:
     """Rows of levels, for `level_line`."""
-    shown = ("view", "parent", "status", "reason", "drift", "round", "evaluated_at", "since", *_RETRIES)
+    shown = ("view", "parent", "status", "reason", "drift", "round", "evaluated_at", "since", "position", *_RETRIES)
     columns = *(levels.c[each] for each in shown), IS_OUTDATED.label("is_outdated")
     return select(*columns).outerjoin_from(levels, backfills, OF_BACKFILL)
 

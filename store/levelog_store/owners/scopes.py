@@ -14,7 +14,6 @@ from levelog_base.wire.objects import Application, Cluster
 from levelog_store.connect.database import Database
 from levelog_store.dialects import change, insert_for, remove
 from levelog_store.fold.calls import IS_CALL
-from levelog_store.fold.levelwrites import IS_HELD_CALL
 from levelog_store.owners.handlers import Handler, differences, unfinalized
 from levelog_store.owners.leases import free_leases
 from levelog_store.owners.promotion import promote, read_handlers
@@ -136,7 +135,7 @@ async def reset_scope(database: Database, scope: Scope, *, stream_created: str, 
         await change(
             connection, scope, checkpoints, sequence=0, mirrored=0, record_sequence=0, record_id="", time=null()
         )
-        await remove(connection, scope, levels, IS_HELD_CALL)
+        await remove(connection, scope, levels, levels.c.position.is_not(None))
         await change(connection, scope, levels, **UNKNOWN, reason=reason, cause=0, suppressed="")
         intent = intents.c
         is_untried = intent.state == "pending", or_(intent.verb != "call", intent.attempts == 0)

@@ -142,7 +142,7 @@ async def test_invariant_21_a_level_that_settles_without_a_write_under_way_is_wo
 
 def held_call(parent: str, status: str) -> LevelRow:
     """An object whose call without records fails or runs."""
-    told: dict[str, Any] = {"partition": 3, "parent_uid": "", "cause": 1, "since": NOON, "recheck_at": FAR}
+    told: dict[str, Any] = {"partition": 3, "parent_uid": "", "position": 1, "since": NOON, "recheck_at": FAR}
     return LevelRow(view="webs/record", parent=parent, status=status, attempts=1, **told)
 
 

@@ -110,7 +110,7 @@ async def test_a_reset_deletes_what_was_folded_and_keeps_rounds_and_intents_but_
         "recheck_at": LONG_AGO,
         "evaluated_at": LONG_AGO,
     }
-    held_call = {"view": "webs/audit", "parent": level["parent"], "status": "failed"}
+    held_call = {"view": "webs/audit", "parent": level["parent"], "status": "failed", "position": 7}
     async with database.transaction() as connection:
         for each in (scope, other):
             for table in FOLDED:

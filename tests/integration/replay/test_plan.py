@@ -159,7 +159,7 @@ async def test_levels_change_with_those_that_they_read_and_are_planned_with_them
 ) -> None:
     versions = Versions(tmp_path)
     await begin(nats_server.url, database_url, versions.load(READERS))
-    held = LevelRow(view="webs/record", parent=f"{WEB}/shop7", parent_uid="", partition=0, status="failed")
+    held = LevelRow(view="webs/record", parent=f"{WEB}/shop7", parent_uid="", partition=0, status="failed", position=9)
     async with await Database.open(database_url) as database:
         async with database.transaction() as connection:
             [scope] = await find_scopes(connection)
