@@ -4,18 +4,15 @@ from typing import Any, Final
 
 import pytest
 
-from levelog_processors.decide.settling import is_settled
 from levelog_processors.fold.batches import parts
 from levelog_processors.program import Program
 from levelog_processors.state.state import State
-from levelog_store.decide.decisions import OpenIntent
 from rigs.intents import intent
 from rigs.shown import shown_webs
 from rigs.webs import deleted, logged, pod, receipt, web
 
-TARGET: Final = "pods/default/a"
-APPLY: Final = intent(TARGET, verb="apply")
-DELETE: Final = intent(TARGET, verb="delete")
+APPLY: Final = intent("pods/default/a", verb="apply")
+DELETE: Final = intent("pods/default/a", verb="delete")
 ENDING: Final = pod("a", 7, deletionTimestamp="2026-01-01T12:00:00Z")
 
 
@@ -50,24 +47,4 @@ def test_a_write_is_settled_with_its_receipt_if_both_are_folded(
     for batch in [records] if are_together else [[each] for each in records]:
         for part in parts(batch):
             state.apply(state.fold(part))
-    record = state.ends.receipts[-1][0].record
     assert {is_shown} == {left == "settled" for _, left in state.ends.receipts}
-    row, tombstone = state.objects.get(TARGET), state.tombstones.get(TARGET)
-    as_decided = OpenIntent(
-        key=record.key,
-        view=record.view,
-        parent=str(record.parent),
-        verb=record.verb,
-        target=TARGET,
-        is_watched=True,
-        state=record.state,
-        outcome=record.outcome,
-        result_uid=record.target_uid,
-        result_version=record.target_version,
-        is_folded=True,
-        shown_uid=row.uid if row else None,
-        shown_version=row.version if row else None,
-        shown_is_deleting=row.is_deleting if row else None,
-        buried_version=tombstone.version if tombstone else None,
-    )
-    assert is_settled(as_decided) or not is_shown

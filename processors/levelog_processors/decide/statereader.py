@@ -99,17 +99,8 @@ class StateReader(Struct, frozen=True):
         )
 
     def with_target(self, intent: OpenIntent) -> OpenIntent:
-        """The intent with what is known of its target now."""
-        shown, gone = self.state.objects.get(intent.target), self.state.tombstones.get(intent.target)
-        intent = replace(
-            intent,
-            shown_uid=shown.uid if shown else None,
-            shown_version=shown.version if shown else None,
-            shown_is_deleting=shown.is_deleting if shown else None,
-            shown_manager=(shown.manager or "") if shown else "",
-            buried_version=gone.version if gone else None,
-        )
-        return as_watched(intent, self.program, self.namespaces)
+        """The intent with what is known of its target now, and whether that is watched."""
+        return as_watched(self.state.with_target(intent), self.program, self.namespaces)
 
     def version(self, place: IndexKey) -> int:
         """The record that changed a key last; -1: none did."""

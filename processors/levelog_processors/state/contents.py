@@ -10,6 +10,7 @@ from levelog_base.wire.objects import ObjectKey
 from levelog_processors.program import Program
 from levelog_processors.state.bodies import ABSENT, Bodies
 from levelog_processors.state.buckets import Buckets
+from levelog_store.decide.decisions import OpenIntent
 from levelog_store.fold.changes import Replaced
 from levelog_store.fold.statewrites import Unwritten
 from levelog_store.rows import Entry, Input, LevelRow, StoredObject, SyncRow, Tombstone, UnreadableRow, ViewParent
@@ -70,6 +71,18 @@ class Contents:
     def lacking(self, names: Iterable[str]) -> list[str]:
         """The objects of these names whose bodies are not in memory."""
         return [name for name in names if name in self.objects and self.objects[name].body == ABSENT]
+
+    def with_target(self, intent: OpenIntent) -> OpenIntent:
+        """An intent with what is held of its target."""
+        shown, gone = self.objects.get(intent.target), self.tombstones.get(intent.target)
+        return replace(
+            intent,
+            shown_uid=shown.uid if shown else None,
+            shown_version=shown.version if shown else None,
+            shown_is_deleting=shown.is_deleting if shown else None,
+            shown_manager=(shown.manager or "") if shown else "",
+            buried_version=gone.version if gone else None,
+        )
 
     def let_go(self) -> None:
         """Keep no more bodies than are to be in memory, if the tables have all of them."""

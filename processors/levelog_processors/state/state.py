@@ -7,6 +7,7 @@ from msgspec.structs import replace
 from levelog.handlers.indexers import applied_place
 from levelog_base.wire.objects import DELETED
 from levelog_base.wire.records import LoggedRecord, ReceiptNoted, SyncFinished
+from levelog_processors.decide.settling import is_settled
 from levelog_processors.fold.receipts import calls_key
 from levelog_processors.fold.rules import Fold
 from levelog_processors.program import Program
@@ -15,7 +16,7 @@ from levelog_processors.state.inputs import prior_to, unlisted
 from levelog_processors.state.outdated import Outdated
 from levelog_processors.state.wakes import Wakes
 from levelog_processors.state.writes import OpenWrites
-from levelog_store.decide.decisions import Decided
+from levelog_store.decide.decisions import Decided, OpenIntent
 from levelog_store.fold.changes import Changes, FoldedReceipt, Wake, merge_wake
 from levelog_store.fold.ends import Ends
 from levelog_store.fold.statewrites import Unwritten
@@ -222,13 +223,20 @@ class State(Contents):
                 self.writes.end(each.record.key)
 
     def _shows(self, record: ReceiptNoted) -> bool:
-        """Tell whether the target is as the write left it, or later; as `is_settled` has it."""
-        row = self.objects.get(str(record.target))
-        if record.outcome != "written":
+        """Tell whether what was written is settled, by what is held of its target."""
+        target = str(record.target)
+        if record.outcome != "written" or not (target in self.objects or target in self.tombstones):
             return False
-        if record.verb == "delete":
-            return str(record.target) in self.tombstones if row is None else row.is_deleting
-        return row is not None and row.uid == record.target_uid and row.version >= record.target_version
+        written = OpenIntent(
+            **{name: getattr(record, name) for name in ("key", "view", "verb", "state", "outcome")},
+            parent=str(record.parent),
+            target=target,
+            is_watched=True,
+            is_folded=True,
+            result_uid=record.target_uid,
+            result_version=record.target_version,
+        )
+        return is_settled(self.with_target(written))
 
     def _raise_round(self, level: ViewParent, parent: StoredObject, row: LevelRow | None, by: FoldedReceipt) -> None:
         """Rounds never fall below a receipt's, also where the level itself is still to be rebuilt from the log."""
