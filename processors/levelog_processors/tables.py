@@ -8,7 +8,6 @@ from typing import Final, Protocol, TypeAlias
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from levelog_processors.decide.transaction import claimed_intents, handing_over, tell
-from levelog_processors.state.outdated import as_left
 from levelog_processors.state.state import State
 from levelog_store.actuate.claims import Claimant, Claiming, new_claim
 from levelog_store.connect.database import Database
@@ -18,7 +17,7 @@ from levelog_store.decide.decisionwrites import WrittenDecisions, write_valid
 from levelog_store.decide.inputreads import ToldIntent
 from levelog_store.fold.checkpoints import advance_checkpoints, count_commit, note_mirrored
 from levelog_store.fold.ends import write_ends
-from levelog_store.fold.statereads import StoredState, read_requested, read_state, read_unfinished
+from levelog_store.fold.statereads import StoredState, read_requested, read_state
 from levelog_store.fold.statewrites import write_keys, write_reads, write_state, write_wakes_of
 from levelog_store.owners.handlers import Backfill
 from levelog_store.owners.leases import check_checkpoints, check_commits, guard
@@ -188,11 +187,9 @@ class SqlTables(Tables):
             return await stored.read_objects(connection, self._scope, names)
 
     async def levels_of(self, parents: Collection[str]) -> Mapping[ViewParent, LevelRow]:
-        """Read them, whoever decides on them: as unknown while changed code has not decided on all of their view."""
+        """Read them, whoever decides on them."""
         async with self._database.reading() as connection:
-            rows = await stored.read_levels(connection, self._scope, parents)
-            unfinished = await read_unfinished(connection, self._scope)
-        return {level: as_left(row, unfinished) for level, row in rows.items()}
+            return await stored.read_levels(connection, self._scope, parents)
 
     async def calling(self, uids: Collection[str]) -> Collection[str]:
         """Read which have calls under way."""

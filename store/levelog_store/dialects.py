@@ -277,7 +277,7 @@ def pairs(dialect: Dialect) -> FromClause:
 
 
 @built_once
-def of_pairs(dialect: Dialect, first: Column[Any], second: Column[Any], *others: Column[Any]) -> Select[Any]:
+def of_pairs(dialect: Dialect, first: Column[Any], second: Column[Any], *others: ColumnElement[Any]) -> Select[Any]:
     """Columns of the rows of `OF_SCOPE` whose first two hold one of the `pairs`.
 
     SQLite would begin with all rows of the scope, as it has no statistics, and compare each with every pair. An outer

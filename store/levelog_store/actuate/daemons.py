@@ -1,22 +1,20 @@
 """The state of a running daemon, kept in its intent's row while the claim is held, and levels that daemons wait for."""
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final
 
 import msgspec
-from sqlalchemy import Dialect, Update, bindparam, update
+from sqlalchemy import Dialect, Select, Update, bindparam, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from levelog.levels import LevelStatus
 from levelog_store.actuate.claims import IS_KEY, IS_OF_CLAIM, IS_OWNERS, ClaimedIntent
-from levelog_store.dialects import built_once, now, of_pairs, run, there_is
-from levelog_store.fold.levelwrites import OF_BACKFILL
-from levelog_store.owners.handlers import CHANGED_CODE
+from levelog_store.dialects import built_once, now, of_pairs, run
+from levelog_store.fold.levelwrites import AS_LEFT, OF_BACKFILL
 from levelog_store.rows import Scope, ViewParent
-from levelog_store.tables import intents, levels
+from levelog_store.tables import backfills, intents, levels
 
 _drift: Final = msgspec.json.Decoder(dict[str, tuple[str, ...]])
-_IS_OUTDATED: Final = there_is(OF_BACKFILL).label("is_outdated")
 
 
 async def keep_progress(
@@ -39,12 +37,14 @@ async def read_awaited(
     connection: AsyncConnection, scope: Scope, places: Sequence[ViewParent]
 ) -> dict[ViewParent, tuple[str, LevelStatus]]:
     """Uid of the parent of each level that there is, and how it stands; without its children."""
-    level = levels.c
-    shown = level.parent_uid, level.status, level.reason, level.drift, level.since, _IS_OUTDATED
     found: dict[ViewParent, tuple[str, LevelStatus]] = {}
-    rows = await run(connection, scope, of_pairs, level.view, level.parent, *shown, pairs=places)
-    for view, parent, uid, status, reason, drift, since, is_left in rows:
+    for view, parent, uid, status, reason, drift, since in await run(connection, scope, _awaited, pairs=places):
         differing = _drift.decode(drift) if drift else {}
-        known = LevelStatus(status=status, reason=reason, drift=differing, since=since)
-        found[view, parent] = uid, LevelStatus(status="blocked", reason=CHANGED_CODE) if is_left else known
+        found[view, parent] = uid, LevelStatus(status=status, reason=reason, drift=differing, since=since)
     return found
+
+
+@built_once
+def _awaited(dialect: Dialect) -> Select[Any]:
+    shown = (AS_LEFT[name] for name in ("parent_uid", "status", "reason", "drift", "since"))
+    return of_pairs(dialect, levels.c.view, levels.c.parent, *shown).outerjoin(backfills, OF_BACKFILL)

@@ -34,6 +34,7 @@ from levelog_store.dialects import (
     pairs,
     run,
 )
+from levelog_store.fold.levelwrites import levels_as_left
 from levelog_store.rows import (
     ERRORS,
     UNSETTLED,
@@ -85,14 +86,14 @@ def _objects(dialect: Dialect) -> Select[Any]:
 async def read_levels(
     connection: AsyncConnection, scope: Scope, parents: Collection[str]
 ) -> dict[ViewParent, LevelRow]:
-    """Levels of the parents, of all views."""
+    """Levels of the parents, of all views; nothing is known of those that changed code has not decided on."""
     rows = mappings(await run(connection, scope, _levels, parents=parents))
     return {(row["view"], row["parent"]): LevelRow(**row) for row in rows}
 
 
 @built_once
 def _levels(dialect: Dialect) -> Select[Any]:
-    return select(*fields(LevelRow, levels)).where(named(dialect, levels.c.parent, "parents"))
+    return levels_as_left(LevelRow.__struct_fields__).where(named(dialect, levels.c.parent, "parents"))
 
 
 async def read_buckets(connection: AsyncConnection, scope: Scope, keys: Sequence[IndexKey]) -> dict[IndexKey, Bucket]:

@@ -1,6 +1,6 @@
 """How the fold and `levelog retry` change levels: wakeups, receipts, observations, levels of deleted parents."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from secrets import randbits
 from typing import Any, Final
@@ -10,6 +10,7 @@ from sqlalchemy import (
     ColumnElement,
     Dialect,
     Integer,
+    Select,
     Text,
     Update,
     and_,
@@ -36,7 +37,8 @@ from levelog_store.dialects import (
     row_of,
     there_is,
 )
-from levelog_store.rows import UNSETTLED, Scope, ViewParent
+from levelog_store.owners.handlers import CHANGED_CODE
+from levelog_store.rows import UNKNOWN, UNSETTLED, Scope, ViewParent
 from levelog_store.tables import backfills, intents, levels, wakeups
 
 
@@ -99,8 +101,20 @@ OF_BACKFILL: Final = and_(_OF_ANY_BACKFILL, backfills.c.kind == "view")
 """Joins a row of `levels` with what says that changed code has not decided on it, or not on all of its view."""
 IS_OUTDATED: Final = backfills.c.name.is_not(None)
 """Condition that a row, joined so, is of the code before."""
-STATUS: Final = case((IS_OUTDATED, "blocked"), else_=levels.c.status)
-"""Status of such a row."""
+AS_LEFT: Final[Mapping[str, ColumnElement[Any]]] = {
+    **levels.c,
+    **{
+        name: case((~IS_OUTDATED, levels.c[name]), else_=null() if value is None else literal(value)).label(name)
+        for name, value in {**UNKNOWN, "reason": CHANGED_CODE}.items()
+    },
+}
+"""The columns of a row, joined so: nothing is known of one that is outdated."""
+
+
+def levels_as_left(names: Iterable[str]) -> Select[Any]:
+    """Columns of levels, where nothing is known of those that changed code has not decided on."""
+    return select(*(AS_LEFT[name] for name in names)).outerjoin_from(levels, backfills, OF_BACKFILL)
+
 
 RETRIABLE: Final = ("failed", "blocked", "drifting")
 """Statuses of levels that there is something to try again of; of one that is settling, if writes of it wait."""

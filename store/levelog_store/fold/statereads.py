@@ -11,7 +11,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from levelog_store.actuate.claims import is_unsettled
 from levelog_store.decide.decisions import PendingWake
 from levelog_store.dialects import OF_SCOPE, PAGED, built_once, fields, mappings, named, now, one_of, read_as, run
-from levelog_store.owners.handlers import Backfill, Kind
+from levelog_store.owners.handlers import Backfill
 from levelog_store.rows import Entry, IndexKey, Input, LevelRow, Scope, StoredObject, SyncRow, Tombstone, UnreadableRow
 from levelog_store.tables import (
     backfills,
@@ -140,11 +140,6 @@ class _Rows:
         columns = (others.get(name, table.c[name]) for name in names)
         async for row in self.of(select(*columns).where(table.c.scope == self._scope.number, *conditions)):
             yield dict(zip(names, row, strict=True))
-
-
-async def read_unfinished(connection: AsyncConnection, scope: Scope) -> dict[tuple[str, int], Kind]:
-    """What changed code has to compute anew, by name and partition."""
-    return {(each.name, each.partition): each.kind for each in await read_as(Backfill, connection, scope, backfills)}
 
 
 async def read_syncs(connection: AsyncConnection, scope: Scope) -> dict[Input, SyncRow]:

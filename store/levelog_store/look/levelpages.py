@@ -5,14 +5,14 @@ from operator import attrgetter
 from typing import Final, Literal, TypeAlias
 
 from msgspec import Struct
-from sqlalchemy import ColumnElement, and_, func, or_, select
+from sqlalchemy import ColumnElement, and_, func, or_
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from levelog_store.dialects import one_of
-from levelog_store.fold.levelwrites import OF_BACKFILL, STATUS
+from levelog_store.fold.levelwrites import AS_LEFT, levels_as_left
 from levelog_store.look.overview import LevelLine, in_status, is_named, level_line, select_levels, with_waits
 from levelog_store.rows import STATUSES, Scope
-from levelog_store.tables import backfills, levels
+from levelog_store.tables import levels
 
 LevelOrder: TypeAlias = Literal["since", "newest", "parent", "view", "round"]
 """`since`: those first that are so for the longest; `newest`: for the shortest; `round`: most rounds first."""
@@ -53,7 +53,7 @@ async def read_level_page(
     if keys[0][0] == "since":  # each status is in this order in an index
         chosen = [each for status in statuses for each in in_status(query, status)]
     else:
-        chosen = [query.where(one_of(connection.dialect, STATUS, statuses)) if wanted.statuses else query]
+        chosen = [query.where(one_of(connection.dialect, AS_LEFT["status"], statuses)) if wanted.statuses else query]
     found = [level_line(row) for each in chosen for row in (await connection.execute(each)).mappings()]
     return await with_waits(connection, scope, in_order(found, wanted.order)[:most], are_few=True)
 
@@ -82,6 +82,6 @@ def in_order(lines: Iterable[LevelLine], order: LevelOrder) -> list[LevelLine]:
 
 async def count_levels(connection: AsyncConnection, scope: Scope) -> dict[str, int]:
     """How many levels have each status."""
-    counted = select(STATUS, func.count()).outerjoin_from(levels, backfills, OF_BACKFILL)
-    rows = await connection.execute(counted.where(levels.c.scope == scope.number).group_by(STATUS))
+    counted = levels_as_left(["status"]).add_columns(func.count()).group_by(AS_LEFT["status"])
+    rows = await connection.execute(counted.where(levels.c.scope == scope.number))
     return {row[0]: row[1] for row in rows}

@@ -14,10 +14,10 @@ from levelog.handlers.callnames import is_daemon, shown_write, title_of
 from levelog_store.actuate.claims import is_unsettled
 from levelog_store.decide.decisions import UNDONE, next_attempt
 from levelog_store.dialects import constant, now, one_of
-from levelog_store.fold.levelwrites import IS_OUTDATED, OF_BACKFILL, STATUS
+from levelog_store.fold.levelwrites import AS_LEFT, IS_OUTDATED, OF_BACKFILL, levels_as_left
 from levelog_store.look.contact import listed_resources
 from levelog_store.look.queues import Queue, may_be_claimed, read_queues
-from levelog_store.owners.handlers import CHANGED_CODE, UNRECORDED, Handler, by_name
+from levelog_store.owners.handlers import UNRECORDED, Handler, by_name
 from levelog_store.owners.promotion import read_handlers
 from levelog_store.rows import Scope, ViewParent
 from levelog_store.tables import backfills, handlers, intents, levels, objects, wakeups
@@ -130,10 +130,10 @@ async def count_work(connection: AsyncConnection, scope: Scope, partitions: Coll
     level, wake, dialect = levels.c, wakeups.c, connection.dialect
     is_due = or_(wake.due_at.is_(None), wake.due_at <= now(dialect))
     rows = await connection.execute(
-        select(level.view, STATUS, func.count())
+        select(level.view, AS_LEFT["status"], func.count())
         .outerjoin_from(levels, backfills, OF_BACKFILL)
         .where(level.scope == scope.number, one_of(dialect, level.partition, partitions))
-        .group_by(level.view, STATUS)
+        .group_by(level.view, AS_LEFT["status"])
         .union_all(
             select(wake.view, literal(""), func.count())
             .where(wake.scope == scope.number, one_of(dialect, wake.partition, partitions), is_due)
@@ -163,8 +163,7 @@ async def read_level_lines(
 def select_levels() -> Select[Any]:
     """Rows of levels, for `level_line`."""
     shown = ("view", "parent", "status", "reason", "drift", "round", "evaluated_at", "since", "position", *_RETRIES)
-    columns = *(levels.c[each] for each in shown), IS_OUTDATED.label("is_outdated")
-    return select(*columns).outerjoin_from(levels, backfills, OF_BACKFILL)
+    return levels_as_left(shown)
 
 
 def in_status(query: Select[Any], status: str) -> list[Select[Any]]:
@@ -220,8 +219,6 @@ def level_line(row: Mapping[Any, Any]) -> LevelLine:
     """The line of a row of `select_levels`."""
     values = dict(row)
     attempts, repeats, next_at = (values.pop(name) for name in _RETRIES)
-    if values.pop("is_outdated"):
-        values |= {"status": "blocked", "reason": CHANGED_CODE, "drift": None, "evaluated_at": None}
     line = LevelLine(**values)
     if line.status != "failed" or next_at is None:
         return line

@@ -33,9 +33,8 @@ from sqlalchemy.schema import CreateSchema, CreateView, DropView
 
 from levelog.handlers.indexers import MARK
 from levelog_store.connect.database import Database
-from levelog_store.fold.levelwrites import IS_OUTDATED, OF_BACKFILL
+from levelog_store.fold.levelwrites import AS_LEFT, OF_BACKFILL
 from levelog_store.look.contact import inputs_of_applications
-from levelog_store.owners.handlers import CHANGED_CODE
 from levelog_store.rows import ERRORS
 from levelog_store.tables import INPUTS, backfills, index_entries, levels, objects, scopes
 
@@ -180,18 +179,18 @@ def _levels(dialect: Dialect, view: LevelView) -> Select[Any]:
     compared = [
         _extracted(dialect, side, column, prefix)
         for column in view.columns
-        for side, prefix in ((levels.c.desired, "desired"), (levels.c.actual, "actual"))
+        for side, prefix in ((AS_LEFT["desired"], "desired"), (AS_LEFT["actual"], "actual"))
     ]
     return (
         select(
             objects.c.namespace,
             objects.c.name,
-            case((IS_OUTDATED, literal("blocked")), else_=levels.c.status).label("status"),
-            case((IS_OUTDATED, literal(CHANGED_CODE)), else_=levels.c.reason).label("reason"),
+            AS_LEFT["status"],
+            AS_LEFT["reason"],
             *compared,
-            _without_nul(levels.c.drift).label("drift") if dialect.name == "postgresql" else levels.c.drift,
+            _without_nul(AS_LEFT["drift"]).label("drift") if dialect.name == "postgresql" else AS_LEFT["drift"],
             levels.c.round,
-            levels.c.evaluated_at,
+            AS_LEFT["evaluated_at"],
             levels.c.parent_uid.label("uid"),
             scopes.c.cluster,
         )

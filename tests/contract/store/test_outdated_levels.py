@@ -54,6 +54,7 @@ async def scope(database: Database) -> Scope:
         partition=1,
         parent_uid="u",
         status="settling",
+        drift=b'{"missing":["a"]}',
         evaluated_at=NOON,
         since=NOON,
     )
@@ -103,12 +104,13 @@ async def test_a_page_has_them_among_the_blocked(
     assert [each.status for each in found] == ([] if statuses == ("settling",) else ["blocked"])
 
 
-async def test_an_sql_view_says_so(database: Database, scope: Scope) -> None:
+async def test_an_sql_view_says_so_and_nothing_else_of_them(database: Database, scope: Scope) -> None:
     await replace_views(database, "webs", [LevelView("old", "webs/old", ())])
     place = "webs.old" if database.is_shared else "old"
-    for expected in (("blocked", CHANGED_CODE), ("settling", "")):
+    for expected in (("blocked", CHANGED_CODE, True, True), ("settling", "", False, False)):
         async with database.reading() as connection:
-            [row] = await connection.execute(text(f"select status, reason from {place}"))
+            shown = f"select status, reason, drift is null, evaluated_at is null from {place}"
+            [row] = await connection.execute(text(shown))
         assert tuple(row) == expected
         await finish(database)
 
