@@ -1,7 +1,7 @@
 """Rows that several stages use: objects, index entries, lists and levels of one application."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from operator import itemgetter
 from typing import Any, Final, TypeVar
@@ -10,6 +10,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from levelog.indices import Contact
 from levelog_base.wire.canonical import canonical
 from levelog_base.wire.objects import Application, Cluster
 
@@ -189,6 +190,13 @@ class SyncRow(Struct, frozen=True, kw_only=True):
         if self.finished_sequence == 0:
             return False
         return bool(self.error) or self.finished_sequence < max(self.started_sequence, self.gap_sequence)
+
+
+def contact_of(rows: Sequence[SyncRow], partitions: int) -> Contact:
+    """How far the watch of a resource can be trusted, as all partitions have seen it."""
+    heard_at = max((row.heard_at for row in rows if row.heard_at is not None), default=None)
+    listed = sum(row.finished_sequence > 0 for row in rows)
+    return Contact(listed < partitions or any(row.is_stale for row in rows), heard_at)
 
 
 class Verdict(Struct, frozen=True, kw_only=True):

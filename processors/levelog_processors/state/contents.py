@@ -13,7 +13,17 @@ from levelog_processors.state.buckets import Buckets
 from levelog_store.decide.decisions import OpenIntent
 from levelog_store.fold.changes import Replaced
 from levelog_store.fold.statewrites import Unwritten
-from levelog_store.rows import Entry, Input, LevelRow, StoredObject, SyncRow, Tombstone, UnreadableRow, ViewParent
+from levelog_store.rows import (
+    Entry,
+    Input,
+    LevelRow,
+    StoredObject,
+    SyncRow,
+    Tombstone,
+    UnreadableRow,
+    ViewParent,
+    contact_of,
+)
 
 
 class Contents:
@@ -150,7 +160,4 @@ class Contents:
 
     def contact(self, resource: str) -> Contact:
         """How far the watch of a resource can be trusted, as all partitions have seen it."""
-        rows = [row for row in self.syncs.values() if row.resource == resource]
-        listed = [row for row in rows if row.finished_sequence > 0]
-        heard_at = max((row.heard_at for row in rows if row.heard_at is not None), default=None)
-        return Contact(len(listed) < self.partitions or any(row.is_stale for row in listed), heard_at)
+        return contact_of([row for row in self.syncs.values() if row.resource == resource], self.partitions)

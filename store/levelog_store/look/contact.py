@@ -10,8 +10,8 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from levelog.indices import Contact
 from levelog.resources import is_external
 from levelog_base.wire.objects import DELETED, GroupResource
-from levelog_store.dialects import fields
-from levelog_store.rows import Scope, UnreadableRow
+from levelog_store.dialects import fields, read_as
+from levelog_store.rows import Scope, SyncRow, UnreadableRow, contact_of
 from levelog_store.tables import handlers, index_entries, objects, scopes, syncs, tombstones, unreadable
 
 _IS_LISTED = syncs.c.finished_sequence > 0
@@ -31,10 +31,8 @@ _STALE = func.coalesce(func.sum(case((_IS_STALE, 1), else_=0)), 0)
 
 async def read_contact(connection: AsyncConnection, scope: Scope, resource: str) -> Contact:
     """How far the watch of one resource can be trusted, as all partitions have seen it."""
-    query = select(_LISTED, _STALE, func.max(syncs.c.heard_at))
-    of_resource = query.where(syncs.c.scope == scope.number, syncs.c.resource == resource)
-    listed, stale, heard_at = (await connection.execute(of_resource)).one()
-    return Contact(listed < scope.partitions or stale > 0, heard_at)
+    rows = await read_as(SyncRow, connection, scope, syncs, syncs.c.resource == resource)
+    return contact_of(rows, scope.partitions)
 
 
 async def read_unlisted(connection: AsyncConnection, scope: Scope) -> list[str]:
