@@ -354,8 +354,8 @@ def rows_of(scope: Scope, structs: Iterable[Struct]) -> list[dict[str, Any]]:
 
 
 def fields(kind: type[Struct], table: Table) -> list[Column[Any]]:
-    """The columns that are the fields of a struct."""
-    return [table.c[name] for name in kind.__struct_fields__]
+    """The columns that are fields of a struct."""
+    return [table.c[name] for name in kind.__struct_fields__ if name in table.c]
 
 
 async def read_as(
@@ -368,7 +368,7 @@ async def read_as(
     order: Sequence[Column[Any]] = (),
     limit: int | None = None,
 ) -> list[StructT]:
-    """The rows of a scope that meet the conditions, as structs whose fields are columns."""
+    """The rows of a scope that meet the conditions, as structs; fields that are no columns have their defaults."""
     query = select(*fields(kind, table)).where(table.c.scope == scope.number, *conditions)
     return [kind(**row) for row in mappings(await connection.execute(query.order_by(*order).limit(limit)))]
 

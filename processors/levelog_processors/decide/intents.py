@@ -30,28 +30,16 @@ def target_names(acted: Iterable[tuple[Outlook, Round | None]], *, verb: str = "
     return sorted({str(target_key(facts.view, facts.parent, intent)) for facts, intent in meant})
 
 
-def places_of_calls(acted: Iterable[tuple[Outlook, Round | None]]) -> set[IndexKey]:
-    """Where the last calls are of the effects that rounds ask for."""
-    return {
-        (f"{look.facts.view.operator}/{key.resource}", calls_key(look.facts.parent.uid))
-        for look, round_ in acted
-        if round_ is not None
-        for intent in round_.intents
-        if intent.verb == "call" and (key := target_key(look.facts.view, look.facts.parent, intent))
-    }
-
-
-def last_called(look: Outlook, round_: Round, buckets: Mapping[IndexKey, Bucket]) -> dict[str, str]:
+def last_called(look: Outlook, round_: Round, bucket: Callable[[IndexKey], Bucket]) -> dict[str, str]:
     """Keys of the last calls that took place of the effects that a round asks for, by `place_of_call`."""
+    view, parent = look.facts.view, look.facts.parent
     found: dict[str, str] = {}
     for intent in round_.intents:
         if intent.verb == "call":
-            key = target_key(look.facts.view, look.facts.parent, intent)
-            bucket = buckets[f"{look.facts.view.operator}/{key.resource}", calls_key(look.facts.parent.uid)]
-            calls = map(kept_call.decode, bucket.values)
-            place = place_of_call(str(key), intent.options.name)
-            for last in (call for call in calls if call.name == intent.options.name):
-                found[place] = last.idempotency_key
+            key, name = target_key(view, parent, intent), intent.options.name
+            calls = bucket((f"{view.operator}/{key.resource}", calls_key(parent.uid))).values
+            for last in (call for call in map(kept_call.decode, calls) if call.name == name):
+                found[place_of_call(str(key), name)] = last.idempotency_key
     return found
 
 

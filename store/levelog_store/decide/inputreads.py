@@ -165,7 +165,7 @@ _IS_OPEN: Final = and_(
 )
 """It is of its level's last round, or older and not settled."""
 _OF_OPEN: Final = (
-    *(intents.c[name] for name in OpenIntent.__struct_fields__ if name in intents.c),
+    *fields(OpenIntent, intents),
     case((intents.c.outcome == "failed", intents.c.receipt)).label("receipt"),
     *(case((intents.c.verb == "call", intents.c[name])).label(name) for name in ("body", "options")),
     intents.c.round,

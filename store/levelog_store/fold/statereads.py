@@ -9,7 +9,7 @@ from sqlalchemy import ColumnElement, Dialect, Select, Table, case, select, true
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from levelog_store.actuate.claims import is_unsettled
-from levelog_store.decide.decisions import PendingWake
+from levelog_store.decide.decisions import OpenIntent, PendingWake
 from levelog_store.dialects import OF_SCOPE, PAGED, built_once, fields, mappings, named, now, one_of, read_as, run
 from levelog_store.owners.handlers import Backfill
 from levelog_store.rows import Entry, IndexKey, Input, LevelRow, Scope, StoredObject, SyncRow, Tombstone, UnreadableRow
@@ -29,22 +29,11 @@ from levelog_store.tables import (
 )
 
 
-class AwaitedWrite(Struct, frozen=True):
-    """A write that is not settled, and the level that waits for it."""
+class AwaitedWrite(OpenIntent, frozen=True, kw_only=True):
+    """A write that is not settled."""
 
-    key: str
-    view: str
-    parent: str
     partition: int
-    verb: str
-    target: str
-    state: str
-    is_watched: bool
-    is_folded: bool
-    outcome: str
-    result_uid: str
-    result_version: int
-    observed_version: int | None
+    """Of the level that waits for it."""
 
 
 class StoredState(Struct, frozen=True, kw_only=True):
