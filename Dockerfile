@@ -1,4 +1,4 @@
-# levelog and what it needs to run: Python, the locked dependencies, the package. Nothing that builds is in the result.
+# levelog and what it needs to run: Python, the locked dependencies, the packages. Nothing that builds is in the result.
 #
 #   docker build -t levelog .
 #   docker build -t levelog --build-arg BASE=registry.example.com/python:3.13-slim .
@@ -39,7 +39,7 @@ COPY requirements/build.txt requirements/
 RUN pip install --quiet --only-binary :all: --require-hashes -r requirements/build.txt
 COPY . .
 # Without isolation, which would fetch a build backend that is not locked. Beside the environment, to be a layer of its own.
-RUN pip wheel --quiet --no-deps --no-build-isolation --wheel-dir /wheels . \
+RUN pip wheel --quiet --no-deps --no-build-isolation --wheel-dir /wheels ./base ./sandbox . \
  && pip --python /opt/levelog/bin/python install --quiet --no-deps --no-index --prefix /package /wheels/*.whl \
  && cp -r /package/. /opt/levelog \
  && /opt/levelog/bin/levelog --version

@@ -3,6 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 JOBS ?= auto
+PROJECTS := pyproject.toml base/pyproject.toml sandbox/pyproject.toml
 PIP := --quiet --disable-pip-version-check
 
 .DEFAULT_GOAL := help
@@ -11,19 +12,19 @@ PIP := --quiet --disable-pip-version-check
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
 
-$(VENV)/runtime.done: requirements/runtime.txt requirements/build.txt pyproject.toml
+$(VENV)/runtime.done: requirements/runtime.txt requirements/build.txt $(PROJECTS)
 	@echo "Installing levelog and the libraries of requirements/runtime.txt into $(VENV): half a minute, the first time."
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install $(PIP) --require-hashes -r requirements/build.txt
 	$(BIN)/python -m pip install $(PIP) --require-hashes -r requirements/runtime.txt
-	$(BIN)/python -m pip install $(PIP) --no-deps --no-build-isolation -e .
+	$(BIN)/python -m pip install $(PIP) --no-deps --no-build-isolation -e ./base -e ./sandbox -e .
 	@touch $@
 
-$(VENV)/dev.done: requirements/dev.txt pyproject.toml
+$(VENV)/dev.done: requirements/dev.txt $(PROJECTS)
 	@echo "Installing levelog and the libraries of requirements/dev.txt into $(VENV): a minute or two, the first time."
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install $(PIP) --require-hashes -r requirements/dev.txt
-	$(BIN)/python -m pip install $(PIP) --no-deps --no-build-isolation -e .
+	$(BIN)/python -m pip install $(PIP) --no-deps --no-build-isolation -e ./base -e ./sandbox -e .
 	@touch $@ $(VENV)/runtime.done
 
 demo: $(VENV)/runtime.done ## run the demonstration: everything embedded, nothing to configure

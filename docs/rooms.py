@@ -13,9 +13,13 @@ START: Final = re.compile(r"^(?:- )?(?:\*\*)?Start reading", re.MULTILINE)
 
 
 def packages() -> dict[str, Path]:
-    """The package of each room, by the room's name."""
-    build = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"]["wheel"]
-    return {Path(package).parts[0]: ROOT / package for package in build["packages"]}
+    """The package of each room, by the room's name: what the wheels of the three distributions hold."""
+    found = [
+        project.parent / package
+        for project in (ROOT / "pyproject.toml", *ROOT.glob("*/pyproject.toml"))
+        for package in tomllib.loads(project.read_text())["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]
+    ]
+    return {package.parent.name: package for package in found}
 
 
 def modules(package: Path) -> list[Path]:

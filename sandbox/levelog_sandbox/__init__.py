@@ -1,9 +1,10 @@
 """An in-process Kubernetes API for demonstrations and tests; its limits are at the top of `sandbox.py`."""
 
+from levelog_base.errors import ConfigurationError
 from levelog_sandbox.api.refusals import StatusError
 from levelog_sandbox.api.targets import Denial, Identity
 from levelog_sandbox.requestlog import LoggedRequest, RequestLog
 from levelog_sandbox.sandbox import Sandbox
 from levelog_sandbox.user import User
 
-__all__ = ["Denial", "Identity", "LoggedRequest", "RequestLog", "Sandbox", "StatusError", "User"]
+__all__ = ["ConfigurationError", "Denial", "Identity", "LoggedRequest", "RequestLog", "Sandbox", "StatusError", "User"]
