@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from email.parser import Parser
 from importlib.metadata import distribution
 from pathlib import Path
+from textwrap import indent
 from typing import Final, NamedTuple
 
 import pytest
@@ -175,3 +176,11 @@ async def test_the_sandbox_serves_without_levelog(alone: Path, tmp_path: Path) -
         serving.kill()
     assert (applied.code, found.code) == (201, 200)
     assert found.body["data"] == {"a": "b"}
+
+
+def test_what_its_page_shows_runs(alone: Path, tmp_path: Path) -> None:
+    page = (ROOT / "sandbox/README.md").read_text()
+    first, more = re.findall(r"^```python\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    ran = _run(alone, first.replace("\nasyncio.run", f"{indent(more, ' ' * 8)}\nasyncio.run"), tmp_path)
+    assert ran.returncode == 0, ran.stderr
+    assert re.fullmatch(r"\['first'\] http://127\.0\.0\.1:\d+\n", ran.stdout)
