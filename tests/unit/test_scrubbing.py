@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from levelog_base.secrets.redaction import Redactor
+from levelog_base.secrets.redaction import MOST_CHARACTERS, Redactor
 from levelog_base.secrets.scrubbing import scrub
 from levelog_base.wire.objects import GroupResource
 
@@ -57,3 +57,13 @@ def test_long_values_that_were_redacted_lately_are_hidden_in_any_text() -> None:
     redactor.redact_manifest(GroupResource(group="", resource="secrets"), secret)
     assert redactor.redact_text("ValueError: 'correct horse' short") == "ValueError: '[redacted]' short"
     assert redactor.redact_text("a short text", ["short"]) == "a [redacted] text"
+
+
+def test_values_that_were_redacted_lately_are_forgotten_before_they_fill_the_memory() -> None:
+    redactor = Redactor(b"0123456789abcdef")
+    for number in range(40):
+        secret = {"metadata": {"name": "s"}, "stringData": {"a": f"{number:03}" + "x" * (MOST_CHARACTERS // 20)}}
+        redactor.redact_manifest(GroupResource(group="", resource="secrets"), secret)
+    newest, oldest = (f"{number:03}" + "x" * (MOST_CHARACTERS // 20) for number in (39, 0))
+    assert redactor.redact_text(newest) == "[redacted]"
+    assert redactor.redact_text(oldest) == oldest

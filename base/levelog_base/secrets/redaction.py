@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 SECRETS: Final = GroupResource(group="", resource="secrets")
 MIN_KEY_BYTES: Final = 16
 MOST_REMEMBERED: Final = 10_000
+MOST_CHARACTERS: Final = 4_000_000
+"""In all values that are remembered: each text that is about some other object is searched for each of them."""
 LONG_ENOUGH: Final = 8
 """Characters from which a value is looked for in texts that are about some other object."""
 NO_KEY: Final = (
@@ -61,6 +63,7 @@ class Redactor:
         self.has_lacked_key = False
         """Something had to be replaced and could not: what follows from it is no answer."""
         self._known: OrderedDict[str, None] = OrderedDict()
+        self._known_characters = 0
 
     @classmethod
     def from_file(cls, file: str | os.PathLike[str] | None, rules: Iterable[str]) -> "Redactor":
@@ -214,10 +217,12 @@ class Redactor:
     def _remember(self, secrets: Iterable[str]) -> None:
         for value in secrets:
             if len(value) >= LONG_ENOUGH:
+                self._known_characters += len(value) * (value not in self._known)
                 self._known[value] = None
                 self._known.move_to_end(value)
-        while len(self._known) > MOST_REMEMBERED:
-            self._known.popitem(last=False)
+        while len(self._known) > MOST_REMEMBERED or self._known_characters > MOST_CHARACTERS:
+            value, _ = self._known.popitem(last=False)
+            self._known_characters -= len(value)
 
 
 def difference(begun: str, own: str) -> str:
