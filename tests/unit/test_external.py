@@ -141,3 +141,25 @@ def test_a_view_reads_records_by_class_and_by_index() -> None:
 
     program = Program([op])
     assert program.views["git/followed"].reads == {"webs.example.com", "branches.external"}
+
+
+@pytest.mark.parametrize("depth", [300, 500, 800, 10_000])
+def test_a_record_of_any_depth_is_recorded_or_refused_by_itself(depth: int) -> None:
+    class Deep(External, plural="deeps"):
+        value: Any
+
+    op = Operator("deep")
+
+    @op.source(Deep, every=EVERY)
+    def deeps() -> list[Deep]:
+        return []
+
+    value: Any = {"PASSWORD": "hunter2"}
+    for _ in range(depth):
+        value = {"env": value}
+    encoder = Encoder(op.sources["deeps.external"], Redactor(b"0123456789abcdef"))
+    found = encoder.whole([Deep(name="deep", value=value), Deep(name="flat", value={"env": {"PASSWORD": "hunter2"}})])
+    assert external_key(Deep, "flat", "") in found.bodies
+    assert not any(b"hunter2" in body for body in found.bodies.values())
+    if found.refused:
+        assert "Deep 'deep' cannot be recorded: " in found.complaint

@@ -66,9 +66,9 @@ class Encoder:
             fields = msgspec.json.encode(record, order="deterministic")  # sets, and mappings in any order, compare
             body = head[:-1] + b"," + fields[1:]
             self._decoder.decode(body)
+            return self._redactor.redact_body(key.group_resource, body)
         except (msgspec.MsgspecError, TypeError, ValueError, OverflowError, RecursionError) as error:
             raise RecordError(f"{shown(self._cls, key)} cannot be recorded: {error}") from error
-        return self._redactor.redact_body(key.group_resource, body)
 
     def whole(self, records: Iterable[object]) -> EncodedSet:
         """Encode a set. What cannot be encoded, or comes twice, is refused by itself."""
