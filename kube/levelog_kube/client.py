@@ -104,7 +104,7 @@ class KubeClient:
         self._context = context
         self._configuration = configuration
         self._session = open_session(configuration)
-        self._retired: list[aiohttp.ClientSession] = []
+        self._retired: aiohttp.ClientSession | None = None
         self._identity = tls_identity(configuration)
         self._read_at = time.monotonic()
         self._renewing = asyncio.Lock()
@@ -174,8 +174,9 @@ class KubeClient:
 
     async def close(self) -> None:
         """Close all connections."""
-        for session in (self._session, *self._retired):
-            await session.close()
+        for session in (self._session, self._retired):
+            if session is not None:
+                await session.close()
 
     async def __aenter__(self) -> Self:
         return self
@@ -318,8 +319,11 @@ class KubeClient:
                 ) from error
             log.info("credentials read again", extra={"server": self.server})
             if session is not self._session:
-                self._retired.append(self._session)  # requests under way still use it
+                # Requests under way still use the last one; of the one before only watches can be left.
+                retired, self._retired = self._retired, self._session
                 self._session, self._identity = session, identity
+                if retired is not None:
+                    await retired.close()
             self._configuration = configuration
             self._read_at = time.monotonic()
             return True

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 import yaml
+from aiohttp import ClientSession
 
 from levelog_base.errors import ConfigurationError
 from levelog_base.wire.canonical import digest
@@ -16,6 +17,8 @@ from levelog_kube import client as client_module
 from levelog_kube import configuration
 from levelog_kube.client import connect
 from levelog_kube.failures import ApiError, Unreachable
+from levelog_kube.official import Configuration
+from levelog_kube.sessions import open_session
 from rigs.certificates import Authority, Certified
 from rigs.pickyserver import PickyServer
 
@@ -123,6 +126,32 @@ async def test_a_client_certificate_is_read_again_when_it_is_refused(
         server.accepts = lambda _, name: name == "two"
         for _ in range(3):
             assert (await client.request("GET", "/x")).status == 200
+
+
+async def test_replaced_certificates_leave_no_more_than_one_session_behind(
+    server: PickyServer,
+    write: Callable[..., Path],
+    authority: Authority,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    opened: list[ClientSession] = []
+
+    def open_counted(official: Configuration) -> ClientSession:
+        opened.append(open_session(official))
+        return opened[-1]
+
+    monkeypatch.setattr(client_module, "open_session", open_counted)
+    held = Certified(tmp_path / "client.crt", tmp_path / "client.key")
+    install(authority.sign("one"), held)
+    user = {"client-certificate": str(held.certificate), "client-key": str(held.key)}
+    async with await connect(write(user)) as client:
+        for accepted in ("two", "three", "four", "five"):
+            install(authority.sign(accepted), held)
+            server.accepts = lambda _, name, accepted=accepted: name == accepted  # type: ignore[misc]
+            assert (await client.request("GET", "/x")).status == 200
+        assert [each.closed for each in opened] == [True, True, True, False, False]
+    assert all(each.closed for each in opened)
 
 
 async def test_another_authority_is_read_when_the_server_has_a_certificate_of_it(
