@@ -1,13 +1,19 @@
 """`kopf.index` on levelog: what handlers of a Kopf file look up by the names of their parameters."""
 
+import asyncio
+from collections.abc import Collection, Mapping
 from datetime import timedelta
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
 from levelog import OperatorError
+from levelog.compat.kopf.kinds import lasting
+from levelog.indices import LiveIndex
 from levelog.testing import Simulation
 from rigs.kopffiles import kopf_run, load_kopf
+from rigs.waiting import until
 
 LOOKING = """
 @kopf.on.update("example.com", "v1", "shops", field="spec.ask")
@@ -191,3 +197,27 @@ def test_what_cannot_be_is_refused(tmp_path: Path, source: str, said: str) -> No
     with pytest.raises(OperatorError) as refused:
         load_kopf(tmp_path, source)
     assert said in str(refused.value)
+
+
+async def test_an_index_that_cannot_be_read_once_is_looked_up_as_it_is_afterwards(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Pods:
+        reads = 0
+
+        async def everything(self) -> Mapping[Any, Collection[Any]]:
+            self.reads += 1
+            if self.reads == 1:
+                raise ValueError("no such key")
+            return {None: ["one"]}
+
+    monkeypatch.setattr(lasting, "REFRESH_SECONDS", 0)
+    values: dict[str, Mapping[Any, Collection[Any]]] = {"pods": {}}
+    refreshing = asyncio.create_task(lasting.refresh(values, {"pods": cast("LiveIndex[Any, Any]", Pods())}))
+
+    async def is_over() -> bool:
+        return bool(values["pods"]) or refreshing.done()
+
+    await until(is_over, "the second read")
+    assert (values, refreshing.cancel()) == ({"pods": {None: ["one"]}}, True)
+    assert "index pods is looked up as it was: no such key" in caplog.text

@@ -17,7 +17,6 @@ from levelog.compat.kopf.kinds.declaring import LONGEST, AttemptedHandler
 from levelog.daemons import Daemon, RunEnd, StopReason
 from levelog.handlers.runs import DaemonHandler
 from levelog.indices import LiveIndex
-from levelog_base.errors import Unavailable
 
 log = logging.getLogger("levelog.compat.kopf")
 
@@ -151,7 +150,7 @@ class LastingHandler(AttemptedHandler, DaemonHandler):
             return
         carried = (daemon.state or {}).get(LEFT)
         values = {name: await index.everything() for name, index in indices.items()}
-        beside = [asyncio.create_task(_refresh(values, indices))] if indices else []
+        beside = [asyncio.create_task(refresh(values, indices))] if indices else []
         told = self._of_object(daemon) | {name: KopfIndex(partial(values.__getitem__, name)) for name in indices}
         body = self._body(daemon)
         try:
@@ -211,13 +210,12 @@ async def _tell(daemon: Daemon[Any, Any], stopped: SyncDaemonStopperChecker) -> 
         stopped.ended.set()
 
 
-async def _refresh(
-    values: dict[str, Mapping[Any, Collection[Any]]], indices: Mapping[str, LiveIndex[Any, Any]]
-) -> None:
+async def refresh(values: dict[str, Mapping[Any, Collection[Any]]], indices: Mapping[str, LiveIndex[Any, Any]]) -> None:
+    """Read the indices again and again, for ever; one that cannot be read is looked up as it was."""
     while True:
         await asyncio.sleep(REFRESH_SECONDS)
         for name, index in indices.items():
             try:
                 values[name] = await index.everything()
-            except Unavailable as error:
+            except Exception as error:  # noqa: BLE001 - nobody waits for this task: it would end unseen
                 log.warning("index %s is looked up as it was: %s", name, error)
