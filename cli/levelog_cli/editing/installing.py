@@ -15,6 +15,7 @@ from levelog_cli.crds.definitions import API_VERSION, definitions_of, is_own
 from levelog_cli.loading import load_classes
 from levelog_cli.servers.clusters import connect_cluster
 from levelog_cli.settings import Settings
+from levelog_ingest.sync import list_pages, version_of
 from levelog_kube.client import KubeClient
 from levelog_kube.discovery import Served, definition_of, served_in
 from levelog_kube.failures import ApiError
@@ -45,11 +46,6 @@ class StoredVersion(Struct):
     metadata: _Metadata
 
 
-class _List(Struct):
-    metadata: _Metadata
-    items: list[StoredVersion] = []
-
-
 async def define(settings: Settings, files: Sequence[Path]) -> list[Break] | None:
     """Apply the definitions of the classes, and wait until they are served.
 
@@ -73,7 +69,7 @@ async def define(settings: Settings, files: Sequence[Path]) -> list[Break] | Non
             is_changed = True
             if lines := [f"{name} {line}" for line in breaks(earlier, later)]:
                 path = await _path_of(client, definition)
-                version = int((await client.request("GET", path)).decode(_List).metadata.resource_version)
+                version = await version_of(client, path)
                 broken += await still_there(client, [Break(line, path, version) for line in lines])
         for definition in definitions:
             await until_defined(client, definition)
@@ -85,7 +81,8 @@ async def still_there(client: KubeClient, broken: Sequence[Break]) -> list[Break
     found: list[Break] = []
     for each in broken:
         try:
-            objects = (await client.request("GET", each.path)).decode(_List).items
+            pages = list_pages(client, each.path)
+            objects = [msgspec.json.decode(item, type=StoredVersion) async for page in pages for item in page.items]
         except ApiError as error:
             if error.status != _NOT_FOUND:  # the resource has gone with its definition
                 raise
