@@ -1,7 +1,7 @@
 """Compares two runs of the same decisions: counts per view, and the first difference."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, Generic, TypeVar
 
 import msgspec
 from msgspec import Struct
@@ -15,6 +15,8 @@ from levelog_store.rows import IndexKey, StoredObject, Verdict
 
 NO_VIEW: Final = "the code has no such view"
 FILTERED: Final = "the view's filters exclude the object"
+T = TypeVar("T")
+
 COMPARED: Final = ("status", "round", "desired", "actual", "drift")
 _PLAIN: Final = ("status", "round", "drift")
 _LOOKED_UP: Final = 1000
@@ -89,7 +91,7 @@ class Judged(Struct, frozen=True, kw_only=True):
 
 
 class Tally(Struct):
-    """Counts of the decisions of one view."""
+    """Counts of the decisions of one view, or of the calls of one function."""
 
     same: int = 0
     changed: int = 0
@@ -98,6 +100,8 @@ class Tally(Struct):
     only_before: int = 0
     """Made by the first code alone; the second has no such view, or its filters exclude the object."""
     only_after: int = 0
+    refused: int = 0
+    """Calls that did I/O, so that what came of them says nothing."""
     skipped: int = 0
     """Could not be made again."""
     of_other_code: int = 0
@@ -150,17 +154,15 @@ def _decoded(value: bytes | None) -> Any:
     return None if value is None else msgspec.json.decode(value)
 
 
-class Comparison:
-    """Takes decisions one by one, in the order of the log."""
+class Comparison(Generic[T]):
+    """Counts what came out the same on two sides, and what did not, by view or function."""
 
-    def __init__(self, take: Callable[[Divergence], None] | None = None) -> None:
-        """`take` is given each difference."""
-        self._given = take
-        self.views: dict[str, Tally] = {}
-        self.first: Divergence | None = None
+    def __init__(self) -> None:
+        self.tallies: dict[str, Tally] = {}
+        self.first: T | None = None
+        """The first difference."""
         self.obstacles: dict[str, int] = {}
-        """The number of decisions that were skipped, by reason."""
-        self._unsure: list[tuple[Conclusion, Conclusion, Tally]] = []
+        """The number of those that were skipped, by reason."""
 
     @property
     def is_same(self) -> bool:
@@ -171,10 +173,29 @@ class Comparison:
     def total(self) -> Tally:
         """The sum of all views."""
         total = Tally()
-        for tally in self.views.values():
+        for tally in self.tallies.values():
             for name in Tally.__struct_fields__:
                 setattr(total, name, getattr(total, name) + getattr(tally, name))
         return total
+
+    def tally(self, name: str) -> Tally:
+        """The counts of a view or function."""
+        return self.tallies.setdefault(name, Tally())
+
+    def skip(self, name: str, obstacle: str) -> None:
+        """Count what cannot be made again."""
+        self.tally(name).skipped += 1
+        self.obstacles[obstacle] = self.obstacles.get(obstacle, 0) + 1
+
+
+class DecisionComparison(Comparison[Divergence]):
+    """Takes decisions one by one, in the order of the log."""
+
+    def __init__(self, take: Callable[[Divergence], None] | None = None) -> None:
+        """`take` is given each difference."""
+        super().__init__()
+        self._given = take
+        self._unsure: list[tuple[Conclusion, Conclusion, Tally]] = []
 
     async def complete(self, history: History) -> None:
         """Look up the intents of then, of which decisions hold the keys alone, and tell what is redacted alone."""
@@ -188,7 +209,7 @@ class Comparison:
 
     def take_recorded(self, now: Judged, fingerprint: str) -> Divergence | None:
         """Compare a decision with what was recorded; `fingerprint` is that of the code that made it again."""
-        tally = self._tally(now.past.view)
+        tally = self.tally(now.past.view)
         tally.of_other_code += now.past.fingerprint != fingerprint
         return self._take(now.past, Conclusion.recorded(now.past), now, now)
 
@@ -196,14 +217,14 @@ class Comparison:
         """Compare what two versions of the code make of one decision."""
         first = before if before.conclusion is not None else after
         if before.conclusion is None and not _is_absent(before):
-            self._skip(before)
+            self.skip(before.past.view, before.obstacle)
             return None
         return self._take(before.past, before.conclusion, after, first)
 
     def _take(self, past: Decision, before: Conclusion | None, after: Judged, shown: Judged) -> Divergence | None:
-        tally = self._tally(past.view)
+        tally = self.tally(past.view)
         if after.conclusion is None and not _is_absent(after):
-            self._skip(after)
+            self.skip(past.view, after.obstacle)
             return None
         if before is None and after.conclusion is None:
             tally.same += 1
@@ -229,13 +250,6 @@ class Comparison:
         if self._given is not None:
             self._given(found)
         return found
-
-    def _skip(self, judged: Judged) -> None:
-        self._tally(judged.past.view).skipped += 1
-        self.obstacles[judged.obstacle] = self.obstacles.get(judged.obstacle, 0) + 1
-
-    def _tally(self, view: str) -> Tally:
-        return self.views.setdefault(view, Tally())
 
 
 def _is_absent(judged: Judged) -> bool:

@@ -12,7 +12,7 @@ from levelog_base.secrets.redaction import Redactor
 from levelog_processors.program import Program
 from levelog_replay.bundles.reading import Bundle
 from levelog_replay.calling import ReplayCaller
-from levelog_replay.comparing import Comparison, Divergence
+from levelog_replay.comparing import DecisionComparison, Divergence
 from levelog_replay.effects.outcomes import CallComparison
 from levelog_replay.effects.pairing import CallReplay
 from levelog_replay.effects.receipts import read_past_calls
@@ -34,7 +34,7 @@ Following: TypeAlias = Callable[[str, int, Callable[[], int]], AbstractAsyncCont
 class Report(Struct, frozen=True, kw_only=True):
     """The result of a replay."""
 
-    comparison: Comparison
+    comparison: DecisionComparison
     names: tuple[str, str]
     """The first is compared with the second."""
     records: int
@@ -78,7 +78,7 @@ class Versions(Struct, frozen=True, kw_only=True):
         `take` is given each difference, where the decision of then has the keys of its intents alone.
         """
         begun = time.monotonic()
-        comparison = Comparison(take)
+        comparison = DecisionComparison(take)
         is_told = False
         calls: CallReplay | None = None
         async with AsyncExitStack() as stack:
@@ -134,7 +134,7 @@ class Versions(Struct, frozen=True, kw_only=True):
 
     async def _as_recorded(
         self,
-        comparison: Comparison,
+        comparison: DecisionComparison,
         history: History,
         selection: Selection,
         replay: RecordedReplay,
@@ -168,7 +168,7 @@ class Versions(Struct, frozen=True, kw_only=True):
 
     async def _look_at(
         self,
-        comparison: Comparison,
+        comparison: DecisionComparison,
         history: History,
         replay: RecordedReplay,
         stops: Stops,
@@ -189,7 +189,7 @@ class Versions(Struct, frozen=True, kw_only=True):
 
         A write that was sent is under way until its receipt comes, as it was live.
         """
-        comparison = Comparison()
+        comparison = DecisionComparison()
         both = Edited(history, edits, is_applied=False), Edited(history, edits)
         async with AsyncExitStack() as stack:
             sides = await self._sides(stack, both, await PastWrites.read(history))
@@ -205,7 +205,7 @@ class Versions(Struct, frozen=True, kw_only=True):
         async with self.following("orders", most, partial(getattr, orders, "orders")):
             return await orders.run()
 
-    async def _in_order(self, comparison: Comparison, history: Recording, selection: Selection) -> int:
+    async def _in_order(self, comparison: DecisionComparison, history: Recording, selection: Selection) -> int:
         """Mode `log`; returns how many records were folded."""
         async with AsyncExitStack() as stack:
             sides = await self._sides(stack, (history, history))

@@ -187,7 +187,7 @@ class AgainCode:
 
         selection = Selection(ordinal=question.ordinal)
         report = await self._versions.compare(history, selection, is_in_order=False, show=None, take=take)
-        if question.ordinal and not report.comparison.views:
+        if question.ordinal and not report.comparison.tallies:
             raise ConfigurationError(f"the history does not hold decision {question.ordinal} any more")
         keys = [key for each in first.values() if each.before is not None for key in each.before.keys]
         asked = await history.intents(keys)

@@ -9,15 +9,13 @@ from levelog_base.counting import counted
 from levelog_cli.printing.tables import folded, labelled, table_lines
 from levelog_history.differences import differences, shown
 from levelog_replay.comparing import Tally
-from levelog_replay.effects.outcomes import CallComparison, CallDifference, CallTally
+from levelog_replay.effects.outcomes import CallComparison, CallDifference
 from levelog_replay.effects.receipts import Came
 from levelog_replay.stops.stopping import CallScene
 from levelog_store.decide.decisions import Decision
 
 
-def tally_lines(
-    what: str, tallies: Mapping[str, Tally | CallTally], names: tuple[str, str], *others: str
-) -> Iterator[str]:
+def tally_lines(what: str, tallies: Mapping[str, Tally], names: tuple[str, str], *others: str) -> Iterator[str]:
     """A table of counts; `names` are those of the two that are compared, and those of files are too long for it."""
     sides = names if names == ("then", "now") else ("first", "second")
     columns = [what, "SAME", "CHANGED", *(f"ONLY {side.upper()}" for side in sides), *map(str.upper, others)]
@@ -29,7 +27,7 @@ def tally_lines(
 
 def call_lines(comparison: CallComparison, names: tuple[str, str]) -> Iterator[str]:
     """The table of the functions, and what was refused and skipped."""
-    yield from tally_lines("CALL", comparison.functions, names, "refused", "skipped")
+    yield from tally_lines("CALL", comparison.tallies, names, "refused", "skipped")
     for kind, refused in sorted(comparison.refusals.items()):
         first = f"first {refused.what} in {refused.name}"
         yield from folded(f"{refused.calls} refused {kind}, {first}: --allow-network lets them do it")
@@ -41,7 +39,7 @@ def calls_told(comparison: CallComparison) -> dict[str, Any]:
     """The same as JSON has it."""
     first = comparison.first
     return {
-        "functions": msgspec.to_builtins(comparison.functions),
+        "functions": msgspec.to_builtins(comparison.tallies),
         "refusals": msgspec.to_builtins(comparison.refusals),
         "obstacles": comparison.obstacles,
         "first": _told(first) if first is not None else None,

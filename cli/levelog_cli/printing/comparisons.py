@@ -34,7 +34,7 @@ def lines(report: "Report") -> Iterator[str]:
     if report.calls is not None and report.calls.first is not None:
         yield from difference_lines(report.calls.first, report.names)
         yield ""
-    yield from tally_lines("VIEW", dict(sorted(comparison.views.items())), report.names, "skipped")
+    yield from tally_lines("VIEW", dict(sorted(comparison.tallies.items())), report.names, "skipped")
     for obstacle, count in sorted(comparison.obstacles.items()):
         yield from folded(f"{count} skipped: {obstacle}")
     if report.calls is not None:
@@ -56,7 +56,7 @@ def as_json(report: "Report") -> dict[str, Any]:
     return {
         "is_same": report.is_same,
         "compared": list(report.names),
-        "views": {view: msgspec.to_builtins(tally) for view, tally in sorted(comparison.views.items())},
+        "views": {view: msgspec.to_builtins(tally) for view, tally in sorted(comparison.tallies.items())},
         "obstacles": comparison.obstacles,
         "records": report.records,
         "seconds": round(report.seconds, 3),

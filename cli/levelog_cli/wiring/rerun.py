@@ -79,7 +79,7 @@ async def replay_history(settings: Settings, choice: Choice, *, form: PlainForm 
         except DebuggerLeft:
             sys.stderr.write("levelog: the debugger was left: not all decisions were made again\n")
             raise SystemExit(MISUSED) from None
-    if not report.comparison.views:
+    if not report.comparison.tallies:
         parents = sorted({str(view.handler.resource.group_resource) for view in first.program.views.values()})
         chosen = described(
             choice.objects, resource=choice.resource, handler=choice.handler, start=choice.start, end=choice.end

@@ -12,7 +12,7 @@ from levelog_processors.program import Program
 from levelog_replay.bundles.reading import open_bundle, refuse_other
 from levelog_replay.bundles.writing import rewrite
 from levelog_replay.calling import ReplayCaller
-from levelog_replay.comparing import Comparison, Conclusion, part_texts
+from levelog_replay.comparing import Conclusion, DecisionComparison, part_texts
 from levelog_replay.judging import Judge
 from levelog_replay.recordedmode import RecordedReplay
 from levelog_replay.sources import Selection
@@ -32,7 +32,7 @@ async def check(path: Path, program: Program, *, application: str, is_updated: b
     bundle = open_bundle(path)
     refuse_other(bundle, application, program)
     redactor.refuse_history(f"bundle {path}", bundle.redaction)
-    comparison = Comparison()
+    comparison = DecisionComparison()
     conclusions: dict[tuple[str, str, int], Conclusion | None] = {}
     async with AsyncExitStack() as stack:
         judge = Judge(Rebuilt(program, bundle.origin), ReplayCaller(threads=_THREADS), redactor=redactor)
@@ -44,7 +44,7 @@ async def check(path: Path, program: Program, *, application: str, is_updated: b
                 conclusions[past.identity] = judged.conclusion
     if redactor.has_lacked_key:
         raise ConfigurationError(f"bundle {path} cannot be compared, as functions write secret values: {NO_KEY}")
-    if not comparison.views:
+    if not comparison.tallies:
         raise ConfigurationError(f"bundle {path} holds no decisions")
     if not conclusions:
         return ""
@@ -71,7 +71,7 @@ def test_{named}(decides_as_recorded: Callable[[Operator], None]) -> None:
 """
 
 
-def _told(path: Path, comparison: Comparison, changed: int) -> Iterator[str]:
+def _told(path: Path, comparison: DecisionComparison, changed: int) -> Iterator[str]:
     yield f"{changed} of {_total(comparison)} decisions in {path} do not come out as recorded"
     for obstacle, count in sorted(comparison.obstacles.items()):
         yield f"  {count} cannot be made again: {obstacle}"
@@ -92,6 +92,6 @@ def _told(path: Path, comparison: Comparison, changed: int) -> Iterator[str]:
             yield f"  {part}: {text}"
 
 
-def _total(comparison: Comparison) -> int:
+def _total(comparison: DecisionComparison) -> int:
     total = comparison.total
     return total.same + total.changed + total.only_before + total.skipped

@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from msgspec import Struct
 
+from levelog_replay.comparing import Comparison, Tally
 from levelog_replay.effects.receipts import Came
 from levelog_store.decide.decisions import Decision
 
@@ -13,20 +14,6 @@ NO_RECEIPT: Final = "the log has no receipt: it is under way, was given up for a
 
 _OUT_OF_TIME: Final = re.compile(r" \(it is given up .+ after it was decided\)$")
 """What the actuator adds where no time was left for another attempt."""
-
-
-class CallTally(Struct):
-    """Counts of the calls of one function."""
-
-    same: int = 0
-    changed: int = 0
-    only_before: int = 0
-    """Asked for by the first code alone."""
-    only_after: int = 0
-    refused: int = 0
-    """Did I/O, so that what came of them says nothing."""
-    skipped: int = 0
-    """Could not be made again."""
 
 
 class CallDifference(Struct, frozen=True, kw_only=True):
@@ -56,26 +43,22 @@ class Refused(Struct, kw_only=True):
     """The I/O that it did."""
 
 
-class CallComparison:
-    """Takes calls one by one, in the order of the decisions that asked for them."""
+class CallComparison(Comparison[CallDifference]):
+    """Takes calls one by one, in the order of the decisions that asked for them.
+
+    A decision that asks for other calls differs itself.
+    """
 
     def __init__(self, names: Mapping[str, str]) -> None:
         """`names`: the functions, by effect; each has its row, if it was called or not."""
-        self.functions: dict[str, CallTally] = {name: CallTally() for name in sorted(set(names.values()))}
-        self.first: CallDifference | None = None
+        super().__init__()
+        self.tallies = {name: Tally() for name in sorted(set(names.values()))}
         self.refusals: dict[str, Refused] = {}
         """Refusals by kind of I/O."""
-        self.obstacles: dict[str, int] = {}
-        """The number of calls that were skipped, by reason."""
-
-    @property
-    def is_same(self) -> bool:
-        """Whether nothing differed of what was called; a decision that asks for other calls differs itself."""
-        return self.first is None
 
     def take(self, found: CallDifference) -> None:
         """Count a call that was made on both sides, or was recorded on the first."""
-        tally = self.functions[found.name]
+        tally = self.tally(found.name)
         refused = next((came for came in (found.before, found.after) if came.refused), None)
         if refused is not None:
             tally.refused += 1
@@ -86,11 +69,6 @@ class CallComparison:
         else:
             tally.changed += 1
             self.first = self.first or found
-
-    def skip(self, name: str, obstacle: str) -> None:
-        """Count a call that cannot be made again."""
-        self.functions[name].skipped += 1
-        self.obstacles[obstacle] = self.obstacles.get(obstacle, 0) + 1
 
 
 def is_same(one: Came, other: Came) -> bool:

@@ -70,9 +70,9 @@ class CallReplay:
             if one is not None and other is not None:
                 await self._compare([(side, self._wanted(past, other, one))], one.came)
             elif one is not None:
-                self.comparison.functions[self._functions[one.effect]].only_before += 1
+                self.comparison.tally(self._functions[one.effect]).only_before += 1
             elif other is not None:
-                self.comparison.functions[self._name(past, other)].only_after += 1
+                self.comparison.tally(self._name(past, other)).only_after += 1
 
     async def _with_other(self, one: Judged, other: Judged) -> None:
         past = one.past
@@ -92,9 +92,9 @@ class CallReplay:
                 wanted = [self._wanted(past, row, ended) for row in (before, after)]
                 await self._compare(list(zip(self._sides, wanted, strict=True)), None)
             elif before is not None:
-                self.comparison.functions[self._name(past, before)].only_before += 1
+                self.comparison.tally(self._name(past, before)).only_before += 1
             elif after is not None:
-                self.comparison.functions[self._name(past, after)].only_after += 1
+                self.comparison.tally(self._name(past, after)).only_after += 1
 
     async def _compare(self, calls: list[tuple[Repeater, WantedCall]], recorded: Came | None) -> None:
         made = [await side.call(wanted) for side, wanted in calls]
@@ -121,7 +121,7 @@ class CallReplay:
 
     def _miss(self, name: str, judged: Judged) -> None:
         if judged.obstacle in (NO_VIEW, FILTERED):
-            self.comparison.functions[name].only_before += 1
+            self.comparison.tally(name).only_before += 1
         else:
             self.comparison.skip(name, judged.obstacle)
 

@@ -12,6 +12,7 @@ from levelog_base.wire.objects import Cluster, GroupResource
 from levelog_base.wire.records import ObjectSeen
 from levelog_cli.loading import load_operators
 from levelog_kube.client import connect as connect_kube
+from levelog_replay.comparing import Tally
 from levelog_sandbox import Sandbox
 from levelog_store.tables import levels
 from rigs.levelog import Ended, Levelog, define_webs
@@ -184,8 +185,7 @@ async def has_called(stack: Processing, sequence: int) -> None:
 
 
 def counted(same: int, **others: int) -> dict[str, int]:
-    tally = dict.fromkeys(("same", "changed", "only_before", "only_after", "refused", "skipped"), 0)
-    return tally | {"same": same} | others
+    return dict.fromkeys(Tally.__struct_fields__, 0) | {"same": same} | others
 
 
 async def test_the_same_code_comes_to_the_same_for_each_kind_and_the_last_attempt_is_made_again(again: Again) -> None:

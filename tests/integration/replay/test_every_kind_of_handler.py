@@ -20,7 +20,7 @@ from levelog_processors.decide.functions import Caller
 from levelog_processors.program import Program
 from levelog_replay.bundles.reading import Bundle, open_bundle
 from levelog_replay.bundles.writing import export
-from levelog_replay.comparing import Comparison
+from levelog_replay.comparing import DecisionComparison
 from levelog_replay.judging import Judge
 from levelog_replay.recordedmode import RecordedReplay
 from levelog_replay.sources import History, Selection, open_history
@@ -127,8 +127,8 @@ async def happens(depot: Depot) -> None:
     await depot.show(b_conditions="in_sync", b_standing="drifting", b_across="drifting")
 
 
-async def compared(history: History) -> Comparison:
-    comparison = Comparison()
+async def compared(history: History) -> DecisionComparison:
+    comparison = DecisionComparison()
     code = program()
     judge = Judge(Rebuilt(code, history.origin), Caller(threads=4))
     try:
@@ -178,7 +178,7 @@ async def test_invariant_12_each_kind_of_handler_decides_again_as_it_did(
     comparison = await compared(recorded)
     assert comparison.first is None, comparison.first
     assert comparison.obstacles == {}
-    made = {view.partition("/")[2]: tally.same for view, tally in comparison.views.items()}
+    made = {view.partition("/")[2]: tally.same for view, tally in comparison.tallies.items()}
     assert set(made) == {
         "parts",
         "told",
@@ -217,11 +217,11 @@ async def test_invariant_12_each_kind_of_handler_decides_again_as_it_did(
         has_bookmarks=True,
     )
     expected = await decided(file)
-    assert {each["view"] for each in msgspec.json.decode(expected)} == set(comparison.views)
+    assert {each["view"] for each in msgspec.json.decode(expected)} == set(comparison.tallies)
     assert await decided(file, size=7) == expected
     if not short_or_whole(False, True):
         return
-    assert (await compared(open_bundle(file))).views == comparison.views
+    assert (await compared(open_bundle(file))).tallies == comparison.tallies
     async with postgres.database() as url:
         assert await decided(file, url=url) == expected
     assert await decided(file, size=1) == expected

@@ -35,6 +35,7 @@ async def test_invariant_12_a_planted_bug_is_told_from_the_good_code_at_the_reco
         "redacted": 0,
         "only_before": 0,
         "only_after": 0,
+        "refused": 0,
         "skipped": 0,
         "of_other_code": 0,
     }
