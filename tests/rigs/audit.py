@@ -136,6 +136,12 @@ class AuditLog:
         self._answered += [line.answered() for line in self._open.values()]
         self._open.clear()
 
+    def begin_anew(self) -> None:
+        """Leave out all requests that were sent before."""
+        self._read()
+        self._answered.clear()
+        self._open.clear()
+
     def _read(self) -> None:
         if not self.path.exists():
             return

@@ -94,11 +94,18 @@ def control_plane_or_none(request: pytest.FixtureRequest) -> ControlPlane | None
     return request.getfixturevalue("control_plane") if request.param == KUBE_APISERVER else None
 
 
-@pytest_asyncio.fixture
-async def private_control_plane(control_plane_binaries: Binaries) -> AsyncIterator[ControlPlane]:
-    """An API server for one test, which may kill, restart and compact it; takes some seconds."""
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def emptied_control_plane(control_plane_binaries: Binaries) -> AsyncIterator[ControlPlane]:
+    """The API server behind `private_control_plane`."""
     async with ControlPlane(control_plane_binaries) as started:
         yield started
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def private_control_plane(emptied_control_plane: ControlPlane) -> ControlPlane:
+    """An API server on which nothing was made yet, for one test, which may kill, restart and compact it."""
+    await emptied_control_plane.empty()
+    return emptied_control_plane
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
