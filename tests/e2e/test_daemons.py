@@ -112,10 +112,7 @@ class Followed:
         return [(pid, *more) for pid, told, named, *more in self.lines() if (told, named) == (kind, name)]
 
     async def tell(self, kind: str, name: str, count: int = 1) -> list[Any]:
-        async def are_there() -> bool:
-            return len(self.of(kind, name)) >= count
-
-        await until(are_there, f"{count} times {kind} of {name}", seconds=90)
+        await until(lambda: len(self.of(kind, name)) >= count, f"{count} times {kind} of {name}", seconds=90)
         return self.of(kind, name)
 
 

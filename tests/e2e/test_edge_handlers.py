@@ -67,11 +67,7 @@ async def test_invariant_15_no_edge_is_lost_in_a_kill_nor_while_nothing_runs_and
 
     async def are_told(*wanted: list[Any]) -> None:
         """Wait until all of this was handled; what was not asked for may only be a state in between."""
-
-        async def is_so() -> bool:
-            return all(each in lines() for each in wanted)
-
-        await until(is_so, f"what was handled to hold {wanted}", seconds=60)
+        await until(lambda: all(each in lines() for each in wanted), f"what was handled to hold {wanted}", seconds=60)
 
     async def are_shown(command: str, *wanted: str) -> None:
         async def is_so() -> bool:

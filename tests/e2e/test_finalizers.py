@@ -71,10 +71,7 @@ async def test_a_kill_while_the_end_is_handled_leaves_the_object_until_it_is(
         return status, metadata.get("finalizers", [])
 
     async def is_told(text: str) -> None:
-        async def is_so() -> bool:
-            return told.exists() and text in told.read_text().splitlines()
-
-        await until(is_so, f"{text!r}", seconds=90)
+        await until(lambda: told.exists() and text in told.read_text().splitlines(), f"{text!r}", seconds=90)
 
     hanging.touch()
     await made("shop")
@@ -89,11 +86,7 @@ async def test_a_kill_while_the_end_is_handled_leaves_the_object_until_it_is(
         hanging.unlink()
         running = levelog.start("run", "tapes.py")
         await is_told("end shop")
-
-        async def is_gone() -> bool:
-            return (await found("shop"))[0] == 404
-
-        await until(is_gone, "the end of the Web", seconds=60)
+        await until(lambda: found("shop"), "the end of the Web", accept=lambda answer: answer[0] == 404, seconds=60)
         await made("left")
         await is_told("provision left")
     finally:

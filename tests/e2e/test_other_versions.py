@@ -141,11 +141,7 @@ async def test_a_newer_version_takes_over_with_nothing_removed_and_nothing_writt
         await until(has_taken_over, "all shops in sync in the newer version", seconds=400)
         assert len(await written()) == shops
         await api.request("PATCH", f"{at('v1beta1')}/shop-7", {"spec": {"tier": "gold"}}, content_type=MERGE_PATCH)
-
-        async def is_written() -> bool:
-            return len(await written()) > shops
-
-        await until(is_written, "the one write that is due", seconds=60)
+        await until(written, "the one write that is due", accept=lambda found: len(found) > shops, seconds=60)
         await until(all_in_sync, "all shops in sync again", seconds=60)
         assert (await written())[shops:] == [("patch", "shop-7")]
 

@@ -239,11 +239,7 @@ async def test_the_parts_of_a_site_follow_it(private_control_plane: ControlPlane
 
         await until(is_put_back, "two replicas again", seconds=60)
         await api.request("PATCH", f"{sites}/blog", {"spec": {"port": 0}}, content_type=MERGE_PATCH)
-
-        async def is_gone() -> bool:
-            return (await api.request("GET", service))[0] == 404
-
-        await until(is_gone, "no service", seconds=60)
+        await until(lambda: api.request("GET", service), "no service", accept=lambda found: found[0] == 404, seconds=60)
         await level(levelog, "parts", "blog", "in_sync")
     requests = await cluster.audit.writes()
     written = sorted((one.verb, one.resource) for one in requests if "levelog" in one.user_agent and one.name)
@@ -367,28 +363,17 @@ async def test_domains_are_at_the_registrar_as_they_are_in_the_cluster_and_token
 
         async def renews(more: int) -> None:
             wanted = len(registrar.renewals) + more
-
-            async def are_renewed() -> bool:
-                return len(registrar.renewals) >= wanted
-
-            await until(are_renewed, "new tokens", seconds=60)
+            await until(lambda: len(registrar.renewals) >= wanted, "new tokens", seconds=60)
 
         async with running(cluster, "domains", tmp_path, readable, env=env):
             [shop] = manifests("domains/shop.yaml")
             await api.apply(collection, shop)
-
-            async def is_asked() -> bool:
-                return len(registrar.keys) > 1
-
-            await until(is_asked, "a second try", seconds=60)
+            await until(lambda: len(registrar.keys) > 1, "a second try", seconds=60)
             assert len(set(registrar.keys)) == 1, "the same request has the same key"
             registrar.is_busy = False
 
             async def holds(expected: dict[str, str]) -> None:
-                async def are_held() -> bool:
-                    return registrar.held == expected
-
-                await until(are_held, f"the registrar to hold {expected}", seconds=60)
+                await until(lambda: registrar.held == expected, f"the registrar to hold {expected}", seconds=60)
 
             await holds({"shop.example": "192.0.2.1"})
             moved = {"spec": {"address": "192.0.2.2"}}
@@ -450,11 +435,7 @@ async def test_a_render_is_followed_over_a_kill_until_the_farm_is_done_or_it_is_
 
     async def looks(more: int) -> None:
         wanted = farm.looks + more
-
-        async def are_made() -> bool:
-            return farm.looks >= wanted
-
-        await until(are_made, "looks at the jobs", seconds=60)
+        await until(lambda: farm.looks >= wanted, "looks at the jobs", seconds=60)
 
     try:
         site = web.TCPSite(runner, "127.0.0.1", 0)
@@ -475,11 +456,7 @@ async def test_a_render_is_followed_over_a_kill_until_the_farm_is_done_or_it_is_
             await shows("film", "Rendering")
             await shows("trailer", "Rendering")
             await api.request("DELETE", f"{collection}/trailer")
-
-            async def is_paused() -> bool:
-                return len(farm.paused) == 1
-
-            await until(is_paused, "the job of what is deleted paused", seconds=60)
+            await until(lambda: len(farm.paused) == 1, "the job of what is deleted paused", seconds=60)
             farm.is_done = True
             await shows("film", "Done")
         assert sorted(farm.jobs.values()) == ["desert", "forest"], "each job is started once, over a kill too"
@@ -519,10 +496,7 @@ async def test_a_kopf_file_keeps_databases_with_a_client_of_its_own(
         return {each["metadata"]["name"] for each in found["items"]} - {"kube-root-ca.crt"}
 
     async def are(*expected: str) -> None:
-        async def are_there() -> bool:
-            return await names() == set(expected)
-
-        await until(are_there, f"the ConfigMaps {expected}", seconds=60)
+        await until(names, f"the ConfigMaps {expected}", accept=lambda found: found == set(expected), seconds=60)
 
     async def change(change: dict[str, Any]) -> None:
         status, _ = await api.request("PATCH", f"{databases}/orders", change, content_type=MERGE_PATCH)

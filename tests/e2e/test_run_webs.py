@@ -28,10 +28,7 @@ async def test_pods_follow_the_web_with_one_write_each(private_control_plane: Co
         return sorted(pod["metadata"]["name"] for pod in listed["items"] if "deletionTimestamp" not in pod["metadata"])
 
     async def become(*wanted: str) -> None:
-        async def are() -> bool:
-            return await names() == sorted(wanted)
-
-        await until(are, f"pods {', '.join(wanted)}", seconds=60)
+        await until(names, f"pods {', '.join(wanted)}", accept=lambda found: found == sorted(wanted), seconds=60)
 
     async def written() -> list[tuple[str, str]]:
         requests = await cluster.audit.writes(resource="pods")

@@ -214,11 +214,7 @@ async def test_all_processes_killed_at_once_go_on(sandboxed: Running) -> None:
     shop, deployment = sandboxed.shop, sandboxed.deployment
     point = CrashPoint(deployment, Seam("actuate", Moment.AFTER, SideEffect.WRITE), 1)
     await shop.change("image-1")
-
-    async def has_struck() -> bool:
-        return point.has_struck
-
-    await until(has_struck, "the end of the actuator")
+    await until(lambda: point.has_struck, "the end of the actuator")
     for role in ROLES:
         deployment.kill(role)
     await deployment.end_leases()

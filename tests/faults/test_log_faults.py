@@ -61,11 +61,7 @@ async def test_invariant_1_a_full_log_is_told_once_and_goes_on_by_itself_when_th
             world.sandbox.end_watches()
             await change_settings(world.stream, max_bytes=-1)
             records = await until_recorded(world.stream, lambda records: state_of(records).keys() == set(names[1:]))
-
-            async def is_over() -> bool:
-                return "NATS has room again" in caplog.messages
-
-            await until(is_over, "the end to be told")
+            await until(lambda: "NATS has room again" in caplog.messages, "the end to be told")
     told = [message for message in caplog.messages if message.startswith("NATS is full")]
     assert len(told) == 1
     assert "maximum bytes exceeded" in told[0]
@@ -82,11 +78,7 @@ async def test_invariant_1_while_nats_stands_still_reading_waits_and_nothing_is_
         world.create(*names, data="x" * 500_000)
         last = world.sandbox.user.get("configmaps", names[-1])["metadata"]["resourceVersion"]
         listed = ingest.snapshot()[0].version or 0
-
-        async def is_reading() -> bool:
-            return (ingest.snapshot()[0].version or 0) > listed
-
-        await until(is_reading, "the watch to be read")
+        await until(lambda: (ingest.snapshot()[0].version or 0) > listed, "the watch to be read")
         assert (ingest.snapshot()[0].version or 0) < int(last)
         world.proxy.resume()
         records = await until_recorded(world.stream, lambda records: state_of(records).keys() == set(names))

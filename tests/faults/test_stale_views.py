@@ -154,11 +154,7 @@ class Seen:
 
     async def until_written(self, wanted: Mapping[Write, int]) -> None:
         """Wait until these are the writes, and levels are in sync."""
-
-        async def is_written() -> bool:
-            return not Counter(wanted) - self.writes()
-
-        await until(is_written, f"{wanted} among the writes", seconds=90)
+        await until(lambda: not Counter(wanted) - self.writes(), f"{wanted} among the writes", seconds=90)
         await self.in_sync()
         assert self.writes() == wanted
 

@@ -505,11 +505,7 @@ class Live:
             check(level["status"], level["reason"])
         vars(self._does).update(vars(Does()))
         await stack.folded(await stack.tell(deleted(record, version + 1), recorded("well", version + 2)))
-
-        async def are_told() -> bool:
-            return self._does.told >= {"hear well", "hear_plainly well"}
-
-        await until(are_told, "what the record handlers are told")
+        await until(lambda: self._does.told >= {"hear well", "hear_plainly well"}, "what the record handlers are told")
         own = [level for level in await stack.rows(levels) if level["parent"].endswith("/well")]
         assert {level["status"] for level in own} == {"in_sync"}
 

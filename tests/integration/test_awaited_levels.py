@@ -378,10 +378,7 @@ async def test_an_object_is_seen_at_once_where_processor_and_actuator_are_apart(
         images.append(str(daemon.reason))
 
     async def until_last(wanted: str) -> None:
-        async def is_last() -> bool:
-            return images[-1:] == [wanted]
-
-        await until(is_last, f"{wanted} after {images}")
+        await until(lambda: images[-1:] == [wanted], f"{wanted} after {images}")
 
     async with apart(nats_server.url, database_url, tmp_path, told, replace(QUICK, resync=NEVER)) as stack:
         shop = seen_web("shop", 1)

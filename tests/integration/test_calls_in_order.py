@@ -49,10 +49,7 @@ async def test_invariant_17_the_end_of_an_object_is_not_handled_while_the_call_f
         handled.append(call)
 
     async def until_in(calls: list[tuple[str, str, int]], call: tuple[str, str, int]) -> None:
-        async def is_so() -> bool:
-            return call in calls
-
-        await until(is_so, f"{call} in {calls}")
+        await until(lambda: call in calls, f"{call} in {calls}")
 
     async with Sandbox() as sandbox:
         await define_webs(sandbox)

@@ -73,18 +73,10 @@ async def test_a_source_is_read_by_one_process_and_by_another_once_that_is_kille
             await first.says("leads: does ingest")
             second = levelog.start("ingest", "pagers.py")
             await second.says("stands by: ")
-
-            async def is_recorded() -> bool:
-                return await numbers() == ["112"]
-
-            await until(is_recorded, "the record of the source", seconds=60)
+            await until(numbers, "the record of the source", accept=lambda found: found == ["112"], seconds=60)
             (tmp_path / "hold").touch()
             before = len(looks.read_text().splitlines())
-
-            async def is_held() -> bool:
-                return len(looks.read_text().splitlines()) > before
-
-            await until(is_held, "a look under way", seconds=60)
+            await until(lambda: len(looks.read_text().splitlines()) > before, "a look under way", seconds=60)
             assert set(looks.read_text().split()) == {str(first.pid)}
             (tmp_path / "number").write_text("113")
             first.kill()

@@ -11,7 +11,6 @@ import sys
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
 
 import pytest
 import pytest_asyncio
@@ -214,11 +213,7 @@ async def test_a_dry_run_calls_nothing_that_leaves_no_records_and_the_next_run_m
     try:
         await dry.says("dry run: apply pods/default/shop-0 would be written")
         due_at = datetime.now(UTC) + timedelta(seconds=2)
-
-        async def is_due() -> bool:
-            return datetime.now(UTC) > due_at
-
-        await until(is_due, "two calls of the timer are due")
+        await until(lambda: datetime.now(UTC) > due_at, "two calls of the timer are due")
         assert not told.exists()
         await dry.says("dry run: not called: webs/noted, webs/probe")
         assert await dry.stops() == 0
@@ -271,11 +266,7 @@ async def test_started_again_it_goes_on_where_it_was_and_writes_nothing_twice(
         nats = int((levelog.data / "nats.url").read_text().rpartition(":")[2])
     finally:
         first.kill()
-
-    async def is_gone() -> bool:
-        return not is_listening(nats)
-
-    await until(is_gone, "the end of the embedded nats-server", seconds=10)
+    await until(lambda: not is_listening(nats), "the end of the embedded nats-server", seconds=10)
     sandbox.user.delete("pods", "shop-1")
     second = levelog.start("run", WEBS_FILE)
     try:
@@ -421,11 +412,9 @@ async def test_levels_of_a_resource_that_waits_say_why(tmp_path: Path) -> None:
         running = levelog.start("run", "maps.py")
         try:
             await running.says("listed ", "configmaps")
-
-            async def shown() -> list[dict[str, Any]]:
-                return await levelog.levels("--status", "blocked", "default/a")
-
-            (level,) = await until(shown, "a blocked level", pause=0.25)
+            (level,) = await until(
+                lambda: levelog.levels("--status", "blocked", "default/a"), "a blocked level", pause=0.25
+            )
             assert level["view"] == "maps/known"
             assert level["reason"] == "webs.example.com was not listed yet"
         finally:

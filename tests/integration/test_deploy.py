@@ -54,11 +54,7 @@ async def test_keda_knows_each_field_of_the_overlay(control_plane: ControlPlane,
     await api.create(definitions, definition)
     try:
         served = f"/apis/keda.sh/v1alpha1/namespaces/{made.inside}/scaledobjects"
-
-        async def is_served() -> bool:
-            return (await api.request("GET", served))[0] == 200
-
-        await until(is_served, "the API of KEDA")
+        await until(lambda: api.request("GET", served), "the API of KEDA", accept=lambda found: found[0] == 200)
         wanted = made.scaled_object()
         assert await warnings_of(api, [wanted]) == []
         wanted["spec"]["maxReplicas"] = 3

@@ -46,11 +46,7 @@ asyncio.run(main())
 async def ends(server: str) -> None:
     """Wait until nothing listens where a server did."""
     port = int(server.rpartition(":")[2])
-
-    async def is_closed() -> bool:
-        return not is_listening(port)
-
-    await until(is_closed, f"the end of {server}", seconds=10)
+    await until(lambda: not is_listening(port), f"the end of {server}", seconds=10)
 
 
 async def holder(folder: Path) -> tuple[Process, str]:
@@ -175,11 +171,7 @@ async def test_no_watcher_is_left_behind(tmp_path: Path) -> None:
     with data.claim() as lock:
         async with EmbeddedNats(data, lock):
             assert await processes_that_name(data.path) == 2  # the server and its watcher
-
-    async def is_alone() -> bool:
-        return await processes_that_name(data.path) == 0
-
-    await until(is_alone, "the end of the watcher")
+    await until(lambda: processes_that_name(data.path), "the end of the watcher", accept=lambda found: found == 0)
 
 
 async def processes_that_name(path: Path) -> int:

@@ -100,11 +100,7 @@ async def test_invariant_1_an_acknowledged_batch_was_flushed(
                 messages = [web_message(writer, f"w{n}", batch) for n in range(10)]
                 acknowledged.append(await publisher.publish(messages))
     assert ("sync_interval: always" in (data.nats / "nats-server.conf").read_text()) is is_always
-
-    async def is_traced() -> bool:
-        return json.dumps(f'"seq":{acknowledged[-1]}')[1:-1] in log.read_text()
-
-    await until(is_traced, "the system calls")
+    await until(lambda: json.dumps(f'"seq":{acknowledged[-1]}')[1:-1] in log.read_text(), "the system calls")
     calls = ended_calls(log.read_text())
     assert [unflushed(calls, sequence) for sequence in acknowledged] == [not is_always] * BATCHES
 
@@ -131,17 +127,9 @@ async def test_a_transaction_of_sqlite_that_returned_was_flushed(tmp_path: Path)
     (tmp_path / "commits.py").write_text(COMMITS)
     launcher, log = traced(tmp_path, sys.executable)
     process = Process([launcher, tmp_path / "commits.py", tmp_path / "levelog.db"], tmp_path / "output")
-
-    async def has_ended() -> bool:
-        return not process.is_running
-
-    await until(has_ended, "the end of the program")
+    await until(lambda: not process.is_running, "the end of the program")
     assert "committed 2" in process.log_tail(), process.log_tail()
-
-    async def is_traced() -> bool:
-        return "committed 2" in log.read_text()
-
-    await until(is_traced, "the system calls")
+    await until(lambda: "committed 2" in log.read_text(), "the system calls")
     calls = ended_calls(log.read_text())
     for number in range(3):
         told = [at for at, (_, rest) in enumerate(calls) if f"committed {number}" in rest]

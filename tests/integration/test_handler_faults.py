@@ -319,9 +319,5 @@ async def test_what_a_slow_function_returns_is_dropped_if_its_level_was_asked_fo
             await begun.wait()
         await stack.until_folded_only(await stack.tell(web_record("a", 3, image="new")))
         may_return.set()
-
-        async def has_converged() -> bool:
-            return bool(await stack.intents("pending"))
-
-        await until(has_converged, what="an intent")
+        await until(lambda: stack.intents("pending"), "an intent")
         assert await stack.intents() == [("apply", "pods/default/new")]

@@ -173,8 +173,4 @@ async def test_a_plain_one_that_outlasts_the_time_of_the_call_still_runs(monkeyp
         assert caller.is_lost("a")
     finally:
         release.set()
-
-    async def is_back() -> bool:
-        return not caller.is_lost("a")
-
-    await until(is_back, "the inner handler to return")
+    await until(lambda: not caller.is_lost("a"), "the inner handler to return")

@@ -155,10 +155,7 @@ async def test_run_asks_its_cluster_once_and_commands_that_look_back_take_what_i
     told = tmp_path / "told"
 
     async def is_told(line: str) -> None:
-        async def is_there() -> bool:
-            return told.exists() and line in told.read_text().splitlines()
-
-        await until(is_there, f"a record of {line}")
+        await until(lambda: told.exists() and line in told.read_text().splitlines(), f"a record of {line}")
 
     async def is_made() -> bool:
         found = await levelog.levels("--view", "made_pods")

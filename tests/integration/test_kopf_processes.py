@@ -73,11 +73,7 @@ def patches(patch, **_):
             lambda request: request.verb == "patch" and part in request.body,
         )
         one.make("a")
-
-        async def is_killed() -> bool:
-            return bool(strike.applied) and not one.is_running
-
-        await until(is_killed, "the end of the process", seconds=60)
+        await until(lambda: bool(strike.applied) and not one.is_running, "the end of the process", seconds=60)
         one.start()
 
         async def is_written() -> bool:
@@ -125,11 +121,7 @@ def counts(memo, spec, **_):
         await one.stop()
         before = len(one.told("beats"))
         one.start()
-
-        async def goes_on() -> bool:
-            return len(one.told("beats")) >= before + 3
-
-        await until(goes_on, "three more calls of a timer")
+        await until(lambda: len(one.told("beats")) >= before + 3, "three more calls of a timer")
         assert (len(one.told("hourly")), len(one.told("ends"))) == (1, 1)
         one.change("a", size=4)
         await one.tells("counts", 4, 1)  # the memo of the process before is gone

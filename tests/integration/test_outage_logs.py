@@ -70,11 +70,9 @@ async def test_a_server_that_is_away_is_a_few_lines_of_each_process_and_work_goe
             await doors[server].accept()
             loop = asyncio.get_running_loop()
             back_at = loop.time()
-
-            async def is_made_anew() -> bool:
-                return len(sandbox.user.list("pods")) == 3
-
-            await until(is_made_anew, "the pod that was deleted meanwhile", seconds=MOST_SECONDS)
+            await until(
+                lambda: len(sandbox.user.list("pods")) == 3, "the pod that was deleted meanwhile", seconds=MOST_SECONDS
+            )
             took = f"seconds from {server} being back after {AWAY_SECONDS} s to the pod that was missing"
             print(f"{took}: {loop.time() - back_at:.1f}")
             record_testsuite_property(took, round(loop.time() - back_at, 1))

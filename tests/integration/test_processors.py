@@ -127,11 +127,7 @@ async def test_actuators_are_told_that_a_target_is_free_once_it_is_so_in_the_tab
 
         monkeypatch.setattr(stack.notifier, "publish", noting)
         await stack.tell(receipt(claimed, version=9))
-
-        async def are_told() -> bool:
-            return bool(found)
-
-        await until(are_told, "a notification")
+        await until(lambda: bool(found), "a notification")
         assert found[0] == "written"
 
 
@@ -230,11 +226,7 @@ async def test_a_processor_that_comes_or_goes_is_told_to_the_others_at_once(
 
         await until(are_shared, "both with their shares")
         await stack.stop("two")
-
-        async def are_back() -> bool:
-            return await holders() == ["one-0"] * 4
-
-        await until(are_back, "all partitions with the one that is left")
+        await until(holders, "all partitions with the one that is left", accept=lambda found: found == ["one-0"] * 4)
 
 
 async def test_invariant_10_a_stopped_processor_is_taken_over_without_a_second_decision(

@@ -118,11 +118,7 @@ async def test_rows_go_as_records_expire(nats_server: NatsServer, database_url: 
         epochs = {row["partition"]: row["epoch"] for row in await stack.rows(leases)}
         pruner = Pruner(stack.database, stack.scope, stack.stream, epochs[PARTITION])
         assert len(await stack.rows(tombstones)) == 1
-
-        async def has_expired() -> bool:
-            return (await stack.stream.state()).first_seq > last
-
-        await until(has_expired, "the end of the records")
+        await until(stack.stream.state, "the end of the records", accept=lambda found: found.first_seq > last)
         await pruner.prune()
         assert await stack.rows(tombstones) == []
 

@@ -93,10 +93,7 @@ def expired(caplog: pytest.LogCaptureFixture) -> list[str]:
 
 
 async def wait_for(told: Callable[[], object], what: str) -> None:
-    async def is_so() -> bool:
-        return bool(told())
-
-    await until(is_so, what)
+    await until(lambda: bool(told()), what)
 
 
 async def test_each_record_is_told_in_order_and_a_restart_goes_on_behind_them(
@@ -186,11 +183,7 @@ async def test_invariant_14_a_poisoned_object_is_shown_and_holds_up_no_other_one
         release.set()
         await wait_for(lambda: len(told.records["bad"]) == 3, "its records")
         assert told.records["bad"] == [1, 2, 3]
-
-        async def is_released() -> bool:
-            return not await stack.rows(levels)
-
-        await until(is_released, "nothing held")
+        await until(lambda: stack.rows(levels), "nothing held", accept=lambda found: not found)
         await stack.tell(web("bad", 6, replicas=4))
         await wait_for(lambda: told.records["bad"] == [1, 2, 3, 4], "the next one at once")
 

@@ -41,10 +41,7 @@ async def is_started_again(running: Running) -> bool:
 
 
 async def has_pods(sandbox: Sandbox, number: int) -> None:
-    async def found() -> bool:
-        return len(sandbox.user.list("pods")) == number
-
-    await until(found, f"{number} pods", seconds=60)
+    await until(lambda: len(sandbox.user.list("pods")) == number, f"{number} pods", seconds=60)
 
 
 async def test_a_change_starts_the_application_anew_and_says_what_it_changes(
@@ -95,11 +92,7 @@ async def test_broken_code_is_told_once_and_the_code_before_it_runs_on_until_it_
         await running.says("changed: absent.py")
         sandbox.user.delete("pods", "shop-1")
         await levelog.in_sync(3)
-
-        async def is_started_anew() -> bool:
-            return count(running, "levelog run: application") == 2
-
-        await until(is_started_anew, "a second start", seconds=60)
+        await until(lambda: count(running, "levelog run: application") == 2, "a second start", seconds=60)
         assert count(running, "levelog: operator file webs.py") == 2
         assert await running.stops() == 0
     finally:
@@ -134,11 +127,7 @@ async def test_code_that_does_not_come_to_an_end_as_it_is_loaded_is_left_for_new
     file.write_text(f"open({str(marked)!r}, 'w').close()\nwhile True: pass\n")
     running = levelog.start("run", "webs.py", "--reload")
     try:
-
-        async def loads() -> bool:
-            return marked.exists()
-
-        await until(loads, "the file that is loaded", seconds=60)
+        await until(marked.exists, "the file that is loaded", seconds=60)
         file.write_text("import os\nos._exit(5)\n")
         await running.says("waits for a change")
         file.write_text(WEBS_FILE.read_text())
@@ -155,11 +144,7 @@ async def test_killed_it_leaves_nothing_running(sandbox: Sandbox, levelog: Level
         nats = int((levelog.data / "nats.url").read_text().rpartition(":")[2])
     finally:
         os.kill(running.pid, signal.SIGKILL)
-
-    async def is_gone() -> bool:
-        return not is_listening(nats)
-
-    await until(is_gone, "the end of the application and its servers", seconds=30)
+    await until(lambda: not is_listening(nats), "the end of the application and its servers", seconds=30)
 
 
 async def test_processes_of_their_own_start_anew_together(

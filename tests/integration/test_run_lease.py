@@ -102,10 +102,7 @@ def said(caplog: pytest.LogCaptureFixture, level: int = logging.WARNING) -> list
 
 
 async def warned(caplog: pytest.LogCaptureFixture, level: int = logging.WARNING) -> None:
-    async def is_warned() -> bool:
-        return bool(said(caplog, level))
-
-    await until(is_warned, "a line of the log")
+    await until(lambda: bool(said(caplog, level)), "a line of the log")
 
 
 async def test_the_second_directory_warns_once_and_takes_the_lease_when_the_first_has_ended(
@@ -201,11 +198,7 @@ async def test_two_runs_with_two_data_directories_say_so(tmp_path: Path) -> None
                 running.append(levelog.start("run", WEBS_FILE))
                 await until(has_lease, "the lease of the first")
             first, second = running
-
-            async def is_warned() -> bool:
-                return "both write" in second.log.read_text()
-
-            await until(is_warned, "the warning of the second")
+            await until(lambda: "both write" in second.log.read_text(), "the warning of the second")
             assert str(folders[0]) in second.log.read_text()
             assert "both write" not in first.log.read_text()
             assert [await one.stops() for one in running] == [0, 0]

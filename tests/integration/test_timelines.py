@@ -146,9 +146,5 @@ async def test_decisions_that_a_promotion_lost_are_told(
         await processing.folded(await processing.tell(receipt(row)))
         private_postgres.kill()
         await standby.execute("SELECT pg_promote()")
-
-        async def is_told() -> bool:
-            return "has lost the decisions on 1 level" in caplog.text
-
-        await until(is_told, "the decision that was lost")
+        await until(lambda: "has lost the decisions on 1 level" in caplog.text, "the decision that was lost")
         assert f"{row['view']} of {row['parent']} (round 1)" in caplog.text

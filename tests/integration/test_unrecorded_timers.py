@@ -428,11 +428,7 @@ async def test_partitions_move_with_their_timers(nats_server: NatsServer, postgr
 
         async def all_called_again() -> None:
             begun = len(called.calls)
-
-            async def are_called() -> bool:
-                return {name for name, _ in called.calls[begun:]} == names
-
-            await until(are_called, "all of them called")
+            await until(lambda: {name for name, _ in called.calls[begun:]} == names, "all of them called")
 
         stack.start("one")
         await all_called_again()

@@ -143,11 +143,7 @@ class Company:
 
     async def is_asked(self, *asked: tuple[str, str]) -> None:
         """Wait until the till was asked for each of these."""
-
-        async def is_there() -> bool:
-            return {*asked} <= self.till.keys.keys()
-
-        await until(is_there, f"calls for {asked}", seconds=30)
+        await until(lambda: {*asked} <= self.till.keys.keys(), f"calls for {asked}", seconds=30)
 
     async def has_recorded(self) -> None:
         """Wait until what effects did is in the log as it is now."""

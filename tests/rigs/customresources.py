@@ -79,11 +79,7 @@ async def define(api: ClusterClient, manifest: Json) -> None:
     created = await api.create(DEFINITIONS, manifest)
     assert created.code in {201, 409}, created.body
     name = manifest["metadata"]["name"]
-
-    async def is_there() -> bool:
-        return await is_established(api, name)
-
-    await until(is_there, f"{name} established")
+    await until(lambda: is_established(api, name), f"{name} established")
 
 
 @dataclass(frozen=True)

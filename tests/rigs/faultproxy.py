@@ -109,11 +109,7 @@ class FaultProxy:
 
     async def until_idle(self) -> None:
         """Wait until no client is connected, and all that was forwarded is answered."""
-
-        async def is_idle() -> bool:
-            return not self._server.connections and not self._forwarding
-
-        await until(is_idle, f"no requests at {self.url}")
+        await until(lambda: not self._server.connections and not self._forwarding, f"no requests at {self.url}")
 
     async def _serve(self, incoming: web.BaseRequest) -> web.StreamResponse:
         body = await incoming.content.read()

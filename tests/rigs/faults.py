@@ -176,9 +176,7 @@ class Rule:
 
     async def until_applied(self, times: int = 1, *, seconds: float = 30.0, where: str = "") -> ApiRequest:
         """Wait until it was carried out so many times; return the request of the last. `where` is told if it is not."""
-
-        async def is_applied() -> bool:
-            return len(self.applied) >= times
-
-        await until(is_applied, f"{where or self.action} carried out {times} times", seconds=seconds)
+        await until(
+            lambda: len(self.applied) >= times, f"{where or self.action} carried out {times} times", seconds=seconds
+        )
         return self.applied[times - 1]

@@ -79,11 +79,7 @@ async def ingesting(
 
 async def until_watching(ingest: Ingest) -> None:
     """Wait until every resource is listed."""
-
-    async def are_watching() -> bool:
-        return all(status.phase == "watching" for status in ingest.snapshot())
-
-    await until(are_watching, "ingest to watch everything")
+    await until(lambda: all(status.phase == "watching" for status in ingest.snapshot()), "ingest to watch everything")
 
 
 async def until_recorded(

@@ -60,10 +60,7 @@ async def _beginning(rival: Rival) -> Seen:
 
 
 async def _is_gone(rival: Rival) -> None:
-    async def is_gone() -> bool:
-        return not rival.sandbox.user.list(SHOPS)
-
-    await until(is_gone, "the end of the object", seconds=30)
+    await until(lambda: not rival.sandbox.user.list(SHOPS), "the end of the object", seconds=30)
 
 
 async def _cleaning(rival: Rival) -> Seen:
@@ -99,11 +96,7 @@ async def _filled(rival: Rival) -> Seen:
     rival.make("a")
     rule = rival.proxy.add(Hold(stage="request"), lambda request: request.resource == "configmaps", times=None)
     rival.start()
-
-    async def is_asked() -> bool:
-        return any(each.request.resource == SHOPS for each in rival.proxy.log)
-
-    await until(is_asked, "a list of Shops")
+    await until(lambda: any(each.request.resource == SHOPS for each in rival.proxy.log), "a list of Shops")
     is_early = await rival.comes("looked", seconds=5)
     rival.proxy.remove(rule)
     _, maps = await rival.tells("looked")

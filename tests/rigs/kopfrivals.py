@@ -123,11 +123,7 @@ class Handlers:
 
     async def tells(self, *begin: object, seconds: float = 60) -> list[Any]:
         """Wait until handlers have told what begins so; the last of it. Raises TimeoutError."""
-
-        async def is_there() -> bool:
-            return bool(self.told(*begin))
-
-        await until(is_there, f"{self.side} to tell {begin}", seconds=seconds)
+        await until(lambda: bool(self.told(*begin)), f"{self.side} to tell {begin}", seconds=seconds)
         return self.told(*begin)[-1]
 
     async def comes(self, *begin: object, seconds: float) -> bool:
@@ -234,11 +230,7 @@ async def _stale(rival: Rival) -> Seen:
     await rival.tells("made", "a")
     await rival.tells("made", "b")
     await rival.is_calm()
-
-    async def is_watching() -> bool:
-        return bool(rival.proxy.watches)
-
-    await until(is_watching, f"a watch of {rival.side}")
+    await until(lambda: bool(rival.proxy.watches), f"a watch of {rival.side}")
     for watch in tuple(rival.proxy.watches):
         watch.drop("fin")
     rival.delete("b")
@@ -259,11 +251,7 @@ async def _expired(rival: Rival) -> Seen:
     await rival.tells("made", "a")
     rule = rival.proxy.add(Refuse(code=410), lambda request: request.verb == "watch" and request.resource == SHOPS)
     rival.sandbox.end_watches()
-
-    async def is_refused() -> bool:
-        return bool(rule.applied)
-
-    await until(is_refused, "a watch that is refused")
+    await until(lambda: bool(rule.applied), "a watch that is refused")
     rival.change("a", size=2)
     is_right = await rival.comes("looked", 2, seconds=15)
     how = "is handled" if is_right else "is not handled"
@@ -287,11 +275,7 @@ async def _paged(rival: Rival) -> Seen:
         lambda request: request.resource == "configmaps" and request.query.get("limit") == "500",
     )
     rival.start()
-
-    async def is_forgotten() -> bool:
-        return bool(first_page.applied)
-
-    await until(is_forgotten, "the first page of a list")
+    await until(lambda: bool(first_page.applied), "the first page of a list")
     rival.make("a")
     is_right = await rival.comes("looked", 601, seconds=20)
     how = "knows all objects" if is_right else f"{'runs' if rival.is_running else 'has ended'} without them"
@@ -345,11 +329,7 @@ async def _overtaken(rival: Rival) -> Seen:
         Hold(stage="request"), lambda request: request.verb == "patch" and b'"phase"' in request.body, times=None
     )
     rival.make("a")
-
-    async def is_under_way() -> bool:
-        return bool(rule.applied)
-
-    await until(is_under_way, "a patch of the status", seconds=30)
+    await until(lambda: bool(rule.applied), "a patch of the status", seconds=30)
     rival.sandbox.user.patch(SHOPS, "a", {"status": {"phase": "paused"}}, subresource="status")
     rival.proxy.remove(rule)
 

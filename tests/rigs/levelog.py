@@ -177,11 +177,7 @@ class Running(Process):
 
     async def ends(self, *, seconds: float = 60.0) -> int:
         """Wait until it has ended; returns its status, negative for a signal."""
-
-        async def has_ended() -> bool:
-            return not self.is_running
-
-        await until(has_ended, f"the end of {self.name}", seconds=seconds)
+        await until(lambda: not self.is_running, f"the end of {self.name}", seconds=seconds)
         return int(self._child.returncode or 0)
 
     async def stops(self, wish: signal.Signals = signal.SIGTERM, *, seconds: float = 30.0) -> int:
@@ -242,9 +238,5 @@ def _executed(
 async def _end_of(child: "_Started") -> int:
     if isinstance(child, Preloaded):
         return await child.ended()
-
-    async def has_ended() -> bool:
-        return child.poll() is not None
-
-    await until(has_ended, "the end of the command", seconds=3600)
+    await until(lambda: child.poll() is not None, "the end of the command", seconds=3600)
     return child.wait()

@@ -31,11 +31,7 @@ class Route:
         """End the watch, and wait until there is another one."""
         before = self._watches()
         self.sandbox.end_watches()
-
-        async def is_asked() -> bool:
-            return self._watches() > before
-
-        await until(is_asked, "another watch")
+        await until(lambda: self._watches() > before, "another watch")
 
     def _watches(self) -> int:
         return sum(WATCHES(exchange.request) for exchange in self.proxy.log)

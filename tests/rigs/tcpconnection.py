@@ -54,11 +54,7 @@ class Trigger:
 
     async def until_fired(self, times: int = 1, *, seconds: float = 30.0) -> None:
         """Wait until it fired so many times."""
-
-        async def has_fired() -> bool:
-            return self.fired >= times
-
-        await until(has_fired, f"{self.pattern!r} from the {self.source}", seconds=seconds)
+        await until(lambda: self.fired >= times, f"{self.pattern!r} from the {self.source}", seconds=seconds)
 
 
 @dataclass

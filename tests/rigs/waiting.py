@@ -3,13 +3,35 @@
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
-from typing import TypeVar
+from typing import Any, TypeVar, overload
 
 T = TypeVar("T")
 
 
-async def until(condition: Callable[[], Awaitable[T]], what: str, *, seconds: float = 30.0, pause: float = 0.02) -> T:
-    """Ask until the answer is true, and return it.
+@overload
+async def until(
+    condition: Callable[[], Awaitable[T]],
+    what: str,
+    *,
+    accept: Callable[[T], object] = ...,
+    seconds: float = ...,
+    pause: float = ...,
+) -> T: ...
+
+
+@overload
+async def until(condition: Callable[[], bool], what: str, *, seconds: float = ..., pause: float = ...) -> bool: ...
+
+
+async def until(
+    condition: Callable[[], Any],
+    what: str,
+    *,
+    accept: Callable[[Any], object] = bool,
+    seconds: float = 30.0,
+    pause: float = 0.02,
+) -> Any:
+    """Ask until the answer is true, or one that `accept` takes, and return it.
 
     `what` completes the sentence "not seen within 30 s: ..." of the TimeoutError. The condition is asked at least once,
     and its exceptions are raised at once. A question that takes long is asked less often: it may hold up what it is
@@ -18,8 +40,10 @@ async def until(condition: Callable[[], Awaitable[T]], what: str, *, seconds: fl
     deadline = time.monotonic() + seconds
     while True:
         asked_at = time.monotonic()
-        answer = await condition()
-        if answer:
+        answer = condition()
+        if isinstance(answer, Awaitable):
+            answer = await answer
+        if accept(answer):
             return answer
         answered_at = time.monotonic()
         if answered_at >= deadline:

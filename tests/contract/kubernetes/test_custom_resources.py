@@ -28,11 +28,7 @@ async def test_a_resource_is_served_once_its_definition_is_established(api: Clus
         "listKind": "RockList",
     }
     assert made.metadata["generation"] == 1
-
-    async def is_served() -> bool:
-        return await is_established(api, f"rocks.{group}")
-
-    await until(is_served, "the definition established")
+    await until(lambda: is_established(api, f"rocks.{group}"), "the definition established")
     established = await api.get(f"{DEFINITIONS}/rocks.{group}")
     assert {condition["type"] for condition in established.body["status"]["conditions"]} >= {
         "NamesAccepted",

@@ -52,10 +52,7 @@ async def owned(api: ClusterClient, path: str, name: str, *owners: dict[str, Any
 
 
 async def gone(api: ClusterClient, path: str) -> None:
-    async def is_gone() -> bool:
-        return (await api.get(path)).code == 404
-
-    await until(is_gone, f"{path} gone", seconds=SECONDS)
+    await until(lambda: api.get(path), f"{path} gone", accept=lambda found: found.code == 404, seconds=SECONDS)
 
 
 async def seen_by_collector(api: ClusterClient, path: str) -> None:

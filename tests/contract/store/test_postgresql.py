@@ -173,11 +173,7 @@ async def test_a_writer_that_stands_still_is_cut_off_and_a_reader_is_not(
                 await reader.execute(text("SELECT 1"))
                 pid = await writer.scalar(text("SELECT pg_backend_pid()"))
                 left = f"SELECT count(*) FROM pg_stat_activity WHERE pid = {pid}"
-
-                async def is_gone() -> bool:
-                    return await scalar(database, left) == 0
-
-                await until(is_gone, "the end of the session")
+                await until(lambda: scalar(database, left), "the end of the session", accept=lambda found: found == 0)
                 assert await reader.scalar(text("SELECT 1")) == 1
                 await writer.execute(text("SELECT 1"))
 

@@ -205,11 +205,7 @@ async def test_a_resource_that_is_served_later_is_waited_for(on_sandbox: Acting,
     body = {"apiVersion": "example.com/v1", "kind": "Later", "metadata": {"name": "a"}, "spec": {}}
     async with on_sandbox.running():
         (key,) = await on_sandbox.decide(on_sandbox.intent("apply", body=body, target=target))
-
-        async def is_put_off() -> bool:
-            return on_sandbox.postponed > 0
-
-        await until(is_put_off, "an attempt in vain")
+        await until(lambda: on_sandbox.postponed > 0, "an attempt in vain")
         await Api(sandbox.url).create_crd("Later")
         (receipt,) = await on_sandbox.receipts_of([key])
     assert receipt.outcome == "written"

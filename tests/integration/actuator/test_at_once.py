@@ -108,11 +108,7 @@ async def test_calls_that_last_leave_room_for_writes(on_sandbox: Acting) -> None
     wanted = on_sandbox.intent("apply", target="configmaps/default/a")
     async with on_sandbox.running(replace(QUICK, requests=2), op) as actuator:
         await on_sandbox.decide(*calls("slow", 3))
-
-        async def are_under_way() -> bool:
-            return len(begun) == 3
-
-        await until(are_under_way, "three calls that go on")
+        await until(lambda: len(begun) == 3, "three calls that go on")
         assert await is_chosen(actuator, wanted)
         over.set()
 

@@ -100,12 +100,9 @@ async def test_only_a_call_that_certainly_did_nothing_can_be_withdrawn(acting: A
     patient = replace(QUICK, first_delay=timedelta(hours=1), most_delay=timedelta(hours=1))
     async with acting.running(patient, effects=op):
         first, second = await acting.decide(wanted("busy"), wanted("breaks"))
-
-        async def were_called() -> bool:
-            rows = await acting.rows()
-            return bool(rows[first]["error"] and rows[second]["error"])
-
-        await until(were_called, "two calls that fail")
+        await until(
+            acting.rows, "two calls that fail", accept=lambda rows: rows[first]["error"] and rows[second]["error"]
+        )
         rows = await acting.rows()
     assert [(rows[key]["state"], rows[key]["error"]) for key in (first, second)] == [
         ("pending", "effect busy: busy"),
@@ -243,11 +240,7 @@ async def test_a_call_that_is_claimed_again_while_it_lasts_is_stored_under_the_n
                 update(intents).where(intents.c.key == key).values(due_at=NOON, expires_at=NOON, owner="")
             )
         await acting.notifier.publish(Topic.INTENT)
-
-        async def is_claimed_again() -> bool:
-            return await claim_of() != first
-
-        await until(is_claimed_again, "another claim")
+        await until(claim_of, "another claim", accept=lambda found: found != first)
         ends.set()
         (receipt,) = await acting.receipts_of([key])
     assert (receipt.outcome, receipt.attempts, calls) == ("written", 2, 1)
@@ -349,11 +342,7 @@ async def test_invariant_14_what_came_of_a_call_waits_until_the_log_takes_it(
         (large,) = await acting.decide(wanted(body={"team": "x" * 50_000}))
         for _ in range(2):
             async with acting.running(effects=op):
-
-                async def is_told() -> bool:
-                    return "does not take what came of it" in caplog.text
-
-                await until(is_told, "an error that says so")
+                await until(lambda: "does not take what came of it" in caplog.text, "an error that says so")
                 (receipt,) = await acting.carried_out(wanted())
                 assert receipt.outcome == "written"
             assert caplog.text.count("call effect page for default/shop waits, as the log does not take") == 1

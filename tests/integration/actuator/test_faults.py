@@ -156,11 +156,7 @@ async def test_while_the_server_is_away_nothing_is_sent_and_no_attempt_used_up(o
         on_sandbox.door.refuse()
         on_sandbox.door.cut()
         keys = await on_sandbox.decide(*(on_sandbox.intent("patch", each, body={"data": {"k": "1"}}) for each in seen))
-
-        async def has_been_tried() -> bool:
-            return on_sandbox.postponed > 25
-
-        await until(has_been_tried, "several vain tries")
+        await until(lambda: on_sandbox.postponed > 25, "several vain tries")
         rows = await on_sandbox.rows()
         assert {rows[key]["attempts"] for key in keys} <= {0, 1}  # 1: it is being tried
         await on_sandbox.door.accept()

@@ -125,11 +125,7 @@ async def test_a_receipt_that_was_stored_before_a_kill_reaches_the_log_after_it(
     await actuator.start()
     nats_server.kill()
     (key,) = await shared.decide(wanted, is_notified=False)
-
-    async def is_stored() -> bool:
-        return bool((await shared.rows())[key]["state"] == "written")
-
-    await until(is_stored, "a receipt in SQL")
+    await until(shared.rows, "a receipt in SQL", accept=lambda found: found[key]["state"] == "written")
     assert not (await shared.rows())[key]["is_relayed"]
     actuator.kill()
     await nats_server.start()
@@ -230,11 +226,7 @@ async def test_what_another_actuator_claimed_while_it_waited_for_its_turn_is_not
     async with on_sandbox.running(SLOW):
         wanted = [on_sandbox.intent("patch", each, body={"data": {"k": "1"}}) for each in seen]
         keys = await on_sandbox.decide(*wanted)
-
-        async def are_claimed() -> bool:
-            return await states(on_sandbox.database, keys) == ["claimed"] * 3
-
-        await until(are_claimed, "claims")
+        await until(lambda: states(on_sandbox.database, keys), "claims", accept=lambda found: found == ["claimed"] * 3)
         async with on_sandbox.database.transaction() as connection:
             await connection.execute(update(intents).where(intents.c.key == keys[1]).values(owner="another"))
         await on_sandbox.receipts_of([keys[0], keys[2]])

@@ -300,11 +300,7 @@ async def test_a_definition_that_is_deleted_is_told_once(world: World, caplog: p
         await until_watching(ingest)
         caplog.clear()
         world.user.delete("customresourcedefinitions.apiextensions.k8s.io", "gizmos.example.com")
-
-        async def is_absent() -> bool:
-            return ingest.snapshot()[0].phase == "absent"
-
-        await until(is_absent, "gizmos to be found absent")
+        await until(lambda: ingest.snapshot()[0].phase == "absent", "gizmos to be found absent")
     [told] = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
     assert "waits for gizmos.example.com: " in told
 
@@ -314,11 +310,7 @@ async def test_a_missing_permission_names_verb_and_resource_and_is_tried_again(
 ) -> None:
     world.sandbox.access.denials += [Denial("watch", "configmaps"), Denial("list", "configmaps")]
     async with ingesting(world.kubeconfig, world.stream) as ingest:
-
-        async def is_forbidden() -> bool:
-            return ingest.snapshot()[0].phase == "forbidden"
-
-        await until(is_forbidden, "the refusal to be noted")
+        await until(lambda: ingest.snapshot()[0].phase == "forbidden", "the refusal to be noted")
         assert 'cannot watch resource "configmaps"' in ingest.snapshot()[0].detail
         assert any(record.levelno == logging.ERROR and "configmaps" in record.getMessage() for record in caplog.records)
         world.sandbox.access.denials.clear()

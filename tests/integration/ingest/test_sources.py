@@ -32,11 +32,7 @@ def phase_of(runner: SourceRunner) -> str:
 async def looked(repository: Repository, times: int) -> None:
     """Wait until the repository was looked at so often from now on."""
     enough = repository.looks + times
-
-    async def is_enough() -> bool:
-        return repository.looks >= enough
-
-    await until(is_enough, f"{times} looks")
+    await until(lambda: repository.looks >= enough, f"{times} looks")
 
 
 async def test_the_first_set_is_a_list(stream: LogStream) -> None:
@@ -247,11 +243,7 @@ async def test_a_function_that_hangs_is_given_up_and_not_called_beside_itself(st
 
     repository.look = look  # type: ignore[method-assign]
     async with recording(polled(repository, timeout=timedelta(seconds=0.05)), stream) as runner:
-
-        async def is_refused() -> bool:
-            return "has not returned yet" in runner.status.detail
-
-        await until(is_refused, "a call that is not made")
+        await until(lambda: "has not returned yet" in runner.status.detail, "a call that is not made")
         gate.set()
         await until_shown(stream, main="1")
 
@@ -304,11 +296,7 @@ async def test_a_generator_that_begins_with_a_change_is_told_what_to_do(stream: 
         yield Branch(name="main", commit="1")
 
     async with recording(watched(items), stream) as runner:
-
-        async def is_told() -> bool:
-            return "has to be the whole set" in runner.status.detail
-
-        await until(is_told, "what is wrong")
+        await until(lambda: "has to be the whole set" in runner.status.detail, "what is wrong")
     assert shown(await read_all(stream)) == {}
 
 

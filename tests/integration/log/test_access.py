@@ -147,11 +147,9 @@ async def test_credentials_are_read_again_when_they_have_expired(tmp_path: Path)
         async with await connect(server.url, access=NatsAccess(credentials_file=file), timeout=LONG) as connection:
             await ensure_stream(connection, Cluster("c"))
             accounts.write_credentials(file)
-
-            async def is_another() -> bool:
-                return connection.reconnects == 1 and connection.is_connected
-
-            await until(is_another, "a connection by the new credentials")
+            await until(
+                lambda: connection.reconnects == 1 and connection.is_connected, "a connection by the new credentials"
+            )
             await ensure_stream(connection, Cluster("c"))
         said = await refusal(server.url, NatsAccess(credentials_file=Accounts().write_credentials(file)))
         assert "refused the credentials" in said
@@ -307,8 +305,6 @@ async def test_certificates_that_were_replaced_are_used(tmp_path: Path) -> None:
         shutil.copy(new.file, trusted)
         server.kill()
         await server.start()
-
-        async def is_up() -> bool:
-            return connection.reconnects == 1 and connection.is_connected
-
-        await until(is_up, "a connection by the new certificate")
+        await until(
+            lambda: connection.reconnects == 1 and connection.is_connected, "a connection by the new certificate"
+        )

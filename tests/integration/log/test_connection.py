@@ -74,11 +74,7 @@ async def test_an_attempt_that_is_cancelled_at_any_moment_leaves_no_connection(n
         await asyncio.wait([attempt])
         if not attempt.cancelled():
             await attempt.result().close()
-
-    async def is_left() -> bool:
-        return open_files() <= before
-
-    await until(is_left, "as many open files as before")
+    await until(lambda: open_files() <= before, "as many open files as before")
 
 
 @pytest.mark.parametrize("has_time", [True, False])
@@ -106,11 +102,7 @@ async def test_a_close_that_is_cancelled_at_any_moment_leaves_nothing(
                 closing.cancel()
                 await asyncio.wait([closing])
             assert closing.cancelled() is not is_done
-
-            async def is_alone() -> bool:
-                return not proxy.connections and asyncio.all_tasks() == before
-
-            await until(is_alone, "no connection, and no task")
+            await until(lambda: not proxy.connections and asyncio.all_tasks() == before, "no connection, and no task")
 
 
 async def turn(times: int) -> None:
@@ -178,11 +170,7 @@ async def test_nothing_published_while_disconnected_is_sent_later(nats_server: N
     async with new_log(nats_server) as stream:
         connection = stream.connection
         nats_server.kill()
-
-        async def is_down() -> bool:
-            return not connection.is_connected
-
-        await until(is_down, "the connection to break")
+        await until(lambda: not connection.is_connected, "the connection to break")
         with pytest.raises(Unavailable):
             await connection.publish_all([web_message(writer_for(stream), "w", 1)])
         with pytest.raises(Unavailable):
@@ -255,26 +243,14 @@ async def test_what_the_socket_had_no_room_for_is_not_sent_over_the_next_connect
         await other.client.flush()
         proxy.pause("client")
         await connection.publish_all([Message("filling", b"", bytes(SMALL_PAYLOAD_BYTES))] * 8)
-
-        async def is_handed_over() -> bool:
-            return connection.client.pending_data_size == 0
-
-        await until(is_handed_over, "the first messages in the hands of the socket")
+        await until(lambda: connection.client.pending_data_size == 0, "the first messages in the hands of the socket")
         await connection.publish_all([Message("news", b"", b"unsent")])
         proxy.cut("reset")
-
-        async def is_down() -> bool:
-            return not connection.is_connected
-
-        await until(is_down, "the connection to break")
+        await until(lambda: not connection.is_connected, "the connection to break")
         proxy.resume()
         await connection.wait_connected()
         await connection.publish_all([Message("news", b"", b"last")])
-
-        async def has_last() -> bool:
-            return b"last" in received
-
-        await until(has_last, "the last message")
+        await until(lambda: b"last" in received, "the last message")
         assert received == [b"last"]
 
 
@@ -283,11 +259,7 @@ async def test_nothing_is_sent_before_a_connection_that_is_made_again_is_noted(n
         greeted = proxy.on(b"PONG\r\n", "server", TcpConnection.pause)  # of the two that nats-py waits for
         proxy.cut()
         await greeted.until_fired()
-
-        async def is_half_up() -> bool:
-            return connection.client.is_connected
-
-        await until(is_half_up, "the client to be connected")
+        await until(lambda: connection.client.is_connected, "the client to be connected")
         assert not connection.is_connected
         request = asyncio.create_task(connection.request("$JS.API.INFO", timeout=timedelta(minutes=5)))
         await asyncio.wait([request], timeout=0.5)
@@ -325,11 +297,7 @@ def test_a_connection_with_something_to_send_can_be_closed_while_nats_is_away() 
     async def close() -> None:
         async with NatsServer() as server, await connect(server.url) as connection:
             server.kill()
-
-            async def is_down() -> bool:
-                return not connection.is_connected
-
-            await until(is_down, "the connection to break")
+            await until(lambda: not connection.is_connected, "the connection to break")
             await connection.subscribe("news", ignore)
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:  # as commands do; it refuses closed sockets
@@ -363,11 +331,7 @@ def test_a_connection_is_made_again_if_a_ping_is_read_after_its_socket_was_close
         async with NatsServer() as server, await connect(server.url) as connection:
             client = await lose_socket_unnoticed(connection)
             client._transport._io_reader.feed_data(b"PING\r\n")
-
-            async def is_made_again() -> bool:
-                return connection.reconnects == 1
-
-            await until(is_made_again, "another connection")
+            await until(lambda: connection.reconnects == 1, "another connection")
             await connection.request("$JS.API.INFO")
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:  # as commands do; it refuses closed sockets

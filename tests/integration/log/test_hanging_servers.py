@@ -57,11 +57,7 @@ async def test_a_running_process_leaves_a_server_that_hangs(fronted: FrontedClus
         stream = await open_stream(connection, CLUSTER)
         [used] = [name for name in NAMES if fronted.fronts[name].connections]
         fronted.hang(used)
-
-        async def has_another() -> bool:
-            return connection.reconnects > 0
-
-        await until(has_another, "another server", seconds=15)
+        await until(lambda: connection.reconnects > 0, "another server", seconds=15)
 
         async def is_taken() -> bool:
             try:

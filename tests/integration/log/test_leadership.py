@@ -39,16 +39,10 @@ class Candidate:
             self.works = False
 
     async def until_working(self, *, times: int = 1) -> None:
-        async def is_working() -> bool:
-            return self.works and self.begun >= times
-
-        await until(is_working, f"{self.leadership} to lead")
+        await until(lambda: self.works and self.begun >= times, f"{self.leadership} to lead")
 
     async def until_idle(self) -> None:
-        async def is_idle() -> bool:
-            return not self.works
-
-        await until(is_idle, "the lead to be lost")
+        await until(lambda: not self.works, "the lead to be lost")
 
     async def stop(self) -> None:
         self.running.cancel()
@@ -94,11 +88,7 @@ async def test_one_leads_and_hands_over_at_once_when_it_ends(
 ) -> None:
     with caplog.at_level(logging.INFO, "levelog_log"):
         async with new_log(nats_server) as stream, candidates((stream, "a"), (stream, "b")) as (first, second):
-
-            async def stands_by() -> bool:
-                return "stands by: a does ingest" in caplog.messages
-
-            await until(stands_by, "b to stand by")
+            await until(lambda: "stands by: a does ingest" in caplog.messages, "b to stand by")
             held = await holder_of(stream, APPLICATION, "ingest")
             assert held is not None
             assert held.holder == "a"
@@ -143,17 +133,10 @@ async def test_one_leads_again_when_nats_began_anew(nats_server: NatsServer) -> 
         nats_server.kill()
         await nats_server.start()
         await stream.connection.wait_connected()
-
-        async def is_held() -> bool:
-            held = await holder_of(stream, APPLICATION, "ingest")
-            return held is not None
-
-        await until(is_held, "somebody to lead")
-
-        async def one_works() -> bool:
-            return [each.works for each in both].count(True) == 1
-
-        await until(one_works, "one of the two to work")
+        await until(
+            lambda: holder_of(stream, APPLICATION, "ingest"), "somebody to lead", accept=lambda held: held is not None
+        )
+        await until(lambda: [each.works for each in both].count(True) == 1, "one of the two to work")
 
 
 async def test_a_renewal_whose_answer_was_lost_is_found_to_be_ones_own(nats_server: NatsServer) -> None:

@@ -177,11 +177,7 @@ async def test_a_closed_reader_leaves_no_consumer(nats_server: NatsServer) -> No
         async with Reader(stream) as reader:
             await read(reader, 10)
             assert len(await consumers(stream)) == 1
-
-        async def is_gone() -> bool:
-            return not await consumers(stream)
-
-        await until(is_gone, "the consumer to go")
+        await until(lambda: consumers(stream), "the consumer to go", accept=lambda found: not found)
 
 
 async def test_a_reader_can_be_closed_while_its_connection_is_made_again(
@@ -262,20 +258,14 @@ async def test_a_record_that_does_not_come_is_told_and_asked_for_again_after_a_p
             monkeypatch.setattr(reading, "HOLE_PAUSE", timedelta(hours=1))
             async with Reader(stream) as reader:
                 assert sequences(await read(reader, 2)) == [1, 2]
-
-                async def is_told() -> bool:
-                    return "the record after 2 was sent and did not come" in caplog.text
-
-                await until(is_told, "the record that is missing")
+                await until(
+                    lambda: "the record after 2 was sent and did not come" in caplog.text, "the record that is missing"
+                )
                 assert await reader.next_batch(timeout=MOMENT) == []
                 assert reader.beginnings == 2
             monkeypatch.setattr(reading, "HOLE_PAUSE", timedelta(0))
             async with Reader(stream) as reader:
-
-                async def is_stuck() -> bool:
-                    return reader.beginnings > 3
-
-                await until(is_stuck, "a reader that asks again")
+                await until(lambda: reader.beginnings > 3, "a reader that asks again")
                 losing.undo()
                 assert sequences(await read(reader, 5)) == [1, 2, 3, 4, 5]
 

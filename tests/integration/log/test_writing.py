@@ -61,10 +61,7 @@ async def test_invariant_1_acknowledged_records_survive_a_killed_server(nats_ser
                     return
 
         async def have_written(least: int) -> None:
-            async def is_enough() -> bool:
-                return len(acknowledged) >= least
-
-            await until(is_enough, f"{least} records")
+            await until(lambda: len(acknowledged) >= least, f"{least} records")
 
         async with asyncio.TaskGroup() as tasks:
             for number in range(20):
@@ -119,11 +116,7 @@ async def test_of_two_that_publish_at_once_one_waits_for_the_other(nats_server: 
         publisher, writer = BatchPublisher(await open_stream(connection, stream.cluster)), writer_for(stream)
         proxy.pause("server")  # so that no acknowledgement arrives
         both = [asyncio.create_task(publisher.publish([web_message(writer, name, 1)])) for name in "ab"]
-
-        async def is_one_there() -> bool:
-            return await stream.last_sequence() > 0
-
-        await until(is_one_there, "the first record")
+        await until(stream.last_sequence, "the first record", accept=lambda found: found > 0)
         await asyncio.wait(both, timeout=MOMENT.total_seconds())
         assert await stream.last_sequence() == 1
         proxy.resume("server")

@@ -86,11 +86,7 @@ async def test_a_client_that_leaves_its_watch_is_forgotten(sandbox: Sandbox, web
     listeners = sandbox.store.collection("webs.contract.example.com").listeners
     async with webs.api.watch(webs.path):
         assert len(listeners) == 1
-
-    async def is_forgotten() -> bool:
-        return not listeners
-
-    await until(is_forgotten, "the watcher gone")
+    await until(lambda: not listeners, "the watcher gone")
 
 
 async def test_denied_requests_are_forbidden_and_a_review_says_so() -> None:

@@ -25,10 +25,7 @@ async def test_pages_of_dev_go_on_after_the_code_was_saved(tmp_path: Path) -> No
             async with aiohttp.ClientSession() as session, session.get(url + WEB) as response:
                 return await response.text() if response.status == 200 else ""
 
-        async def has_settled() -> bool:
-            return 'class="badge in_sync"' in await page()
-
-        await until(has_settled, "a page of the Web in sync")
+        await until(page, "a page of the Web in sync", accept=lambda found: 'class="badge in_sync"' in found)
         file.write_text(file.read_text().replace('f"{web.metadata.name}-{n}"', 'f"{web.metadata.name}-x{n}"'))
 
         async def has_changed() -> bool:

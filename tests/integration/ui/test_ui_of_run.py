@@ -36,11 +36,7 @@ async def test_pages_come_and_go_with_the_application(tmp_path: Path, options: l
             assert await status_of(url + WEB, Host="evil.example.com") == 403
             assert await status_of(url + WEB, Origin="http://evil.example.com") == 403
             assert await running.stops(wish) == (0 if wish is signal.SIGTERM else -signal.SIGKILL)
-
-            async def is_gone() -> bool:
-                return await status_of(url) == 0
-
-            await until(is_gone, "the end of the pages")
+            await until(lambda: status_of(url), "the end of the pages", accept=lambda found: found == 0)
         finally:
             if running.is_running:
                 running.stop()
