@@ -21,6 +21,7 @@ ALSO: Final = {
     "Hooks": "levelog.handlers.hooks",
     "On": "levelog.handlers.on",
     "CallKeywords": "levelog.calls.limits",
+    "FilterKeywords": "levelog.selectors",
     "LimitKeywords": "levelog.calls.limits",
     "EdgeKeywords": "levelog.handlers.on",
 }

@@ -41,7 +41,7 @@ from levelog.handlers.timers import TimerHandler
 from levelog.handlers.views import RECONCILE_TIME, VIEW_TIME, ReconcileHandler, ViewHandler, Writes
 from levelog.levels import Level
 from levelog.resources import External, Manifest, ResourceBase, ResourceType, is_external
-from levelog.selectors import Selector, Value, taken_from
+from levelog.selectors import FilterKeywords, Selector, taken_from
 from levelog_base.errors import OperatorError
 
 if TYPE_CHECKING:
@@ -131,12 +131,10 @@ class Operator:
         self,
         *,
         of: type[ResourceBase] | None = None,
-        labels: Mapping[str, Value] | None = None,
-        annotations: Mapping[str, Value] | None = None,
-        when: Callable[[Any], object] | None = None,
         errors: OnError = "hold",
         expires: timedelta | None = None,
         max_entries: int = MAX_ENTRIES,
+        **filters: Unpack[FilterKeywords],
     ) -> Callable[[IndexF], IndexF]: ...
 
     def index(
@@ -144,12 +142,10 @@ class Operator:
         function: IndexF | None = None,
         *,
         of: type[ResourceBase] | None = None,
-        labels: Mapping[str, Value] | None = None,
-        annotations: Mapping[str, Value] | None = None,
-        when: Callable[[Any], object] | None = None,
         errors: OnError = "hold",
         expires: timedelta | None = None,
         max_entries: int = MAX_ENTRIES,
+        **filters: Unpack[FilterKeywords],
     ) -> IndexF | Callable[[IndexF], IndexF]:
         """Register `(object) -> yields (key, value)`, or a function that returns a mapping.
 
@@ -170,7 +166,7 @@ class Operator:
 
         def register(function: IndexF) -> IndexF:
             require_function(function, "index")
-            selector = Selector.given(labels, annotations, when)
+            selector, _ = taken_from("index", filters, ("of", "errors", "expires", "max_entries"))
             handler = IndexHandler.inspect(
                 function, selector, self._lender, errors=errors, expires=expires, max_entries=max_entries, of=of
             )
@@ -188,13 +184,11 @@ class Operator:
         self,
         *,
         of: type[ResourceBase] | None = None,
-        labels: Mapping[str, Value] | None = None,
-        annotations: Mapping[str, Value] | None = None,
-        when: Callable[[Any], object] | None = None,
         deleting: bool = False,
         timeout: timedelta = VIEW_TIME,
         reads: Iterable[type[ResourceBase]] = (),
         levels_of: Iterable[type[ResourceBase] | str] = (),
+        **filters: Unpack[FilterKeywords],
     ) -> Callable[[ViewF], ViewF]: ...
 
     def view(
@@ -202,13 +196,11 @@ class Operator:
         function: ViewF | None = None,
         *,
         of: type[ResourceBase] | None = None,
-        labels: Mapping[str, Value] | None = None,
-        annotations: Mapping[str, Value] | None = None,
-        when: Callable[[Any], object] | None = None,
         deleting: bool = False,
         timeout: timedelta = VIEW_TIME,
         reads: Iterable[type[ResourceBase]] = (),
         levels_of: Iterable[type[ResourceBase] | str] = (),
+        **filters: Unpack[FilterKeywords],
     ) -> ViewF | Callable[[ViewF], ViewF]:
         """Register a pure function of one parent, and of indices and other objects; it returns a Level.
 
@@ -226,7 +218,7 @@ class Operator:
 
         def register(function: ViewF) -> ViewF:
             require_function(function, "view")
-            selector = Selector.given(labels, annotations, when)
+            selector, _ = taken_from("view", filters, ("of", "deleting", "timeout", "reads", "levels_of"))
             objects = {cls: ObjectIndex(cls) for cls in require_resources(function.__name__, reads)}
             looked_up, names = require_levels(function.__name__, levels_of)
             handler = ViewHandler(
@@ -365,13 +357,11 @@ class Operator:
         parent: type[ResourceBase],
         *,
         of: type[ResourceBase] | Sequence[type[ResourceBase]],
-        labels: Mapping[str, Value] | None = None,
-        annotations: Mapping[str, Value] | None = None,
-        when: Callable[[Any], object] | None = None,
         reads: Iterable[type[ResourceBase]] = (),
         timeout: timedelta = VIEW_TIME,
         force: bool = True,
         max_deletions: int | None = None,
+        **filters: Unpack[FilterKeywords],
     ) -> Callable[[ChildrenF], ChildrenF]:
         """Register a pure function of a parent, and of what a view may take, that returns manifests of its children.
 
@@ -394,7 +384,7 @@ class Operator:
 
         def register(function: ChildrenF) -> ChildrenF:
             require_function(function, "children")
-            selector = Selector.given(labels, annotations, when)
+            selector, _ = taken_from("children", filters, ("of", "reads", "timeout", "force", "max_deletions"))
             objects = {cls: ObjectIndex(cls) for cls in require_resources(function.__name__, reads)}
             inspect_view = partial(
                 ChildrenView,
@@ -503,12 +493,10 @@ class Operator:
         self,
         of: type[ResourceBase] | None = None,
         *,
-        labels: Mapping[str, Value] | None = None,
-        annotations: Mapping[str, Value] | None = None,
-        when: Callable[[Any], object] | None = None,
         grace: timedelta = GRACE,
         retries: int | None = None,
         backoff: timedelta | None = None,
+        **filters: Unpack[FilterKeywords],
     ) -> Callable[[HandlerF], HandlerF]: ...
 
     @overload
@@ -529,10 +517,8 @@ class Operator:
         function, said = function_or_class("daemon", of, options)
 
         def register(function: HandlerF) -> HandlerF:
-            selector, rest = taken_from(said)
+            selector, rest = taken_from("daemon", said, ("of", "grace", "retries", "backoff"))
             grace = rest.pop("grace", GRACE)
-            if unknown := rest.keys() - {"of", "retries", "backoff"}:
-                raise OperatorError(f"daemon {function.__name__}: takes no option {min(unknown)!r}")
             known = CallOptions(selector=selector, **rest)
             handler = DaemonHandler(function, grace, known, self._lender, self.indices, self._views_by_function)
             self._claim(handler.name, function)

@@ -1,9 +1,9 @@
 """Filters on labels and annotations, with the options that Kopf has."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from enum import Enum
 from functools import cached_property
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, TypedDict
 
 from msgspec import Struct
 
@@ -26,6 +26,14 @@ Value: TypeAlias = str | Presence | Callable[[str | None], bool]
 """A literal, PRESENT, ABSENT, or a function of the value (None where there is none)."""
 
 
+class FilterKeywords(TypedDict, total=False):
+    """Filters of a function that takes objects: on labels, on annotations, and a function of the object."""
+
+    labels: Mapping[str, Value] | None
+    annotations: Mapping[str, Value] | None
+    when: Callable[[Any], object] | None
+
+
 class Selector(Struct, frozen=True, kw_only=True, dict=True):
     """All conditions have to hold; no condition selects everything."""
 
@@ -33,16 +41,6 @@ class Selector(Struct, frozen=True, kw_only=True, dict=True):
     annotations: dict[str, Value] = {}
     when: Callable[[Any], object] | None = None
     """Asked last, with the object as the handler takes it; true lets it through."""
-
-    @classmethod
-    def given(
-        cls,
-        labels: Mapping[str, Value] | None,
-        annotations: Mapping[str, Value] | None,
-        when: Callable[[Any], object] | None,
-    ) -> "Selector":
-        """What a decorator was given. Raises OperatorError like the class; so nothing is converted to a dict before."""
-        return taken_from({"labels": labels, "annotations": annotations, "when": when})[0]
 
     def __post_init__(self) -> None:
         """Raises OperatorError for what no label could be compared with."""
@@ -72,11 +70,26 @@ class Selector(Struct, frozen=True, kw_only=True, dict=True):
         return _all_hold(self.labels, labels) and _all_hold(self.annotations, annotations)
 
 
-def taken_from(options: Mapping[str, Any]) -> tuple[Selector, dict[str, Any]]:
-    """The filters among the options of a decorator, and the other options."""
-    names = Selector.__struct_fields__
-    given = {name: options[name] for name in names if options.get(name) is not None}
-    return Selector(**given), {name: value for name, value in options.items() if name not in names}
+def taken_from(where: str, said: Mapping[str, Any], others: Iterable[str]) -> tuple[Selector, dict[str, Any]]:
+    """The filters among the options of a decorator, and the other options that it takes.
+
+    Raises OperatorError for one that it does not take.
+    """
+    filters = Selector.__struct_fields__
+    known = {*filters, *others}
+    if unknown := min(said.keys() - known, default=""):
+        meant = alike(unknown, known)
+        mend = f"did you mean {meant}=?" if meant else f"there are {', '.join(sorted(known))}"
+        raise OperatorError(f"{where}: takes no option {unknown!r}; {mend}")
+    given = {name: said[name] for name in filters if said.get(name) is not None}
+    return Selector(**given), {name: value for name, value in said.items() if name not in filters}
+
+
+def alike(name: str, known: Collection[str]) -> str:
+    """The one of the known names that is most like a name; empty if none is."""
+    from difflib import get_close_matches  # noqa: PLC0415 - a right name does not load it
+
+    return next(iter(get_close_matches(name, known, n=1)), "")
 
 
 def _all_hold(conditions: Mapping[str, Value], actual: Mapping[str, str]) -> bool:

@@ -115,7 +115,10 @@ op.on.resume(since=NOON, max_concurrency=2.0)(handle)  # handler handle: max_con
 op.timer(every=HOUR, max_concurrency="2")(handle)  # timer handle: max_concurrency='2' is not a number of calls
 op.on.event(max_concurrency=[2])(handle)  # event handler handle: max_concurrency=[2] is not a number of calls
 op.effect(max_concurrency=0)(page)  # effect page: max_concurrency=0 is not a number of calls
-op.daemon(max_concurrency=2)(handle)  # daemon handle: takes no option 'max_concurrency'
+op.daemon(max_concurrency=2)(handle)  # daemon: takes no option 'max_concurrency'
+op.index(label={})(named("of_pod", view))  # index: takes no option 'label'; did you mean labels=?
+op.view(sharp=1)(named("pods", view))  # view: takes no option 'sharp'; there are annotations, deleting, labels,
+op.children(Web, of=Web, max_deletion=1)(named("webs", view))  # children: takes no option 'max_deletion'; did you mean
 op.on.update(labels={"a": "b"})(handle); op.on.field("spec.image")(handle)
 # handler handle: has options in two of its decorators: give all of them to one
 op.on.create(Web)(handle); op.on.create(Shop)(handle)  # handle: its decorators name two classes

@@ -1,12 +1,11 @@
 """Limits of calls of users' functions, and how decorators are given them: of time, of attempts, of calls at once."""
 
-from collections.abc import Callable, Mapping
 from datetime import timedelta
-from typing import Any, Final, TypedDict
+from typing import Final, TypedDict
 
 from msgspec import Struct
 
-from levelog.selectors import Value
+from levelog.selectors import FilterKeywords
 
 CALL_TIME: Final = timedelta(seconds=10)
 """Default time limit of one call."""
@@ -23,12 +22,8 @@ class LimitKeywords(TypedDict, total=False):
     max_concurrency: int | None
 
 
-class CallKeywords(LimitKeywords, total=False):
+class CallKeywords(LimitKeywords, FilterKeywords, total=False):
     """Options of functions that are called for objects: limits, and filters."""
-
-    labels: Mapping[str, Value] | None
-    annotations: Mapping[str, Value] | None
-    when: Callable[[Any], object] | None
 
 
 class CallLimits(Struct, frozen=True, kw_only=True):

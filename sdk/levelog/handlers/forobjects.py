@@ -16,7 +16,6 @@ from levelog.handlers.fingerprints import fingerprint
 from levelog.handlers.injection import Given, Injections, Lender, injections, shown
 from levelog.handlers.readers import ObjectReader, object_reader
 from levelog.handlers.signatures import (
-    alike,
     declared,
     parameters,
     require_function,
@@ -60,13 +59,7 @@ class CallOptions(CallLimits, frozen=True, kw_only=True):
 
 def options_of(where: str, said: Mapping[str, Any], *more: str) -> CallOptions:
     """What a decorator says, which also takes these. Raises OperatorError for an option that it does not take."""
-    selector, rest = taken_from(said)
-    names = {"of", *CallLimits.__struct_fields__, *more}
-    if unknown := min(rest.keys() - names, default=""):
-        meant = alike(unknown, names)
-        known = ", ".join(sorted({*names, *Selector.__struct_fields__}))
-        mend = f"did you mean {meant}=?" if meant else f"there are {known}"
-        raise OperatorError(f"{where}: takes no option {unknown!r}; {mend}")
+    selector, rest = taken_from(where, said, ("of", *CallLimits.__struct_fields__, *more))
     return CallOptions(selector=selector, **rest)
 
 

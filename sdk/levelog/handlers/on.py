@@ -13,9 +13,10 @@ from levelog.handlers.forobjects import CallOptions, RecordHandler, options_of
 from levelog.handlers.hooks import Hooks
 from levelog.handlers.injection import Lender
 from levelog.handlers.readers import function_or_class
-from levelog.handlers.signatures import alike, needs, one_place
+from levelog.handlers.signatures import needs, one_place
 from levelog.handlers.views import Writes
 from levelog.resources import ResourceBase
+from levelog.selectors import alike
 from levelog_base.errors import OperatorError
 
 _FIELD: Final = re.compile(r"[^./\[\]][^.\[\]]*(\.[^.\[\]]+)*|(/[^/]+)+")

@@ -3,7 +3,7 @@
 import collections.abc
 import inspect
 import re
-from collections.abc import AsyncIterable, Awaitable, Callable, Collection, Iterable, Mapping
+from collections.abc import AsyncIterable, Awaitable, Callable, Iterable, Mapping
 from datetime import timedelta
 from functools import wraps
 from types import NoneType, UnionType
@@ -162,13 +162,6 @@ def require_time(what: str, option: str, given: object) -> None:
     """Refuse what is no time above 0. Raises OperatorError; `what` has the option."""
     if not isinstance(given, timedelta) or given <= timedelta(0):
         raise OperatorError(f"{what}: {option}={given!r} is not a time above 0: timedelta(seconds=30)")
-
-
-def alike(name: str, known: Collection[str]) -> str:
-    """The one of the known names that is most like a name; empty if none is."""
-    from difflib import get_close_matches  # noqa: PLC0415 - a right name does not load it
-
-    return next(iter(get_close_matches(name, known, n=1)), "")
 
 
 def refuse_circle(function: Callable[..., Any], kind: str, hints: Mapping[str, Any], later: tuple[type, ...]) -> None:
