@@ -6,7 +6,7 @@ Live processors, replay and `levelog.testing` all run this one function, so that
 """
 
 import logging
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
 from levelog.calls.faults import Interruption, described
 from levelog_base.wire.canonical import digest
@@ -27,6 +27,7 @@ from levelog_base.wire.records import (
     Unreadable,
     api_version_of,
     follows,
+    is_unlisted,
     swept_version,
 )
 from levelog_processors.fold.entries import change_key, index_entries, is_expired, note_time, replace_entries, unexpired
@@ -69,52 +70,44 @@ class Fold:
         self._expire()
         return self._changes
 
-    def sweep(
-        self,
-        records: Sequence[LoggedRecord],
-        started: Mapping[Input, SyncRow],
-        unlisted: Iterable[tuple[StoredObject, int]],
-    ) -> Changes:
-        """Fold `SyncFinished` records.
+    def sweep(self, records: Sequence[LoggedRecord], held: Callable[[Input], Iterable[StoredObject]]) -> Changes:
+        """Fold `SyncFinished` records: objects `held` of a partition and resource that the list left out are deleted.
 
-        `started` are the lists under way, by partition and resource; `unlisted` the objects that a finished list left
-        out, with the sequence of its record. They are deleted with the last body held of them, and a late record up to
-        the list's version does not revive them. Lists of two ingesters interleave; each counts by itself.
+        They keep the last body held of them, and a late record up to the list's version does not revive them. Lists of
+        two ingesters interleave; each counts by itself.
         """
-        finished: dict[int, SyncFinished] = {}
         for logged in records:
             self._advance(logged)
             record = logged.record
             if not isinstance(record, SyncFinished):
                 raise TypeError(f"a sweep takes finished lists, not {type(record).__name__}")
             place: Input = (logged.partition, str(record.resource))
-            before = self._changes.syncs.get(place) or started.get(place)
-            if before is None or record.sync_id not in before.begun:
-                continue  # its beginning is not in the log any more
-            finished[logged.sequence] = record
+            before = self._changes.syncs.get(place) or self._prior.syncs.get(place)
+            begun = before.begun.get(record.sync_id) if before is not None else None
+            if before is None or begun is None:
+                continue  # its beginning is not in the log any more, or its end was told before
             views = [view.name for view in self._program.views_of(str(record.resource))]
             self._changes.listed.append((logged.partition, views))
-            after = finish(before, record, logged.sequence)
-            note_sync(self._changes, before, after, logged.sequence)
-        for row, sequence in unlisted:
-            ended = finished.get(sequence)
-            if ended is None:  # told twice: the first end has swept
-                continue
-            tombstone = Tombstone(
-                object=row.object,
-                partition=row.partition,
-                uid=row.uid,
-                version=swept_version(ended, version=row.version, namespace=row.namespace),
-                sequence=sequence,
-            )
-            if handling := self._program.views_of_deleted(row.resource):
-                deletion = EndedObject(row.object, row.uid, ObjectKey.parse(row.object).deleted(row.uid))
-                self._changes.deletions.append(deletion)
-                for view in handling:
-                    self._changes.wake((view.name, str(deletion.deleted)), Wake(row.partition, (sequence,)))
-            self._bury(row.resource, tombstone)
+            note_sync(self._changes, before, finish(before, record, logged.sequence), logged.sequence)
+            for row in held(place):
+                if is_unlisted(
+                    record, begun=begun, sequence=row.sequence, version=row.version, namespace=row.namespace
+                ):
+                    self._sweep(row, record, logged)
         self._expire()
         return self._changes
+
+    def _sweep(self, row: StoredObject, record: SyncFinished, logged: LoggedRecord) -> None:
+        if handling := self._program.views_of_deleted(row.resource):
+            self._end(row.object, row.uid, None, logged, handling)
+        tombstone = Tombstone(
+            object=row.object,
+            partition=row.partition,
+            uid=row.uid,
+            version=swept_version(record, version=row.version, namespace=row.namespace),
+            sequence=logged.sequence,
+        )
+        self._bury(row.resource, tombstone)
 
     def index_anew(self, index: BoundIndex, rows: Iterable[StoredObject], sequence: int) -> Changes:
         """Replace the entries of stored objects in an index whose code has changed.

@@ -71,6 +71,10 @@ class Contents:
         if row.body != ABSENT and row.resource not in self.program.kept:
             self._bodies.use(row.object, row.body)
 
+    def held(self, place: Input) -> list[StoredObject]:
+        """Objects of a resource in a partition, by name."""
+        return [self.objects[name] for name in sorted(self.of_resources.get(place, ()))]
+
     def move(self, name: str, *, sequence: int, version: int) -> None:
         """Hold an object as it is, as of another record or version."""
         row = self.objects[name] = replace(self.objects[name], sequence=sequence, version=version)

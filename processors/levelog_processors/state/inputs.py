@@ -1,13 +1,13 @@
 """What a fold asks for of State: what was there before."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
-from levelog_base.wire.records import LoggedRecord, SyncFinished, is_unlisted
+from levelog_base.wire.records import LoggedRecord
 from levelog_processors.fold.entries import note_time
 from levelog_processors.fold.receipts import levels_of_calls
 from levelog_processors.state.contents import Contents
 from levelog_store.fold.changes import PriorState
-from levelog_store.rows import Entry, Input, StoredObject, ViewParent
+from levelog_store.rows import Entry, ViewParent
 
 
 def prior_to(contents: Contents, part: Sequence[LoggedRecord]) -> PriorState:
@@ -41,19 +41,3 @@ def _expired(contents: Contents, part: Sequence[LoggedRecord]) -> Sequence[tuple
     for logged in part:
         note_time(times, logged)
     return contents.buckets.expired(max(times.values())) if times else ()
-
-
-def unlisted(contents: Contents, part: Sequence[LoggedRecord]) -> Iterator[tuple[StoredObject, int]]:
-    """Objects that complete lists left out, with the sequence of the end of the list."""
-    for logged in part:
-        record = logged.record
-        if not isinstance(record, SyncFinished):
-            raise TypeError(f"a sweep takes finished lists, not {type(record).__name__}")
-        place: Input = (logged.partition, str(record.resource))
-        known = contents.syncs.get(place)
-        began = known.begun.get(record.sync_id) if known is not None else None
-        if began is None:
-            continue
-        for row in map(contents.objects.__getitem__, sorted(contents.of_resources.get(place, ()))):
-            if is_unlisted(record, begun=began, sequence=row.sequence, version=row.version, namespace=row.namespace):
-                yield row, logged.sequence

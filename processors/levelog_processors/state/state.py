@@ -12,7 +12,7 @@ from levelog_processors.fold.receipts import calls_key
 from levelog_processors.fold.rules import Fold
 from levelog_processors.program import Program
 from levelog_processors.state.contents import Contents
-from levelog_processors.state.inputs import prior_to, unlisted
+from levelog_processors.state.inputs import prior_to
 from levelog_processors.state.outdated import Outdated
 from levelog_processors.state.wakes import Wakes
 from levelog_processors.state.writes import OpenWrites
@@ -69,7 +69,7 @@ class State(Contents):
             prior.rounds = {}
         if not isinstance(part[0].record, SyncFinished):
             return Fold(self.program, self.application, prior).records(part)
-        return Fold(self.program, self.application, prior).sweep(part, self.syncs, list(unlisted(self, part)))
+        return Fold(self.program, self.application, prior).sweep(part, self.held)
 
     def recall(self, changes: Changes, anew: Collection[str] = ()) -> None:
         """Take the changes of records that levels were decided on after: only what the tables are behind with.
@@ -349,9 +349,9 @@ class State(Contents):
         """Deleted objects of leased partitions with nothing left to handle, or that was given up."""
         rows = [
             row
-            for (partition, resource), names in self.of_resources.items()
-            if partition in self.leased and resource.endswith(DELETED)
-            for row in map(self.objects.__getitem__, sorted(names))
+            for place in self.of_resources
+            if place[0] in self.leased and place[1].endswith(DELETED)
+            for row in self.held(place)
         ]
         return [row for row in rows if not any(self._is_open((view, row.object)) for view in self.program.views)]
 
