@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-import math
 import os
 import secrets
 import socket
@@ -10,33 +9,26 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from functools import partial
 
-from levelog.absence import level_of
 from levelog.effects import EffectHandler
 from levelog.handlers.views import ReconcileHandler
 from levelog.indices import GiveIndex
-from levelog_actuator.awaited import AwaitedLevels
-from levelog_actuator.claimchecks import ClaimChecks
 from levelog_actuator.claiming import ClaimLoop
-from levelog_actuator.daemons import Daemons
-from levelog_actuator.effects import EffectCaller, Effects
-from levelog_actuator.heartbeat import Heartbeat
+from levelog_actuator.effects import Effects, caller_for
 from levelog_actuator.ledger import Ledger, StoredResults
-from levelog_actuator.limits import ActuatorSettings, Limits, Outage, try_later
-from levelog_actuator.patching import CallPatcher
+from levelog_actuator.limits import ActuatorSettings, Limits, Outage
+from levelog_actuator.ownclaims import OwnClaims
 from levelog_actuator.relay import Relay
-from levelog_actuator.requests import Order
-from levelog_actuator.results import Attempting, Ended, Later, Result, about, told_without_secrets, unwatched
+from levelog_actuator.results import Ended, Observers, Result
 from levelog_actuator.sending import Sender
 from levelog_actuator.verifier import WriteVerifier
-from levelog_base.errors import IdentityMismatch, LevelogError, Unavailable
+from levelog_actuator.writes import Writes
+from levelog_base.errors import IdentityMismatch, LevelogError
 from levelog_base.secrets.redaction import Redactor
-from levelog_base.wire.records import ReceiptNoted
 from levelog_kube.client import KubeClient
 from levelog_log.notifications import Notifier, Topic
 from levelog_log.publisher import BatchPublisher
 from levelog_store.actuate import claims
 from levelog_store.actuate.claims import ClaimedIntent
-from levelog_store.actuate.daemons import keep_progress
 from levelog_store.actuate.elapsed import elapsed
 from levelog_store.connect.database import Database
 from levelog_store.decide.decisions import Sendable
@@ -81,84 +73,84 @@ class Actuator:
         self._database = database
         self._scope = scope
         self._publisher = publisher
-        self._settings = settings or ActuatorSettings()
-        self.lease = self._settings.lease
-        self.owner = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"
-        self._redactor = redactor or Redactor()
-        self._sender = Sender(client, self._settings, self._redactor, writers=writers)
+        self._settings = settings = settings or ActuatorSettings()
+        self.lease = settings.lease
+        self.owner = owner = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"
+        self._clock = clock
+        self._is_claiming = False
+        self.observers = Observers()
+        redactor = redactor or Redactor()
+        sender = Sender(client, settings, redactor, writers=writers)
         writer = publisher.stream.writer("actuator")
-        self._relay = Relay(database, scope, self.owner, publisher, writer, self._settings)
-        self._verifier = WriteVerifier(database, scope, self.owner, self._sender, publisher, writer, self._settings)
-        self._heartbeat = Heartbeat(database, scope, self.owner, self._settings, on_ended=self._wake_loops, clock=clock)
+        self._relay = Relay(database, scope, owner, publisher, writer, settings)
+        self._verifier = WriteVerifier(database, scope, owner, sender, publisher, writer, settings)
+        self._own = OwnClaims(database, scope, owner, settings, on_ended=self._wake_loops, clock=clock)
+        self._limits = Limits(settings)
+        self._outage = Outage(settings, client.absence)
+        self._writes = Writes(
+            sender, self._own, self._limits, self._outage, settings, self.observers, on_result=self._record
+        )
         self._ledger = Ledger(
             database,
             scope,
-            self.owner,
-            self._settings,
-            is_busy=lambda: bool(self._sending),
+            owner,
+            settings,
+            is_busy=lambda: bool(self._writes.under_way),
             on_stored=self._note_stored,
             on_hastened=lambda: notifier.publish(Topic.WAKE),
-            clock=self._heartbeat.now,
+            clock=self._own.now,
         )
-        self._claim_checks = ClaimChecks(database, scope, self.owner, clock)
-        self._clock = clock
-        self._limits = Limits(self._settings)
-        claiming = partial(ClaimLoop, database=database, scope=scope, settings=self._settings)
-        listener = notifier.listen(Topic.INTENT)
-        self._loops = [claiming(listener=listener, until_ready=self._until_open, claim=self._claim)]
-        database.absence.on_end(self._wake_loops)
-        caller = EffectCaller(effects or {}, self._settings, self._redactor, self._heartbeat.now, index=index)
-        caller.patcher = CallPatcher(
-            self._send_for_call, self._keep, self._settings, self._redactor, self._heartbeat.now
-        )
-        caller.most_bytes = lambda: publisher.stream.connection.max_payload_bytes
-        self._awaited = AwaitedLevels(database, scope, self._settings, notifier.listen(Topic.LEVELS))
-        if index is not None:
-            caller.daemons = Daemons(database, scope, self.owner, index, self._awaited)
-        self._effects = Effects(
+        limited = notifier.listen(Topic.INTENT)
+        caller = caller_for(
             database,
             scope,
-            self.owner,
-            caller,
-            self._settings,
-            on_result=self._ledger.record,
-            on_end=self._limits.end,
-            forget=self._ledger.forget,
-            clock=clock,
+            owner,
+            effects or {},
+            settings,
+            send=self._writes.send_part,
+            listener=notifier.listen(Topic.LEVELS),
+            redactor=redactor,
+            clock=self._own.now,
+            index=index,
+            most_bytes=lambda: publisher.stream.connection.max_payload_bytes,
+            on_found=lambda _: limited.notify(),
         )
-        if self._effects.places:  # calls that have a limit are claimed apart, so that nobody is held up
-            listener, until_fresh = notifier.listen(Topic.INTENT), self._heartbeat.until_fresh
-            self._effects.on_place = listener.notify
-            self._loops.append(claiming(listener=listener, until_ready=until_fresh, claim=self._claim_limited))
-        self._sending: set[asyncio.Task[None]] = set()
-        self._is_claiming = self._is_stopping = False
-        self._outage = Outage(self._settings, client.absence)
-        self.on_taken: Callable[[Sequence[ReceiptNoted], Sequence[Later]], None] = lambda *_: None
-        """Gets receipts, and results that are tried again."""
-        self._attempting: Attempting = unwatched
+        self._effects = Effects(
+            self._own,
+            caller,
+            self._limits,
+            settings,
+            self.observers,
+            on_result=self._ledger.record,
+            forget=self._ledger.forget,
+            on_place=limited.notify,
+        )
+        claiming = partial(ClaimLoop, database=database, scope=scope, settings=settings)
+        every = notifier.listen(Topic.INTENT)
+        self._loops = [claiming(listener=every, until_ready=self._until_open, claim=self._claim)]
+        if self._effects.limited:  # they are claimed apart, so that nobody is held up
+            self._loops.append(claiming(listener=limited, until_ready=self._own.until_fresh, claim=self._claim_limited))
+        database.absence.on_end(self._wake_loops)
 
     def choose(self, intents: Sequence[Sendable]) -> Sequence[str]:
         """Keys of the intents that it would begin at once, among those that this process is deciding on.
 
         A namespace without claims is chosen from also while others have enough: its turn is next.
         """
-        if not self._is_claiming or self._outage.is_on or not self._heartbeat.is_fresh:
+        if not self._is_claiming or self._outage.is_on or not self._own.is_fresh:
             return []
         room, most = self._limits.room, self._settings.requests
+        at_once = min(room.limit, max(0, most - len(self._writes.under_way)))
         writes = [each for each in intents if each.verb != "call"]
         wanted = [each.key for each in writes if each.api_version not in room.without]
         beside = [each.key for each in writes if self._limits.is_calm(each)]
-        return list(dict.fromkeys([*wanted[: min(room.limit, max(0, most - len(self._sending)))], *beside[:most]]))
-
-    def watch(self, attempting: Attempting) -> None:
-        """Enter this context for each attempt to write or to call."""
-        self._attempting = self._effects.attempting = attempting
+        return list(dict.fromkeys([*wanted[:at_once], *beside[:most]]))
 
     def trouble(self) -> str:
         """Why it may not write; empty: it may."""
         if not self._is_claiming:
             return "claims nothing yet"
-        return "" if self._heartbeat.is_fresh else "its heartbeat does not reach the database"
+        return "" if self._own.is_fresh else "its heartbeat does not reach the database"
 
     async def run(self) -> None:
         """Work until cancelled; then end the requests under way, store their results and give back the rest.
@@ -175,11 +167,12 @@ class Actuator:
             "ledger": self._ledger.run(),
             "relay": self._relay.run(),
             "verifier": self._verifier.run(),
-            "effects": self._effects.run(),
-            "levels": self._awaited.run(),
+            "calls": self._own.keep_on(),
         }
+        if daemons := self._effects.caller.daemons:
+            works["levels"] = daemons.levels.run()
         if self._database.is_shared:
-            works["heartbeat"] = self._heartbeat.run()
+            works["heartbeat"] = self._own.beat_on()
         tasks = {name: asyncio.create_task(work, name=f"actuator {name}") for name, work in works.items()}
         claiming = [asyncio.create_task(each.run(), name="actuator claims") for each in self._loops]
         everything = [*tasks.values(), *claiming]
@@ -196,7 +189,7 @@ class Actuator:
                 task.result()
 
     async def _verify(self) -> None:
-        await self._sender.verify(self._scope.cluster)
+        await self._writes.sender.verify(self._scope.cluster)
         stream = self._publisher.stream.identity
         if stream.created != self._scope.stream_created:
             raise IdentityMismatch(
@@ -211,12 +204,7 @@ class Actuator:
         for task in claiming:
             task.cancel()
         await asyncio.wait(claiming)
-        self._is_stopping = True
-        self._limits.end_waiting()  # who waits for a turn gets it, and gives the intent back
-        if self._sending:
-            _, stuck = await asyncio.wait(self._sending, timeout=self._settings.request.total_seconds())
-            for task in stuck:
-                task.cancel()  # its intent stays claimed, and is looked at by whoever claims it next
+        await self._writes.stop()
         await self._effects.stop()
         if not ledger.done():
             stored = asyncio.create_task(self._ledger.is_empty.wait())
@@ -242,10 +230,10 @@ class Actuator:
 
     async def _until_open(self) -> None:
         await self._limits.until_open(BESIDE)
-        await self._heartbeat.until_fresh()
+        await self._own.until_fresh()
         if self._outage.is_on:
-            if self._sending:
-                await asyncio.wait(self._sending)
+            if self._writes.under_way:
+                await asyncio.wait(self._writes.under_way)
             await self._outage.wait()
 
     async def _claim(self, loop: ClaimLoop) -> bool:
@@ -264,10 +252,10 @@ class Actuator:
                 limit=limit,
                 lease=self.lease,
                 without=room.without,
-                without_calls=self._effects.places,
+                without_calls=self._effects.limited,
             )
             took = self._clock() - reading
-        if self._effects.places:
+        if self._effects.limited:
             loop.spare(took)
         self.begin(claimed, began)
         return len(claimed) < limit and not room.without
@@ -293,95 +281,19 @@ class Actuator:
         """
         for intent in claimed:
             log.debug("claimed", extra={"object": intent.target, "intent": intent.key})
-            if intent.verb != "call" or intent.effect not in self._effects.places:
-                self._limits.begin(intent)
-            if intent.verb == "call":
-                self._effects.begin(intent)
-                continue
-            self._claim_checks.begin(intent, since)
-            task = asyncio.create_task(self._carry_out(intent, since))
-            self._sending.add(task)
-            task.add_done_callback(self._sending.discard)
-
-    async def _carry_out(self, intent: ClaimedIntent, claimed_at: float) -> None:
-        try:
-            async with self._limits.turn(intent):
-                with self._attempting(intent) as told:
-                    result = await self._attempt(intent, claimed_at)
-                    if result is not None:
-                        told(result)
-            self._sending.difference_update({asyncio.current_task()})  # no longer under way: a result waits for others
-            if result is not None:
-                self._note(result)
-                self._record(result)
-        finally:
-            self._claim_checks.end(intent)
-            self._limits.end(intent)
+            (self._effects if intent.verb == "call" else self._writes).begin(intent, since)
 
     def _record(self, result: Result) -> None:
         if not isinstance(result, Ended):
             self._ledger.record(result)
             return
-        receipt = result.receipt(self._scope.application, self._heartbeat.now(), self.owner)
+        receipt = result.receipt(self._scope.application, self._own.now(), self.owner)
         self._relay.submit(receipt, result.intent.claim)
-        self.on_taken([receipt], [])
-
-    async def _send_for_call(self, order: Order) -> Result:
-        """Send a write that is part of a call."""
-        intent, limit = order.intent, self._heartbeat.limit(order.intent)
-        if rest := self._limits.resting(intent):
-            return Later.unsent(intent, "the API has too much to do for its group", rest)
-        async with self._limits.turn(intent):
-            with self._attempting(intent) as told:
-                result = await self._sender.send(
-                    order, lambda: self._effects.outlasts(limit) and self._heartbeat.outlasts(intent), limit
-                )
-                told(result)
-        self._note(result)
-        return result
-
-    async def _keep(self, intent: ClaimedIntent, progress: bytes) -> bool:
-        """Keep what a call has returned; while the database is away, it waits."""
-        while True:
-            try:
-                async with self._database.transaction(durable=False) as connection:
-                    return await keep_progress(connection, self._scope, self.owner, intent, progress)
-            except Unavailable as error:
-                log.log(level_of(error), "what a call has returned is not kept: %s", error, extra=about(intent))
-                await self._database.absence.pause(BESIDE.total_seconds())
-
-    def _note(self, result: Result) -> None:
-        self._outage.note(result)
-        if isinstance(result, Later) and result.is_throttled:
-            self._limits.rest(result.intent, result.delay)
-
-    async def _attempt(self, intent: ClaimedIntent, claimed_at: float) -> Result | None:
-        """Carry the intent out; None if the claim has gone to another actuator."""
-        clock, limit = self._clock, self._heartbeat.limit(intent)
-        last_start = claimed_at + (self.lease - limit).total_seconds()
-        if self._is_stopping or self._outage.is_closed:
-            return Later.unsent(intent, "the actuator ends" if self._is_stopping else "the server cannot be reached")
-        if rest := self._limits.resting(intent):
-            return Later.unsent(intent, "the API has too much to do for its group", rest)
-        try:
-            is_ours = await self._claim_checks.is_still_ours(intent, since=self._heartbeat.since)
-        except Unavailable as error:
-            return Later.unsent(intent, f"its claim cannot be looked up: {error}")
-        if not is_ours:
-            level = logging.WARNING if claimed_at > -math.inf else logging.DEBUG
-            log.log(level, "the claim ended while the intent waited", extra=about(intent))
-            return None
-        try:
-            return await self._sender.carry_out(
-                intent, lambda: clock() < last_start and self._heartbeat.outlasts(intent), limit
-            )
-        except Exception as error:  # noqa: BLE001 - whatever is wrong with one intent must not stop the others
-            text = told_without_secrets(intent, error, self._redactor)
-            return try_later(self._settings, intent, text, is_doubtful=True)
+        self.observers.on_taken([receipt], [])
 
     def _note_stored(self, stored: StoredResults) -> None:
         self._relay.submit_stored(stored.receipts)
-        self.on_taken(stored.receipts, stored.later)
+        self.observers.on_taken(stored.receipts, stored.later)
         for each in self._loops:
             if stored.later:
                 each.expect(min(result.delay for result in stored.later))

@@ -1,16 +1,15 @@
-"""Calls effects, and renews each claim while the function runs."""
+"""Calls effects, each under a claim that is kept while its function runs."""
 
 import asyncio
-import logging
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Mapping
 from datetime import UTC, datetime, timedelta
-from typing import Any, Final, cast
+from functools import partial
+from typing import Any, Final
 
 import msgspec
-from msgspec import Struct, field
+from msgspec import Struct
 from msgspec.structs import replace
 
-from levelog.absence import level_of
 from levelog.calls.caller import CANCELLATION_TIME
 from levelog.calls.executor import Attempt, Executor, Failure
 from levelog.effects import EffectHandler, GiveUp, looked_up
@@ -19,22 +18,21 @@ from levelog.handlers.injection import about as say_about
 from levelog.handlers.runs import DaemonHandler
 from levelog.indices import GiveIndex
 from levelog.intents import IntentOptions
-from levelog_actuator.daemons import STEADY, Daemons, Interrupted, put_off
-from levelog_actuator.limits import ActuatorSettings
+from levelog_actuator.awaited import AwaitedLevels
+from levelog_actuator.daemons import STEADY, Daemons, Interrupted, Pauses, put_off
+from levelog_actuator.limits import ActuatorSettings, Limits
+from levelog_actuator.ownclaims import OwnClaims
 from levelog_actuator.patching import CallPatcher, Kept
-from levelog_actuator.results import Attempting, Ended, Later, Result, told_without_secrets, unwatched
-from levelog_base.counting import counted
+from levelog_actuator.requests import Order
+from levelog_actuator.results import Ended, Later, Observers, Result, told_without_secrets
 from levelog_base.errors import Unavailable
 from levelog_base.secrets.redaction import Redactor
 from levelog_base.wire.records import CallNoted
 from levelog_log.messages import MOST_PAYLOAD_BYTES
-from levelog_store.actuate import claims
+from levelog_log.notifications import Listener
 from levelog_store.actuate.claims import ClaimedIntent
-from levelog_store.actuate.elapsed import elapsed
 from levelog_store.connect.database import Database
 from levelog_store.rows import Scope
-
-log = logging.getLogger(__name__)
 
 RECORD_BYTES: Final = 16 * 1024
 """More than a receipt takes beside the request and the result of a call."""
@@ -55,34 +53,43 @@ class _Call(Struct, frozen=True):
         return Ended(intent=self.intent, outcome="failed", error=text, call=told)
 
 
-class EffectCaller(Struct, eq=False):
+class EffectCaller:
     """Calls the effects that intents ask for, by name (`operator/effect`), and returns the result of each call."""
 
-    effects: Mapping[str, EffectHandler]
-    settings: ActuatorSettings
-    redactor: Redactor = field(default_factory=Redactor)
-    """Redactor of what is recorded; it takes the secret values that it knows out of errors."""
-    clock: Callable[[], datetime] = lambda: datetime.now(UTC)
-    daemons: Daemons | None = None
-    """Runs daemons; None: they are called like other effects."""
-    index: GiveIndex | None = None
-    """Gives the live indices that calls look up; None: there are none for them."""
-    patcher: CallPatcher | None = None
-    """Writes the patches of calls; None: calls write nothing."""
-    most_bytes: Callable[[], int] = lambda: MOST_PAYLOAD_BYTES
-    """Most bytes of a record that the log takes."""
-    executor: Executor = cast("Executor", None)
-    """Makes the calls, by the keys of their intents."""
+    def __init__(
+        self,
+        effects: Mapping[str, EffectHandler],
+        settings: ActuatorSettings,
+        redactor: Redactor | None = None,
+        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+        *,
+        index: GiveIndex | None = None,
+        daemons: Daemons | None = None,
+        patcher: CallPatcher | None = None,
+        most_bytes: Callable[[], int] = lambda: MOST_PAYLOAD_BYTES,
+        on_found: Callable[[Hashable], None] = lambda _: None,
+    ) -> None:
+        """`redactor` redacts what is recorded; it takes the secret values that it knows out of errors.
 
-    def __post_init__(self) -> None:
-        settings = self.settings
+        `index` gives the live indices that calls look up; `daemons` runs daemons, which are called like other effects
+        without it; `patcher` writes the patches of calls, which write nothing without it. `most_bytes` tells how many
+        a record may have. `on_found` hears of the key of a call whose function has returned after its time.
+        """
+        self.effects = effects
+        self.daemons = daemons
+        self.redactor = redactor or Redactor()
         self.executor = Executor(
             subject="this intent",
-            clock=self.clock,
+            clock=clock,
             schedule=lambda number, longest: settings.delay(number, most=longest),
             at_once=settings.attempts,
             clean=self.redactor.redact_text,
+            on_found=on_found,
         )
+        self._settings = settings
+        self._index = index
+        self.patcher = patcher
+        self._most_bytes = most_bytes
 
     def lasts(self, intent: ClaimedIntent) -> bool:
         """Tell whether the call is a run of a daemon, which takes no room from other calls."""
@@ -118,7 +125,8 @@ class EffectCaller(Struct, eq=False):
 
     async def _call(self, call: _Call) -> Result:
         intent, effect = call.intent, call.effect
-        available = {Given.KEY: intent.key, Given.RETRY: intent.attempts - 1, Given.STARTED: intent.decided_at}
+        attempt = self._attempt(call)
+        available = attempt.given(intent.key)
         say_about(object=intent.parent, view=intent.view, intent=intent.key)
         if effect.daemon is not None and self.daemons is not None:
             return await self._run(call, self.daemons, effect.daemon, available)
@@ -126,7 +134,7 @@ class EffectCaller(Struct, eq=False):
         try:
             looked_up.set(await self._snapshots(call))
         except Unavailable as error:
-            return Later.unsent(intent, f"its indices cannot be read: {error}", self.settings.outage)
+            return Later.unsent(intent, f"its indices cannot be read: {error}", self._settings.outage)
 
         async def make(limit: timedelta) -> Ended:
             result = await self.executor.run(attempt, lambda: effect.function(**arguments), limit)
@@ -134,15 +142,14 @@ class EffectCaller(Struct, eq=False):
                 effect.yielding.refuse_secrets(result, self.redactor)
             return self._done(call, effect.kept(result))
 
-        attempt = self._attempt(call)
         result = await self.executor.make(attempt, make)
         return self._failed(call, result) if isinstance(result, Failure) else result
 
     async def _snapshots(self, call: _Call) -> Mapping[str, Any]:
-        if self.index is None:
+        if self._index is None:
             return {}
         operator = call.intent.view.partition("/")[0]
-        found = {name: self.index(f"{operator}/{name}", kind) for name, kind in call.effect.snapshots.items()}
+        found = {name: self._index(f"{operator}/{name}", kind) for name, kind in call.effect.snapshots.items()}
         return {name: await index.everything() for name, index in found.items()}
 
     async def _run(self, call: _Call, daemons: Daemons, handler: DaemonHandler, available: dict[Given, Any]) -> Result:
@@ -150,7 +157,8 @@ class EffectCaller(Struct, eq=False):
         clock = asyncio.get_running_loop().time
         began = clock()
         try:
-            return self._done(call, call.effect.kept(await daemons.run(call.intent, handler, call.request, available)))
+            ended = await daemons.run(call.intent, handler, call.request, available)
+            return self._done(call, call.effect.kept(ended))
         except Exception as error:  # noqa: BLE001 - a user's function may raise anything; only this intent is concerned
             if clock() - began > STEADY.total_seconds():
                 call = replace(call, intent=replace(call.intent, attempts=1))
@@ -164,7 +172,7 @@ class EffectCaller(Struct, eq=False):
         return Attempt(intent.key, call.effect, intent.parent, intent.attempts, intent.decided_at, longest)
 
     def _longest(self, intent: ClaimedIntent) -> timedelta:
-        return self.settings.most_delay if self.lasts(intent) else self.settings.longest
+        return self._settings.most_delay if self.lasts(intent) else self._settings.longest
 
     def _done(self, call: _Call, kept: Any) -> Ended:
         """What is recorded of a call that took place. Raises GiveUp if it cannot be."""
@@ -175,7 +183,7 @@ class EffectCaller(Struct, eq=False):
 
     def _too_large(self, content: bytes) -> str:
         """Why a record with this content does not fit into the log; empty: it fits."""
-        size, limit = len(content) + RECORD_BYTES, self.most_bytes()
+        size, limit = len(content) + RECORD_BYTES, self._most_bytes()
         return f"a record of {size} bytes; NATS takes {limit} (its setting max_payload)" if size > limit else ""
 
     def _failed(self, call: _Call, failure: Failure) -> Result:
@@ -190,132 +198,130 @@ class EffectCaller(Struct, eq=False):
     def _later(self, intent: ClaimedIntent, text: str, *, is_doubtful: bool) -> Later:
         """Put a call off, always with the same key; after the last counted attempt, what the view sees next decides."""
         # the row of a daemon has its state, and is never withdrawn: the next run ends by itself if it is not wanted
-        is_doubtful = self.lasts(intent) or (is_doubtful and intent.attempts < self.settings.attempts)
-        delay = self.settings.delay(intent.attempts, most=self._longest(intent))
+        is_doubtful = self.lasts(intent) or (is_doubtful and intent.attempts < self._settings.attempts)
+        delay = self._settings.delay(intent.attempts, most=self._longest(intent))
         return Later(intent=intent, delay=delay, error=text, is_doubtful=is_doubtful)
 
 
-class Effects(Struct, eq=False):
-    """The calls of one actuator: begun when they are claimed, and kept while they run."""
+def caller_for(
+    database: Database,
+    scope: Scope,
+    owner: str,
+    effects: Mapping[str, EffectHandler],
+    settings: ActuatorSettings,
+    *,
+    send: Callable[[Order], Awaitable[Result]],
+    listener: Listener,
+    redactor: Redactor,
+    clock: Callable[[], datetime],
+    index: GiveIndex | None,
+    pauses: Pauses | None = None,
+    most_bytes: Callable[[], int] = lambda: MOST_PAYLOAD_BYTES,
+    on_found: Callable[[Hashable], None] = lambda _: None,
+) -> EffectCaller:
+    """The calls of one actuator, live and in simulations: with daemons, if there is an `index`, and patches.
 
-    database: Database
-    scope: Scope
-    owner: str
+    `send` sends a write that is part of a call; `listener` hears of levels that daemons wait for.
+    """
+    daemons = None
+    if index is not None:
+        levels = AwaitedLevels(database, scope, settings, listener)
+        daemons = Daemons(database, scope, owner, index, levels, pauses or Pauses())
+    patcher = CallPatcher(database, scope, owner, send, settings, redactor, clock)
+    return EffectCaller(
+        effects,
+        settings,
+        redactor,
+        clock,
+        index=index,
+        daemons=daemons,
+        patcher=patcher,
+        most_bytes=most_bytes,
+        on_found=on_found,
+    )
+
+
+class _Begun(Struct, frozen=True):
+    effect: str
+    task: asyncio.Task[None]
+
+
+class Effects(Struct, eq=False):
+    """The calls of one actuator: begun when they are claimed, under claims that are kept while they run."""
+
+    own: OwnClaims
     caller: EffectCaller
+    limits: Limits
     settings: ActuatorSettings
+    observers: Observers
     on_result: Callable[[Result], None]
     """Gets each result."""
-    on_end: Callable[[ClaimedIntent], None]
-    """Called when a call has ended, except for effects with a limit."""
     forget: Callable[[str], None]
     """Drops the unstored results of a run, by its key, when it is claimed again."""
     on_place: Callable[[], None] = lambda: None
     """Called when an effect with a limit may have room for another call."""
-    clock: Callable[[], float] = elapsed
-    """Clock by which the claims are counted."""
-    attempting: Attempting = unwatched
-    """The context of each call."""
-    begun: dict[str, asyncio.Task[None]] = {}
+    begun: dict[str, _Begun] = {}
     again: dict[str, ClaimedIntent] = {}
     """Intents by key that were claimed again while their earlier call goes on."""
-    places: dict[str, set[Hashable]] = {}
-    """Keys of the calls of each effect with a limit, `operator/effect`, until its function has returned, if late."""
-    kept_at: float = 0.0
+    limited: dict[str, int] = {}
+    """How many calls of each effect with a limit, `operator/effect`, may run."""
 
     def __post_init__(self) -> None:
-        self.places = {name: set() for name, each in self.caller.effects.items() if each.limits.max_concurrency}
-        self.caller.executor.on_found = self._leave
+        limits = {name: effect.limits.max_concurrency for name, effect in self.caller.effects.items()}
+        self.limited = {name: limit for name, limit in limits.items() if limit}
 
     @property
     def rooms(self) -> Mapping[str, int]:
         """How many calls more may begin of each effect that has a limit; those that are full are left out."""
-        most, effects = self.settings.claimed, self.caller.effects
-        taken = ((name, effects[name].limits.max_concurrency or 0, len(keys)) for name, keys in self.places.items())
-        return {name: room for name, limit, count in taken if (room := min(limit, most) - count) > 0}
+        most, found = self.settings.claimed, dict[str, int]()
+        for name, limit in self.limited.items():
+            taken: set[Hashable] = {key for key, each in self.begun.items() if each.effect == name}
+            taken |= self.caller.executor.outlasting(self.caller.effects[name])
+            if (room := min(limit, most) - len(taken)) > 0:
+                found[name] = room
+        return found
 
-    def begin(self, intent: ClaimedIntent) -> None:
-        """Call the effect of a claimed intent."""
-        running = self.begun.get(intent.key)
-        if (place := self.places.get(intent.effect)) is not None:
-            place.add(intent.key)
-        if daemons := self.caller.daemons if self.caller.lasts(intent) else None:
+    def begin(self, intent: ClaimedIntent, since: float) -> None:
+        """Call the effect of an intent that was claimed at `since`, as `OwnClaims.begin` has it."""
+        daemons = self.caller.daemons if self.caller.lasts(intent) else None
+        lose: Callable[[], None] = partial(daemons.lose, [intent.key]) if daemons else lambda: None
+        self.own.begin(intent, since, lose)
+        if daemons:
             # the claim before was lost, and others may have kept more than what ran or ended under it knows
             self.forget(intent.key)
-        if running is not None and not running.done():
+        running = self.begun.get(intent.key)
+        if running is not None and not running.task.done():
             self.again[intent.key] = intent
-            if daemons:
-                daemons.lose([intent.key])  # gives the new claim back when it has ended
-            if place is None:
-                self.on_end(intent)
+            lose()  # a daemon gives the new claim back when it has ended
             return
-        task = asyncio.create_task(self._carry_out(intent), name=f"effect {intent.target}")
-        self.begun[intent.key] = task
-        if daemons:
-            self.on_end(intent)
-        task.add_done_callback(lambda ended: self._end(intent, ended, is_noted=daemons is not None))
-
-    async def run(self) -> None:
-        """Renew the claims of running calls, until cancelled."""
-        clock, lease = self.clock, self.settings.lease.total_seconds()
-        self.kept_at = clock()
-        while True:
-            await asyncio.sleep(lease / 3)
-            daemons = list(self.caller.daemons.running) if self.caller.daemons else []
-            since = clock()
-            try:
-                if self.begun:
-                    await self._keep(daemons)
-                self.kept_at = since
-            except Unavailable as error:
-                log.log(level_of(error), "claims are not kept, of %s: %s", counted(len(self.begun), "call"), error)
-                if self.caller.daemons and clock() - self.kept_at > lease:
-                    self.caller.daemons.lose(daemons)
-
-    async def _keep(self, daemons: Sequence[str]) -> None:
-        async with self.database.transaction(durable=False) as connection:
-            kept = await claims.keep(connection, self.scope, self.owner, list(self.begun), lease=self.settings.lease)
-        if self.caller.daemons:
-            self.caller.daemons.lose([key for key in daemons if key not in kept])
-
-    def outlasts(self, limit: timedelta) -> bool:
-        """Tell whether the claims of running calls last for so long."""
-        return self.clock() + limit.total_seconds() < self.kept_at + self.settings.lease.total_seconds()
+        is_counted = not daemons and intent.effect not in self.limited
+        if is_counted:
+            self.limits.begin(intent)
+        task = self.caller.executor.begin(self._carry_out(intent), f"effect {intent.target}")
+        self.begun[intent.key] = _Begun(intent.effect, task)
+        task.add_done_callback(partial(self._end, intent, is_counted=is_counted))
 
     async def stop(self) -> None:
         """Wait as long as a request may take, then cancel; a cancelled call is made again, with the same key."""
-        tasks, most = list(self.begun.values()), self.settings.request
+        most = self.settings.request
         if daemons := self.caller.daemons:
             daemons.end()
             most = max(most, daemons.grace + 2 * CANCELLATION_TIME)
-        if tasks:
-            _, left = await asyncio.wait(tasks, timeout=most.total_seconds())
-            for task in left:
-                task.cancel()
-            if left:
-                await asyncio.wait(left, timeout=2 * CANCELLATION_TIME.total_seconds())
+        await self.caller.executor.drain(most)
         await self.caller.executor.close()
 
-    def _end(self, intent: ClaimedIntent, ended: asyncio.Task[None], *, is_noted: bool) -> None:
-        if self.begun.get(intent.key) is ended:
+    def _end(self, intent: ClaimedIntent, ended: asyncio.Task[None], *, is_counted: bool) -> None:
+        if self.begun[intent.key].task is ended:
             del self.begun[intent.key]
-        if is_noted:
-            return
-        if intent.effect not in self.places:
-            self.on_end(intent)
-        elif not self.caller.executor.is_lost(intent.key):
-            self._leave(intent.key)
-
-    def _leave(self, key: Hashable) -> None:
-        if key in self.begun:  # it was claimed again, and holds its place until that call ends
-            return
-        for keys in self.places.values():
-            keys.discard(key)
-        self.on_place()
+        if is_counted:
+            self.limits.end(intent)
+        if intent.effect in self.limited:
+            self.on_place()
 
     async def _carry_out(self, intent: ClaimedIntent) -> None:
-        with self.attempting(intent) as told:
+        with self.observers.attempting(intent) as told:
             try:
-                result = await self.caller.carry_out(intent)
+                result = await self.own.unless_mine(intent) or await self.caller.carry_out(intent)
             except Exception as error:  # noqa: BLE001 - whatever is wrong with one call must not stop the others
                 text = told_without_secrets(intent, error, self.caller.redactor)
                 result = Ended(intent=intent, outcome="failed", error=text)
@@ -324,4 +330,5 @@ class Effects(Struct, eq=False):
                 is_run = self.caller.lasts(intent)
                 result = put_off(again, "its claim was lost") if is_run else replace(result, intent=again)
             told(result)
+        self.own.end(result.intent)
         self.on_result(result)

@@ -14,6 +14,7 @@ import msgspec
 from msgspec import UNSET, Struct, field
 from msgspec.structs import replace
 
+from levelog.absence import level_of
 from levelog.edges import flat, unflat, value_at
 from levelog.effects import CallPatch
 from levelog.handlers.callnames import shown_write
@@ -23,13 +24,16 @@ from levelog_actuator.limits import ActuatorSettings, try_later
 from levelog_actuator.requests import Order
 from levelog_actuator.results import Ended, Later, Result, about
 from levelog_actuator.sending import MOST_MADE
-from levelog_base.errors import ConfigurationError
+from levelog_base.errors import ConfigurationError, Unavailable
 from levelog_base.secrets.redaction import Redactor
 from levelog_base.wire.canonical import canonical, digest
 from levelog_base.wire.objects import ObjectKey
 from levelog_base.wire.projection import merge, unmerged
 from levelog_base.wire.records import PatchNoted
 from levelog_store.actuate.claims import ClaimedIntent
+from levelog_store.actuate.daemons import keep_progress
+from levelog_store.connect.database import Database
+from levelog_store.rows import Scope
 
 log = logging.getLogger(__name__)
 
@@ -65,9 +69,11 @@ class _Made(Struct, frozen=True):
 class CallPatcher(Struct, eq=False):
     """Writes the patches of calls, one at a time for each object."""
 
+    database: Database
+    scope: Scope
+    owner: str
+    """Who has the claims of the calls."""
     send: Callable[[Order], Awaitable[Result]]
-    keep: Callable[[ClaimedIntent, bytes], Awaitable[bool]]
-    """Stores the progress of a claimed call; False: the claim has ended."""
     settings: ActuatorSettings
     redactor: Redactor
     clock: Callable[[], datetime] = lambda: datetime.now(UTC)
@@ -91,7 +97,7 @@ class CallPatcher(Struct, eq=False):
         if not parts and not patch.events:
             return done
         since = self.clock() if kept is None else kept.at
-        if kept is None and not await self.keep(intent, canonical(Kept(returned=call.result, at=since))):
+        if kept is None and not await self._keep(intent, canonical(Kept(returned=call.result, at=since))):
             return Later.unsent(intent, "its claim was lost")
         patches: list[PatchNoted] = []
         trouble: Result | None = None
@@ -113,6 +119,16 @@ class CallPatcher(Struct, eq=False):
         await self._post(intent, patch)
         version = max((each.target_version for each in patches), default=0)
         return replace(done, uid=intent.parent_uid, version=version, patches=tuple(patches))
+
+    async def _keep(self, intent: ClaimedIntent, progress: bytes) -> bool:
+        """Keep what a call has returned, once the database is there; False: the claim has ended."""
+        while True:
+            try:
+                async with self.database.transaction(durable=False) as connection:
+                    return await keep_progress(connection, self.scope, self.owner, intent, progress)
+            except Unavailable as error:
+                log.log(level_of(error), "what a call has returned is not kept: %s", error, extra=about(intent))
+                await self.database.absence.pause(self.settings.outage.total_seconds())
 
     async def _write(
         self, call: ClaimedIntent, patch: CallPatch, verb: Verb, wanted: dict[str, Any], *, is_doubtful: bool
@@ -189,8 +205,8 @@ class CallPatcher(Struct, eq=False):
         named = {"name": parent.name, "namespace": parent.namespace, "uid": call.parent_uid}
         for number, each in enumerate(patch.events):
             target, content = addressed_event(each, patch.of.resource_type, named, operator)
-            own, body = replace(call, key=digest(call.key, str(number))), msgspec.json.decode(content)
-            result = await self._send(own, "event", target, EVENTS.api_version, body, IntentOptions(), 0)
+            options, body = IntentOptions(name=digest(call.key, str(number))), msgspec.json.decode(content)
+            result = await self._send(call, "event", target, EVENTS.api_version, body, options, 0)
             if isinstance(result, Later) or result.outcome == "failed":
                 log.warning("%s", result.error, extra=about(call))
 

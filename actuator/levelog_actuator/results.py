@@ -2,7 +2,7 @@
 
 import logging
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from datetime import datetime, timedelta
 from typing import Any, Final, TypeAlias
@@ -123,6 +123,15 @@ Attempting: TypeAlias = Callable[[ClaimedIntent], AbstractContextManager[Callabl
 def unwatched(intent: ClaimedIntent) -> AbstractContextManager[Callable[[Result], None]]:  # noqa: ARG001
     """A context that ignores the result, which is stored all the same."""
     return nullcontext(lambda _: None)
+
+
+class Observers(Struct, eq=False):
+    """What metrics and traces hear of an actuator."""
+
+    attempting: Attempting = unwatched
+    """The context of each attempt to write or to call."""
+    on_taken: Callable[[Sequence[ReceiptNoted], Sequence[Later]], None] = lambda *_: None
+    """Gets receipts, and results that are tried again."""
 
 
 def about(intent: ClaimedIntent) -> dict[str, object]:

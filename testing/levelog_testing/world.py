@@ -16,11 +16,8 @@ from levelog.indices import Contact
 from levelog.kinds import expand
 from levelog.operator import Operator
 from levelog.resources import Manifest, ResourceType, is_external
-from levelog_actuator.awaited import AwaitedLevels
-from levelog_actuator.daemons import Daemons
-from levelog_actuator.effects import EffectCaller
+from levelog_actuator.effects import caller_for
 from levelog_actuator.limits import ActuatorSettings
-from levelog_actuator.patching import CallPatcher
 from levelog_actuator.requests import Order
 from levelog_actuator.results import Ended, Later, Result
 from levelog_actuator.sending import Sender
@@ -111,18 +108,26 @@ class World:
             clock=clock,
             call=self.effects.unrecorded_function,
         )
-        self._caller = EffectCaller(self.effects.handlers, ActuatorSettings(), REDACTOR, clock)
         self._pauses = VirtualPauses(clock)
         self.live.waits = self._pauses.watching
-        self._awaited = AwaitedLevels(database, scope, ActuatorSettings(), Listener())
-        self._daemons = Daemons(database, scope, _PROCESS, self.live.index, self._awaited, self._pauses)
-        self._caller.daemons = self._daemons
-        self.patcher = CallPatcher(self._send_for_call, self._keep, ActuatorSettings(), REDACTOR, clock)
-        self._caller.patcher = self.patcher
+        self.caller = caller_for(
+            database,
+            scope,
+            _PROCESS,
+            self.effects.handlers,
+            ActuatorSettings(),
+            send=self._send_for_call,
+            listener=Listener(),
+            redactor=REDACTOR,
+            clock=clock,
+            index=self.live.index,
+            pauses=self._pauses,
+        )
+        assert self.caller.daemons is not None  # noqa: S101 - there are indices
+        self._daemons = self.caller.daemons
         self._runs = Runs(self._pauses)
         self._began: dict[str, ClaimedIntent] = {}
         """Calls that are runs of daemons, by key."""
-        self._caller.index = self.live.index
         self._sequence = 0
         self._revisions = dict.fromkeys(program.resources, 0)
         self.externals = Externals(program.sources)
@@ -156,7 +161,7 @@ class World:
         await self._delivery.close()
         await self._timers.close()
         await self.engine.close()
-        await self._caller.executor.close()
+        await self.caller.executor.close()
 
     async def run(self) -> None:
         """Fold, decide and write until nothing is pending now."""
@@ -356,12 +361,14 @@ class World:
         intent = ClaimedIntent(
             **{name: row[name] for name in fields}, attempts=attempts, is_doubtful=row["state"] == "claimed"
         )
-        if self._caller.lasts(intent):
-            await self._begin_run(intent)
+        if intent.verb == "call":
+            await self._claim(intent)
+        if self.caller.lasts(intent):
+            self._begin_run(intent)
             return True
         if intent.verb == "call":
             self.effects.require(f"{intent.view.partition('/')[0]}/{ObjectKey.parse(intent.target).resource}")
-            result = await self._caller.carry_out(intent)
+            result = await self.caller.carry_out(intent)
         else:
             result = await self._sender.carry_out(intent, lambda: True)
         return await self._conclude(intent, result)
@@ -372,28 +379,27 @@ class World:
             self._written.add(result.version)
         return result
 
-    async def _keep(self, intent: ClaimedIntent, progress: bytes) -> bool:
-        await self._store(intent, progress=progress)
-        return True
-
     async def _store(self, intent: ClaimedIntent, **values: Any) -> None:
         async with self.database.transaction() as connection:
             row = update(intents).where(intents.c.scope == self.scope.number, intents.c.key == intent.key)
             await connection.execute(row.values(**values))
 
-    async def _begin_run(self, intent: ClaimedIntent) -> None:
-        """Let a daemon run, under a claim that lasts by the database's clock, which is not the simulation's."""
+    async def _claim(self, intent: ClaimedIntent) -> None:
+        """Claim a call by the database's clock, which is not the simulation's."""
         claim = {"state": "claimed", "owner": _PROCESS, "expires_at": datetime.now(UTC) + timedelta(days=1)}
         await self._store(intent, **claim, attempts=intent.attempts)
+
+    def _begin_run(self, intent: ClaimedIntent) -> None:
+        """Let a daemon run."""
         self._postponed.pop(intent.key, None)
         name = ObjectKey.parse(intent.target).resource
         self.engine.calls.count(f"{intent.view.partition('/')[0]}/{name}")
-        self._runs.begin(intent.key, f"daemon {intent.view} of {intent.parent}", self._caller.carry_out(intent))
+        self._runs.begin(intent.key, f"daemon {intent.view} of {intent.parent}", self.caller.carry_out(intent))
         self._began[intent.key] = intent
 
     async def _settle_daemons(self) -> bool:
         """Show daemons the levels that they wait for, and let them run until all wait; tells whether one moved."""
-        has_news = await self._awaited.look()
+        has_news = await self._daemons.levels.look()
         has_moved, ended = await self._runs.settle()
         for key, result in ended.items():
             await self._conclude(self._began.pop(key), result)

@@ -150,7 +150,7 @@ class Acting:
     ) -> AsyncGenerator[Actuator]:
         """An actuator that runs; what it fails with is raised."""
         actuator = self.actuator(settings, effects)
-        actuator.on_taken = self._take
+        actuator.observers.on_taken = self._take
         self._running = task = asyncio.create_task(actuator.run())
         try:
             yield actuator

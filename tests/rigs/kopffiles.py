@@ -31,7 +31,8 @@ class KopfRun:
         self._told = told
         self.sent: list[Order] = []
         """Writes that were part of calls."""
-        patcher = simulation._open.patcher  # pyright: ignore[reportPrivateUsage]
+        patcher = simulation._open.caller.patcher  # pyright: ignore[reportPrivateUsage]
+        assert patcher is not None
         self._send, patcher.send = patcher.send, self._note
 
     async def _note(self, order: Order) -> Result:

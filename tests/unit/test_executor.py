@@ -113,13 +113,11 @@ async def test_a_function_that_outlasts_its_time_keeps_its_place_until_it_return
     assert "a thread cannot be ended" in slow.error
     assert "still runs" in (await make("slow", release.wait)).error
     other = asyncio.ensure_future(make("other", lambda: calls.append("other")))
-    found = asyncio.Event()
-    executor.on_found = lambda _: found.set()
     for number in range(3):  # which begin later, and need no place
         await executor.run(replace(attempt(CallLimits()), key=number), list, SECOND)
     assert not calls
+    assert executor.outlasting(first.of) == {"slow"}
     release.set()
-    await found.wait()
     assert await other is None
-    assert calls == ["other"]
+    assert (calls, executor.outlasting(first.of)) == (["other"], set())
     await executor.close()

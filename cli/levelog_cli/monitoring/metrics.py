@@ -150,7 +150,7 @@ class Metrics(Collector):
         """Count what it writes and calls."""
         for outcome in (*get_args(Outcome), "postponed"):
             self._writes.labels(outcome)
-        actuator.on_taken = self._take
+        actuator.observers.on_taken = self._take
 
     def processor(self, processor: "Processor") -> None:
         """Count and time what it does; what may be counted is there from the beginning, as 0."""

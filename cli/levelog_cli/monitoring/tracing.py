@@ -94,7 +94,7 @@ class Tracing:
 
     def actuator(self, actuator: "Actuator") -> None:
         """Make a span for each of its writes and calls."""
-        actuator.watch(self.attempting)
+        actuator.observers.attempting = self.attempting
 
     def read(self, records: Sequence[LoggedRecord]) -> None:
         """Remember what decisions may link to."""

@@ -133,14 +133,20 @@ class FunctionCaller:
     A function that outlasts its time limit and cannot be ended goes on; its key is lost until it returns.
     """
 
-    def __init__(self, *, threads: int = THREADS, subject: str = "this object") -> None:
+    def __init__(
+        self,
+        *,
+        threads: int = THREADS,
+        subject: str = "this object",
+        on_found: Callable[[Hashable], None] = lambda _: None,
+    ) -> None:
+        """`on_found` hears of a key whose function has returned although its time was over."""
         self._threads = Threads(threads)
         self._subject = subject
         self._room = asyncio.Semaphore(COROUTINES)
         self._lost: dict[Hashable, asyncio.Task[Any] | None] = {}
         """Keys whose function was left behind and goes on; its task if it is async."""
-        self.on_found: Callable[[Hashable], None] | None = None
-        """Hears of a key whose function has returned although its time was over."""
+        self._on_found = on_found
 
     def is_lost(self, key: Hashable) -> bool:
         """Tell whether the key's function still runs although its time is over."""
@@ -213,8 +219,7 @@ class FunctionCaller:
         task = self._lost.pop(key, None)
         if task is not None and not task.cancelled():
             task.exception()
-        if self.on_found is not None:
-            self.on_found(key)
+        self._on_found(key)
 
 
 async def _ended(task: asyncio.Task[Any], limit: timedelta) -> None:

@@ -4,16 +4,17 @@ It stores nothing. Who asks says what the call is for, keeps its result, and ask
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Hashable
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Hashable
 from datetime import datetime, timedelta
 from typing import Any, Final, Literal, TypeAlias, TypeVar
 
 from msgspec import Struct
 
-from levelog.calls.caller import FunctionCaller
+from levelog.calls.caller import CANCELLATION_TIME, FunctionCaller
 from levelog.calls.faults import HandlerFault, StillRuns, described, tell_fault
 from levelog.effects import MOST_DELAY, EffectHandler, GiveUp, Retry
 from levelog.handlers.forobjects import CalledHandler
+from levelog.handlers.injection import Given
 
 T = TypeVar("T")
 
@@ -41,6 +42,10 @@ class Attempt(Struct, frozen=True):
     longest: timedelta
     """The longest delay that the schedule puts before the next one."""
 
+    def given(self, key: str) -> dict[Given, Any]:
+        """What a function may ask to be given of it; `key` is its idempotency key."""
+        return {Given.KEY: key, Given.RETRY: self.number - 1, Given.STARTED: self.since}
+
 
 class Failure(Struct, frozen=True, kw_only=True):
     """Why an attempt did not return."""
@@ -67,24 +72,42 @@ class Executor:
         schedule: Callable[[int, timedelta], timedelta],
         at_once: int = AT_ONCE,
         clean: Callable[[str], str] = str,
+        on_found: Callable[[Hashable], None] = lambda _: None,
     ) -> None:
         """`subject` is what messages call a key. `schedule` gives the delay after an attempt that says nothing of it.
 
         It gets the number of the attempt, and the longest delay. After `at_once` attempts there is a second at least
-        between two. `clean` takes secrets out of a text.
+        between two. `clean` takes secrets out of a text. `on_found` hears of a key whose function has returned although
+        its time was over.
         """
         self._clock = clock
         self._schedule = schedule
         self._at_once = at_once
         self._clean = clean
-        self.functions = FunctionCaller(subject=subject)
-        self.functions.on_found = self._find
-        self.on_found: Callable[[Hashable], None] = lambda _: None
-        """Hears of a key whose function has returned although its time was over."""
+        self.functions = FunctionCaller(subject=subject, on_found=self._find)
+        self._on_found = on_found
         self._places: dict[Called, asyncio.Semaphore] = {}
         """Semaphores of functions with a limit of calls at a time."""
-        self._kept: dict[Hashable, asyncio.Semaphore] = {}
-        """Places of functions that outlast their time, by key."""
+        self._outlasting: dict[Hashable, Called] = {}
+        """Functions with such a limit that outlast their time, and keep their places, by key."""
+        self._begun: set[asyncio.Task[None]] = set()
+
+    def begin(self, call: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
+        """Let a call go on, until it ends or is drained."""
+        task = asyncio.create_task(call, name=name)
+        self._begun.add(task)
+        task.add_done_callback(self._begun.discard)
+        return task
+
+    async def drain(self, within: timedelta = timedelta(0)) -> None:
+        """Wait for the calls that go on, for so long, then cancel them: who has their keys next makes them again."""
+        left: Collection[asyncio.Task[None]] = set(self._begun)
+        if left:
+            _, left = await asyncio.wait(left, timeout=within.total_seconds())
+        for task in left:
+            task.cancel()
+        if left:
+            await asyncio.wait(left, timeout=2 * CANCELLATION_TIME.total_seconds())
 
     def time_left(self, attempt: Attempt) -> timedelta | None:
         """How long a call may still be tried; None: for ever."""
@@ -107,20 +130,20 @@ class Executor:
     async def run(self, attempt: Attempt, function: Callable[[], Any], limit: timedelta) -> Any:
         """Call the function itself, once a place is free; one that outlasts its time keeps its place."""
         place, of, key = self._place(attempt.of), attempt.of, attempt.key
-        if place is None or self.is_lost(key):  # which is refused
+        if place is None or self.functions.is_lost(key):  # which is refused
             return await self.functions.run(key, function, limit, is_async=of.is_async)
         await place.acquire()
         try:
             return await self.functions.run(key, function, limit, is_async=of.is_async)
         finally:
-            if self.is_lost(key):
-                self._kept[key] = place
+            if self.functions.is_lost(key):
+                self._outlasting[key] = of
             else:
                 place.release()
 
-    def is_lost(self, key: Hashable) -> bool:
-        """Tell whether the key's function still runs although its time is over."""
-        return self.functions.is_lost(key)
+    def outlasting(self, of: Called) -> set[Hashable]:
+        """Keys for which a function with a limit of calls at a time still runs although its time is over."""
+        return {key for key, each in self._outlasting.items() if each is of}
 
     async def close(self) -> None:
         """End what still runs of the functions, as far as it can be ended."""
@@ -134,9 +157,9 @@ class Executor:
         return self._places[of]
 
     def _find(self, key: Hashable) -> None:
-        if (place := self._kept.pop(key, None)) is not None:
-            place.release()
-        self.on_found(key)
+        if (of := self._outlasting.pop(key, None)) is not None:
+            self._places[of].release()
+        self._on_found(key)
 
     def failure(self, attempt: Attempt, error: Exception) -> Failure:
         """What follows from an error of an attempt; logs it unless it is Retry, GiveUp or levelog's own."""

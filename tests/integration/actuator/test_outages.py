@@ -12,7 +12,7 @@ import msgspec
 import pytest
 import pytest_asyncio
 
-from levelog_actuator.claimchecks import ClaimChecks
+from levelog_actuator.ownclaims import OwnClaims
 from levelog_base.errors import Unavailable
 from levelog_log.publisher import ACK_TIMEOUT
 from levelog_sandbox import Sandbox
@@ -67,14 +67,14 @@ async def test_the_database_is_back_and_what_waits_is_carried_out_within_seconds
 async def test_an_intent_whose_claim_cannot_be_looked_up_uses_up_no_attempt_and_is_not_in_doubt(
     on_sandbox: Acting, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    is_still_ours, away = ClaimChecks.is_still_ours, [Unavailable("the database is away")]
+    is_mine, away = OwnClaims.is_mine, [Unavailable("the database is away")]
 
-    async def once(checks: ClaimChecks, intent: ClaimedIntent, *, since: float) -> bool:
+    async def once(own: OwnClaims, intent: ClaimedIntent) -> bool:
         if away:
             raise away.pop()
-        return await is_still_ours(checks, intent, since=since)
+        return await is_mine(own, intent)
 
-    monkeypatch.setattr(ClaimChecks, "is_still_ours", once)
+    monkeypatch.setattr(OwnClaims, "is_mine", once)
     seen = await on_sandbox.make("configmaps", "a")
     async with on_sandbox.running():
         (receipt,) = await on_sandbox.carried_out(on_sandbox.intent("patch", seen, body={"data": {"k": "1"}}))

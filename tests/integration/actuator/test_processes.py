@@ -16,7 +16,7 @@ import pytest
 from sqlalchemy import update
 
 from levelog_actuator import Actuator, ActuatorSettings
-from levelog_actuator.heartbeat import Heartbeat
+from levelog_actuator.ownclaims import OwnClaims
 from levelog_base.errors import IdentityMismatch
 from levelog_base.wire.objects import Cluster, ObjectKey, Uid
 from levelog_base.wire.records import ReceiptNoted
@@ -263,38 +263,39 @@ AGAIN = msgspec.structs.replace(FIRST, attempts=2)
 async def test_a_request_is_over_before_the_heartbeat_of_its_actuator_expires(shared: Acting) -> None:
     """A first attempt is taken over when the heartbeat expires, others when a long request is over as well."""
     at, settings = [0.0], ActuatorSettings()
-    heartbeat = Heartbeat(shared.database, shared.scope, "one", settings, on_ended=lambda: None, clock=lambda: at[0])
-    assert (heartbeat.outlasts(FIRST), heartbeat.outlasts(AGAIN)) == (False, False)
-    assert (heartbeat.limit(FIRST), heartbeat.limit(AGAIN)) == (settings.brief, settings.request)
+    own = OwnClaims(shared.database, shared.scope, "one", settings, on_ended=lambda: None, clock=lambda: at[0])
+    own.begin(FIRST, 0.0)
+    assert (own.outlasts(FIRST), own.outlasts(AGAIN)) == (False, False)
+    assert (own.limit(FIRST), own.limit(AGAIN)) == (settings.brief, settings.request)
     found = []
-    await heartbeat.beat()
+    await own.beat()
     for at[0] in (0.0, 2.9, 3.1, 5.9, 6.1):
-        found.append((heartbeat.outlasts(FIRST), heartbeat.outlasts(AGAIN)))
+        found.append((own.outlasts(FIRST), own.outlasts(AGAIN)))
     assert found == [(True, True), (True, True), (False, True), (False, True), (False, False)]
-    await heartbeat.beat()
-    assert (heartbeat.since, heartbeat.outlasts(FIRST)) == (6.1, True), "what it claimed before may be others' now"
+    await own.beat()
+    assert (own.since, own.outlasts(FIRST)) == (6.1, True), "what it claimed before may be others' now"
     at[0] = 11.0
-    await heartbeat.beat()
-    assert heartbeat.since == 6.1
+    await own.beat()
+    assert own.since == 6.1
 
 
 async def test_a_heartbeat_counts_from_before_it_was_sent(shared: Acting) -> None:
     """It may be said at any time between the two; each look at the clock here is a second later than the one before."""
     seconds = iter(map(float, range(100)))
-    heartbeat = Heartbeat(
+    own = OwnClaims(
         shared.database, shared.scope, "one", ActuatorSettings(), on_ended=lambda: None, clock=lambda: next(seconds)
     )
-    await heartbeat.beat()
+    await own.beat()
     ends_at = ActuatorSettings().heartbeat_timeout.total_seconds()
     brief = ActuatorSettings().brief.total_seconds()
     asked_at = next(seconds)
-    found = [heartbeat.is_fresh for _ in range(10)]
+    found = [own.is_fresh for _ in range(10)]
     assert found.count(True) == len([at for at in range(1, 11) if asked_at + at + brief <= ends_at])
 
 
 async def test_who_was_without_the_database_itself_takes_nobody_for_gone(shared: Acting) -> None:
     at, ended = [0.0], list[float]()
-    heartbeat = Heartbeat(
+    own = OwnClaims(
         shared.database,
         shared.scope,
         "one",
@@ -314,7 +315,7 @@ async def test_who_was_without_the_database_itself_takes_nobody_for_gone(shared:
     async with shared.database.transaction() as connection:
         await beat(connection, shared.scope, "two", timedelta(seconds=-1))
     for at[0] in (0.0, 5.0, 20.0, 25.0, 26.0):  # away for a while before the 20
-        await heartbeat.beat()
+        await own.beat()
     assert ended == [26.0]
 
 

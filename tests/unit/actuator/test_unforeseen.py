@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Collection
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -11,8 +12,9 @@ from levelog.indices import LiveIndex
 from levelog.operator import Operator
 from levelog_actuator.daemons import Daemons
 from levelog_actuator.effects import EffectCaller, Effects
-from levelog_actuator.limits import ActuatorSettings
-from levelog_actuator.results import Ended, Later, Result
+from levelog_actuator.limits import ActuatorSettings, Limits
+from levelog_actuator.ownclaims import OwnClaims
+from levelog_actuator.results import Ended, Later, Observers, Result
 from levelog_base.errors import Unavailable
 from levelog_base.secrets.redaction import Redactor
 from levelog_base.wire.objects import Application, GroupResource
@@ -21,31 +23,46 @@ from rigs.kinds import Web
 from rigs.orders import order
 
 
+def calling(caller: EffectCaller, results: list[Result]) -> Effects:
+    """The calls of an actuator on SQLite, whose clock stands at 100 s."""
+    settings, database = ActuatorSettings(), cast("Any", SimpleNamespace(is_shared=False))
+    own = OwnClaims(database, cast("Any", None), "one", settings, on_ended=lambda: None, clock=lambda: 100.0)
+    limits, observers = Limits(settings), Observers()
+    return Effects(own, caller, limits, settings, observers, on_result=results.append, forget=lambda _: None)
+
+
 async def test_a_call_whose_row_cannot_be_read_fails_without_the_secret_that_is_in_it(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     redactor, results = Redactor(b"0123456789abcdef"), list[Result]()
     secret = {"metadata": {"name": "s"}, "stringData": {"password": "correct horse"}}
     redactor.redact_manifest(GroupResource(group="", resource="secrets"), secret)
-    effects = Effects(
-        cast("Any", None),
-        cast("Any", None),
-        "one",
-        EffectCaller({}, ActuatorSettings(), redactor),
-        ActuatorSettings(),
-        on_result=results.append,
-        on_end=lambda _: None,
-        forget=lambda _: None,
-    )
+    effects = calling(EffectCaller({}, ActuatorSettings(), redactor), results)
     call = order(api_version="effects/v1").intent
-    effects.begin(replace(call, verb="call", options=b'{"propagation": "correct horse"}'))
-    await asyncio.wait(effects.begun.values())
+    effects.begin(replace(call, verb="call", options=b'{"propagation": "correct horse"}'), 100.0)
+    await asyncio.wait([each.task for each in effects.begun.values()])
     (result,) = results
     assert isinstance(result, Ended)
     assert result.outcome == "failed"
     assert "Invalid enum value '[redacted]'" in result.error
     assert "an intent cannot be carried out" in caplog.text
     assert "correct horse" not in caplog.text
+
+
+async def test_a_call_is_not_made_under_a_claim_that_is_about_to_end() -> None:
+    op, called, results = Operator("webs"), list[str](), list[Result]()
+
+    @op.effect
+    async def page(request: str) -> None:
+        called.append(request)
+
+    effects = calling(EffectCaller({"webs/page": op.effects["page"]}, ActuatorSettings()), results)
+    call = replace(order(api_version="effects/v1").intent, verb="call", view="webs/told", body=b'"storage"')
+    for number, since in enumerate((100.0, 79.9)):  # of the 30 s of a claim, 10 are left for a request
+        effects.begin(replace(call, key=str(number), target="page.effects/default/a"), since)
+        effects.own.own[str(number)].known_at = 100.0
+    await asyncio.wait([each.task for each in effects.begun.values()])
+    assert (called, sorted(type(each).__name__ for each in results)) == (["storage"], ["Ended", "Later"])
 
 
 async def test_a_call_whose_indices_cannot_be_read_is_not_made_and_uses_up_no_attempt() -> None:

@@ -9,7 +9,6 @@ from msgspec.structs import replace
 from sqlalchemy import Dialect, Update, bindparam, update
 
 from levelog.calls.executor import Failure
-from levelog.daemons import Run
 from levelog.handlers.runs import DaemonHandler
 from levelog_actuator import daemons
 from levelog_actuator.daemons import Daemons
@@ -68,9 +67,9 @@ def goes_on_when_it_is_claimed_again(_: Laboratory) -> Generator[None]:
     """A run whose claim was lost goes on, with what it knows, when its actuator claims it again."""
     real = Effects.begin
 
-    def begin(self: Effects, intent: ClaimedIntent) -> None:
+    def begin(self: Effects, intent: ClaimedIntent, since: float) -> None:
         if intent.key not in self.begun:
-            real(self, intent)
+            real(self, intent, since)
 
     with patch.object(Effects, "begin", begin):
         yield
@@ -80,8 +79,8 @@ def state_is_not_handed_over(_: Laboratory) -> Generator[None]:
     """A run that is claimed again begins with the state that the run before it ended with."""
     real = Daemons.run
 
-    async def run(self: Daemons, intent: ClaimedIntent, handler: DaemonHandler, request: Run, given: Any) -> Any:
-        return await real(self, replace(intent, progress=None), handler, request, given)
+    async def run(self: Daemons, intent: ClaimedIntent, *given: Any) -> Any:
+        return await real(self, replace(intent, progress=None), *given)
 
     with patch.object(Daemons, "run", run):
         yield

@@ -17,10 +17,10 @@ from levelog.daemons import Daemon
 from levelog_actuator.awaited import AwaitedLevels
 from levelog_actuator.daemons import Daemons
 from levelog_actuator.effects import EffectCaller, Effects
-from levelog_actuator.heartbeat import Heartbeat
 from levelog_actuator.ledger import Ledger
-from levelog_actuator.limits import ActuatorSettings
-from levelog_actuator.results import Ended, Result
+from levelog_actuator.limits import ActuatorSettings, Limits
+from levelog_actuator.ownclaims import OwnClaims
+from levelog_actuator.results import Ended, Observers, Result
 from levelog_base.errors import DaemonLost
 from levelog_base.wire.objects import ObjectKey
 from levelog_base.wire.records import ReceiptNoted
@@ -109,23 +109,19 @@ class Holder:
             on_stored=lambda stored: self._receipts.extend(stored.receipts),
             on_hastened=self._hastened,
         )
-        caller = EffectCaller(program.effects, SETTINGS)
-        caller.index = self._live.index
         levels = AwaitedLevels(database, scope, SETTINGS, Listener())
         self._daemons = _SlowDaemons(database, scope, owner, self._live.index, levels, self._pauses)
-        caller.daemons = self._daemons
+        caller = EffectCaller(program.effects, SETTINGS, index=self._live.index, daemons=self._daemons)
+        self._own = OwnClaims(database, scope, owner, SETTINGS, on_ended=lambda: None, clock=self._clock)
         self._effects = Effects(
-            database,
-            scope,
-            owner,
+            self._own,
             caller,
+            Limits(SETTINGS),
             SETTINGS,
+            Observers(self._attempting),
             on_result=self._ledger.record,
-            on_end=lambda _: None,
             forget=self._ledger.forget,
         )
-        self._effects.attempting = self._attempting
-        self._heartbeat = Heartbeat(database, scope, owner, SETTINGS, on_ended=lambda: None, clock=self._clock)
         self._seconds = 0.0
         self._claimed: dict[str, Tenure] = {}
         """By key, what was claimed last."""
@@ -167,7 +163,7 @@ class Holder:
 
     async def beat(self) -> None:
         """Say that it is there."""
-        await self._heartbeat.beat()
+        await self._own.beat()
 
     async def stay_on(self) -> None:
         """Say that it is there for so long that it ends the claims of those that are gone."""
@@ -180,6 +176,8 @@ class Holder:
 
         Of what is late, state and results of earlier claims arrive in between.
         """
+        if not self._own.is_fresh:
+            await self.beat()
         async with self._database.transaction() as connection:
             claimed = await claims.claim(connection, self._scope, self.owner, limit=most, lease=SETTINGS.lease)
         for intent in sorted(claimed, key=lambda each: (each.view, each.parent, each.key)):
@@ -190,14 +188,14 @@ class Holder:
             await self.arrive()
             await self.store()
         for intent in sorted(claimed, key=lambda each: (each.view, each.parent, each.key)):
-            self._effects.begin(intent)
+            self._effects.begin(intent, self._seconds)
         await self.settle()
         return bool(claimed)
 
     async def keep_claims(self) -> None:
         """Let its claims last, and end what runs under those that are lost."""
         self._tenures.renew(self.owner, self._effects.begun)
-        await self._effects._keep(list(self._daemons.running))
+        await self._own.keep()
         await self.settle()
 
     async def hear(self) -> None:
@@ -298,7 +296,7 @@ class Holder:
 
     async def kill(self) -> None:
         """End at once, and store nothing."""
-        tasks = list(self._effects.begun.values())
+        tasks = [each.task for each in self._effects.begun.values()]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)

@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
-from levelog_actuator.claimchecks import RECHECK_SECONDS, ClaimChecks
+from levelog_actuator.ownclaims import RECHECK_SECONDS, OwnClaims
 from levelog_store.actuate import claims
 from levelog_store.connect.database import Database
+from rigs.acting import QUICK
 from rigs.intents import decide, intent
 from rigs.leasing import SCOPE
 
@@ -29,7 +30,7 @@ async def test_a_look_that_began_before_a_claim_says_nothing_of_it(
     clock = asyncio.get_running_loop().time
     async with await Database.open(database_url) as database, asyncio.timeout(30):
         again, _ = await decide(database, intent("pods/default/a"), intent("pods/default/b"))
-        checks = ClaimChecks(database, SCOPE, "one", clock)
+        own = OwnClaims(database, SCOPE, "one", QUICK, on_ended=lambda: None, clock=clock)
 
         async def claimed() -> dict[str, claims.ClaimedIntent]:
             async with database.transaction() as connection:
@@ -43,13 +44,13 @@ async def test_a_look_that_began_before_a_claim_says_nothing_of_it(
             )
             await claims.postpone(connection, SCOPE, "one", [back])
         for each in first.values():
-            checks.begin(each, clock() - 2 * RECHECK_SECONDS)
+            own.begin(each, clock() - 2 * RECHECK_SECONDS)
         [other] = [each for key, each in first.items() if key != again]
-        looking = asyncio.create_task(checks.is_still_ours(other, since=0.0))
+        looking = asyncio.create_task(own.is_mine(other))
         await has_looked.wait()
-        checks.end(first[again])
+        own.end(first[again])
         began, second = clock(), await claimed()
-        checks.begin(second[again], began)
+        own.begin(second[again], began)
         may_go_on.set()
         assert await looking
-        assert await checks.is_still_ours(second[again], since=0.0)
+        assert await own.is_mine(second[again])

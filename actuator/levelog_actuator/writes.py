@@ -1,0 +1,94 @@
+"""The writes of one actuator: each is sent in its turn, while its claim is this actuator's."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Final
+
+from msgspec import Struct
+
+from levelog_actuator.limits import ActuatorSettings, Limits, Outage, try_later
+from levelog_actuator.ownclaims import OwnClaims
+from levelog_actuator.requests import Order
+from levelog_actuator.results import Later, Observers, Result, told_without_secrets
+from levelog_actuator.sending import Sender
+from levelog_store.actuate.claims import ClaimedIntent
+
+log = logging.getLogger(__name__)
+
+RESTING: Final = "the API has too much to do for its group"
+
+
+class Writes(Struct, eq=False):
+    """Sends claimed writes, and those that are part of a call."""
+
+    sender: Sender
+    own: OwnClaims
+    limits: Limits
+    outage: Outage
+    settings: ActuatorSettings
+    observers: Observers
+    on_result: Callable[[Result], None]
+    """Gets each result of a claimed write."""
+    under_way: set[asyncio.Task[None]] = set()
+    is_stopping: bool = False
+
+    def begin(self, intent: ClaimedIntent, since: float) -> None:
+        """Send a write that was claimed at `since`, as `OwnClaims.begin` has it."""
+        self.limits.begin(intent)
+        self.own.begin(intent, since)
+        task = asyncio.create_task(self._carry_out(intent))
+        self.under_way.add(task)
+        task.add_done_callback(self.under_way.discard)
+
+    async def stop(self) -> None:
+        """End the requests under way, and give back what waits."""
+        self.is_stopping = True
+        self.limits.end_waiting()  # who waits for a turn gets it, and gives the intent back
+        if self.under_way:
+            _, stuck = await asyncio.wait(self.under_way, timeout=self.settings.request.total_seconds())
+            for task in stuck:
+                task.cancel()  # its intent stays claimed, and is looked at by whoever claims it next
+
+    async def send_part(self, order: Order) -> Result:
+        """Send a write that is part of a call, under the call's claim."""
+        intent, limit = order.intent, self.own.limit(order.intent)
+        if rest := self.limits.resting(intent):
+            return Later.unsent(intent, RESTING, rest)
+        async with self.limits.turn(intent):
+            with self.observers.attempting(intent) as told:
+                result = await self.sender.send(order, lambda: self.own.outlasts(intent), limit)
+                told(result)
+        self._note(result)
+        return result
+
+    async def _carry_out(self, intent: ClaimedIntent) -> None:
+        try:
+            async with self.limits.turn(intent):
+                with self.observers.attempting(intent) as told:
+                    result = await self._attempt(intent)
+                    told(result)
+            self.under_way.difference_update({asyncio.current_task()})  # a result waits for those of others
+            self._note(result)
+            self.on_result(result)
+        finally:
+            self.own.end(intent)
+            self.limits.end(intent)
+
+    async def _attempt(self, intent: ClaimedIntent) -> Result:
+        if self.is_stopping or self.outage.is_closed:
+            return Later.unsent(intent, "the actuator ends" if self.is_stopping else "the server cannot be reached")
+        if rest := self.limits.resting(intent):
+            return Later.unsent(intent, RESTING, rest)
+        if later := await self.own.unless_mine(intent):
+            return later
+        try:
+            return await self.sender.carry_out(intent, lambda: self.own.outlasts(intent), self.own.limit(intent))
+        except Exception as error:  # noqa: BLE001 - whatever is wrong with one intent must not stop the others
+            text = told_without_secrets(intent, error, self.sender.redactor)
+            return try_later(self.settings, intent, text, is_doubtful=True)
+
+    def _note(self, result: Result) -> None:
+        self.outage.note(result)
+        if isinstance(result, Later) and result.is_throttled:
+            self.limits.rest(result.intent, result.delay)
