@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from levelog.calls.caller import CANCELLATION_TIME, awaited
+from levelog.calls.caller import FunctionCaller
 from levelog.calls.faults import HandlerFault, described
 from levelog.daemons import Daemon, LiveLevel, Run, RunEnd, StopReason
 from levelog.effects import MOST_BYTES
@@ -89,7 +89,14 @@ class Daemons(Struct, eq=False):
         for daemon in self.running.values():
             daemon.end("shutdown")
 
-    async def run(self, intent: ClaimedIntent, handler: DaemonHandler, request: Run, given: dict[Given, Any]) -> RunEnd:
+    async def run(
+        self,
+        intent: ClaimedIntent,
+        handler: DaemonHandler,
+        request: Run,
+        given: dict[Given, Any],
+        functions: FunctionCaller,
+    ) -> RunEnd:
         """Run a daemon until it returns or has to end. Raises what it raises, and Interrupted if it has to go on."""
         if intent.progress is not None:
             request = replace(request, state=msgspec.json.decode(intent.progress))
@@ -107,7 +114,7 @@ class Daemons(Struct, eq=False):
             following = asyncio.create_task(_follow(daemon, wanted), name=f"object of {intent.target}")
             if daemon.reason is None:
                 log.info("daemon %s runs for %s", handler.name, intent.parent, extra=about(intent))
-                await self._call(intent, daemon, given)
+                await self._call(intent, daemon, given, functions)
         finally:
             if following is not None:
                 following.cancel()
@@ -117,27 +124,28 @@ class Daemons(Struct, eq=False):
             raise Interrupted("the process ends" if daemon.reason == "shutdown" else "its claim was lost")
         return RunEnd(is_finished=daemon.reason is None, state=daemon.kept)
 
-    async def _call(self, intent: ClaimedIntent, daemon: "_Daemon", given: dict[Given, Any]) -> None:
+    async def _call(
+        self, intent: ClaimedIntent, daemon: "_Daemon", given: dict[Given, Any], functions: FunctionCaller
+    ) -> None:
         """Raises what the function raises on its own; errors after it was told to end are logged."""
         handler = daemon.handler
         arguments = {handler.parameter: daemon.object, **handler.given.arguments(given)}
         arguments |= {name: self.index(f"{handler.operator}/{name}", kind) for name, kind in handler.indices.items()}
         if handler.itself is not None:
             arguments[handler.itself] = daemon
-        task = asyncio.create_task(awaited(lambda: handler.function(**arguments)), name=f"daemon {intent.target}")
-        ended = asyncio.Event()
-        task.add_done_callback(lambda _: ended.set())
-        ending = asyncio.create_task(daemon.ending.wait())
-        try:
-            await asyncio.wait({task, ending}, return_when=asyncio.FIRST_COMPLETED)
-            if not task.done() and handler.itself is not None and daemon.reason != "lost":
-                await self.pauses.until_ended(ended, handler.grace)
-        finally:
-            ending.cancel()
-            was_cancelled = not task.done()
-            if was_cancelled:
-                task.cancel()
-                await asyncio.wait({task}, timeout=CANCELLATION_TIME.total_seconds())
+
+        async def wait(task: asyncio.Task[None]) -> None:
+            ended, ending = asyncio.Event(), asyncio.create_task(daemon.ending.wait())
+            task.add_done_callback(lambda _: ended.set())
+            try:
+                await asyncio.wait({task, ending}, return_when=asyncio.FIRST_COMPLETED)
+                if not task.done() and handler.itself is not None and daemon.reason != "lost":
+                    await self.pauses.until_ended(ended, handler.grace)
+            finally:
+                ending.cancel()
+
+        key = handler.name, intent.parent_uid
+        task, was_cancelled = await functions.run_until(key, lambda: handler.function(**arguments), wait)
         if not task.done():
             log.error("%s goes on although it was cancelled", intent.target, extra=about(intent))
             return

@@ -157,7 +157,7 @@ class EffectCaller:
         clock = asyncio.get_running_loop().time
         began = clock()
         try:
-            ended = await daemons.run(call.intent, handler, call.request, available)
+            ended = await daemons.run(call.intent, handler, call.request, available, self.executor.functions)
             return self._done(call, call.effect.kept(ended))
         except Exception as error:  # noqa: BLE001 - a user's function may raise anything; only this intent is concerned
             if clock() - began > STEADY.total_seconds():

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Iterator
+from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -161,6 +162,37 @@ def test_what_does_not_end_by_itself_is_cancelled_after_its_grace() -> None:
         simulation.apply(web(image="b"))  # it fits again
         simulation.run()
         assert told[3:] == ["begins at 7"]
+
+
+def test_invariant_18_one_that_ignores_its_cancellation_does_not_run_again_before_it_has_returned(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("levelog.calls.caller.CANCELLATION_TIME", timedelta(milliseconds=20))
+    op, told, release = Operator("webs"), list[str](), asyncio.Event()
+    loops: list[asyncio.AbstractEventLoop] = []
+
+    @op.daemon(when=lambda web: web.spec.image != "none")
+    async def deaf(web: Web, daemon: Daemon[Web, Progress]) -> None:
+        told.append(f"begins with {web.spec.image}")
+        loops.append(asyncio.get_running_loop())
+        await daemon.stopped()
+        while not release.is_set():
+            with suppress(asyncio.CancelledError):
+                await release.wait()
+        told.append("returns")
+
+    with Simulation(op) as simulation:
+        simulation.call_through(deaf)
+        simulation.apply(web())
+        simulation.run()
+        simulation.apply(web(image="none"))
+        simulation.advance(MINUTE)
+        simulation.apply(web(image="b"))  # it fits again
+        simulation.run()
+        assert told == ["begins with a"]
+        loops[0].call_soon_threadsafe(release.set)
+        simulation.advance(MINUTE)
+        assert told == ["begins with a", "returns", "begins with b"]
 
 
 @pytest.mark.parametrize("error", [ValueError("busy"), Retry("busy", delay=MINUTE), GiveUp("never")])

@@ -158,8 +158,7 @@ class FunctionCaller:
         Raises what the function raises; HandlerFault if it exceeds its time limit or exits; and StillRuns, without a
         call, while the previous call is running.
         """
-        if self.is_lost(key):
-            raise StillRuns("still runs although its time is over; it will be called again when it has returned")
+        self._refuse_lost(key)
         if is_async:
             return await self._in_loop(key, function, limit)
         result = await self._in_thread(key, function, limit)
@@ -190,19 +189,7 @@ class FunctionCaller:
 
     async def _in_loop(self, key: Hashable, function: Callable[[], Any], limit: timedelta) -> Any:
         async with self._room:
-            task = asyncio.create_task(awaited(function), name=f"function for {key}")
-            try:
-                await _ended(task, limit)
-            finally:
-                is_late = not task.done()
-                try:
-                    if is_late:
-                        task.cancel()
-                        await _ended(task, CANCELLATION_TIME)
-                finally:  # the caller may be cancelled here once more
-                    if not task.done():
-                        self._lost[key] = task
-                        task.add_done_callback(lambda _: self._find(key))
+            task, is_late = await self.run_until(key, function, lambda task: _ended(task, limit))
         if not task.done():
             raise HandlerFault(
                 f"took longer than {_shown(limit)} and goes on although it was cancelled; it will not be called again "
@@ -214,6 +201,33 @@ class FunctionCaller:
         if task.cancelled():
             raise HandlerFault("cancelled itself")
         return task.result()
+
+    async def run_until(
+        self, key: Hashable, function: Callable[[], Any], wait: Callable[[asyncio.Task[Any]], Awaitable[None]]
+    ) -> tuple[asyncio.Task[Any], bool]:
+        """Call an async function, and cancel it unless it has returned when `wait` has.
+
+        Returns its task, and whether it was cancelled; a task that is not done has lost its key. Raises StillRuns.
+        """
+        self._refuse_lost(key)
+        task = asyncio.create_task(awaited(function), name=f"function for {key}")
+        try:
+            await wait(task)
+        finally:
+            is_late = not task.done()
+            try:
+                if is_late:
+                    task.cancel()
+                    await _ended(task, CANCELLATION_TIME)
+            finally:  # the caller may be cancelled here once more
+                if not task.done():
+                    self._lost[key] = task
+                    task.add_done_callback(lambda _: self._find(key))
+        return task, is_late
+
+    def _refuse_lost(self, key: Hashable) -> None:
+        if self.is_lost(key):
+            raise StillRuns("still runs although its time is over; it will be called again when it has returned")
 
     def _find(self, key: Hashable) -> None:
         task = self._lost.pop(key, None)
