@@ -10,8 +10,6 @@ from functools import partial
 from typing import Any, TypeAlias
 
 from levelog.handlers.forobjects import RecordHandler
-from levelog.handlers.injection import Given, about
-from levelog_base.wire.canonical import digest
 from levelog_base.wire.objects import ObjectKey
 from levelog_base.wire.records import LoggedRecord, ObjectDeleted, ObjectSeen
 from levelog_processors.deliver.unrecorded import Chain, UnrecordedCalls
@@ -125,7 +123,7 @@ class Delivery(UnrecordedCalls[RecordHandler]):
             chain.position, chain.attempts = logged.sequence + 1, 0
 
     async def _handle(self, chain: Chain[RecordHandler], logged: LoggedRecord) -> None:
-        handler, record, sequence, scope = chain.handler, logged.record, logged.sequence, self._scope
+        record, sequence = logged.record, logged.sequence
         if not isinstance(record, ObjectSeen | ObjectDeleted):
             return
         told = {
@@ -134,7 +132,6 @@ class Delivery(UnrecordedCalls[RecordHandler]):
             "recorded_at": record.time,
             "sequence": sequence,
         }
-        key = digest(scope.cluster, scope.application, handler.source, str(sequence), logged.record_id)
-        about(object=chain.object, handler=handler.source, sequence=str(sequence))
-        given = {Given.KEY: key, Given.RETRY: chain.attempts, Given.STARTED: record.time}
-        await self._call(chain, record.time, partial(handler.called_with, record.body, told, given))
+        arguments_of = partial(chain.handler.called_with, record.body, told)
+        key = str(sequence), logged.record_id
+        await self._call(chain, record.time, key, arguments_of, sequence=str(sequence))

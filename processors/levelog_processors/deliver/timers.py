@@ -13,9 +13,7 @@ from functools import partial
 from heapq import heapify, heappop, heappush, heapreplace
 from typing import Any, Final
 
-from levelog.handlers.injection import Given, about
 from levelog.handlers.timers import EPOCH, MICROSECOND, TimerHandler, created_of, microseconds, moment
-from levelog_base.wire.canonical import digest
 from levelog_base.wire.records import LoggedRecord, ObjectSeen
 from levelog_log.notifications import Listener
 from levelog_processors.deliver.unrecorded import Chain, UnrecordedCalls
@@ -203,10 +201,5 @@ class Timers(UnrecordedCalls[TimerHandler]):
         await self._run(chain, row)
 
     async def _run(self, chain: Chain[TimerHandler], row: StoredObject) -> None:
-        handler, due = chain.handler, moment(chain.position)
-        given: dict[Given, Any] = {Given.RETRY: chain.attempts, Given.STARTED: due}
-        if Given.KEY in handler.given.given.values():
-            scope = self._scope
-            given[Given.KEY] = digest(scope.cluster, scope.application, handler.source, row.uid, str(chain.position))
-        about(object=chain.object, handler=handler.source)
-        await self._call(chain, due, partial(handler.called_with, row.body, {}, given))
+        key, arguments_of = (row.uid, str(chain.position)), partial(chain.handler.called_with, row.body, {})
+        await self._call(chain, moment(chain.position), key, arguments_of)

@@ -9,6 +9,7 @@ import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any, Final, Generic, TypeVar
 
 from msgspec import Struct
@@ -17,8 +18,10 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from levelog.calls.executor import Attempt, CallOutcome, Executor, Failure
 from levelog.calls.faults import Interruption, contained, described
 from levelog.handlers.forobjects import CalledHandler
+from levelog.handlers.injection import Given, about
 from levelog.handlers.views import VIEW_TIME
 from levelog_base.errors import LevelogError
+from levelog_base.wire.canonical import digest
 from levelog_processors.decide.settling import backoff
 from levelog_processors.guard import FunctionGuard
 from levelog_store.connect.database import Database
@@ -116,7 +119,6 @@ class UnrecordedCalls(ABC, Generic[HandlerT]):
         self._called_to = self._stored_to = 0
         """Position up to which all calls are made or held, here and in the tables."""
         self._held: dict[ViewParent, Chain[HandlerT]] = {}
-        self._running: set[asyncio.Task[None]] = set()
         self._stepped_at = clock()
         self.on_return: Callable[[], None] = lambda: None
         """Called when a function has returned whose object is held, so that there is something to step."""
@@ -141,10 +143,7 @@ class UnrecordedCalls(ABC, Generic[HandlerT]):
     async def release(self) -> None:
         """End the running calls; the next owner of the partitions makes them."""
         self._held.clear()
-        for task in (running := set(self._running)):
-            task.cancel()
-        if running:
-            await asyncio.wait(running)
+        await self._executor.drain()
 
     async def close(self) -> None:
         """End all that runs."""
@@ -210,9 +209,7 @@ class UnrecordedCalls(ABC, Generic[HandlerT]):
         return positions
 
     def _begin(self, chain: Chain[HandlerT], calls: Coroutine[Any, Any, None]) -> None:
-        task = chain.task = asyncio.create_task(calls, name=f"calls for {chain.object}")
-        self._running.add(task)
-        task.add_done_callback(self._running.discard)
+        chain.task = self._executor.begin(calls, f"calls for {chain.object}")
 
     async def _wait(self, chains: Sequence[Chain[HandlerT]]) -> list[Chain[HandlerT]]:
         """Wait for calls that have begun; those that are not made by then are held, and returned."""
@@ -248,18 +245,25 @@ class UnrecordedCalls(ABC, Generic[HandlerT]):
             log.info(said, chain.handler.source, chain.object, chain.said, chain.failure.delay, chain.failure.error)
 
     async def _call(
-        self, chain: Chain[HandlerT], since: datetime, arguments_of: Callable[[], dict[str, Any] | None]
+        self,
+        chain: Chain[HandlerT],
+        since: datetime,
+        key: Sequence[str],
+        arguments_of: Callable[[Mapping[Given, Any]], dict[str, Any] | None],
+        **where: str,
     ) -> None:
         """Make the attempt that is next; without a failure it has returned, was left out by filters, or is passed by.
 
-        `since` tells when it was due first.
+        `since` tells when it was due first, `key` what tells it from others, and `where` what its log lines say of it.
         """
-        handler, source = chain.handler, chain.handler.source
+        handler, source, scope = chain.handler, chain.handler.source, self._scope
         function = self._function(handler)
         attempt = Attempt(chain.name, handler, chain.object, chain.attempts + 1, since, LONGEST)
+        about(object=chain.object, handler=source, **where)
+        given = attempt.given(digest(scope.cluster, scope.application, source, *key))
 
         async def make(limit: timedelta) -> None:
-            if (arguments := _filtered(handler, arguments_of)) is not None:
+            if (arguments := _filtered(handler, partial(arguments_of, given))) is not None:
                 await self._executor.run(attempt, lambda: function(**arguments), limit)
                 self.on_call(source, "returned")
 
