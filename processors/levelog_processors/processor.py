@@ -272,13 +272,12 @@ class Processor:
         if self._timers.is_needed:
             await self._timers.hold(epochs)
         start = Sequence(min(engine.folded_to.values()) + 1)
-        schedule = Schedule(is_alone=engine.claimant is not None and not engine.is_shared)
         clock = asyncio.get_running_loop().time
+        schedule = Schedule(clock, is_alone=engine.claimant is not None and not engine.is_shared)
         reading = Reader(self._stream, start=start, newest=engine.newest, report=self._notifier.report)
         async with reading as reader, HighWatermark(reader, clock) as high_watermark:
-            arrivals = Arrivals(reader, self._listener)
+            arrivals, pace = Arrivals(reader, self._listener), Pace(clock)
             self.health.begin(reader)
-            pace, is_asked = Pace(clock), False
             try:
                 while True:
                     records = await arrivals.records()
@@ -288,39 +287,26 @@ class Processor:
                     is_reached = await high_watermark.is_reached(has_records=bool(records))
                     if records:
                         await self._fold(records, schedule)
-                    if not is_reached:
+                    if is_reached:
+                        self._catching_up.reach()
+                        self._timers.open()
+                        self.health.is_behind = False
+                        is_busy = await self._take_turn(schedule, arrivals.seen_to)
+                        wait = min(schedule.wait, self._write_wait)
+                    else:
                         first = records[0].sequence if records else start
                         self._catching_up.go_on(first - 1, arrivals.seen_to, high_watermark.end)
-                        if not records:
-                            await arrivals.wait(RESYNC)
-                        elif len(engine.state.unwritten) >= MOST_UNWRITTEN:
+                        if len(engine.state.unwritten) >= MOST_UNWRITTEN:
                             await engine.flush()
-                        continue
-                    self._catching_up.reach()
-                    self._timers.open()
-                    self.health.is_behind = False
-                    if is_asked or schedule.is_overdue:
-                        asked = await engine.notice()
-                        self._feed.delivery.hasten(asked)
-                        self._timers.hasten(asked)
-                        await self._forget()
-                        schedule.resynced()
-                        self._plan(schedule)
-                        is_asked = False
-                    is_busy = schedule.is_open and await self._decide(schedule)
-                    await self._write(arrivals.seen_to, ends=not schedule.is_resting)
-                    if self._has_freed and not engine.state.ends:
-                        self._has_freed = False
-                        await self._notifier.publish(Topic.INTENT)
+                        is_busy, wait = bool(records), high_watermark.wait
                     pace.end()
                     if is_busy:
                         continue
                     self.health.rest()
                     if (left := pace.left) > 0:
                         await asyncio.sleep(left)
-                    if await arrivals.wait(min(schedule.wait, self._write_wait)):
-                        is_asked = True
-                        schedule.open()
+                    if await arrivals.wait(wait):
+                        schedule.notified()
             except HistoryLost as lost:
                 await start_over(self._database, self._scope, epochs, reason=str(lost))
                 raise
@@ -329,6 +315,21 @@ class Processor:
                 raise
             finally:
                 self._catching_up.reach()
+
+    async def _take_turn(self, schedule: Schedule, read_to: Sequence) -> bool:
+        """Take what others ask for, decide on one batch and write, each if it is time; tells whether there is more."""
+        if schedule.is_overdue:
+            asked = await self._engine.notice()
+            self._feed.delivery.hasten(asked)
+            self._timers.hasten(asked)
+            await self._forget()
+            schedule.resynced()
+        is_busy = schedule.is_open and await self._decide(schedule)
+        await self._write(read_to, ends=not schedule.is_resting)
+        if self._has_freed and not self._engine.state.ends:
+            self._has_freed = False
+            await self._notifier.publish(Topic.INTENT)
+        return is_busy
 
     async def _forget(self) -> None:
         """Forget, at intervals, what is handled and what is older than the log as it is now."""

@@ -37,12 +37,16 @@ HURRY: Final = timedelta(seconds=2)
 class Schedule:
     """Whether wakeups are due, and the time of the next one that is scheduled.
 
-    Notifications announce what other processes ask for; a resync finds that whose notification was lost.
+    Notifications announce what other processes ask for; a resync finds that whose notification was lost. No wakeup
+    waits for longer than `RESYNC` and `ECHO_WAIT`, whatever else does not come.
     """
 
-    def __init__(self, *, is_alone: bool = True) -> None:
-        """`is_alone`: nobody else waits for the ends of writes; this process decides on all levels, and writes."""
-        self._now = asyncio.get_running_loop().time
+    def __init__(self, clock: Callable[[], float], *, is_alone: bool = True) -> None:
+        """`clock` counts seconds.
+
+        `is_alone`: nobody else waits for the ends of writes; this process decides on all levels, and writes.
+        """
+        self._now = clock
         self._is_alone = is_alone
         self._is_open = True
         self._resync_at = self._now()
@@ -76,7 +80,7 @@ class Schedule:
 
     @property
     def is_overdue(self) -> bool:
-        """Tell whether to look what other processes ask for, since a notification may have been lost."""
+        """Tell whether to look what other processes ask for: a notification came, or may have been lost."""
         return self._now() >= self._resync_at
 
     @property
@@ -124,9 +128,13 @@ class Schedule:
         """Note when the first level is due that waits for its time; None: none does."""
         self._due_at = None if due_at is None else self._now() + (due_at - now).total_seconds()
 
+    def notified(self) -> None:
+        """Note that other processes ask for something."""
+        self._resync_at = self._now()
+
     def resynced(self) -> None:
-        """Begin the wait for the next resync."""
-        self._resync_at = self._now() + RESYNC.total_seconds()
+        """Begin the wait for the next resync; whatever is due is decided on now, asked for by whom it may be."""
+        self._is_open, self._resync_at = True, self._now() + RESYNC.total_seconds()
 
 
 FOLD_BATCH: Final = 1000
@@ -239,12 +247,19 @@ class HighWatermark:
             return
         self._beginnings = reader.beginnings
         if self._gives_up_at is None:
-            self._gives_up_at = float("inf") if is_first else self._clock() + MOST_HELD_UP.total_seconds()
+            self._gives_up_at = inf if is_first else self._clock() + MOST_HELD_UP.total_seconds()
         # At the beginning nothing is known; later, only decisions on old history could be spared, so that they do not
         # wait for an election of NATS.
-        patience = float("inf") if is_first or is_anew else LOOK_PATIENCE.total_seconds()
+        patience = inf if is_first or is_anew else LOOK_PATIENCE.total_seconds()
         self._blind_until = self._clock() + patience
         await self._ask(reader.end)
+
+    @property
+    def wait(self) -> timedelta:
+        """Time until more may be decided than now, if neither records nor an answer come."""
+        until = self._gives_up_at if self._blind_until is None else self._blind_until
+        left = inf if until is None else until - self._clock()
+        return timedelta(seconds=max(0.0, min(left, RESYNC.total_seconds())))
 
     async def is_reached(self, *, has_records: bool) -> bool:
         """Tell whether it may be decided; `has_records`: there may be more of them right now.

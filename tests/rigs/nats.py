@@ -2,7 +2,9 @@
 
 import asyncio
 import json
+import os
 import shutil
+import signal
 import sysconfig
 import tempfile
 from pathlib import Path
@@ -62,6 +64,18 @@ class NatsServer(Server):
         """SIGKILL the server; its data stay."""
         if self.process is not None:
             self.process.kill()
+
+    def pause(self) -> None:
+        """Have the server answer nobody until `resume`, with its connections open."""
+        self._signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Go on after `pause`."""
+        self._signal(signal.SIGCONT)
+
+    def _signal(self, number: signal.Signals) -> None:
+        if self.process is not None:
+            os.kill(self.process.pid, number)
 
     async def start_empty(self) -> None:
         """Kill the server, remove its data, and start it again."""

@@ -100,6 +100,7 @@ async def test_decisions_wait_a_second_for_an_election_of_the_log_and_folding_no
         log.has_leader.clear()
         await high_watermark.look(SEVERAL)
         assert not await high_watermark.is_reached(has_records=True)
+        assert high_watermark.wait == LOOK_PATIENCE
         now += LOOK_PATIENCE.total_seconds()
         assert await high_watermark.is_reached(has_records=True)
 

@@ -1,12 +1,17 @@
 """What a processor does next: wakeups now, those that only echo or end a write with others, or after a while."""
 
 from datetime import UTC, datetime, timedelta
+from time import monotonic
+from typing import TypeAlias
 
 import pytest
+from hypothesis import given, note
+from hypothesis import strategies as st
 
 from levelog_processors.decide.tally import EvaluationBatch
-from levelog_processors.waiting import ECHO_WAIT, MOMENT, REST, Schedule
+from levelog_processors.waiting import ECHO_WAIT, MOMENT, REST, RESYNC, Schedule
 from levelog_store.fold.changes import Wake
+from levelog_store.rows import ViewParent
 from rigs.waiting import until
 
 SHOP, HALL = ("webs/pods", "webs.example.com/default/shop"), ("webs/pods", "webs.example.com/default/hall")
@@ -14,9 +19,9 @@ ECHO, CHANGE, END = Wake(0, (1,), is_echo=True, is_end=True), Wake(0, (2,)), Wak
 
 
 def looked_at(*, is_alone: bool = True) -> Schedule:
-    schedule = Schedule(is_alone=is_alone)
-    schedule.close()
+    schedule = Schedule(monotonic, is_alone=is_alone)
     schedule.resynced()
+    schedule.close()
     return schedule
 
 
@@ -93,3 +98,76 @@ async def test_ends_of_writes_wait_but_a_moment_while_more_follows_from_them() -
     assert schedule.rest == REST
     schedule.note(EvaluationBatch(False, [], at=now, has_news=True))
     assert schedule.rest == MOMENT
+
+
+NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+LONGEST = RESYNC + ECHO_WAIT
+INSTANT = 1e-6
+"""Seconds that a batch takes."""
+LEVELS: list[ViewParent] = [("webs/pods", f"webs.example.com/default/{name}") for name in "abc"]
+Step: TypeAlias = tuple[str, float, list[ViewParent]]
+named = st.lists(st.sampled_from(LEVELS), min_size=1, unique=True)
+steps: st.SearchStrategy[Step] = st.one_of(
+    st.tuples(st.sampled_from(["change", "echo", "end", "unannounced", "notified"]), st.just(0.0), named),
+    st.tuples(st.sampled_from(["scheduled", "passes"]), st.floats(0.001, 15), named),
+    st.tuples(st.just("hurries"), st.just(0.0), named),
+)
+
+
+class Turns:
+    """A processor's turns as far as its schedule is concerned; a batch takes one level, so that there may be more."""
+
+    def __init__(self, *, is_alone: bool) -> None:
+        self.now = 0.0
+        self.schedule = Schedule(lambda: self.now, is_alone=is_alone)
+        self.due_at: dict[ViewParent, float] = {}
+        """Since when levels are to be decided on, or from when on."""
+
+    def ask(self, levels: list[ViewParent], at: float) -> None:
+        self.due_at |= {level: min(at, self.due_at.get(level, at)) for level in levels}
+
+    def turn(self) -> None:
+        schedule = self.schedule
+        while True:
+            self.now += INSTANT
+            if schedule.is_overdue:
+                schedule.resynced()
+            if not schedule.is_open:
+                return
+            schedule.close()
+            due = [level for level, at in self.due_at.items() if at <= self.now and level not in schedule.put_off]
+            for level in due[:1]:
+                del self.due_at[level]
+            if len(due) > 1:
+                schedule.open()
+            later = min((at for at in self.due_at.values() if at > self.now), default=None)
+            schedule.plan(None if later is None else NOON + timedelta(seconds=later - self.now), NOON)
+
+    def pass_time(self, seconds: float) -> None:
+        until = self.now + seconds
+        while self.now < until:
+            self.now = min(until, self.now + max(self.schedule.wait.total_seconds(), INSTANT))
+            self.turn()
+
+
+@given(st.lists(steps, max_size=40), st.booleans())
+def test_no_level_waits_for_longer_than_a_resync_whatever_does_not_come(taken: list[Step], is_alone: bool) -> None:
+    turns = Turns(is_alone=is_alone)
+    turns.turn()
+    for step, seconds, levels in taken:
+        if step == "passes":
+            turns.pass_time(seconds)
+        elif step == "notified":
+            turns.schedule.notified()
+        elif step == "hurries":
+            turns.schedule.note(EvaluationBatch(False, [], at=NOON, has_news=True))
+        else:
+            turns.ask(levels, turns.now + seconds)
+            if step not in ("unannounced", "scheduled"):
+                turns.schedule.take(dict.fromkeys(levels, {"change": CHANGE, "echo": ECHO, "end": END}[step]))
+        turns.turn()
+        waits = max((turns.now - at for at in turns.due_at.values()), default=0.0)
+        note(f"{turns.now:.3f} {step} {seconds:.3f} {levels}: the longest waits for {waits:.3f} s")
+        assert waits <= LONGEST.total_seconds() + 0.001
+    turns.pass_time(LONGEST.total_seconds() + 15)
+    assert not turns.due_at
