@@ -256,10 +256,10 @@ class Engine:
         `leaving` are levels to leave alone. Writes what is folded, too.
         """
         state, acting = self.state, self.acting
-        views = deciding_views(self._program, self.readiness.views)
+        views = frozenset(deciding_views(self._program, self.readiness.views))
         at = self.clock.now() if now is None else now
         if not views:
-            return EvaluationBatch(False, (), at)
+            return EvaluationBatch((), at)
         self._wake_for_time(at)
         if self._has_lookups:
             await self._look_around()
@@ -268,23 +268,18 @@ class Engine:
         returned = acting.returned(self.epochs)
         await self.evaluator.refill(state, {look.facts.name[1] for look, _ in returned})
         back = [each for each in returned if self.state_reader.is_as_seen(each[0])]
-        wakes, has_suspected = self._due(frozenset(views), at, {look.facts.name for look, _ in back}, leaving, most)
+        wakes = self._due(views, at, {look.facts.name for look, _ in back}.union(leaving), most)
         looks, left = await self.evaluator.look(self.state_reader, wakes, at) if wakes else ([], [])
         known = {*left, *(look.facts.name for look in looks)}
-        left_out = {(wake.view, wake.parent) for wake in wakes} - known
-        for level in sorted(left_out):
+        for level in sorted({(wake.view, wake.parent) for wake in wakes} - known):
             leave_out(state, level)
         acted = await self.evaluator.with_rows(self.state_reader, [*back, *await acting.act(looks, self.epochs)])
-        batch = [conclude(look, round_, at) for look, round_ in acted]
-        valid, claimed = await self._commit(batch)
+        valid, claimed = await self._commit([conclude(look, round_, at) for look, round_ in acted])
         return EvaluationBatch(
-            len(wakes) - has_suspected == most,
             valid,
             at,
             claimed,
-            retried=len(batch) - len(valid),
-            has_left=bool(left or left_out) or self._has_lookups or has_suspected,
-            has_woken=bool(valid) and state.wakes.is_any_fresh(but_not=leaving),
+            has_more=self._has_lookups or bool(self._due(views, at, leaving, 1)),
             has_told=any(each.wake.view in self._program.looked_up for each in valid),
             has_news=any(each.is_news and each.wake.view in self._program.awaited for each in valid),
         )
@@ -303,14 +298,9 @@ class Engine:
         self._is_set_back = self._has_missed = False
 
     def _due(
-        self,
-        views: frozenset[str],
-        at: datetime,
-        concluded: Collection[ViewParent],
-        leaving: Collection[ViewParent],
-        most: int,
-    ) -> tuple[list[PendingWake], bool]:
-        """What is due, and whether the last of it is of a suspected view: one of these at a time."""
+        self, views: Collection[str], at: datetime, leaving: Collection[ViewParent], most: int
+    ) -> list[PendingWake]:
+        """What may be decided on now; of suspected views one level at a time, after all others."""
         wakes, acting, state_reader = self.state.wakes, self.acting, self.state_reader
         self.evaluator.suspects.forget(at)
 
@@ -318,13 +308,11 @@ class Engine:
             level = wake.view, wake.parent
             if wake.view not in views or (wake.view in self.evaluator.suspects) != is_suspected:
                 return False
-            if level in acting or level in concluded or level in leaving:
-                return False
-            return not state_reader.is_early(wake, at)
+            return not (level in acting or level in leaving or state_reader.is_early(wake, at))
 
         found = wakes.due(at, is_meant, max(0, min(most, MOST_BEGUN - len(acting))))
         suspected = wakes.due(at, partial(is_meant, is_suspected=True), 1) if self.evaluator.suspects else []
-        return [*wakes_in_turn(found), *suspected], bool(suspected)
+        return [*wakes_in_turn(found), *suspected]
 
     async def whole(self, names: Collection[str]) -> Mapping[str, StoredObject]:
         """The objects of these names that there are, with their bodies."""

@@ -19,7 +19,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from levelog import Intent, Level, Operator, Resource, Struct, apply
 from levelog_base.errors import Unavailable
 from levelog_base.wire.objects import Application, Cluster
-from levelog_processors.decide.tally import EvaluationBatch
+from levelog_processors.decide.tally import BATCH, EvaluationBatch
 from levelog_processors.engine import Engine
 from levelog_processors.program import Program
 from levelog_processors.tables import SqlTables
@@ -73,8 +73,8 @@ class Stepped:
         self._engine.fold(placed)
         await self._engine.flush()
 
-    async def decide(self, *, leaving: Sequence[ViewParent] = ()) -> EvaluationBatch:
-        return await self._engine.decide(leaving=leaving)
+    async def decide(self, *, leaving: Sequence[ViewParent] = (), most: int = BATCH) -> EvaluationBatch:
+        return await self._engine.decide(leaving=leaving, most=most)
 
     async def wakeup(self) -> int:
         """What identifies the wakeup."""
@@ -162,6 +162,13 @@ async def test_a_level_that_is_left_alone_asks_for_no_further_pass(stepped: Step
     batch = await stepped.decide(leaving=[("slow/pods", SHOP)])
     assert [each.name for each in batch.decided] == [("slow/pods", SHOP.replace("shop", "hall"))]
     assert not batch.has_more
+
+
+async def test_a_batch_whose_functions_all_still_run_is_followed_by_another(stepped: Stepped) -> None:
+    await stepped.fold(web("shop", 1), web("hall", 2))
+    first, second = await stepped.decide(most=1), await stepped.decide(most=1)
+    assert (first.decided, second.decided) == ([], [])
+    assert (first.has_more, second.has_more) == (True, False)
 
 
 async def test_a_wakeup_that_was_forgotten_and_asked_for_again_is_another_one(stepped: Stepped) -> None:

@@ -23,7 +23,7 @@ class Timed:
             most = self._portion.begin()
             found.append(min(most, due))
             self._now += found[-1] * of_one
-            self._portion.end(EvaluationBatch(due >= most, [LEVEL] * found[-1], NOON))
+            self._portion.end(EvaluationBatch([LEVEL] * found[-1], NOON))
         return found
 
 

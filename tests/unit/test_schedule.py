@@ -88,15 +88,11 @@ async def test_the_end_of_a_write_is_joined_by_what_comes_next() -> None:
     assert not schedule.is_resting
 
 
-def test_a_full_batch_that_decided_on_nothing_yet_is_followed_by_another() -> None:
-    assert EvaluationBatch(True, [], at=datetime.now(UTC)).has_more, "slow functions of its levels still run"
-
-
 async def test_ends_of_writes_wait_but_a_moment_while_more_follows_from_them() -> None:
     schedule, now = looked_at(), datetime.now(UTC)
-    schedule.note(EvaluationBatch(False, [], at=now))
+    schedule.note(EvaluationBatch([], at=now))
     assert schedule.rest == REST
-    schedule.note(EvaluationBatch(False, [], at=now, has_news=True))
+    schedule.note(EvaluationBatch([], at=now, has_news=True))
     assert schedule.rest == MOMENT
 
 
@@ -160,7 +156,7 @@ def test_no_level_waits_for_longer_than_a_resync_whatever_does_not_come(taken: l
         elif step == "notified":
             turns.schedule.notified()
         elif step == "hurries":
-            turns.schedule.note(EvaluationBatch(False, [], at=NOON, has_news=True))
+            turns.schedule.note(EvaluationBatch([], at=NOON, has_news=True))
         else:
             turns.ask(levels, turns.now + seconds)
             if step not in ("unannounced", "scheduled"):

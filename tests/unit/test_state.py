@@ -162,16 +162,6 @@ def test_a_level_that_is_put_off_is_due_at_its_time_or_once_a_record_asks() -> N
     assert names(wakes.due(NOON, everything, 9)) == ["a/b"]
 
 
-def test_levels_that_are_left_alone_are_no_reason_for_another_pass() -> None:
-    wakes = Wakes()
-    asked(wakes, "a/b")
-    (left,) = wakes.pending
-    assert wakes.is_any_fresh(but_not=())
-    assert not wakes.is_any_fresh(but_not=[left])
-    asked(wakes, "a/c")
-    assert wakes.is_any_fresh(but_not=[left])
-
-
 def test_an_entry_that_was_given_anew_does_not_end_at_its_older_time() -> None:
     buckets = Buckets()
     buckets.put("pods/a/b", Entry("i", "k", 0, b"1", "", NOON))

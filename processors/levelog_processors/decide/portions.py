@@ -31,5 +31,5 @@ class Portion:
         seconds = self._clock() - self._began
         if seconds > LONG_SECONDS:
             self._most = max(LEAST, min(self._most, len(batch.decided) // 2))
-        elif batch.is_full and seconds < LONG_SECONDS / 2:
+        elif len(batch.decided) >= self._most and seconds < LONG_SECONDS / 2:
             self._most = min(BATCH, 2 * self._most)

@@ -41,28 +41,17 @@ class CallCounts(Struct):
 class EvaluationBatch(Struct, frozen=True):
     """What one batch came to."""
 
-    is_full: bool
-    """The batch took as many wakeups as it may, so there may be more."""
     decided: Sequence[Decided]
     at: datetime
     """When it was decided."""
     claimed: Collection[str] = ()
     """Intents that are being carried out already."""
-    retried: int = 0
-    """Decisions given up because a read had changed meanwhile; their wakeups stay."""
-    has_left: bool = False
-    """Levels of suspected views may wait for their turn, which has come."""
-    has_woken: bool = False
-    """Other levels are due: views that read these, and levels that had to wait for these."""
+    has_more: bool = False
+    """There is more to decide right now."""
     has_told: bool = False
     """Levels that look up one of these, of another parent, may be due."""
     has_news: bool = False
     """A level stands otherwise that daemons may wait for."""
-
-    @property
-    def has_more(self) -> bool:
-        """Tell whether there may be more to decide right now."""
-        return self.is_full or bool(self.has_woken and self.decided) or self.retried > 0 or self.has_left
 
     @property
     def is_intent_pending(self) -> bool:

@@ -143,10 +143,6 @@ class Wakes(Struct):
         self._skip()
         return self._times[0][0] if self._times else None
 
-    def is_any_fresh(self, *, but_not: Collection[ViewParent]) -> bool:
-        """Tell whether records ask for a level, besides some that are left alone."""
-        return any(level not in but_not for queue in self._fresh.values() for level in queue)
-
     def _put(self, wake: PendingWake) -> None:
         level = wake.view, wake.parent
         before = self.pending.get(level)
