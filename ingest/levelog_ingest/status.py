@@ -1,6 +1,5 @@
-"""The status of each watch, and how long ingest waits after a failure."""
+"""The status of each resource, and how long ingest waits after a failure."""
 
-import asyncio
 import logging
 import random
 from collections.abc import Callable
@@ -9,25 +8,17 @@ from typing import Final, Literal, TypeAlias
 
 from msgspec import Struct
 
-from levelog.absence import level_of
-from levelog.resources import Scope, is_external
+from levelog.resources import Scope
 from levelog_base.counting import counted
-from levelog_base.errors import LevelogError
 from levelog_base.wire.objects import GroupResource, Version
-from levelog_kube.client import SILENCE
-from levelog_kube.failures import ApiError, NoAnswer, Unreachable
 
 log = logging.getLogger(__name__)
 
 Phase: TypeAlias = Literal["starting", "absent", "forbidden", "listing", "watching", "retrying"]
-_FORBIDDEN: Final = 403
-_FULL_LONGEST: Final = timedelta(seconds=10)  # there may be room before anybody says so
 FIRST: Final = timedelta(seconds=0.5)
 LONGEST: Final = timedelta(seconds=30)  # as client-go's reflector
-CONTACT: Final = SILENCE + timedelta(seconds=10)
-"""A silent watch is opened again after SILENCE; one that is still silent now is in trouble."""
-AWAY_LONGEST: Final = timedelta(seconds=3)
-"""If no server listens, the longest time until its return is noticed."""
+DIFFERENCE: Final = timedelta(minutes=1)
+"""How far the clocks of two processes may differ when one goes on with the lists of the other."""
 
 
 class WatchedResource(Struct, frozen=True, kw_only=True):
@@ -57,7 +48,7 @@ class WatchedResource(Struct, frozen=True, kw_only=True):
 
 
 class ResourceStatus(Struct, kw_only=True):
-    """How the watch of a resource goes, as of now."""
+    """How the watch of a resource, or its source, goes, as of now."""
 
     watched: WatchedResource
     phase: Phase = "starting"
@@ -70,6 +61,8 @@ class ResourceStatus(Struct, kw_only=True):
     total: int | None = None
     """How many the list will have, where the server says."""
     last_contact: datetime | None = None
+    silence: timedelta | None = None
+    """The longest time without contact that is no trouble; None: it may take for ever."""
     skipped: int = 0
     """Objects that could not be recorded; each is in the process's log."""
     on_change: "Progress | None" = None
@@ -85,8 +78,8 @@ class ResourceStatus(Struct, kw_only=True):
             return f"{self.watched}: {self.detail}"
         if self.version is None:
             return f"{self.watched}: not listed yet, {counted(self.objects, 'object')} so far"
-        is_polled = is_external(self.watched.resource)  # and hears nothing while there is nothing to hear
-        if not is_polled and self.last_contact is not None and (silent := now - self.last_contact) > CONTACT:
+        silent = now - self.last_contact if self.last_contact is not None else timedelta(0)
+        if self.silence is not None and silent > self.silence:
             return f"{self.watched}: nothing heard for {silent.total_seconds():.0f} s"
         return ""
 
@@ -117,36 +110,11 @@ class Backoff:
 
 
 class Troubles:
-    """The problem with a resource: logged once until it changes, and waited out."""
+    """The problem with a resource: logged once until it changes."""
 
     def __init__(self, status: ResourceStatus) -> None:
-        self.backoff = Backoff()
-        self.was_away = False
-        """The API server could not be reached since its identity was compared."""
-        self.has_expired = False
-        """The server lacked the history that was asked for last."""
         self.told = ""
         self._status = status
-
-    async def pause(self, error: LevelogError) -> None:
-        """Tell of an error and wait before the next attempt, at least as long as the server asks for."""
-        retry_after = error.retry_after if isinstance(error, ApiError) else None
-        self.was_away = self.was_away or isinstance(error, (Unreachable, NoAnswer))
-        if isinstance(error, ApiError) and error.status == _FORBIDDEN:
-            detail = f"may not list and watch {self._status.watched}: {error.message}"
-            self.tell("forbidden", detail, logging.DEBUG if error.is_told else logging.ERROR)
-        else:
-            self.tell("retrying", str(error), level_of(error))
-        wait = self.backoff.failed(retry_after)
-        if error.is_told or isinstance(error, Unreachable):  # it is away, or begins: that costs it next to nothing
-            wait = min(wait, AWAY_LONGEST)
-        await asyncio.sleep(wait.total_seconds())
-
-    async def wait_for_room(self, error: LevelogError) -> None:
-        """Wait before a full log is tried again; the log room has logged that once for all resources."""
-        self._status.phase, self._status.detail = "retrying", str(error)
-        self._status.changed()
-        await asyncio.sleep(min(self.backoff.failed(), _FULL_LONGEST).total_seconds())
 
     def tell(self, phase: Phase, detail: str, level: int = logging.WARNING) -> None:
         """Note a problem, and log it once until it changes; debug messages may repeat."""
@@ -165,4 +133,3 @@ class Troubles:
     def over(self) -> None:
         """All is well."""
         self.told = ""
-        self.backoff.succeeded()

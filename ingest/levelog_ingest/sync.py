@@ -14,7 +14,7 @@ from levelog_base.counting import counted
 from levelog_base.wire.objects import Version, parse_version
 from levelog_ingest.recorder import Recorder
 from levelog_ingest.resume import ResumeAt
-from levelog_ingest.status import ResourceStatus
+from levelog_ingest.status import DIFFERENCE, ResourceStatus
 from levelog_kube.client import KubeClient
 from levelog_kube.failures import NoAnswer
 from levelog_log.appender import Lane
@@ -22,8 +22,6 @@ from levelog_log.appender import Lane
 log = logging.getLogger(__name__)
 
 
-DIFFERENCE: Final = timedelta(minutes=1)
-"""How far the clocks of two processes may differ when one goes on with the lists of the other."""
 PAGE_OBJECTS: Final = 500  # as kubectl and client-go ask for
 
 

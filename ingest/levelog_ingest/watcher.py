@@ -9,6 +9,7 @@ from typing import Any, Final, Literal, NoReturn, TypeAlias, TypeVar
 
 from msgspec.structs import replace
 
+from levelog.absence import level_of
 from levelog_base.errors import ConfigurationError, IdentityMismatch, LevelogError
 from levelog_base.secrets.redaction import Redactor
 from levelog_base.wire.objects import Version
@@ -32,13 +33,56 @@ Ended: TypeAlias = Literal["list", "reverted", "gone"]
 """Why reading ended: all parts have to be listed again, in another history perhaps, or the resource is not served."""
 
 _NOT_FOUND: Final = 404
+_FORBIDDEN: Final = 403
 _SHORT_WATCH_SECONDS: Final = 1.0  # a server that ends watches at once is not asked again at once
 T = TypeVar("T")
 ABSENT_LONGEST: Final = timedelta(seconds=10)
+AWAY_LONGEST: Final = timedelta(seconds=3)
+"""If no server listens, the longest time until its return is noticed."""
+REOPENING: Final = timedelta(seconds=10)
+"""A silent watch is opened again; one that is still silent after this time is in trouble."""
+_FULL_LONGEST: Final = timedelta(seconds=10)  # there may be room before anybody says so
 LOOK_EVERY: Final = timedelta(minutes=1)
 """How often to look whether the log still has the last list."""
 LIST_APART: Final = timedelta(minutes=10)
 """Between two lists of a resource that the log is too small for."""
+
+
+class _Waits(Troubles):
+    """The problem with a watch, which is also waited out."""
+
+    def __init__(self, status: ResourceStatus) -> None:
+        super().__init__(status)
+        self.backoff = Backoff()
+        self.was_away = False
+        """The API server could not be reached since its identity was compared."""
+        self.has_expired = False
+        """The server lacked the history that was asked for last."""
+
+    async def pause(self, error: LevelogError) -> None:
+        """Tell of an error and wait before the next attempt, at least as long as the server asks for."""
+        retry_after = error.retry_after if isinstance(error, ApiError) else None
+        self.was_away = self.was_away or isinstance(error, (Unreachable, NoAnswer))
+        if isinstance(error, ApiError) and error.status == _FORBIDDEN:
+            detail = f"may not list and watch {self._status.watched}: {error.message}"
+            self.tell("forbidden", detail, logging.DEBUG if error.is_told else logging.ERROR)
+        else:
+            self.tell("retrying", str(error), level_of(error))
+        wait = self.backoff.failed(retry_after)
+        if error.is_told or isinstance(error, Unreachable):  # it is away, or begins: that costs it next to nothing
+            wait = min(wait, AWAY_LONGEST)
+        await asyncio.sleep(wait.total_seconds())
+
+    async def wait_for_room(self, error: LevelogError) -> None:
+        """Wait before a full log is tried again; the log room has logged that once for all resources."""
+        self._status.phase, self._status.detail = "retrying", str(error)
+        self._status.changed()
+        await asyncio.sleep(min(self.backoff.failed(), _FULL_LONGEST).total_seconds())
+
+    def over(self) -> None:
+        """All is well: the next wait is the shortest again."""
+        super().over()
+        self.backoff.succeeded()
 
 
 class Watcher:
@@ -57,7 +101,7 @@ class Watcher:
         silence: timedelta = SILENCE,
         application: str = "",
     ) -> None:
-        self.status = ResourceStatus(watched=watched, on_change=on_change)
+        self.status = ResourceStatus(watched=watched, on_change=on_change, silence=silence + REOPENING)
         self._client = client
         self._stream = stream
         self._appender = appender
@@ -65,7 +109,7 @@ class Watcher:
         self._rescoped, self._next_scope = asyncio.Event(), watched.namespaces
         self._check_cluster = check_cluster
         self._silence = silence
-        self._troubles = Troubles(self.status)
+        self._troubles = _Waits(self.status)
         self.has_gap = asyncio.Event()
         """Set once something else noted a gap in the log: all is listed again."""
         self._list_again_from = 0.0
@@ -144,7 +188,7 @@ class Watcher:
                 log.info("listing: %s", resume.reason, extra={"resource": str(self._watched)})
         upstream = Upstream(client=self._client, served=served, silence=self._silence, seen=resume.seen)
         parts = self._watched.parts
-        troubles = {part: self._troubles if len(parts) == 1 else Troubles(self.status) for part in parts}
+        troubles = {part: self._troubles if len(parts) == 1 else _Waits(self.status) for part in parts}
         ended: Ended = "list"
         while ended != "gone":
             feeds = [Feed(upstream, part, sync, lane, self._recorder, self.status) for part in parts]
@@ -154,7 +198,7 @@ class Watcher:
             is_again = sync.is_again or sync.listed_at is not None
             sync = Sync(lane, self._recorder, self.status, is_again=is_again)
 
-    async def _read(self, feed: Feed, troubles: Troubles) -> Ended:
+    async def _read(self, feed: Feed, troubles: _Waits) -> Ended:
         """Read one part until all have to be listed, or the resource is not served. Raises what the log refuses.
 
         An error of the log ends it, since the state of the log is unknown then.

@@ -28,7 +28,7 @@ from levelog_base.wire.records import (
 from levelog_base.wire.subjects import object_subject, partition_of
 from levelog_ingest.sources.encoding import Encoder, shown, uid_of
 from levelog_ingest.sources.known import LogState
-from levelog_ingest.sync import DIFFERENCE
+from levelog_ingest.status import DIFFERENCE
 from levelog_log.appender import Appender
 from levelog_log.messages import RecordTooLarge
 from levelog_log.stream import LogStream

@@ -20,8 +20,8 @@ from levelog_base.wire.objects import Cluster, Partition, Version
 from levelog_base.wire.objects import Sequence as LogSequence
 from levelog_base.wire.records import LoggedRecord, ObjectUnreadable, SyncFinished
 from levelog_ingest.resume import ListFirst, ResumeAt
-from levelog_ingest.status import Backoff
-from levelog_ingest.sync import DIFFERENCE, Sync
+from levelog_ingest.status import DIFFERENCE, Backoff
+from levelog_ingest.sync import Sync
 from levelog_ingest.watcher import Watcher
 from levelog_kube.client import Answer, KubeClient
 from levelog_kube.discovery import Served
