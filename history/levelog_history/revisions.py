@@ -7,7 +7,8 @@ from typing import Any, Final, Literal, TypeAlias
 import msgspec
 from msgspec import UNSET, Struct
 
-from levelog_base.wire.objects import GroupResource, ObjectKey, is_newer
+from levelog_base.wire.lists import Lists
+from levelog_base.wire.objects import GroupResource, ObjectKey
 from levelog_base.wire.records import (
     GapNoted,
     HistoryReverted,
@@ -19,11 +20,9 @@ from levelog_base.wire.records import (
     SyncStarted,
     Unreadable,
     Written,
-    api_version_of,
     follows,
     is_unlisted,
     swept_version,
-    with_begun,
 )
 from levelog_history.differences import Difference, differences
 
@@ -100,10 +99,7 @@ class Revisions:
     def __init__(self, is_wanted: Callable[[ObjectKey], bool]) -> None:
         self._is_wanted = is_wanted
         self._states: dict[str, _State] = {}
-        self._begun: dict[tuple[int, str], dict[str, int]] = {}
-        """Lists under way with the sequence of their beginning, by partition and resource."""
-        self._api_versions: dict[tuple[int, str], str] = {}
-        """Versions in which resources are recorded, by partition and resource."""
+        self._lists = Lists()
         self._missing: set[tuple[str, datetime]] = set()
 
     def take(self, logged: LoggedRecord) -> Iterator[Revision | Missing]:
@@ -111,23 +107,17 @@ class Revisions:
         record = logged.record
         match record:
             case ObjectSeen() | ObjectDeleted():
-                known = self._api_versions.get((logged.partition, str(record.key.group_resource)), "")
-                if self._is_wanted(record.key) and not is_newer(known, api_version_of(record)):
+                if self._is_wanted(record.key) and not self._lists.is_outdated(logged, record):
                     yield from self._object(logged, record)
             case SyncStarted():
-                place = logged.partition, str(record.resource)
-                recorded = self._api_versions.get(place, "")
-                if is_newer(recorded, record.api_version):
-                    return  # as the fold does
-                if is_newer(record.api_version, recorded):
+                if self._lists.begin(logged, record):
                     self._await_list(logged.partition, record.resource, is_other_history=False)
-                self._api_versions[place] = record.api_version or recorded
-                self._begun[place] = with_begun(self._begun.get(place, {}), record.sync_id, logged.sequence)
             case SyncFinished():
                 yield from self._swept(logged, record)
             case GapNoted():
                 yield from self._gap(logged.sequence, record, record.reason)
             case HistoryReverted():
+                self._lists.revert(logged, record)
                 self._await_list(logged.partition, record.resource, is_other_history=True)
                 reason = f"history went back from version {record.since} to {record.version}"
                 yield from self._gap(logged.sequence, record, reason)
@@ -199,7 +189,7 @@ class Revisions:
         )
 
     def _swept(self, logged: LoggedRecord, record: SyncFinished) -> Iterator[Revision]:
-        begun = self._begun.get((logged.partition, str(record.resource)), {}).pop(record.sync_id, None)
+        begun = self._lists.end(logged, record)
         if begun is None:
             return
         for name, state in self._states.items():
@@ -222,8 +212,7 @@ class Revisions:
                 )
 
     def _await_list(self, partition: int, resource: GroupResource, *, is_other_history: bool) -> None:
-        """Let what is told next of a resource be newer; lists under way are of the past."""
-        self._begun.pop((partition, str(resource)), None)
+        """Let what is told next of a resource be newer."""
         for state in self._states.values():
             if (state.partition, state.key.group_resource) == (partition, resource):
                 state.version = 0 if is_other_history else state.version - 1

@@ -9,7 +9,8 @@ from typing import Self
 
 from msgspec import Struct
 
-from levelog_base.wire.objects import ObjectKey, is_newer
+from levelog_base.wire.lists import Lists
+from levelog_base.wire.objects import ObjectKey
 from levelog_base.wire.records import (
     BookmarkNoted,
     ContactLost,
@@ -21,11 +22,9 @@ from levelog_base.wire.records import (
     SyncFinished,
     SyncStarted,
     Unreadable,
-    api_version_of,
     follows,
     is_unlisted,
     swept_version,
-    with_begun,
 )
 from levelog_history.reach import Moment
 from levelog_processors.fold.objects import unreadable
@@ -52,8 +51,7 @@ class Trim:
         self._folded = list(folded)
         self._ended = ended
         self._newest: dict[ObjectKey, _Newest] = {}
-        self._versions: dict[Input, str] = {}
-        self._begun: dict[Input, dict[str, int]] = {}
+        self._lists = Lists()
         self._needed: set[int] = set()
         self._bookmarks: dict[int, int] = {}
         """The bookmark, by partition, that tells how late it is."""
@@ -98,16 +96,14 @@ class Trim:
                 self._see(logged, record)
             case Unreadable(key=ObjectKey() as key) | ObjectUnreadable(key=ObjectKey() as key) if is_before:
                 self._show(key, logged.sequence)
-            case HistoryReverted(resource=resource) if is_before:
-                self._begin_anew(str(resource))
-            case SyncStarted(resource=resource, api_version=version) as record if is_before:
-                place = (logged.partition, str(resource))
-                self._begun[place] = with_begun(self._begun.get(place, {}), record.sync_id, logged.sequence)
-                if is_newer(version, self._versions.setdefault(place, version)):
-                    self._versions[place] = version
-                    self._begin_anew(str(resource))
+            case HistoryReverted() as record if is_before:
+                self._lists.revert(logged, record)
+                self._begin_anew(str(record.resource))
+            case SyncStarted() as record if is_before:
+                if self._lists.begin(logged, record):
+                    self._begin_anew(str(record.resource))
             case SyncFinished() as record if is_before:
-                self._sweep(logged.partition, record)
+                self._sweep(logged, record)
             case BookmarkNoted() if is_before:
                 self._bookmarks[logged.partition] = logged.sequence
             case _:
@@ -115,8 +111,7 @@ class Trim:
 
     def _see(self, logged: LoggedRecord, record: ObjectSeen | ObjectDeleted) -> None:
         key, sequence = record.key, logged.sequence
-        known = self._versions.get((logged.partition, str(key.group_resource)), "")
-        is_skipped = bool(unreadable(record)) or is_newer(known, api_version_of(record))
+        is_skipped = bool(unreadable(record)) or self._lists.is_outdated(logged, record)
         if key in self._ended or is_skipped:
             self._needed.add(sequence)
             self._show(key, sequence)
@@ -132,11 +127,11 @@ class Trim:
         if (newest := self._newest.get(key)) and not newest.is_gone:
             newest.sequences.append(sequence)
 
-    def _sweep(self, partition: int, finished: SyncFinished) -> None:
+    def _sweep(self, logged: LoggedRecord, finished: SyncFinished) -> None:
         """Let the objects go that a list left out; it does so again if their last records are there."""
-        begun = self._begun.get((partition, str(finished.resource)), {}).pop(finished.sync_id, 0)
+        begun = self._lists.end(logged, finished) or 0
         for key, newest in self._newest.items():
-            if newest.partition != partition or key.group_resource != finished.resource or newest.is_gone:
+            if newest.partition != logged.partition or key.group_resource != finished.resource or newest.is_gone:
                 continue
             version, inside = newest.version, key.namespace
             if is_unlisted(finished, begun=begun, sequence=newest.sequences[-1], version=version, namespace=inside):

@@ -6,11 +6,15 @@ from copy import deepcopy
 from typing import Any
 from unittest.mock import patch
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from levelog import Level, Operator
-from levelog_base.wire.records import LoggedRecord
+from levelog_base.wire.objects import Version
+from levelog_base.wire.records import HistoryReverted, LoggedRecord
+from levelog_base.wire.subjects import partition_of
 from levelog_history.reach import Moment
 from levelog_processors.program import Program
 from levelog_replay import tape
@@ -18,6 +22,7 @@ from levelog_replay.bundles.cutting import Trim
 from levelog_replay.tape import Rebuilt, Tape
 from rigs.histories import CHANGES, PARTITIONS, Changes, Told, Web, images, told
 from rigs.run.examples import examples
+from rigs.webs import NOON, WEBS, lists_done, logged, web
 
 op = Operator("webs")
 op.index(images)
@@ -73,12 +78,12 @@ async def cut_off(records: Sequence[LoggedRecord], start: int, behind: Sequence[
     folded = [max(start - each, 0) for each in behind]
     cut = await Trim.find(history, Moment(sequence=start), folded, (), history.last)
     found: list[list[Any]] = []
-    for each in (records, [logged for logged in records if cut.keeps(logged)]):
+    for each in (records, [record for record in records if cut.keeps(record)]):
         rebuilt = Rebuilt(Program([op]), history.origin)
-        before = [logged for logged in each if logged.sequence <= folded[logged.partition]]
+        before = [record for record in each if record.sequence <= folded[record.partition]]
         rebuilt.fold(before)
         at = deepcopy(shown(rebuilt))
-        rebuilt.fold(logged for logged in each if logged not in before)
+        rebuilt.fold(record for record in each if record not in before)
         found.append([*at[:-1], *shown(rebuilt)[:-1]])
     return found[0], found[1]
 
@@ -99,3 +104,24 @@ async def test_a_bundle_begins_with_what_there_was() -> None:
     cut = await Trim.find(Told(records, 3), Moment(sequence=6), [9, 9], (), 9)
     assert [int(each.sequence) for each in records if cut.keeps(each)] == [5, 6, 7, 8, 9]
     assert cut.begins.sequence == 6
+
+
+@pytest.mark.parametrize("is_reverted", [False, True])
+async def test_a_list_that_the_fold_passes_over_leaves_nothing_out_of_a_bundle(is_reverted: bool) -> None:
+    """A list in an older API version, by a process that does not know the newer one; or of a history that went back."""
+    key = web("shop", 11).key
+    partition = partition_of(key, PARTITIONS)
+    (first, last), (begun, ended) = lists_done(WEBS, 10), lists_done(WEBS, 50)
+    said: list[Any] = [replace(first, api_version="v1"), replace(last, api_version="v1"), web("shop", 11)]
+    if is_reverted:
+        said += [
+            replace(begun, sync_id="late"),
+            HistoryReverted(resource=WEBS, since=Version(50), version=Version(12), time=NOON),
+        ]
+        said += [replace(ended, sync_id="late")]
+    else:
+        said += [replace(mark, sync_id="late", api_version="v1alpha1") for mark in (begun, ended)]
+    records = logged(said, partitions=PARTITIONS, partition=partition)
+    one, other = await cut_off(records, len(records), [0, 0])
+    assert one == other
+    assert list(one[0]) == [str(key)], "the object is there all the time"
