@@ -78,7 +78,7 @@ def test_neither_file_nor_address_is_misuse() -> None:
 
 async def test_a_webhook_takes_lists_until_it_is_stopped() -> None:
     address = asyncio.get_running_loop().create_future()
-    listening = asyncio.create_task(hear("127.0.0.1", 0, told=address.set_result))
+    listening = asyncio.create_task(hear("127.0.0.1", 0, on_listening=address.set_result))
     events = {"kind": "EventList", "apiVersion": "audit.k8s.io/v1", "items": [*map(json.loads, beating())]}
     async with aiohttp.ClientSession() as session, session.post(await address, json=events) as said:
         assert said.status == 200

@@ -50,7 +50,7 @@ class BundlePast:
                 return decision.parent
         return ""
 
-    def told(
+    def about(
         self,
         selected: Sequence[Selected],
         parents: Collection[ObjectKey],  # noqa: ARG002
@@ -104,14 +104,14 @@ class BundlePast:
                     failed.append((level, record))
         if not failed:
             return {}
-        rests: dict[LevelName, int] = {}
+        in_sync: dict[LevelName, int] = {}
         async for decision in self.bundle.decisions():
             level = application, decision.view, decision.parent
             if decision.status == "in_sync" and decision.round < before.get(level, 0):
-                rests[level] = max(rests.get(level, 0), decision.round)
+                in_sync[level] = max(in_sync.get(level, 0), decision.round)
         found: dict[LevelName, FailedBefore] = {}
         for level, record in failed:
-            if record.round > rests.get(level, -1):
+            if record.round > in_sync.get(level, -1):
                 found[level] = FailedBefore(count=found[level].count + 1 if level in found else 1, last=record)
         return found
 

@@ -60,7 +60,7 @@ class WriteShown(Struct, frozen=True, kw_only=True):
     body: str
     answer: str
     error: str
-    told: ExplainedWrite
+    explained: ExplainedWrite
 
 
 async def decision_page(past: Past, ordinal: int, code: Path | None) -> dict[str, Any] | None:
@@ -181,8 +181,8 @@ def _json(value: object | UnsetType) -> str:
     return msgspec.json.format(msgspec.json.encode(value, order="sorted"), indent=2).decode()
 
 
-def _write(story: Story, told: ExplainedWrite) -> WriteShown:
-    intent, receipt = told.intent, told.receipt
+def _write(story: Story, explained: ExplainedWrite) -> WriteShown:
+    intent, receipt = explained.intent, explained.receipt
     answer = ""
     if receipt is not None:
         version = f" as version {receipt.target_version}" if receipt.target_version else ""
@@ -197,7 +197,7 @@ def _write(story: Story, told: ExplainedWrite) -> WriteShown:
         body="" if body in (b"", b"null") else body.decode(errors="replace"),
         answer=answer,
         error=intent.error or (receipt.error if receipt else ""),
-        told=told,
+        explained=explained,
     )
 
 

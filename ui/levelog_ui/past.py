@@ -72,7 +72,7 @@ class Past(Protocol):
         """The parent that a decision was made on; empty: there is no such decision."""
         ...
 
-    def told(
+    def about(
         self, selected: Sequence[Selected], parents: Collection[ObjectKey], applications: Collection[Application]
     ) -> AsyncIterator[LoggedRecord]:
         """Records about objects, and the receipts of what applications wrote for parents."""
@@ -151,7 +151,7 @@ class LivePast:
                     return parent
         return ""
 
-    def told(
+    def about(
         self, selected: Sequence[Selected], parents: Collection[ObjectKey], applications: Collection[Application]
     ) -> AsyncIterator[LoggedRecord]:
         """Reads the partitions of the parents, as to receipts."""

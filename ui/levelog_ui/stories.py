@@ -80,23 +80,23 @@ async def read_story(past: Past, key: ObjectKey) -> Story:
     written = list(dict.fromkeys([name, *sorted(parents), *targets]))
     first = written[: 1 + len(parents - {name})]
     objects = first + sorted(written[len(first) : MOST_OBJECTS], key=_as_counted)
-    told = await _read(past, objects, parents, decided)
-    asked = decided if is_parent else _near(decided, name, told)
-    known = {number for number, _ in told.entries}
+    records = await _read(past, objects, parents, decided)
+    asked = decided if is_parent else _near(decided, name, records)
+    known = {number for number, _ in records.entries}
     unknown = {cause for each in asked for cause in each.decision.causes.sequences} - known
     others = await past.records(sorted(unknown)[-_MOST_LOOKED_UP:])
     if more := sorted(_objects_of(others) - set(objects), key=_as_counted)[: MOST_OBJECTS - len(objects)]:
         objects += more
         later = await _read(past, more, (), ())
         new = [each for each in later.entries if isinstance(each[1], Revision) or each[0] not in known]
-        told.entries = sorted([*told.entries, *new], key=lambda each: each[0])
-    intents = await past.intents(decided, told.receipts)
+        records.entries = sorted([*records.entries, *new], key=lambda each: each[0])
+    intents = await past.intents(decided, records.receipts)
     entries: dict[int, list[Entry]] = {}
-    for number, entry in told.entries:
+    for number, entry in records.entries:
         entries.setdefault(number, []).append(entry)
     happened = Happened(
         entries=entries,
-        receipts=told.receipts,
+        receipts=records.receipts,
         others={each.sequence: each for each in others if each.sequence not in entries},
     )
     by_level: dict[LevelName, list[DecisionEntry]] = {}
@@ -108,7 +108,7 @@ async def read_story(past: Past, key: ObjectKey) -> Story:
         objects=objects,
         bodies={write.key: write.body for each in decided for write in each.writes},
         left_out=len(written) - len(written[:MOST_OBJECTS]),
-        entries=told.entries,
+        entries=records.entries,
         levels={
             level: explain(sorted((e.decision for e in some), key=lambda d: d.ordinal), intents, happened)
             for level, some in sorted(by_level.items())
@@ -116,37 +116,39 @@ async def read_story(past: Past, key: ObjectKey) -> Story:
     )
 
 
-class _ToldEntries(Struct):
+class _StoryRecords(Struct):
     entries: list[tuple[int, Entry]]
     receipts: dict[str, tuple[int, ReceiptNoted]]
 
 
 async def _read(
     past: Past, objects: Iterable[str], parents: Collection[str], decided: Sequence[DecisionEntry]
-) -> _ToldEntries:
+) -> _StoryRecords:
     """Revisions of the objects, and receipts of what was written for parents."""
     keys = {ObjectKey.parse(each) for each in objects}
     revisions = Revisions(lambda key: key in keys)
-    told = _ToldEntries([], {})
+    records = _StoryRecords([], {})
     applications = dict.fromkeys(each.application for each in decided)
     parent_keys = {ObjectKey.parse(each) for each in parents}
-    async for logged in past.told([_selected(each) for each in sorted(keys, key=str)], parent_keys, list(applications)):
+    async for logged in past.about(
+        [_selected(each) for each in sorted(keys, key=str)], parent_keys, list(applications)
+    ):
         record = logged.record
         if isinstance(record, ReceiptNoted | TargetObserved):
             if isinstance(record, ReceiptNoted) and record.is_repeated:
                 continue
             if record.parent in parent_keys:
-                told.entries.append((logged.sequence, record))
+                records.entries.append((logged.sequence, record))
                 if isinstance(record, ReceiptNoted):
-                    told.receipts[record.key] = logged.sequence, record
+                    records.receipts[record.key] = logged.sequence, record
             continue
-        told.entries += [(logged.sequence, each) for each in revisions.take(logged)]
-    return told
+        records.entries += [(logged.sequence, each) for each in revisions.take(logged)]
+    return records
 
 
-def _near(decided: Sequence[DecisionEntry], name: str, told: _ToldEntries) -> list[DecisionEntry]:
+def _near(decided: Sequence[DecisionEntry], name: str, records: _StoryRecords) -> list[DecisionEntry]:
     """Decisions that wrote an object, or that its records caused."""
-    own = {number for number, each in told.entries if isinstance(each, Revision) and each.object == name}
+    own = {number for number, each in records.entries if isinstance(each, Revision) and each.object == name}
     return [
         each
         for each in decided

@@ -15,8 +15,8 @@ _LARGEST_BYTES: Final = 64 << 20
 """Of a batch; kube-apiserver sends at most 10 MiB unless it is told otherwise."""
 
 
-async def hear(host: str, port: int, client: str = "", *, told: Callable[[str], None]) -> WakesFound:
-    """Take batches until cancelled, then answer; `told` gets the address. Raises ConfigurationError."""
+async def hear(host: str, port: int, client: str = "", *, on_listening: Callable[[str], None]) -> WakesFound:
+    """Take batches until cancelled, then answer; `on_listening` gets the address. Raises ConfigurationError."""
     reader, bursts = AuditReader(Remarks()), Bursts(client)
 
     async def batch(request: web.Request) -> web.Response:
@@ -32,7 +32,7 @@ async def hear(host: str, port: int, client: str = "", *, told: Callable[[str], 
     try:
         site = web.TCPSite(runner, host or None, port)
         await site.start()
-        told("http://{}:{}/".format(*runner.addresses[0][:2]))
+        on_listening("http://{}:{}/".format(*runner.addresses[0][:2]))
         await asyncio.Event().wait()
     except OSError as error:
         raise ConfigurationError(f"nothing can listen at {host}:{port}: {error.strerror}") from error

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from levelog_base.errors import LevelogError
 from levelog_cli.checks.apichecks import examine_cluster
-from levelog_cli.checks.findings import Finding, Found, print_finding, told
+from levelog_cli.checks.findings import Finding, Found, finding_plain, print_finding
 from levelog_cli.checks.serverchecks import examine_database, examine_nats
 from levelog_cli.loading import LoadedApplication
 from levelog_cli.printing.forms import PlainForm, print_plain
@@ -24,7 +24,7 @@ async def examine(
         if form is None:
             print_finding(finding)
         else:
-            print_plain(told(finding), form)
+            print_plain(finding_plain(finding), form)
             sys.stdout.flush()
         is_well = is_well and finding.found is not Found.WRONG
     return is_well

@@ -52,7 +52,7 @@ class Finding(Struct, frozen=True, kw_only=True):
         return cls(found=Found.WRONG, subject=subject, text=str(text), mend=mend)
 
 
-def told(finding: Finding) -> dict[str, str]:
+def finding_plain(finding: Finding) -> dict[str, str]:
     """The finding as a JSON object; without `mend` where there is nothing to mend."""
     mend = {"mend": " ".join(finding.mend.split())} if finding.mend else {}
     return {"found": finding.found, "subject": finding.subject, "text": " ".join(finding.text.split()), **mend}

@@ -12,7 +12,8 @@ import signal
 import sys
 from collections.abc import Callable, Coroutine, Generator
 from contextlib import contextmanager
-from multiprocessing.connection import Connection, wait
+from multiprocessing import connection
+from multiprocessing.connection import Connection
 from multiprocessing.context import ForkContext
 from typing import Any, Final
 
@@ -109,9 +110,9 @@ class Family:
         finally:
             loop.remove_reader(self._alive)
 
-    def rest(self, *children: "Child | Connection") -> None:
+    def wait(self, *children: "Child | Connection") -> None:
         """Wait a little, or until one of them has ended or has something to say."""
-        wait([each.sentinel if isinstance(each, Child) else each for each in children], LOOK_SECONDS)
+        connection.wait([each.sentinel if isinstance(each, Child) else each for each in children], LOOK_SECONDS)
 
 
 class Child:

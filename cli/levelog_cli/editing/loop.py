@@ -76,7 +76,7 @@ def develop(
             if reloader.look():
                 kept.renew(reloader.breaks)
             kept.look()
-            family.rest(cluster, *reloader.waited_for, *kept.waited_for)
+            family.wait(cluster, *reloader.waited_for, *kept.waited_for)
             _require(cluster, family)
 
 
@@ -104,7 +104,7 @@ def _start_cluster(settings: Settings, family: Family, folder: Path, kubeconfig:
 
         cluster = fork_part(family, settings, "cluster", serve)
         while not family.is_ending:
-            family.rest(cluster, told)
+            family.wait(cluster, told)
             if told.poll():
                 return cluster, str(told.recv())
             _require(cluster, family)

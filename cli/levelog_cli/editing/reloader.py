@@ -43,7 +43,7 @@ def run_reloading(
         reloader = Reloader(settings, files, family, roles)
         while not family.is_ending:
             reloader.look()
-            family.rest(*reloader.waited_for)
+            family.wait(*reloader.waited_for)
 
 
 class Reloader:
@@ -117,17 +117,17 @@ class Reloader:
 
     def _try(self) -> TrialResult | None:
         """Load the code in a process of its own; None if the command is to end, or the files change meanwhile."""
-        told, telling = Pipe(duplex=False)
-        with told, telling:
-            trial = self._family.fork("trial", lambda: self._try_code(telling))
+        received, sent = Pipe(duplex=False)
+        with received, sent:
+            trial = self._family.fork("trial", lambda: self._try_code(sent))
             while trial.is_running:
-                self._family.rest(trial)
+                self._family.wait(trial)
                 if self._family.is_ending or self._code.changed():  # code that is loaded may not come to an end
                     trial.stop()
                     return None
-            received = told.recv() if told.poll() else None
+            result = received.recv() if received.poll() else None
         # Code may end its process as it is loaded, without a word.
-        return received if isinstance(received, TrialResult) else TrialResult([], is_broken=True)
+        return result if isinstance(result, TrialResult) else TrialResult([], is_broken=True)
 
     def _try_code(self, telling: Connection) -> None:
         try_code(

@@ -35,14 +35,14 @@ def call_lines(comparison: CallComparison, names: tuple[str, str]) -> Iterator[s
         yield from folded(f"{counted(count, 'call')} skipped: {obstacle}")
 
 
-def calls_told(comparison: CallComparison) -> dict[str, Any]:
+def calls_plain(comparison: CallComparison) -> dict[str, Any]:
     """The same as JSON has it."""
     first = comparison.first
     return {
         "functions": msgspec.to_builtins(comparison.tallies),
         "refusals": msgspec.to_builtins(comparison.refusals),
         "obstacles": comparison.obstacles,
-        "first": _told(first) if first is not None else None,
+        "first": _difference_plain(first) if first is not None else None,
     }
 
 
@@ -121,7 +121,7 @@ def _yielded(result: object) -> dict[str, Any] | None:
     return found or None
 
 
-def _told(found: CallDifference) -> dict[str, Any]:
+def _difference_plain(found: CallDifference) -> dict[str, Any]:
     return {
         "function": found.name,
         "kind": found.kind,
@@ -130,10 +130,10 @@ def _told(found: CallDifference) -> dict[str, Any]:
         "cause": found.past.cause,
         "retry": found.retry,
         "request": found.request,
-        "before": _came_told(found.before),
-        "after": _came_told(found.after),
+        "before": _came_plain(found.before),
+        "after": _came_plain(found.after),
     }
 
 
-def _came_told(came: Came) -> dict[str, Any]:
+def _came_plain(came: Came) -> dict[str, Any]:
     return {"result": msgspec.Raw(came.result) if came.result else None, "error": came.error or None}

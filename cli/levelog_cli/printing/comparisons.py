@@ -8,7 +8,7 @@ from msgspec.structs import asdict
 
 from levelog.calls.faults import described
 from levelog_base.counting import counted
-from levelog_cli.printing.called import call_lines, call_stop_lines, calls_told, difference_lines, tally_lines
+from levelog_cli.printing.called import call_lines, call_stop_lines, calls_plain, difference_lines, tally_lines
 from levelog_cli.printing.tables import folded, labelled, table_lines
 from levelog_history.differences import drift_text, shown
 from levelog_history.wording import is_first
@@ -25,7 +25,7 @@ _NO_ERRORS = (b"0",)
 """What an evaluation sees of an index that leaves out no object."""
 
 
-def lines(report: "Report") -> Iterator[str]:
+def report_lines(report: "Report") -> Iterator[str]:
     """The lines of a report."""
     comparison = report.comparison
     if comparison.first is not None and not report.is_first_told:
@@ -49,7 +49,7 @@ def lines(report: "Report") -> Iterator[str]:
     yield f"{counted(report.records, 'record')} folded in {report.seconds:.1f} s ({rate} a second)"
 
 
-def as_json(report: "Report") -> dict[str, Any]:
+def report_plain(report: "Report") -> dict[str, Any]:
     """The report as one JSON object."""
     comparison = report.comparison
     first = comparison.first
@@ -60,8 +60,8 @@ def as_json(report: "Report") -> dict[str, Any]:
         "obstacles": comparison.obstacles,
         "records": report.records,
         "seconds": round(report.seconds, 3),
-        "first": _told(first) if first is not None else None,
-        "calls": calls_told(report.calls) if report.calls is not None else None,
+        "first": _divergence_plain(first) if first is not None else None,
+        "calls": calls_plain(report.calls) if report.calls is not None else None,
     }
 
 
@@ -79,9 +79,9 @@ def differing_lines(found: Sequence[Divergence], names: tuple[str, str]) -> Iter
     yield f"{counted(len(found), 'decision')} {'differs' if len(found) == 1 else 'differ'}"
 
 
-def differing_json(found: Sequence[Divergence]) -> dict[str, Any]:
+def differing_plain(found: Sequence[Divergence]) -> dict[str, Any]:
     """The same as one JSON object."""
-    return {"is_same": not found, "differing": [_told(each) for each in found]}
+    return {"is_same": not found, "differing": [_divergence_plain(each) for each in found]}
 
 
 def inevitable_lines(found: "Inevitable") -> Iterator[str]:
@@ -103,12 +103,12 @@ def _brief(found: Divergence, names: tuple[str, str]) -> str:
         writes = f", {one.writes_text}" if one is not None and one.keys else ""
         return f"{names[0] if after is None else names[1]} alone: {one.verdict.status if one else ''}{writes}"
     parts = [part for part in ("status", "round") if part in found.parts]
-    told = [f"{part} {getattr(before.verdict, part)} -> {getattr(after.verdict, part)}" for part in parts]
-    told += [part for part in ("desired", "actual") if part in found.parts]
+    changes = [f"{part} {getattr(before.verdict, part)} -> {getattr(after.verdict, part)}" for part in parts]
+    changes += [part for part in ("desired", "actual") if part in found.parts]
     if "keys" in found.parts:
         then, now = before.writes_text, after.writes_text
-        told.append(f"{then} -> {now}" if then != now else "content of writes")
-    return ", ".join(told or found.parts)
+        changes.append(f"{then} -> {now}" if then != now else "content of writes")
+    return ", ".join(changes or found.parts)
 
 
 def divergence_lines(found: Divergence, names: tuple[str, str]) -> Iterator[str]:
@@ -155,7 +155,7 @@ def verdict_lines(part: str, before: Verdict, after: Verdict) -> Iterator[str]:
     yield from (line for text in part_texts(part, before, after) for line in labelled(part, text))
 
 
-def _told(found: Divergence) -> dict[str, Any]:
+def _divergence_plain(found: Divergence) -> dict[str, Any]:
     past = found.past
     return {
         "view": past.view,
@@ -174,17 +174,17 @@ def _told(found: Divergence) -> dict[str, Any]:
             }
             for (index, key), values in sorted(found.reads.items())
         ],
-        "before": _conclusion(found.before),
-        "after": _conclusion(found.after),
+        "before": _conclusion_plain(found.before),
+        "after": _conclusion_plain(found.after),
     }
 
 
-def _conclusion(conclusion: Conclusion | None) -> dict[str, Any] | None:
+def _conclusion_plain(conclusion: Conclusion | None) -> dict[str, Any] | None:
     if conclusion is None:
         return None
     known = {intent.key: intent for intent in conclusion.intents}
     return {
-        **verdict_told(conclusion.verdict),
+        **verdict_plain(conclusion.verdict),
         "intents": [
             {
                 "key": key,
@@ -197,7 +197,7 @@ def _conclusion(conclusion: Conclusion | None) -> dict[str, Any] | None:
     }
 
 
-def verdict_told(verdict: Verdict) -> dict[str, Any]:
+def verdict_plain(verdict: Verdict) -> dict[str, Any]:
     """A verdict as JSON has it."""
     return {
         "status": verdict.status,

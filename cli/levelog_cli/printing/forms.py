@@ -30,19 +30,19 @@ _COLOURS: Final = {
 }
 
 
-def print_plain(told: object, form: PlainForm = "json") -> None:
+def print_plain(plain: object, form: PlainForm = "json") -> None:
     """Print one line of JSON, or one document of YAML."""
-    encoded = msgspec.json.encode(told)
+    encoded = msgspec.json.encode(plain)
     if form == "json":
         print_lines([encoded.decode()])
     else:
         print_yaml(msgspec.json.decode(encoded), explicit_start=True)
 
 
-def print_answer(told: object, lines: Iterable[str], form: PlainForm | None) -> None:
-    """Print what is told in the form that was asked for, else the lines, which are not escaped yet."""
+def print_answer(plain: object, lines: Iterable[str], form: PlainForm | None) -> None:
+    """Print the plain answer in the form that was asked for, else the lines, which are not escaped yet."""
     if form:
-        print_plain(told, form)
+        print_plain(plain, form)
     else:
         print_lines(lines)
 

@@ -17,26 +17,30 @@ from levelog_store.rows import Scope
 
 def blamed_plain(path: str, value: Any, revision: Revision) -> dict[str, Any]:
     """A field, and the revision that set it."""
-    told = entry_plain(revision, revision.sequence)
-    return {"field": path, "value": value, **{name: told[name] for name in ("sequence", "time", "happened", "written")}}
+    plain = entry_plain(revision, revision.sequence)
+    return {
+        "field": path,
+        "value": value,
+        **{name: plain[name] for name in ("sequence", "time", "happened", "written")},
+    }
 
 
 def entry_plain(entry: AnyEntry, sequence: int) -> dict[str, Any]:
     """An entry of a timeline, without the body of the object."""
     if isinstance(entry, DecisionEntry):
         return _decision_entry(entry)
-    told: dict[str, Any] = msgspec.to_builtins(entry)
+    plain: dict[str, Any] = msgspec.to_builtins(entry)
     match entry:
         case Revision():
-            del told["body"]
-            return {"type": "revision", **told}
+            del plain["body"]
+            return {"type": "revision", **plain}
         case Missing():
-            return {"type": "missing", **told}
+            return {"type": "missing", **plain}
         case ReceiptNoted() | TargetObserved():
             return {
                 "type": "receipt" if isinstance(entry, ReceiptNoted) else "observation",
                 "sequence": sequence,
-                **told,
+                **plain,
                 "parent": str(entry.parent),
                 "target": str(entry.target),
             }

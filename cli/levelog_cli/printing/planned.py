@@ -9,7 +9,7 @@ import msgspec
 from levelog.handlers.callnames import title_of
 from levelog_base.counting import counted
 from levelog_base.secrets.scrubbing import without_hashes
-from levelog_cli.printing.comparisons import verdict_lines, verdict_told
+from levelog_cli.printing.comparisons import verdict_lines, verdict_plain
 from levelog_cli.printing.tables import folded, labelled, table_lines
 from levelog_replay.planning import Planned, PlannedLevel
 from levelog_store.rows import Verdict
@@ -163,7 +163,7 @@ def _remarks(plan: Planned) -> Iterator[str]:
         yield from folded(remark)
 
 
-def plan_json(plan: Planned) -> dict[str, Any]:
+def plan_plain(plan: Planned) -> dict[str, Any]:
     """The plan as one JSON object."""
     return {
         "is_same": plan.is_same,
@@ -176,8 +176,8 @@ def plan_json(plan: Planned) -> dict[str, Any]:
                 "is_due": level.is_due,
                 "is_later": level.is_later,
                 "deletions": level.deletions,
-                "before": _told(level.change.before),
-                "after": _told(level.change.after),
+                "before": _verdict_plain(level.change.before),
+                "after": _verdict_plain(level.change.after),
                 "writes": [
                     {"verb": write.verb, "target": write.target, "key": write.key, "body": msgspec.Raw(write.body)}
                     for write in level.writes
@@ -192,5 +192,5 @@ def plan_json(plan: Planned) -> dict[str, Any]:
     }
 
 
-def _told(verdict: Verdict | None) -> dict[str, Any] | None:
-    return verdict_told(verdict) if verdict is not None else None
+def _verdict_plain(verdict: Verdict | None) -> dict[str, Any] | None:
+    return verdict_plain(verdict) if verdict is not None else None

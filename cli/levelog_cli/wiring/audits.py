@@ -42,7 +42,7 @@ async def show_wakes(
         raise ConfigurationError("--log and --bundle go with files: what is heard at --listen is not in them yet")
     if listen:
         address = ListenAddress.parse(listen)
-        found = await hear(address.host, address.port, client, told=lambda at: print_line(f"listens at {at}"))
+        found = await hear(address.host, address.port, client, on_listening=lambda at: print_line(f"listens at {at}"))
     elif has_log or bundle:
         async with opened_source(settings, bundle) as source:
             found = await found_wakes(files, client=client, source=source)

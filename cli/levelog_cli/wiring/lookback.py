@@ -81,18 +81,18 @@ async def show_why(settings: Settings, question: Question, *, is_full: bool, for
                 print_line("")
             if question.is_suppressed:
                 ignored = await looking.ignored(level, question.moment() if question.since else None)
-                told = [ignored_plain(level, each) for each in ignored]
+                plain = [ignored_plain(level, each) for each in ignored]
                 lines = ignored_lines(level.view, level.parent, ignored)
             else:
                 explained = await looking.decisions(level, question)
-                told = [explained_plain(level, each) for each in explained]
+                plain = [explained_plain(level, each) for each in explained]
                 lines = explained_lines(level.decisions[-1], explained, target=level.target, is_full=is_full)
-            _print(told, lines, form)
+            _print(plain, lines, form)
 
 
-def _print(told: Sequence[dict[str, Any]], lines: Iterable[str], form: PlainForm | None) -> None:
+def _print(plain: Sequence[dict[str, Any]], lines: Iterable[str], form: PlainForm | None) -> None:
     if form:
-        for each in told:
+        for each in plain:
             print_plain(each, form)
     else:
         print_lines(lines)

@@ -15,11 +15,10 @@ from levelog_base.errors import ConfigurationError
 from levelog_base.wire.objects import GroupResource
 from levelog_cli.loading import LoadedApplication, load_application
 from levelog_cli.printing.bars import Bars
-from levelog_cli.printing.comparisons import as_json as told
-from levelog_cli.printing.comparisons import divergence_lines, lines, stop_lines
+from levelog_cli.printing.comparisons import divergence_lines, report_lines, report_plain, stop_lines
 from levelog_cli.printing.forms import PlainForm, print_answer
 from levelog_cli.printing.lines import print_line, print_lines
-from levelog_cli.printing.planned import plan_json, plan_lines
+from levelog_cli.printing.planned import plan_lines, plan_plain
 from levelog_cli.running import MISUSED
 from levelog_cli.servers.backing import known_redactor
 from levelog_cli.servers.databases import open_to_read
@@ -88,7 +87,7 @@ async def replay_history(settings: Settings, choice: Choice, *, form: PlainForm 
             f"no decision of application {first.name} was recorded {chosen}: it decides on objects of "
             f"{', '.join(parents)}"
         )
-    print_answer(told(report), lines(report), form)
+    print_answer(report_plain(report), report_lines(report), form)
     return report.is_same
 
 
@@ -191,7 +190,7 @@ async def plan_changes(
     Raises ConfigurationError if the database does not hold the application, or on several clusters.
     """
     found = await planned(settings, load_application(settings, files), allows_network=allows_network, course=Course())
-    print_answer(plan_json(found), plan_lines(found), form)
+    print_answer(plan_plain(found), plan_lines(found), form)
     return found.is_same
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from levelog_base.wire.objects import Application, GroupResource
 from levelog_cli.printing.bars import Bars
-from levelog_cli.printing.comparisons import differing_json, differing_lines, inevitable_lines, verdict_lines
+from levelog_cli.printing.comparisons import differing_lines, differing_plain, inevitable_lines, verdict_lines
 from levelog_cli.printing.forms import PlainForm, print_answer, print_plain
 from levelog_cli.printing.lines import print_line, print_lines
 from levelog_cli.printing.plain import entry_plain
@@ -35,7 +35,7 @@ async def show_what_if(
     choice = Choice(file=file, against=str(code), is_in_order=True, bundle=bundle)
     async with opened_versions(settings, choice, Bars()) as (_, versions, history, _):
         found = [each async for each in versions.differing(history, edits)]
-    print_answer(differing_json(found), differing_lines(found, versions.names), form)
+    print_answer(differing_plain(found), differing_lines(found, versions.names), form)
     return not found
 
 

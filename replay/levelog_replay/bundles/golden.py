@@ -51,7 +51,7 @@ async def check(path: Path, program: Program, *, application: str, is_updated: b
     await comparison.complete(bundle)
     if is_updated:
         rewrite(bundle, conclusions)
-    return "\n".join(_told(path, comparison, len(conclusions)))
+    return "\n".join(_lines_of(path, comparison, len(conclusions)))
 
 
 def text_of_test(bundle: str, module: str, name: str) -> str:
@@ -71,7 +71,7 @@ def test_{named}(decides_as_recorded: Callable[[Operator], None]) -> None:
 """
 
 
-def _told(path: Path, comparison: DecisionComparison, changed: int) -> Iterator[str]:
+def _lines_of(path: Path, comparison: DecisionComparison, changed: int) -> Iterator[str]:
     yield f"{changed} of {_total(comparison)} decisions in {path} do not come out as recorded"
     for obstacle, count in sorted(comparison.obstacles.items()):
         yield f"  {count} cannot be made again: {obstacle}"

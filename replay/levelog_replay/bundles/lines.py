@@ -49,7 +49,7 @@ class Heading(Struct, frozen=True, kw_only=True, tag="bundle", tag_field="line")
     """Up to here records are in it."""
     begins: Moment
     """Moment from which nothing is missing."""
-    cut: int = 0
+    replaced_until: int = msgspec.field(default=0, name="cut")
     """Up to here versions of objects that were replaced by then are not in it; 0: they are."""
     has_bookmarks: bool = True
     """False: only those that end a lost contact are in it."""

@@ -84,8 +84,8 @@ class Bundle:
 
     async def ends(self) -> tuple[int, LoggedRecord | None, int]:
         """Sequence from which all records are there, the first of them that is, and sequence of the last."""
-        first = self.heading.cut or self.first
-        async for records in self.records(self.heading.cut):
+        first = self.heading.replaced_until or self.first
+        async for records in self.records(self.heading.replaced_until):
             return first, records[0], self.last
         return first, None, self.last
 

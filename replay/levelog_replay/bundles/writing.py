@@ -24,7 +24,6 @@ from levelog_base.wire.records import (
     Unreadable,
 )
 from levelog_history.reach import Moment
-from levelog_replay.bundles.cutting import Losses, Trim
 from levelog_replay.bundles.lines import (
     FORMAT,
     HASHED,
@@ -41,6 +40,7 @@ from levelog_replay.bundles.lines import (
     decision_lines,
     record_line,
 )
+from levelog_replay.bundles.needed import Losses, Needed
 from levelog_replay.bundles.reading import Bundle
 from levelog_replay.comparing import Conclusion
 from levelog_replay.sources import History, Selection
@@ -111,11 +111,11 @@ async def export(
     if selection.end is None:
         last = history.last
     last = max(last, selection.end.sequence if selection.end else 0)
-    cut: Trim | None = None
+    needed: Needed | None = None
     if selection.start is not None and folded:
         ended = {key.living for key in parents if key.living != key}
-        cut = await Trim.find(history, selection.start, folded, ended, last)
-        begins = cut.begins if cut.begins.is_later(begins) else begins
+        needed = await Needed.find(history, selection.start, folded, ended, last)
+        begins = needed.begins if needed.begins.is_later(begins) else begins
     heading = Heading(
         format=FORMAT,
         levelog=version("levelog"),
@@ -127,7 +127,7 @@ async def export(
         first=history.first,
         last=last,
         begins=begins,
-        cut=cut.begins.sequence if cut is not None else 0,
+        replaced_until=needed.begins.sequence if needed is not None else 0,
         has_bookmarks=has_bookmarks,
         redaction=history.redaction,
     )
@@ -140,7 +140,7 @@ async def export(
             for logged in batch:
                 if logged.sequence > last or not _is_about(logged, resources, heading.application):
                     continue
-                is_needed = cut is None or cut.keeps(logged)
+                is_needed = needed is None or needed.has(logged)
                 if isinstance(logged.record, BookmarkNoted) and not has_bookmarks:
                     is_needed = False
                 if losses.ends(logged) or is_needed:

@@ -78,7 +78,7 @@ class PastState:
     def levels_of(self, parent: str = "", view: str = "") -> list[Any]:
         """Levels of a parent, of a view, or all."""
         return [
-            _Fields({"view": name, "parent": of, **_told(verdict)})
+            _Fields({"view": name, "parent": of, **_plain(verdict)})
             for (name, of), verdict in self.levels.items()
             if (not parent or ends(parent, of)) and (not view or is_named(view, name))
         ]
@@ -215,7 +215,7 @@ def _wrapped(value: Any) -> Any:
     return _Fields(value) if isinstance(value, dict | list) else value
 
 
-def _told(verdict: Verdict) -> Mapping[str, Any]:
-    told = {name: getattr(verdict, name) for name in ("status", "reason", "round")} | {"drift": verdict.differing}
+def _plain(verdict: Verdict) -> Mapping[str, Any]:
+    plain = {name: getattr(verdict, name) for name in ("status", "reason", "round")} | {"drift": verdict.differing}
     sides = {name: value for name in ("desired", "actual") if (value := getattr(verdict, name)) is not None}
-    return told | {name: msgspec.json.decode(value) for name, value in sides.items()}
+    return plain | {name: msgspec.json.decode(value) for name, value in sides.items()}

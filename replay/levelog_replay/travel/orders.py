@@ -82,14 +82,14 @@ class Orders:
                 continue
             for others in self._extremes(records, number):
                 if self.orders >= self._most:
-                    return self._told(symptom, records[number + 1 if number < at else at].sequence, None, True)
+                    return self._inevitable(symptom, records[number + 1 if number < at else at].sequence, None, True)
                 if await self._avoids(records, number, others, written):
                     race = await self._race(records, number, others, written)
-                    return self._told(symptom, records[number].sequence, (records[number].sequence, race), False)
+                    return self._inevitable(symptom, records[number].sequence, (records[number].sequence, race), False)
         first = next((each.sequence for each in records if _may_move(each)), symptom)
-        return self._told(symptom, first, None, False)
+        return self._inevitable(symptom, first, None, False)
 
-    def _told(self, symptom: int, since: int, race: tuple[int, int] | None, is_bounded: bool) -> Inevitable:
+    def _inevitable(self, symptom: int, since: int, race: tuple[int, int] | None, is_bounded: bool) -> Inevitable:
         return Inevitable(symptom=symptom, since=since, race=race, orders=self.orders, is_bounded=is_bounded)
 
     async def _avoids(

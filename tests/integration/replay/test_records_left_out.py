@@ -18,7 +18,7 @@ from levelog_base.wire.subjects import partition_of
 from levelog_history.reach import Moment
 from levelog_processors.program import Program
 from levelog_replay import tape
-from levelog_replay.bundles.cutting import Trim
+from levelog_replay.bundles.needed import Needed
 from levelog_replay.tape import Rebuilt, Tape
 from rigs.histories import CHANGES, PARTITIONS, Changes, Told, Web, images, told
 from rigs.run.examples import examples
@@ -76,9 +76,9 @@ async def cut_off(records: Sequence[LoggedRecord], start: int, behind: Sequence[
     """State at a moment and at the end: of all records, and of those that a bundle which begins there has."""
     history = Told(records, 7)
     folded = [max(start - each, 0) for each in behind]
-    cut = await Trim.find(history, Moment(sequence=start), folded, (), history.last)
+    needed = await Needed.find(history, Moment(sequence=start), folded, (), history.last)
     found: list[list[Any]] = []
-    for each in (records, [record for record in records if cut.keeps(record)]):
+    for each in (records, [record for record in records if needed.has(record)]):
         rebuilt = Rebuilt(Program([op]), history.origin)
         before = [record for record in each if record.sequence <= folded[record.partition]]
         rebuilt.fold(before)
@@ -101,9 +101,9 @@ def test_what_was_replaced_before_a_bundle_begins_is_not_missed(
 async def test_a_bundle_begins_with_what_there_was() -> None:
     changes = [("seen", name, 1, "a", number) for number in range(4) for name in ("shop", "blog")]
     records = told([*changes[:4], ("deleted", "blog", 1, "a", 1), *changes[4:]])
-    cut = await Trim.find(Told(records, 3), Moment(sequence=6), [9, 9], (), 9)
-    assert [int(each.sequence) for each in records if cut.keeps(each)] == [5, 6, 7, 8, 9]
-    assert cut.begins.sequence == 6
+    needed = await Needed.find(Told(records, 3), Moment(sequence=6), [9, 9], (), 9)
+    assert [int(each.sequence) for each in records if needed.has(each)] == [5, 6, 7, 8, 9]
+    assert needed.begins.sequence == 6
 
 
 @pytest.mark.parametrize("is_reverted", [False, True])

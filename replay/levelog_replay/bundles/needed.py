@@ -43,11 +43,11 @@ class _Newest(Struct):
     """The last one says when it was last there."""
 
 
-class Trim:
+class Needed:
     """Takes the records of a history in their order, and tells afterwards which ones are needed; made by `find`."""
 
     def __init__(self, folded: Collection[int], ended: Collection[ObjectKey]) -> None:
-        """`folded`: up to where each partition may be cut; `ended`: objects whose end is handled, which stay whole."""
+        """`folded`: up to where partitions are thinned; `ended`: objects whose end is handled, which stay whole."""
         self._folded = list(folded)
         self._ended = ended
         self._newest: dict[ObjectKey, _Newest] = {}
@@ -62,26 +62,26 @@ class Trim:
     async def find(
         cls, history: Recording, start: Moment, folded: Collection[int], ended: Collection[ObjectKey], last: int
     ) -> Self:
-        """The cut at `start`, of records up to `last`, none of them after what the decisions had `folded`."""
-        cut = cls(folded, ended)
+        """The needed ones up to `last`: nothing is left out after `start`, or after what decisions had `folded`."""
+        needed = cls(folded, ended)
         is_after = False
         async for batch in history.records():
             for logged in batch:
                 if not is_after and start.precedes(logged):
                     is_after = True
-                    cut._folded = [min(each, cut.begins.sequence) for each in cut._folded]
+                    needed._folded = [min(each, needed.begins.sequence) for each in needed._folded]
                 if not is_after:
-                    cut.begins = Moment(sequence=logged.sequence, time=logged.record.time)
-                cut._take(logged, is_before=not is_after and logged.sequence <= cut._folded[logged.partition])
+                    needed.begins = Moment(sequence=logged.sequence, time=logged.record.time)
+                needed._take(logged, is_before=not is_after and logged.sequence <= needed._folded[logged.partition])
             if batch and batch[-1].sequence >= last:
                 break
-        for newest in cut._newest.values():
+        for newest in needed._newest.values():
             if not newest.is_gone:
-                cut._needed.update(newest.sequences)
-        cut._needed.update(cut._bookmarks.values())
-        return cut
+                needed._needed.update(newest.sequences)
+        needed._needed.update(needed._bookmarks.values())
+        return needed
 
-    def keeps(self, logged: LoggedRecord) -> bool:
+    def has(self, logged: LoggedRecord) -> bool:
         """Tell whether a record is needed."""
         if not isinstance(logged.record, ObjectSeen | ObjectDeleted | BookmarkNoted):
             return True
