@@ -4,7 +4,7 @@ import asyncio
 from collections import OrderedDict
 from collections.abc import AsyncGenerator, Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from itertools import count
 from pathlib import Path
 from typing import Final, TypeAlias
@@ -105,6 +105,7 @@ class AgainCode:
         self._runs: OrderedDict[int, AgainRun] = OrderedDict()
         self._under_way: tuple[AgainRun, asyncio.AbstractEventLoop, asyncio.Task[AgainAnswer]] | None = None
         self._threads = ThreadPoolExecutor(1, thread_name_prefix="again")
+        self._is_closed = False
 
     async def ask(self, question: Question, number: int = 0) -> AgainRun:
         """Begin to answer, and wait for a moment; `number` names a run that has begun, if it is still known.
@@ -122,10 +123,12 @@ class AgainCode:
 
     def close(self) -> None:
         """Give up what is under way."""
+        self._is_closed = True
         self._threads.shutdown(wait=False, cancel_futures=True)
         if self._under_way is not None:
             _, loop, task = self._under_way
-            loop.call_soon_threadsafe(task.cancel)
+            with suppress(RuntimeError):  # its loop has just ended
+                loop.call_soon_threadsafe(task.cancel)
 
     def _begin(self, question: Question) -> AgainRun:
         over = [number for number, each in self._runs.items() if each.ended.done()]
@@ -151,6 +154,8 @@ class AgainCode:
     async def _answered(self, run: AgainRun) -> AgainAnswer:
         task = asyncio.ensure_future(self._answer(run))
         self._under_way = run, asyncio.get_running_loop(), task
+        if self._is_closed:  # before it could be cancelled
+            task.cancel()
         async with asyncio.timeout(_LONGEST_SECONDS):
             return await task
 

@@ -23,7 +23,7 @@ from levelog_cli.loading import load_application
 from levelog_cli.servers.backing import known_redactor
 from levelog_cli.settings import Settings
 from levelog_replay.bundles.reading import open_bundle
-from levelog_ui.again import AgainCode, MadeAgain
+from levelog_ui.again import AgainCode, AgainRun, MadeAgain
 from levelog_ui.bundlepast import BundlePast
 from levelog_ui.server import PageServer, serving
 from rigs.browser import ENTER
@@ -186,6 +186,32 @@ async def test_a_question_that_nobody_comes_back_for_may_fail(
     del again, run
     gc.collect()
     assert not caplog.records
+
+
+async def test_a_question_that_is_about_to_be_answered_is_given_up_when_the_pages_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("levelog_ui.again._SOON_SECONDS", 0.01)
+    may_begin = threading.Event()
+
+    class Late(AgainCode):
+        def _carry_out(self, run: AgainRun) -> None:
+            may_begin.wait()
+            super()._carry_out(run)
+
+    @asynccontextmanager
+    async def opened() -> AsyncGenerator[BundlePast]:
+        await asyncio.Event().wait()
+        raise AssertionError
+        yield
+
+    program = load_application(Settings(application="webs"), [FIXED]).program
+    again = Late(FIXED, Application("webs"), program, opened, redactor=Redactor(is_off=True), threads=1)
+    run = await again.ask(MadeAgain())
+    again.close()
+    may_begin.set()
+    ended, _ = await asyncio.wait([run.ended], timeout=30)
+    assert ended
 
 
 async def test_the_test_that_a_decision_offers_passes_with_its_code_and_fails_with_the_fix(
