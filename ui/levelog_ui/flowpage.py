@@ -16,6 +16,7 @@ from levelog_store.look.contact import read_unreadable
 from levelog_store.look.levelpages import OUT_OF_SYNC, count_levels
 from levelog_store.look.progress import PartitionProgress, count_decided, read_contacts, read_progress
 from levelog_ui.past import LivePast
+from levelog_ui.times import span
 
 _WINDOW: Final = 1000
 """Records at the end of the log from which rates are counted."""
@@ -118,7 +119,7 @@ def _watch(contacts: Sequence[Any], recent: Sequence[LoggedRecord], seconds: flo
     errors = [each.resource for each in contacts if each.error]
     heard = [each.heard_at for each in contacts if each.heard_at is not None]
     age = now - min(heard) if heard else None
-    lag = f"heard {_span(age)} ago" if age is not None else "nothing heard yet"
+    lag = f"heard {span(age)} ago" if age is not None else "nothing heard yet"
     if errors:
         lag = f"nothing heard of {', '.join(errors)}"
     is_quiet = age is None or age > _QUIET
@@ -135,7 +136,7 @@ def _fold(progress: Sequence[PartitionProgress], behind: dict[int, list[LoggedRe
     count = sum(map(len, behind.values()))
     oldest = min((some[0].record.time for some in behind.values()), default=now)
     free = sum(not each.owner for each in progress)
-    lag = f"{counted(count, 'record')} behind, {_span(now - oldest)}" if count else "nothing behind"
+    lag = f"{counted(count, 'record')} behind, {span(now - oldest)}" if count else "nothing behind"
     owners = len({each.owner for each in progress if each.owner})
     return FlowStage(
         name="fold",
@@ -169,7 +170,7 @@ def _writes(
     is_open, unseen = (sum(getattr(each, name) for each in progress) for name in ("open", "unseen"))
     oldest = min((each.oldest_at for each in progress if each.oldest_at is not None), default=now)
     state = "late" if now - oldest > _SLOW else "well"
-    age = f", oldest {_span(now - oldest)}" if is_open or unseen else ""
+    age = f", oldest {span(now - oldest)}" if is_open or unseen else ""
     write = FlowStage(
         name="write",
         rate=_rate(len(receipts), seconds),
@@ -180,7 +181,7 @@ def _writes(
     seen = FlowStage(
         name="seen",
         rate=f"{unseen} unseen" if unseen else "all seen",
-        lag=f"oldest {_span(now - oldest)}" if unseen else "nothing awaited",
+        lag=f"oldest {span(now - oldest)}" if unseen else "nothing awaited",
         detail="in the log again",
         state=state if unseen else "well",
     )
@@ -207,11 +208,3 @@ def _partitions(
         }
         for each in progress
     ]
-
-
-def _span(time: timedelta) -> str:
-    seconds = max(0.0, time.total_seconds())
-    for unit, size in (("d", 86400), ("h", 3600), ("min", 60)):
-        if seconds >= 2 * size:
-            return f"{seconds / size:.0f} {unit}"
-    return f"{seconds:.0f} s" if seconds >= 1 else "under 1 s"

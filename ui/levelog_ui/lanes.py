@@ -1,13 +1,14 @@
 """The picture of a story: a lane for each object and level, a column for each record, lines from cause to effect."""
 
 from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Final
 
 from msgspec import Struct
 
 from levelog_ui.links import object_path
 from levelog_ui.marks import WRITES, Mark, level_lane
+from levelog_ui.times import clock, day_of, span
 
 COLUMN: Final = 26
 """Pixels, as all lengths here."""
@@ -84,14 +85,14 @@ def picture_of(marks: Sequence[Mark], objects: Sequence[str], levels: Sequence[t
     column, labelled, labelled_day, before = 0.6, -9.0, "", None
     for mark in marks:
         if before is not None and mark.time - before >= _PAUSE:
-            labels.append(TimeLabel(x=column * COLUMN + 4, text=_span(mark.time - before), is_below=True))
+            labels.append(TimeLabel(x=column * COLUMN + 4, text=span(mark.time - before), is_below=True))
             column += 1.6
             labelled = -9.0
         if column - labelled >= _LABEL_COLUMNS and (
-            before is None or _clock(mark.time) != _clock(before) or labelled < 0
+            before is None or clock(mark.time) != clock(before) or labelled < 0
         ):
-            labels.append(TimeLabel(x=column * COLUMN, text=_clock(mark.time)))
-            if (day := f"{mark.time.astimezone(UTC):%Y-%m-%d}") != labelled_day:
+            labels.append(TimeLabel(x=column * COLUMN, text=clock(mark.time)))
+            if (day := day_of(mark.time)) != labelled_day:
                 labels.append(TimeLabel(x=column * COLUMN, text=day, is_below=True))
                 labelled_day = day
             labelled = column
@@ -121,15 +122,3 @@ def _line(x: float, y: float, to_x: float, to_y: float) -> str:
         return f"M{x:g} {y:g}Q{(x + to_x) / 2:g} {y - 14:g} {to_x:g} {to_y:g}"
     bend = min(30.0, (to_x - x) / 2)
     return f"M{x:g} {y:g}C{x + bend:g} {y:g} {to_x - bend:g} {to_y:g} {to_x:g} {to_y:g}"
-
-
-def _clock(time: datetime) -> str:
-    return f"{time.astimezone(UTC):%H:%M:%S}"
-
-
-def _span(pause: timedelta) -> str:
-    seconds = int(pause.total_seconds())
-    for unit, size in (("d", 86400), ("h", 3600), ("min", 60)):
-        if seconds >= size:
-            return f"{seconds // size} {unit}"
-    return f"{seconds} s"

@@ -3,7 +3,6 @@
 import json
 import re
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from typing import Any, Final
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -15,6 +14,7 @@ from levelog_base.counting import counted
 from levelog_base.wire.objects import field_manager
 from levelog_history.differences import shown
 from levelog_ui.links import decision_path, object_path, record_path, with_query
+from levelog_ui.times import clock, day_of, iso, stamp
 
 
 def _environment() -> Environment:
@@ -34,22 +34,6 @@ def _environment() -> Environment:
 def _finalized(value: object) -> object:
     """No character of a value acts on the text around it, as one that turns the direction of writing would."""
     return escaped(value) if isinstance(value, str) and not isinstance(value, Markup) else value
-
-
-def _clock(time: datetime) -> str:
-    return f"{time.astimezone(UTC):%H:%M:%S}"
-
-
-def _stamp(time: datetime) -> str:
-    return f"{time.astimezone(UTC):%Y-%m-%d %H:%M:%S}"
-
-
-def _day(time: datetime) -> str:
-    return f"{time.astimezone(UTC):%Y-%m-%d}"
-
-
-def _iso(time: datetime) -> str:
-    return time.astimezone(UTC).isoformat()
 
 
 def _pretty(content: bytes | str | None) -> Markup:
@@ -82,10 +66,10 @@ def _linked(text: str) -> Markup:
 _OBJECT: Final = re.compile(r"(?<![\w/.-])([a-z0-9][a-z0-9.-]*/[a-z0-9_][a-z0-9.-]*/[A-Za-z0-9][\w.:-]*\w)")
 """The name of an object in a sentence, in whole."""
 _FILTERS: Final[dict[str, Any]] = {
-    "clock": _clock,
-    "stamp": _stamp,
-    "iso": _iso,
-    "day": _day,
+    "clock": clock,
+    "stamp": stamp,
+    "iso": iso,
+    "day": day_of,
     "words": in_words,
     "object_path": object_path,
     "decision_path": decision_path,
