@@ -255,6 +255,7 @@ class _Process(Struct, kw_only=True):
                 self.on_processor(processor)
             self.monitor.processor(processor)
             gc.freeze()  # what a start leaves stays: looking through it would take a tenth of a second, now and then
+            gc.set_threshold(10_000)  # decisions make no cycles; at 700, looking for some takes a fifth of many
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(processor.run(), name="processor")
                 tasks.create_task(self.bars.follow(lambda: processor.progress), name="progress")
