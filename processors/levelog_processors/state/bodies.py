@@ -30,7 +30,12 @@ class Bodies:
     def take_excess(self) -> list[str]:
         """Objects whose bodies have to go, which are not counted any more."""
         gone: list[str] = []
-        while self.most is not None and self._bytes > self.most:
-            gone.append(next(iter(self._sizes)))
-            self.drop(gone[-1])
+        left = self._bytes
+        for name, size in self._sizes.items():  # in one go: to find the first one passes all that has gone before it
+            if self.most is None or left <= self.most:
+                break
+            gone.append(name)
+            left -= size
+        for name in gone:
+            self.drop(name)
         return gone
