@@ -42,6 +42,8 @@ def omissions(
 
     Who reads an index as a whole goes on with old entries: any object could block it otherwise.
     """
+    if not guards:
+        return Omissions("", "")
     blocked: list[str] = []
     lacks: list[str] = []
     for index, mode in guards.items():

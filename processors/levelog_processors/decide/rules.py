@@ -321,7 +321,7 @@ def _versions(look: Outlook) -> str:
 
 def _contents(look: Outlook) -> dict[IndexKey, bytes]:
     """What keys held that may hold something else than when the view was called last, which has woken it then."""
-    if look.seen is None:
+    if look.seen is None or not look.seen.versions:
         return {}
     facts = look.facts
     asked = (each for text in (facts.wake.causes, facts.before.suppressed) for each in read_causes(text).sequences)

@@ -123,12 +123,7 @@ class Evaluation:
                     self.reads,
                     str(parameter.index.resource.group_resource),
                 )
-            lookups = ObjectLookups(view, facts.parent.body, self.reads.bucket, self._namespaces)
-            levels = self._lookups.given(facts.level_statuses)
-            given: dict[Given, Any] = {Given.NOW: facts.now, Given.OBJECTS: lookups, Given.LEVELS: levels}
-            if Given.CHANCE in handler.given.given.values():  # the same at each call, so that it is no drift
-                given[Given.CHANCE] = self._redactor.chance((view.name, facts.parent.uid))
-            arguments |= handler.given.arguments(given)
+            arguments |= handler.given.arguments(self._given() if handler.given.given else {})
             if isinstance(handler, ChildrenView):
                 arguments[REDACTOR] = self._redactor
             about(object=facts.parent.object, view=view.name)
@@ -146,6 +141,16 @@ class Evaluation:
             raise
         except BaseException as error:  # noqa: BLE001 - a user's function may raise anything; only this level is concerned
             self._fail(error)
+
+    def _given(self) -> dict[Given, Any]:
+        """What the function may ask for."""
+        facts, view = self.facts, self.facts.view
+        lookups = ObjectLookups(view, facts.parent.body, self.reads.bucket, self._namespaces)
+        levels = self._lookups.given(facts.level_statuses)
+        given: dict[Given, Any] = {Given.NOW: facts.now, Given.OBJECTS: lookups, Given.LEVELS: levels}
+        if Given.CHANCE in view.handler.given.given.values():  # the same at each call, so that it is no drift
+            given[Given.CHANCE] = self._redactor.chance((view.name, facts.parent.uid))
+        return given
 
     def _fail(self, error: BaseException) -> None:
         """Take an exception as what the call came to."""
