@@ -120,14 +120,13 @@ class Entry(Struct, frozen=True):
     expires_at: datetime | None = None
 
 
-class StoredObject(Struct, frozen=True, kw_only=True):
-    """A row of `objects`."""
+class StoredObject(Struct, frozen=True, kw_only=True, gc=False):
+    """A row of `objects`, but for the name, which `object` ends with."""
 
     object: str
     partition: int
     resource: str
     namespace: str
-    name: str
     uid: str
     version: int
     sequence: int
@@ -137,6 +136,11 @@ class StoredObject(Struct, frozen=True, kw_only=True):
     """Time of the record that showed this version first."""
     manager: str | None = None
     """Field manager that wrote it last; None where the API does not say."""
+
+    @property
+    def name(self) -> str:
+        """Its name in its namespace."""
+        return self.object.split("/", 2)[2]
 
 
 class Tombstone(Struct, frozen=True, kw_only=True):
@@ -225,7 +229,7 @@ class Verdict(Struct, frozen=True, kw_only=True):
 _DRIFT: Final = msgspec.json.Decoder(dict[str, list[str]])
 
 
-class LevelRow(Verdict, frozen=True, kw_only=True):
+class LevelRow(Verdict, frozen=True, kw_only=True, gc=False):
     """A row of `levels`; see the table for what each column means."""
 
     view: str

@@ -5,13 +5,12 @@ from levelog_store.rows import StoredObject
 
 def stored_object(name: str, *, uid: str = "", version: int = 1, body: bytes = b"{}") -> StoredObject:
     """The row of `resource/namespace/name`, with `_` for no namespace; the uid is that name unless one is given."""
-    resource, namespace, last = name.split("/")
+    resource, namespace, _ = name.split("/")
     return StoredObject(
         object=name,
         partition=0,
         resource=resource,
         namespace="" if namespace == "_" else namespace,
-        name=last,
         uid=uid or name,
         version=version,
         sequence=1,

@@ -30,7 +30,6 @@ def stored(name: str, record: ObjectSeen | ObjectDeleted, logged: LoggedRecord) 
         partition=logged.partition,
         resource=str(record.key.group_resource),
         namespace=record.key.namespace,
-        name=record.key.name,
         uid=record.uid,
         version=record.version,
         sequence=logged.sequence,
@@ -48,7 +47,7 @@ def deleted(record: ObjectSeen | ObjectDeleted, logged: LoggedRecord) -> StoredO
         row = stored(str(key), record, logged)
     except (msgspec.MsgspecError, RecursionError):
         return None
-    return replace(row, resource=str(key.group_resource), name=key.name, is_deleting=False, manager=None)
+    return replace(row, resource=str(key.group_resource), is_deleting=False, manager=None)
 
 
 class Latest(Struct):

@@ -142,8 +142,7 @@ class Contents:
         row = self.objects.get(name)
         if row is None or row.uid != uid or str(deleted) in self.objects:
             return
-        resource = str(deleted.group_resource)
-        self.put(replace(row, object=str(deleted), resource=resource, name=deleted.name, is_deleting=False))
+        self.put(replace(row, object=str(deleted), resource=str(deleted.group_resource), is_deleting=False))
 
     def forget_calls(self, parent: str, kept: Collection[str]) -> None:
         """Forget the calls that were made for a parent, but those in some indices."""

@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncGenerator, Collection, Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
 
 from msgspec import Struct
 from sqlalchemy import ColumnElement, Dialect, Select, Table, case, select, true
@@ -105,8 +105,12 @@ def _object(row: dict[str, Any]) -> StoredObject:
     return StoredObject(**row)
 
 
+_SHARED: Final = frozenset({str, int, datetime})
+"""Types of values that become one object where they are equal, since a State keeps them; true is not 1."""
+
+
 class _Rows:
-    """Reads rows of a scope a page at a time; equal texts and times become one object, since a State keeps them."""
+    """Reads rows of a scope a page at a time."""
 
     def __init__(self, connection: AsyncConnection, scope: Scope) -> None:
         self._connection = connection
@@ -119,7 +123,7 @@ class _Rows:
         async with self._connection.stream(query, execution_options=PAGED) as found:
             async for page in found.partitions():
                 for row in page:
-                    yield [share(each, each) if isinstance(each, str | datetime) else each for each in row]
+                    yield [share(each, each) if type(each) in _SHARED else each for each in row]
 
     async def mapped(
         self, kind: type[Struct], table: Table, *conditions: ColumnElement[bool], **others: ColumnElement[Any]

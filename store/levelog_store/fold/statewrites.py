@@ -81,7 +81,9 @@ async def write_state(
     )
     gone, held = _parted(unwritten.objects)
     await delete_each(connection, scope, objects, ("object",), [(name,) for name in gone])
-    await upsert(connection, objects, rows_of(scope, (row for row in held.values() if row.body)))
+    shown = [row for row in held.values() if row.body]
+    named = zip(rows_of(scope, shown), shown, strict=True)
+    await upsert(connection, objects, [{**row, "name": each.name} for row, each in named])
     await _move_objects(connection, scope, [row for row in held.values() if not row.body])
     gone, buried = _parted(unwritten.tombstones)
     await delete_each(connection, scope, tombstones, ("object",), [(name,) for name in gone])

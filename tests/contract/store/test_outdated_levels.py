@@ -32,7 +32,6 @@ def named(name: str) -> StoredObject:
         partition=1,
         resource=RESOURCE,
         namespace="a",
-        name=name,
         uid="u",
         version=1,
         sequence=1,
