@@ -41,6 +41,8 @@ _MAIN: Final = threading.main_thread().ident
 _raise_in_thread: Any = ctypes.pythonapi.PyThreadState_SetAsyncExc
 _running: Final[dict[int, "FunctionGuard"]] = {}
 """The call that each thread is in."""
+_has_begun: Final = threading.Event()
+"""A call began since the watchdog saw none; while nothing is called, it sleeps."""
 
 
 class TimeIsOver(BaseException):
@@ -88,6 +90,8 @@ class FunctionGuard:
         """Undo `pause`."""
         self._ends_at = monotonic() + self._seconds_left
         thread = threading.get_ident()
+        if not _has_begun.is_set():
+            _has_begun.set()
         _running[thread] = self
         if thread == _MAIN:  # C code may let no other thread run
             signal.setitimer(signal.ITIMER_VIRTUAL, LOOK_SECONDS, LOOK_SECONDS)
@@ -155,6 +159,9 @@ def _begin_watch() -> None:
 def _watch() -> None:
     """Look after the calls of all threads until the process ends."""
     while True:
+        if not _running:
+            _has_begun.wait()
+            _has_begun.clear()
         time.sleep(LOOK_SECONDS)
         for thread, call in list(_running.items()):
             if call.seconds_over > TOLD_AFTER_SECONDS:
