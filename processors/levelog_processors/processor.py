@@ -217,7 +217,9 @@ class Processor:
             "processor": self._work(epochs),
             "log's beginning": self._find_first(),
         }
-        if self._database.is_shared:
+        if (
+            self._database.is_shared and len(epochs) < self._scope.partitions
+        ):  # others hold something that they may leave
             work["others"] = self._watch_others()
         if PARTITION in epochs:
             work["pruning"] = Pruner(self._database, self._scope, self._stream, epochs[PARTITION]).run()
@@ -248,8 +250,8 @@ class Processor:
     async def _watch_others(self) -> None:
         """Look whether other processors were killed, and have their partitions taken."""
         while True:
-            await asyncio.sleep(LOOK_EVERY.total_seconds())
             await self._look_at_others()
+            await asyncio.sleep(LOOK_EVERY.total_seconds())
 
     async def _look_at_others(self) -> None:
         try:

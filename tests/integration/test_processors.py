@@ -1,3 +1,4 @@
+import asyncio
 import logging
 from datetime import timedelta
 from pathlib import Path
@@ -227,6 +228,21 @@ async def test_a_processor_that_comes_or_goes_is_told_to_the_others_at_once(
         await until(are_shared, "both with their shares")
         await stack.stop("two")
         await until(holders, "all partitions with the one that is left", accept=lambda found: found == ["one-0"] * 4)
+
+
+async def test_who_holds_all_partitions_does_not_look_whether_others_were_killed(
+    nats_server: NatsServer, postgres_url: str
+) -> None:
+    async def both_look() -> bool:
+        return [task.get_name() for task in asyncio.all_tasks()].count("others") == 2
+
+    async with Processing(nats_server.url, postgres_url) as stack:
+        last = await stack.listed(web("shop", 1, replicas=0), version=2)
+        stack.start("one")
+        await stack.folded(last)
+        assert "others" not in [task.get_name() for task in asyncio.all_tasks()]
+        await stack.start_more("two")
+        await until(both_look, "a look of each at the other")
 
 
 async def test_invariant_10_a_stopped_processor_is_taken_over_without_a_second_decision(
