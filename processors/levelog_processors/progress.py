@@ -41,9 +41,9 @@ class CatchingUp:
     @property
     def progress(self) -> WorkProgress | None:
         """How far it is; None: there is nothing to catch up with."""
-        if self._told_at is None:
-            return None
         total = self._end - self._first
+        if self._told_at is None or total <= 0:
+            return None
         return WorkProgress(what="the log", done=min(self._read_to - self._first, total), total=total, unit="records")
 
     def go_on(self, first: int, read_to: int, end: int) -> None:

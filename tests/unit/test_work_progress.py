@@ -25,6 +25,9 @@ def test_it_counts_from_where_it_began_until_it_has_caught_up() -> None:
     assert catching_up.progress is None
     catching_up.go_on(1200, 1300, 1400)
     assert catching_up.progress == WorkProgress(what="the log", done=100, total=200, unit="records")
+    catching_up.reach()
+    catching_up.go_on(1400, 1400, 1400)  # its end is asked for again
+    assert catching_up.progress is None
 
 
 def test_the_log_of_the_process_tells_of_it_once_in_ten_seconds(caplog: pytest.LogCaptureFixture) -> None:
