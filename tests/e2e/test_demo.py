@@ -5,6 +5,8 @@ import re
 import sys
 from pathlib import Path
 
+import pytest
+
 from levelog_cli.demo.steps import STORY
 from rigs.levelog import Levelog, Running
 from rigs.preloaded import PROGRAM
@@ -54,8 +56,7 @@ async def test_the_demo_converges_with_no_call_and_no_write_in_vain() -> None:
 
 async def test_a_demo_that_stays_up_says_what_a_second_terminal_needs(tmp_path: Path) -> None:
     levelog = Levelog(tmp_path)
-    demo = Running([PROGRAM, "demo", "--keep"], tmp_path / "demo.log", env=levelog.env, folder=tmp_path)
-    try:
+    with Running([PROGRAM, "demo", "--keep"], tmp_path / "demo.log", env=levelog.env, folder=tmp_path) as demo:
         line = await demo.says("export ", seconds=120)
         variables = dict(each.split("=", 1) for each in line.split()[1:])
         assert set(variables) == {"KUBECONFIG", "LEVELOG_DATA_DIR"}
@@ -63,8 +64,6 @@ async def test_a_demo_that_stays_up_says_what_a_second_terminal_needs(tmp_path: 
         assert history.status == 0, history.stderr
         assert "spec.replicas: 3 -> 2" in history.stdout
         assert await demo.stops() == 0
-    finally:
-        demo.kill()
 
 
 def test_the_demo_runs_the_example_itself() -> None:
@@ -72,6 +71,7 @@ def test_the_demo_runs_the_example_itself() -> None:
         assert (ROOT / "cli/levelog_cli/demo" / name).read_bytes() == (ROOT / "examples/webs" / name).read_bytes()
 
 
+@pytest.mark.long  # ten commands as users start them; each has tests of its own, with the same operator
 async def test_the_incident_is_told_from_the_symptom_to_the_test() -> None:
     process = await started("demo", "incident", "--json", COLUMNS="80")
     out, err = await process.communicate()

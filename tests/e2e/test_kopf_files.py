@@ -106,12 +106,9 @@ class Followed:
 
 @asynccontextmanager
 async def running(levelog: Levelog) -> AsyncGenerator[Running]:
-    process = levelog.start("run", "followers.py")
-    try:
+    with levelog.start("run", "followers.py") as process:
         yield process
         assert await process.stops() == 0
-    finally:
-        process.kill()
 
 
 @pytest.mark.long

@@ -85,7 +85,6 @@ async def running(
     """The operator, once all its levels are what they come to."""
     levelog = Levelog(folder, await cluster.kubeconfig_for(ACCESS))
     levelog.env |= canaries.environment | environment
-    process = levelog.start("run", VAULTS_FILE, "--log-level", "debug", *options)
 
     async def is_done() -> bool:
         process.check()
@@ -97,7 +96,7 @@ async def running(
             "vaults/refused": "failed",
         }
 
-    try:
+    with levelog.start("run", VAULTS_FILE, "--log-level", "debug", *options) as process:
         await until(is_done, "levels that are what they come to", seconds=120, pause=0.25)
         shown = await levelog.ends("levels", "--json")
         (folder / "levels.json").write_text(shown.stdout)
@@ -105,8 +104,6 @@ async def running(
         assert exported.status == 0, exported.stderr
         yield levelog, process
         assert await process.stops() == 0
-    finally:
-        process.kill()
 
 
 @pytest.mark.long

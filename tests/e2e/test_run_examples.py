@@ -37,12 +37,9 @@ async def running(
 ) -> AsyncGenerator[Levelog]:
     """`levelog run` of an example, stopped in order at the end."""
     levelog = Levelog(folder, await cluster.kubeconfig_for([WHO_ARE_YOU, *rules]))
-    process = levelog.start("run", EXAMPLES / name / f"{name}.py", env=env)
-    try:
+    with levelog.start("run", EXAMPLES / name / f"{name}.py", env=env) as process:
         yield levelog
         assert await process.stops() == 0
-    finally:
-        process.kill()
 
 
 async def define(api: Api, name: str) -> None:
@@ -444,12 +441,9 @@ async def test_a_render_is_followed_over_a_kill_until_the_farm_is_done_or_it_is_
         await define(api, "renders")
         [film] = manifests("renders/film.yaml")
         levelog = Levelog(tmp_path, await cluster.kubeconfig_for([WHO_ARE_YOU, *rules]))
-        process = levelog.start("run", EXAMPLES / "renders/renders.py", env=env)
-        try:
+        with levelog.start("run", EXAMPLES / "renders/renders.py", env=env):
             await api.apply(collection, film)
             await looks(3)
-        finally:
-            process.kill()
         async with running(cluster, "renders", tmp_path, *rules, env=env):
             await looks(3)
             await api.apply(collection, film | {"metadata": {"name": "trailer"}, "spec": {"scene": "desert"}})

@@ -34,8 +34,7 @@ async def test_pods_follow_the_web_with_one_write_each(private_control_plane: Co
         requests = await cluster.audit.writes(resource="pods")
         return sorted((request.verb, request.name) for request in requests if "levelog" in request.user_agent)
 
-    running = levelog.start("run", WEBS_FILE)
-    try:
+    with levelog.start("run", WEBS_FILE) as running:
         await running.says("does not serve webs.example.com")
         manifest: dict[str, Any] = yaml.safe_load((WEBS / "crd.yaml").read_text())
         await api.create(DEFINITIONS, manifest)
@@ -52,5 +51,3 @@ async def test_pods_follow_the_web_with_one_write_each(private_control_plane: Co
         assert (await written())[0] == ("delete", "shop-2")
         assert len(await written()) == 5
         assert await running.stops() == 0
-    finally:
-        running.kill()

@@ -70,8 +70,7 @@ async def running(nats_server: NatsServer, postgres_url: str, tmp_path: Path) ->
         (tmp_path / "operator.py").write_text(PAGING)
         levelog = Levelog(tmp_path, sandbox.kubeconfig(tmp_path / "kubeconfig"))
         levelog.env |= {"LEVELOG_NATS_URL": nats_server.url, "LEVELOG_DATABASE_URL": postgres_url}
-        running = levelog.start("run", "operator.py", *ANYWHERE)
-        try:
+        with levelog.start("run", "operator.py", *ANYWHERE) as running:
             listener = await Listener.of(running)
             await listener.is_ready()
             sandbox.user.create(yaml.safe_load((WEBS / "shop.yaml").read_text()))
@@ -83,8 +82,6 @@ async def running(nats_server: NatsServer, postgres_url: str, tmp_path: Path) ->
             ):
                 await listener.says("/metrics", 200, shown)
             yield running
-        finally:
-            running.kill()
 
 
 async def test_boards_and_alerts_ask_for_what_a_process_and_its_database_have(

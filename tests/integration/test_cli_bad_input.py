@@ -221,8 +221,7 @@ async def test_secrets_are_not_read_without_a_key(levelog: Levelog, nats_server:
 
 async def test_a_resource_that_the_cluster_does_not_have_is_waited_for(sandbox: Sandbox, tmp_path: Path) -> None:
     levelog = Levelog(tmp_path, sandbox.kubeconfig(tmp_path / "kubeconfig"))
-    running = levelog.start("run", WEBS_FILE)
-    try:
+    with levelog.start("run", WEBS_FILE) as running:
         line = await running.says("does not serve")
         absent = "waits for webs.example.com: the cluster does not serve webs.example.com in version v1"
         assert f"{absent}; install its CustomResourceDefinition" in line
@@ -240,8 +239,6 @@ async def test_a_resource_that_the_cluster_does_not_have_is_waited_for(sandbox: 
             return "no levels" in said and "not listed" not in said
 
         await until(is_listed, "the list in the tables", seconds=30)
-    finally:
-        running.kill()
 
 
 @pytest.mark.parametrize(
@@ -252,16 +249,13 @@ async def test_a_plural_that_is_not_served_is_told_with_what_is_and_waited_for(
 ) -> None:
     plural = given.partition('"')[0]
     (levelog.folder / "wrong.py").write_text(WEBS_FILE.read_text().replace('plural="webs"', f'plural="{given}"'))
-    running = levelog.start("run", "wrong.py")
-    try:
+    with levelog.start("run", "wrong.py") as running:
         line = await running.says("does not serve", '"level":"warning"')
         assert f"the cluster does not serve {plural}.example.com in version v1{served}" in line
         names = ("webs", plural), ("Web", "Other"), ("singular: web", "singular: other")
         definition = reduce(lambda text, change: text.replace(*change), names, (WEBS / "crd.yaml").read_text())
         sandbox.user.create(yaml.safe_load(definition))
         await running.says("listed 0 objects", f"{plural}.example.com")
-    finally:
-        running.kill()
 
 
 @pytest.mark.parametrize(
@@ -291,7 +285,6 @@ async def test_what_keeps_failing_is_tried_at_the_pace_that_is_given(sandbox: Sa
     """Doubled from a second on, eight tries of each would take two minutes."""
     (levelog.folder / "failing.py").write_text(FAILING)
     sandbox.user.create(yaml.safe_load((WEBS / "shop.yaml").read_text()))
-    running = levelog.start("run", "failing.py", "--max-backoff", "1")
 
     async def are_tried() -> bool:
         running.check()
@@ -302,11 +295,9 @@ async def test_what_keeps_failing_is_tried_at_the_pace_that_is_given(sandbox: Sa
         seen = levels["failing/seen"]["tried"] or {"count": 0}
         return bool(call["attempts"] >= 8 and seen["count"] >= 8)
 
-    try:
+    with levelog.start("run", "failing.py", "--max-backoff", "1") as running:
         await until(are_tried, "eight tries of a view and of an effect", seconds=60)
         assert await running.stops() == 0
-    finally:
-        running.kill()
 
 
 async def test_missing_permissions_are_named_before_anything_is_begun(sandbox: Sandbox, levelog: Levelog) -> None:
@@ -340,11 +331,8 @@ async def test_the_logs_of_several_clusters(tmp_path: Path, nats_server: NatsSer
         f"NATS at {nats_server.url} holds the logs of several clusters, one, two: say which with --cluster or "
         "LEVELOG_CLUSTER"
     )
-    running = levelog.start("process", WEBS_FILE, *shared, "--cluster", "two")
-    try:
+    with levelog.start("process", WEBS_FILE, *shared, "--cluster", "two") as running:
         assert '"cluster":"two"' in await running.says("application webs")
-    finally:
-        running.kill()
 
 
 async def test_missing_permissions_at_a_real_api_server(control_plane: ControlPlane, tmp_path: Path) -> None:
@@ -368,8 +356,7 @@ async def test_credentials_that_are_refused(control_plane: ControlPlane, tmp_pat
 
 
 async def test_a_second_process_on_the_embedded_servers(levelog: Levelog) -> None:
-    first = levelog.start("run", WEBS_FILE)
-    try:
+    with levelog.start("run", WEBS_FILE) as first:
         await first.says("owns 16 of 16 partitions")
         sentence = await levelog.refused("run", WEBS_FILE, status=2)
         assert sentence.startswith(f"data directory .levelog is in use by another process (pid {first.pid}): ")
@@ -379,8 +366,6 @@ async def test_a_second_process_on_the_embedded_servers(levelog: Levelog) -> Non
         sentence = await levelog.refused("run", WEBS_FILE, "--data-dir", "other", "--database-url", database, status=2)
         assert f"{database} is in use by process {first.pid}" in sentence
         assert first.is_running
-    finally:
-        first.kill()
 
 
 async def test_debug_shows_the_traceback(levelog: Levelog) -> None:

@@ -189,8 +189,7 @@ async def test_a_database_that_was_not_migrated_and_then_is(levelog: Levelog, em
 
 async def test_beside_a_running_application_its_servers_are_examined(sandbox: Sandbox, levelog: Levelog) -> None:
     await define_webs(sandbox)
-    running = levelog.start("run", WEBS_FILE)
-    try:
+    with levelog.start("run", WEBS_FILE) as running:
         await running.says("owns 16 of 16 partitions")
         found = await examine(levelog, WEBS_FILE, is_well=True)
         assert "ok     nats         syncs every acknowledged write to disk" in found
@@ -198,8 +197,6 @@ async def test_beside_a_running_application_its_servers_are_examined(sandbox: Sa
         assert "holds application webs on cluster " in lines(found, "database")[-1]
         token = (levelog.data / "nats.url").read_text().partition("//")[2].partition("@")[0]
         assert token not in found
-    finally:
-        running.kill()
 
 
 async def test_fields_that_look_like_secrets_are_named_and_their_values_are_not(
@@ -218,8 +215,7 @@ async def test_fields_that_look_like_secrets_are_named_and_their_values_are_not(
         }
         about = {"name": name, "namespace": "default", "labels": {"app": "web"}}
         sandbox.user.create({"apiVersion": "v1", "kind": "Pod", "metadata": about, "spec": {"containers": [container]}})
-    running = levelog.start("run", WEBS_FILE)
-    try:
+    with levelog.start("run", WEBS_FILE) as running:
         await running.says("owns 16 of 16 partitions")
         sandbox.user.create(yaml.safe_load((WEBS / "shop.yaml").read_text()))
         await levelog.in_sync()
@@ -235,8 +231,6 @@ async def test_fields_that_look_like_secrets_are_named_and_their_values_are_not(
         assert clear.startswith(f"note   secrets      {said}")
         assert looked.startswith("ok     secrets      looked through ")
         assert looked.endswith(" objects of application webs, at most 200 of a resource")
-    finally:
-        running.kill()
 
 
 async def test_a_processor_is_asked_for_no_cluster_and_its_log_is_the_one_on_nats(

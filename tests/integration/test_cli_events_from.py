@@ -78,8 +78,7 @@ class Followed:
 
     async def run(self, *options: str, new: str, told: set[str]) -> None:
         """Run until all this is told, and an object is folded that is made while it runs."""
-        running = self.levelog.start("run", self.file, *options)
-        try:
+        with self.levelog.start("run", self.file, *options) as running:
             await running.says("partitions", "owns")
             self.create(new)
 
@@ -89,8 +88,6 @@ class Followed:
 
             await until(are_told, f"{told} told", seconds=60)
             assert await running.stops() == 0
-        finally:
-            running.kill()
 
 
 @pytest.fixture

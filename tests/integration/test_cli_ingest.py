@@ -107,9 +107,6 @@ async def test_a_resource_that_is_served_in_other_versions_only_is_told_with_the
         await define_webs(sandbox)
         levelog = Levelog(tmp_path, sandbox.kubeconfig(tmp_path / "kubeconfig"))
         levelog.env["LEVELOG_NATS_URL"] = nats_server.url
-        ingest = levelog.start("ingest", "webs2.py")
-        try:
+        with levelog.start("ingest", "webs2.py") as ingest:
             await ingest.says("the cluster does not serve webs.example.com in version v2, but in version v1")
             assert await ingest.stops() == 0
-        finally:
-            ingest.kill()

@@ -57,8 +57,7 @@ async def test_a_level_that_failed_is_tried_again_by_the_process_that_runs_or_by
     async def is_failed(least: int) -> bool:  # rounds also come by themselves, farther and farther apart
         return [(one["status"], one["round"] >= least) for one in await levelog.levels()] == [("failed", True)]
 
-    running = levelog.start("run", WEBS_FILE)
-    try:
+    with levelog.start("run", WEBS_FILE) as running:
         await until(lambda: is_failed(1), "a level that failed", seconds=90, pause=0.25)
         (failed,) = await levelog.levels()
         assert [(write["target"], write["state"]) for write in failed["writes"]] == [("pods/default/shop-0", "failed")]
@@ -68,16 +67,13 @@ async def test_a_level_that_failed_is_tried_again_by_the_process_that_runs_or_by
         assert told.stdout == f"webs/pods of {SHOP} was failed, and is tried again\n"
         await until(lambda: is_failed(failed["round"] + 1), "another round in vain", seconds=90, pause=0.25)
         assert await running.stops() == 0
-    finally:
-        running.kill()
     sandbox.access.denials.clear()
     assert (await levelog.ends("retry", "--all-failed")).status == 0
-    running = levelog.start("run", WEBS_FILE)
 
     async def is_in_sync() -> bool:
         return [one["status"] for one in await levelog.levels()] == ["in_sync"]
 
-    try:
+    with levelog.start("run", WEBS_FILE) as running:
         await until(is_in_sync, "a level in sync after another round", seconds=90, pause=0.25)
         refused = await asyncio.gather(
             levelog.refused("retry", "shop", status=2),
@@ -87,8 +83,6 @@ async def test_a_level_that_failed_is_tried_again_by_the_process_that_runs_or_by
             levelog.refused("retry", "shop", "--all-failed", status=2),
             levelog.refused("retry", "shop", "--view", "pod", status=2),
         )
-    finally:
-        running.kill()
     assert list(refused) == [
         f"there is nothing to try again: webs/pods of {SHOP} is in_sync",
         "no level is failed",
@@ -102,7 +96,6 @@ async def test_a_level_that_failed_is_tried_again_by_the_process_that_runs_or_by
 async def test_an_object_whose_record_failed_is_tried_again_by_the_process_that_runs(levelog: Levelog) -> None:
     file, ledger = levelog.folder / "audit.py", levelog.folder / "ledger"
     file.write_text(AUDIT)
-    running = levelog.start("run", file)
 
     async def is_failed() -> bool:
         running.check()
@@ -112,7 +105,7 @@ async def test_an_object_whose_record_failed_is_tried_again_by_the_process_that_
         running.check()
         return ledger.read_text() == "shop" and not await levelog.levels()
 
-    try:
+    with levelog.start("run", file) as running:
         await until(is_failed, "a record that failed", seconds=90, pause=0.25)
         ledger.touch()
         told = await levelog.ends("retry", "shop")
@@ -120,5 +113,3 @@ async def test_an_object_whose_record_failed_is_tried_again_by_the_process_that_
         assert told.stdout == f"webs/audit of {SHOP} was failed, and is tried again\n"
         await until(is_told, "the record handled", seconds=60, pause=0.25)
         assert await levelog.refused("retry", "--all-failed", status=2) == "no level is failed"
-    finally:
-        running.kill()

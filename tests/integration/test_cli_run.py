@@ -42,8 +42,7 @@ def pods(sandbox: Sandbox) -> list[str]:
 
 
 async def test_run_converges_with_everything_embedded_and_stops_cleanly(sandbox: Sandbox, levelog: Levelog) -> None:
-    running = levelog.start("run", WEBS_FILE)
-    try:
+    with levelog.start("run", WEBS_FILE) as running:
         level = await levelog.in_sync()
         assert (level["application"], level["view"], level["parent"], level["round"]) == (
             *("webs", "webs/pods", "webs.example.com/default/shop"),
@@ -54,8 +53,6 @@ async def test_run_converges_with_everything_embedded_and_stops_cleanly(sandbox:
         assert is_listening(nats)
         assert await running.stops() == 0
         assert not is_listening(nats)
-    finally:
-        running.kill()
     with sqlite3.connect(levelog.data / "levelog.db") as database:
         assert database.execute("SELECT count(*) FROM leases WHERE owner <> ''").fetchone() == (0,)
         assert database.execute("SELECT DISTINCT state, is_relayed, is_folded FROM intents").fetchall() == [
@@ -119,14 +116,11 @@ async def test_a_view_that_reads_a_file_is_refused_where_purity_is_checked_and_r
     (levelog.folder / "reading.py").write_text(READING)
     shop = {"apiVersion": "example.com/v1", "kind": "Web", "metadata": {"name": "shop", "namespace": "default"}}
     (levelog.folder / "web.yaml").write_text(yaml.safe_dump(shop))
-    running = levelog.start(*arguments, "reading.py")
-    try:
+    with levelog.start(*arguments, "reading.py") as running:
         for words in said:
             await running.says(words)
         if REFUSED not in said:
             await levelog.in_sync(rounds=0)
-    finally:
-        running.kill()
 
 
 CLOSING = """
@@ -152,32 +146,23 @@ async def test_invariant_14_a_handler_that_closes_stdout_and_stderr_ends_nothing
     sandbox: Sandbox, levelog: Levelog
 ) -> None:
     (levelog.folder / "closing.py").write_text(CLOSING)
-    running = levelog.start("run", "closing.py")
-    try:
+    with levelog.start("run", "closing.py") as running:
         await running.says("call handler close for default/shop: done")
         assert await running.stops() == 0
-    finally:
-        running.kill()
 
 
 async def test_a_dry_run_says_what_would_be_written_and_leaves_it_to_a_run(sandbox: Sandbox, levelog: Levelog) -> None:
-    dry = levelog.start("run", WEBS_FILE, "--dry-run")
-    try:
+    with levelog.start("run", WEBS_FILE, "--dry-run") as dry:
         await dry.says("dry run: nothing is written")
         for name in ("shop-0", "shop-1", "shop-2"):
             await dry.says(f"dry run: apply pods/default/{name} would be written: it is not there yet")
         assert {level["status"] for level in await levelog.levels()} == {"settling"}
         assert await dry.stops() == 0
-    finally:
-        dry.kill()
     assert pods(sandbox) == []
     assert sandbox.user.list("pods") == []
-    running = levelog.start("run", WEBS_FILE)
-    try:
+    with levelog.start("run", WEBS_FILE):
         await levelog.in_sync()
         assert pods(sandbox) == ["shop-0", "shop-1", "shop-2"]
-    finally:
-        running.kill()
 
 
 UNRECORDED = """
@@ -209,22 +194,16 @@ async def test_a_dry_run_calls_nothing_that_leaves_no_records_and_the_next_run_m
     async def are_told() -> bool:
         return told.exists() and set(told.read_text().split()) == {"noted", "probe"}
 
-    dry = levelog.start("run", "telling.py", "--dry-run")
-    try:
+    with levelog.start("run", "telling.py", "--dry-run") as dry:
         await dry.says("dry run: apply pods/default/shop-0 would be written")
         due_at = datetime.now(UTC) + timedelta(seconds=2)
         await until(lambda: datetime.now(UTC) > due_at, "two calls of the timer are due")
         assert not told.exists()
         await dry.says("dry run: not called: webs/noted, webs/probe")
         assert await dry.stops() == 0
-    finally:
-        dry.kill()
     assert not told.exists()
-    running = levelog.start("run", "telling.py")
-    try:
+    with levelog.start("run", "telling.py"):
         await until(are_told, "calls of the timer, and for the record")
-    finally:
-        running.kill()
     assert told.read_text().split().count("noted") == 1
 
 
@@ -260,26 +239,19 @@ async def test_process_calls_nothing_that_leaves_no_records_in_a_dry_run(
 async def test_started_again_it_goes_on_where_it_was_and_writes_nothing_twice(
     sandbox: Sandbox, levelog: Levelog
 ) -> None:
-    first = levelog.start("run", WEBS_FILE)
-    try:
+    with levelog.start("run", WEBS_FILE):
         await levelog.in_sync()
         nats = int((levelog.data / "nats.url").read_text().rpartition(":")[2])
-    finally:
-        first.kill()
     await until(lambda: not is_listening(nats), "the end of the embedded nats-server", seconds=10)
     sandbox.user.delete("pods", "shop-1")
-    second = levelog.start("run", WEBS_FILE)
-    try:
+    with levelog.start("run", WEBS_FILE) as second:
         await levelog.in_sync(2)
         assert pods(sandbox) == ["shop-0", "shop-1", "shop-1", "shop-2"]
         assert await second.stops(signal.SIGINT) == 0
-    finally:
-        second.kill()
 
 
 async def test_killed_while_it_starts_it_leaves_nothing_running(sandbox: Sandbox, levelog: Levelog) -> None:
-    running = levelog.start("run", WEBS_FILE)
-    try:
+    with levelog.start("run", WEBS_FILE) as running:
         ports = levelog.data / "nats"
 
         async def has_started() -> list[Path]:
@@ -288,8 +260,6 @@ async def test_killed_while_it_starts_it_leaves_nothing_running(sandbox: Sandbox
 
         (file,) = await until(has_started, "an embedded nats-server")
         server = int(file.stem.rpartition("_")[2])
-    finally:
-        running.kill()
 
     async def is_gone() -> bool:
         try:
@@ -353,12 +323,9 @@ async def test_only_the_given_namespace_is_watched(sandbox: Sandbox, levelog: Le
     web["metadata"] = {"name": "elsewhere", "namespace": "other"}
     sandbox.user.create(web)
     sandbox.access.denials += [Denial("list", "pods", namespace="", subresource="")]
-    running = levelog.start("run", WEBS_FILE, "--namespace", "other")
-    try:
+    with levelog.start("run", WEBS_FILE, "--namespace", "other"):
         assert (await levelog.in_sync())["parent"] == "webs.example.com/other/elsewhere"
         assert pods(sandbox) == ["elsewhere-0", "elsewhere-1", "elsewhere-2"]
-    finally:
-        running.kill()
 
 
 async def _written_for(sandbox: Sandbox, *webs: str) -> None:
@@ -377,8 +344,7 @@ async def test_namespaces_that_match_a_pattern_are_watched_and_those_that_come_l
         web["metadata"] = {"name": f"of-{name}", "namespace": name}
         sandbox.user.create(web)
 
-    running = levelog.start("run", WEBS_FILE, "--namespace", "team-*,!team-test")
-    try:
+    with levelog.start("run", WEBS_FILE, "--namespace", "team-*,!team-test") as running:
         await running.says("no namespace matches !team-test, team-*: waits for one")
         for name in ("team-a", "team-test", "other"):
             add(name)
@@ -390,8 +356,6 @@ async def test_namespaces_that_match_a_pattern_are_watched_and_those_that_come_l
         add("team-c")
         await _written_for(sandbox, "of-team-a", "of-team-b", "of-team-c")
         assert await running.says("watches namespaces: team-a, team-b, team-c")
-    finally:
-        running.kill()
 
 
 async def test_levels_of_a_resource_that_waits_say_why(tmp_path: Path) -> None:
@@ -409,16 +373,13 @@ async def test_levels_of_a_resource_that_waits_say_why(tmp_path: Path) -> None:
             "@op.view\ndef known(map: Map, webs: Index[str, int]) -> Level[bool]:\n"
             "    return Level(desired=True, actual=map.metadata.name in webs)\n"
         )
-        running = levelog.start("run", "maps.py")
-        try:
+        with levelog.start("run", "maps.py") as running:
             await running.says("listed ", "configmaps")
             (level,) = await until(
                 lambda: levelog.levels("--status", "blocked", "default/a"), "a blocked level", pause=0.25
             )
             assert level["view"] == "maps/known"
             assert level["reason"] == "webs.example.com was not listed yet"
-        finally:
-            running.kill()
 
 
 async def test_levels_say_which_source_fails_and_why(tmp_path: Path) -> None:
@@ -439,7 +400,6 @@ async def test_levels_say_which_source_fails_and_why(tmp_path: Path) -> None:
             "@op.view(reads=[Pager])\ndef known(map: Map, objects: Objects) -> Level[bool]:\n"
             "    return Level(desired=True, actual=objects.get(Pager, 'main') is not None)\n"
         )
-        running = levelog.start("run", "pagers.py")
 
         async def failing() -> list[str]:
             running.check()
@@ -450,7 +410,7 @@ async def test_levels_say_which_source_fails_and_why(tmp_path: Path) -> None:
             shown = (await levelog.ends("levels")).stdout
             return "in_sync" in shown and "nothing is heard" not in shown
 
-        try:
+        with levelog.start("run", "pagers.py") as running:
             await until(is_well, "a level that reads a record", seconds=90, pause=0.25)
             (tmp_path / "number").unlink()
             lines = await until(failing, "the error of the source", seconds=90, pause=0.25)
@@ -462,8 +422,6 @@ async def test_levels_say_which_source_fails_and_why(tmp_path: Path) -> None:
             assert datetime.fromisoformat(level["last_contact"]) <= datetime.now(UTC)
             (tmp_path / "number").write_text("112")
             await until(is_well, "a source that works again", seconds=90, pause=0.25)
-        finally:
-            running.kill()
 
 
 async def test_on_a_terminal_the_first_lists_are_shown_and_log_lines_stay_whole(
@@ -508,12 +466,9 @@ async def test_garbage_is_looked_for_seldom_and_not_in_what_a_start_leaves(sandb
         "@op.on.startup\nasync def before() -> None:\n    count()\n"
         "@op.on.cleanup\nasync def after() -> None:\n    count()\n"
     )
-    running = levelog.start("run", "counted.py")
-    try:
+    with levelog.start("run", "counted.py") as running:
         await levelog.in_sync(0)
         assert await running.stops() == 0
-    finally:
-        running.kill()
     before, after = (tuple(map(int, line.split())) for line in counts.read_text().splitlines())
     assert after[0] > before[0]
     assert after[1] > before[1]

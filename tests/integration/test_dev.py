@@ -56,8 +56,7 @@ def has(client: KubeClient, path: str) -> Callable[[], Awaitable[bool]]:
 async def test_it_defines_creates_runs_and_shows_and_a_change_of_the_class_changes_the_definition(
     levelog: Levelog,
 ) -> None:
-    running = levelog.start("dev", "shop.py", "--create", "first.yaml")
-    try:
+    with levelog.start("dev", "shop.py", "--create", "first.yaml") as running:
         client = await begun(running, levelog)
         async with client:
             said = await running.says("in other terminals: export KUBECONFIG=")
@@ -93,15 +92,12 @@ async def test_it_defines_creates_runs_and_shows_and_a_change_of_the_class_chang
         assert await running.stops(signal.SIGINT) == 0
         assert running.log.read_text().count("SIGINT asks") == 1
         assert "SIGTERM" not in running.log.read_text()
-    finally:
-        running.kill()
 
 
 async def test_started_again_it_is_the_same_cluster_and_creates_nothing_twice(levelog: Levelog) -> None:
     uids = []
     for _ in range(2):
-        running = levelog.start("dev", "shop.py", "--create", "first.yaml")
-        try:
+        with levelog.start("dev", "shop.py", "--create", "first.yaml") as running:
             async with await begun(running, levelog) as client:
                 uids.append((await read(client, f"{SHOPS}/first"))["metadata"]["uid"])
                 await running.says("watching on" if len(uids) == 2 else "listed 1 object", "shops.example.com")
@@ -111,8 +107,6 @@ async def test_started_again_it_is_the_same_cluster_and_creates_nothing_twice(le
             assert "is in use by another process" in second.stderr
             assert "another --folder" in second.stderr
             assert await running.stops() == 0
-        finally:
-            running.kill()
     assert uids[0] == uids[1]
 
 
@@ -149,8 +143,7 @@ spec:
     ]
     (levelog.folder / "many.yaml").write_text("---\n".join(documents))
     files = ("box.yaml", "boxes.yaml", "many.yaml")
-    running = levelog.start("dev", "shop.py", *(word for name in files for word in ("--create", name)))
-    try:
+    with levelog.start("dev", "shop.py", *(word for name in files for word in ("--create", name))) as running:
         await running.says("boxes.example.com: this cluster does not check 1 rule in CEL", 'isQuantity(\\"2')
         for line in (
             "created Box one",
@@ -164,15 +157,12 @@ spec:
             await running.says(line)
         assert "does not serve" not in running.log.read_text()
         assert running.log.read_text().count('"level":"error"') == 4
-    finally:
-        running.kill()
 
 
 async def test_an_object_that_the_new_class_refuses_is_told_and_applied_once_its_file_is_mended(
     levelog: Levelog,
 ) -> None:
-    running = levelog.start("dev", "shop.py", "--create", "first.yaml")
-    try:
+    with levelog.start("dev", "shop.py", "--create", "first.yaml") as running:
         client = await begun(running, levelog)
         async with client:
             file, objects = levelog.folder / "shop.py", levelog.folder / "first.yaml"
@@ -184,16 +174,13 @@ async def test_an_object_that_the_new_class_refuses_is_told_and_applied_once_its
             await running.says("changed Shop first")
             assert (await read(client, f"{SHOPS}/first"))["spec"]["colour"] == "red"
         assert await running.stops() == 0
-    finally:
-        running.kill()
 
 
 async def test_what_is_refused_at_the_start_does_not_keep_the_operator_from_running(levelog: Levelog) -> None:
     objects = levelog.folder / "first.yaml"
     good = objects.read_text()
     objects.write_text(good.replace("copies: 2", "copies: 200"))
-    running = levelog.start("dev", "shop.py", "--create", "first.yaml")
-    try:
+    with levelog.start("dev", "shop.py", "--create", "first.yaml") as running:
         await running.says("Shop first: spec.copies: ", "; mend first.yaml: it is applied when you save it")
         await running.says("levelog run: application shops")
         objects.write_text(good.replace("copies: 2", "copise: 2"))
@@ -202,8 +189,6 @@ async def test_what_is_refused_at_the_start_does_not_keep_the_operator_from_runn
         await running.says("created Shop first")
         await running.says("shops/texts", "in_sync", " 1")
         assert await running.stops() == 0
-    finally:
-        running.kill()
 
 
 async def test_what_somebody_else_has_set_or_deleted_stays_so_until_the_file_is_saved(levelog: Levelog) -> None:
@@ -214,8 +199,7 @@ async def test_what_somebody_else_has_set_or_deleted_stays_so_until_the_file_is_
 
         await until(found, f"{number} copies", seconds=60)
 
-    running = levelog.start("dev", "shop.py", "--create", "first.yaml")
-    try:
+    with levelog.start("dev", "shop.py", "--create", "first.yaml") as running:
         client = await begun(running, levelog)
         async with client:
             body = json.dumps({"spec": {"copies": 3}}).encode()
@@ -234,24 +218,19 @@ async def test_what_somebody_else_has_set_or_deleted_stays_so_until_the_file_is_
             objects.write_text(objects.read_text() + "# saved again\n")
             await until(has(client, path), "the object again", seconds=60)
         assert await running.stops() == 0
-    finally:
-        running.kill()
 
 
 async def test_a_write_that_fails_is_one_line_and_its_level_another(levelog: Levelog) -> None:
     file, objects = levelog.folder / "shop.py", levelog.folder / "first.yaml"
     file.write_text(file.read_text().replace('"data":', '"dta":'))
     objects.write_text(objects.read_text().replace("copies: 2", "copies: 1"))
-    running = levelog.start("dev", "shop.py", "--create", "first.yaml")
-    try:
+    with levelog.start("dev", "shop.py", "--create", "first.yaml") as running:
         await running.says("shops/texts", ".dta: field not declared in schema", "tried once since")
         assert await running.stops() == 0
         log = running.log.read_text().splitlines()
         [attempt, level] = [line for line in log if "field not declared" in line]
         assert "apply configmaps/default/first-0: failed" in attempt
         assert level.startswith("shops/texts")
-    finally:
-        running.kill()
 
 
 async def test_commands_that_look_back_find_it_where_nothing_else_is_or_runs(levelog: Levelog) -> None:
@@ -283,8 +262,7 @@ async def test_objects_that_cannot_be_read_or_are_of_no_kind_that_is_served_are_
     (levelog.folder / "a.yaml").write_text(thing % "one")
     (levelog.folder / "b.yaml").write_text("---\n".join(thing % name for name in ("two", "three")))
     unread, things = ("absent.yaml", "pyproject.toml"), ("a.yaml", "b.yaml")
-    running = levelog.start("dev", "shop.py", *(word for name in unread + things for word in ("--create", name)))
-    try:
+    with levelog.start("dev", "shop.py", *(word for name in unread + things for word in ("--create", name))) as running:
         for name in unread:
             await running.says(f"objects cannot be read from {name}", f"mend {name}")
         await running.says(
@@ -294,8 +272,6 @@ async def test_objects_that_cannot_be_read_or_are_of_no_kind_that_is_served_are_
         assert await running.stops() == 0
         errors = [line for line in running.log.read_text().splitlines() if '"level":"error"' in line]
         assert len(errors) == 4, errors  # of pyproject.toml one for each of its tables
-    finally:
-        running.kill()
 
 
 async def test_on_a_terminal_levels_are_below_the_log_and_what_is_wrong_stands_above_them_while_it_is_so(

@@ -89,16 +89,13 @@ async def test_a_kopf_program_that_runs_itself_runs_here(sandbox: Sandbox, tmp_p
     file = tmp_path / "teams.py"
     file.write_text(PROGRAM.format(imports=imports, runs=runs))
     env = {"KUBECONFIG": str(sandbox.kubeconfig(tmp_path / "kubeconfig"))}
-    process = Process([sys.executable, file], tmp_path / "log", env=env, folder=tmp_path)
-    try:
+    with Process([sys.executable, file], tmp_path / "log", env=env, folder=tmp_path) as process:
 
         async def is_handled() -> bool:
             process.check()
             return "made shop" in process.log.read_text()
 
         await until(is_handled, "what the handler prints")
-    finally:
-        process.kill()
 
 
 async def test_the_flag_that_kopf_takes_stops_it(

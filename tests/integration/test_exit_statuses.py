@@ -43,9 +43,6 @@ def test_a_command_whose_reader_is_gone_ends_quietly() -> None:
 async def test_a_signal_ends_a_command_at_once_while_it_prints_definitions(tmp_path: Path) -> None:
     levelog = Levelog(tmp_path)
     (tmp_path / "long.py").write_text("print('begun', flush=True)\nwhile True:\n    pass\n")
-    running = levelog.start("crd", "long.py")
-    try:
+    with levelog.start("crd", "long.py") as running:
         await running.says("begun")
         assert await running.stops(seconds=10) == 0
-    finally:
-        running.kill()

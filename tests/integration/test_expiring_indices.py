@@ -43,9 +43,7 @@ async def test_the_time_of_the_log_removes_entries_and_wakes_their_readers(
         return BookmarkNoted(resource=PODS, version=Version(9), time=NOON + timedelta(minutes=minutes))
 
     async with Processing(nats_server.url, database_url, [op]) as stack:
-        last = await stack.listed(web("shop", 1), pod("p", 2), pod("q", 3), version=4)
-        stack.start()
-        await stack.folded(last)
+        await stack.begin(web("shop", 1), pod("p", 2), pod("q", 3), version=4)
         assert await actual(stack) == b'["p","q"]'
         await stack.folded(await stack.tell(replace(pod("q", 5), time=NOON + timedelta(minutes=30))))
         await stack.folded(await stack.mark(tick(60)))

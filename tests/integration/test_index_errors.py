@@ -100,9 +100,7 @@ async def test_a_new_object_that_an_index_by_owner_cannot_take_blocks_its_owner_
 ) -> None:
     async with Processing(nats_server.url, database_url, [operator()]) as stack:
         records = web("shop", 1), web("other", 2, replicas=2), without_image("shop-0", 3, "uid-shop")
-        last = await stack.listed(*records, version=3)
-        stack.start()
-        await stack.folded(last)
+        await stack.begin(*records, version=3)
         assert await told(stack, "shop") == ("blocked", "index webs/images fails for pods/default/shop-0: Validation")
         assert await told(stack, "other") == ("settling", "")
         assert await stack.intents() == [("apply", "pods/default/other-0"), ("apply", "pods/default/other-1")]
@@ -203,9 +201,7 @@ async def test_an_object_with_more_entries_than_its_index_allows_is_left_out_by_
     of_many = one.body.replace(b'"containers":[', b'"containers":[' + 99_999 * b'{"image":"b"},')
     large = msgspec.structs.replace(one, body=of_many)
     async with Processing(nats_server.url, database_url, [op]) as stack:
-        last = await stack.listed(web("shop", 1), large, version=2)
-        stack.start()
-        await stack.folded(last)
+        await stack.begin(web("shop", 1), large, version=2)
         found = {row["view"]: (row["status"], row["reason"]) for row in await stack.rows(levels)}
         assert found["webs/pods"] == (
             "blocked",
@@ -222,9 +218,7 @@ async def test_a_blocked_level_stays_as_it_was_and_withdraws_nothing(
     nats_server: NatsServer, database_url: str
 ) -> None:
     async with Processing(nats_server.url, database_url, [operator("block")]) as stack:
-        last = await stack.listed(web("shop", 1, replicas=2), pod("shop-0", 2, owner="uid-shop"), version=2)
-        stack.start()
-        await stack.folded(last)
+        await stack.begin(web("shop", 1, replicas=2), pod("shop-0", 2, owner="uid-shop"), version=2)
         before = await stack.level("shop")
         poisoned = without_image("other", 3, "uid-other")
         await stack.folded(await stack.tell(poisoned, web("shop", 4, replicas=3)))
@@ -243,7 +237,5 @@ async def test_views_of_an_index_that_ignores_errors_go_on_without_the_object(
     nats_server: NatsServer, database_url: str
 ) -> None:
     async with Processing(nats_server.url, database_url, [operator("ignore")]) as stack:
-        last = await stack.listed(web("shop", 1), without_image("other", 2, "uid-other"), version=2)
-        stack.start()
-        await stack.folded(last)
+        await stack.begin(web("shop", 1), without_image("other", 2, "uid-other"), version=2)
         assert await stack.intents("pending") == [("apply", "pods/default/shop-0")]

@@ -32,8 +32,7 @@ def test_a_daemon_runs_with_its_object_as_it_is_until_that_goes(tmp_path: Path, 
             assert not last or last[0][0] in (1, 2)
             kopf.simulation.advance(timedelta(seconds=60))
         kopf.simulation.delete(Shop, "a", namespace="default")
-        kopf.simulation.advance(timedelta(seconds=5))
-        assert kopf.told()[-1] == ("ends", True, "unwanted")
+        assert kopf.after(seconds=5)[-1] == ("ends", True, "unwanted")
 
 
 def test_a_daemon_that_wants_to_end_its_process_fails_alone(tmp_path: Path) -> None:
@@ -104,8 +103,7 @@ def test_an_object_stays_until_its_daemon_has_cleaned_up_and_its_patch_is_writte
     with kopf_run(tmp_path, source, with_daemons=True) as kopf:
         assert kopf.apply(size=1) == [("begins", ["levelog/shops"])]
         kopf.simulation.delete(Shop, "a", namespace="default")
-        kopf.simulation.advance(timedelta(seconds=1))
-        assert kopf.told() == [("ends", "a")]
+        assert kopf.after(seconds=1) == [("ends", "a")]
         assert [body for body in kopf.writes() if "status" in body] == ([patched] if patched else [])
         assert kopf.simulation.objects(Shop) == []
 
@@ -138,10 +136,8 @@ def test_a_daemon_begins_after_its_initial_delay(tmp_path: Path) -> None:
     """
     with kopf_run(tmp_path, source, with_daemons=True) as kopf:
         assert kopf.apply() == []
-        kopf.simulation.advance(timedelta(seconds=29))
-        assert kopf.told() == []
-        kopf.simulation.advance(timedelta(seconds=2))
-        assert kopf.told() == ["a"]
+        assert kopf.after(seconds=29) == []
+        assert kopf.after(seconds=2) == ["a"]
 
 
 def test_a_daemon_that_raises_begins_anew_after_the_delay_that_its_error_or_its_options_say(tmp_path: Path) -> None:
@@ -158,18 +154,13 @@ def test_a_daemon_that_raises_begins_anew_after_the_delay_that_its_error_or_its_
     """
     with kopf_run(tmp_path, source, with_daemons=True) as kopf:
         kopf.apply()
-        kopf.simulation.advance(timedelta(seconds=2))
-        assert kopf.told() == [(0, None)]
-        kopf.simulation.advance(timedelta(seconds=10))
-        assert kopf.told() == [(1, None)]
+        assert kopf.after(seconds=2) == [(0, None)]
+        assert kopf.after(seconds=10) == [(1, None)]
         assert kopf.read()["status"] == {"tries": 1}
-        kopf.simulation.advance(timedelta(seconds=18))
-        assert kopf.told() == []
-        kopf.simulation.advance(timedelta(seconds=3))
-        assert kopf.told() == [(2, 1)]
+        assert kopf.after(seconds=18) == []
+        assert kopf.after(seconds=3) == [(2, 1)]
         assert kopf.read()["status"] == {"tries": 2}
-        kopf.simulation.advance(timedelta(hours=1))
-        assert kopf.told() == []
+        assert kopf.after(hours=1) == []
         assert kopf.simulation.level("follow", "default", "a").status == "failed"
 
 
@@ -200,8 +191,7 @@ def test_a_daemon_that_gave_up_does_not_begin_again_when_its_object_changes(
         level = kopf.simulation.level("follow", "default", "a")
         assert (level.status, error.split('"')[1] in level.reason) == ("failed", True)
         assert kopf.apply(size=2) == []
-        kopf.simulation.advance(timedelta(minutes=5))
-        assert kopf.told() == []
+        assert kopf.after(minutes=5) == []
         assert kopf.simulation.level("follow", "default", "a").status == "failed"
         kopf.delete()
         assert kopf.simulation.objects(Shop) == []

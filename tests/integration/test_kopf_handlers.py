@@ -75,8 +75,7 @@ def test_a_delete_handler_that_is_tried_again_is_given_the_newest_body(tmp_path:
         kopf.simulation.patch(Shop, "a", {"metadata": {"annotations": None}})
         kopf.simulation.run()
         assert kopf.told() == []
-        kopf.simulation.advance(timedelta(hours=1))
-        assert kopf.told() == [{}]
+        assert kopf.after(hours=1) == [{}]
         assert kopf.simulation.objects(Shop) == []
 
 
@@ -208,8 +207,7 @@ def test_a_patch_that_is_refused_is_tried_again_and_then_dropped(tmp_path: Path)
         assert kopf.apply(size=2) == []
         level = kopf.simulation.level("one", "default", "a")
         assert (level.status, kopf.simulation.calls["one_handled"]) == ("settling", 1)
-        kopf.simulation.advance(timedelta(minutes=1))
-        assert kopf.told() == [2]
+        assert kopf.after(minutes=1) == [2]
         assert kopf.read()["status"] == {"one": 2}
         kopf.simulation.refuse(403, target="shops.example.com/default/a")
         assert kopf.apply(size=3) == [3]
@@ -265,10 +263,8 @@ def test_a_handler_that_waits_for_the_result_of_one_above_is_called_once_it_is_t
     """
     with kopf_run(tmp_path, source) as kopf:
         assert kopf.apply() == [("below", 1, 1)]
-        kopf.simulation.advance(timedelta(seconds=9))
-        assert kopf.told() == []
-        kopf.simulation.advance(timedelta(seconds=1))
-        assert kopf.told() == [("above", 1, 1)]
+        assert kopf.after(seconds=9) == []
+        assert kopf.after(seconds=1) == [("above", 1, 1)]
 
 
 def test_an_update_reads_what_the_creation_returned(tmp_path: Path) -> None:
@@ -323,19 +319,15 @@ def test_errors_are_tried_again_as_their_kind_and_the_options_say(tmp_path: Path
     """
     with kopf_run(tmp_path, source) as kopf:
         assert sorted(kopf.apply()) == [("careless", 0), ("never", 0), ("strict", 0), ("thrice", 0)]
-        kopf.simulation.advance(timedelta(seconds=9))
-        assert kopf.told() == []
-        kopf.simulation.advance(timedelta(seconds=2))
-        assert kopf.told() == [("thrice", 1)]
-        kopf.simulation.advance(timedelta(seconds=6))
-        assert kopf.told() == [("thrice", 2)]
+        assert kopf.after(seconds=9) == []
+        assert kopf.after(seconds=2) == [("thrice", 1)]
+        assert kopf.after(seconds=6) == [("thrice", 2)]
         status = {
             name: kopf.simulation.level(name, "default", "a").status
             for name in ("thrice", "never", "strict", "careless")
         }
         assert status == {"thrice": "failed", "never": "failed", "strict": "failed", "careless": "in_sync"}
-        kopf.simulation.advance(timedelta(hours=1))
-        assert kopf.told() == []
+        assert kopf.after(hours=1) == []
 
 
 def test_a_timeout_is_that_of_all_calls_together(tmp_path: Path) -> None:
@@ -350,8 +342,7 @@ def test_a_timeout_is_that_of_all_calls_together(tmp_path: Path) -> None:
     """
     with kopf_run(tmp_path, source) as kopf:
         assert kopf.apply() == [(0, 1)]
-        kopf.simulation.advance(timedelta(hours=1))
-        assert kopf.told() == [(1, 1), (2, 1)]
+        assert kopf.after(hours=1) == [(1, 1), (2, 1)]
         level = kopf.simulation.level("slow", "default", "a")
         assert (level.status, "given up 0:00:25 after" in level.reason) == ("failed", True)
 

@@ -41,10 +41,8 @@ def test_each_is_called_until_it_has_ended_and_the_rest_are_left_alone(tmp_path:
         first: list[Any] = ["made", ("a", "one", 0), ("a", "late", 0), ("a", "never", 0)]
         assert kopf.apply(items=["one", "late", "never"]) == first
         assert kopf.read()["status"] == {"made/one": {"n": 3}}  # what has ended is written, as in Kopf
-        kopf.simulation.advance(timedelta(seconds=9))
-        assert kopf.told() == []
-        kopf.simulation.advance(timedelta(seconds=12))
-        assert kopf.told() == ["made", ("a", "late", 1), "made", ("a", "late", 2)]
+        assert kopf.after(seconds=9) == []
+        assert kopf.after(seconds=12) == ["made", ("a", "late", 1), "made", ("a", "late", 2)]
         found = kopf.read()
         assert found["status"] == {"made": "whole", "made/one": {"n": 3}, "made/late": {"n": 4}}
         assert found["metadata"]["labels"] == {"one": "done", "late": "done"}
@@ -75,8 +73,7 @@ def test_they_are_called_for_what_their_filters_and_limits_say(tmp_path: Path) -
     with kopf_run(tmp_path, source) as kopf:
         kopf.apply(size=1)
         assert sorted(kopf.apply(size=2), key=str) == [("once", 0), ("sized", 2), ("twice", 0)]
-        kopf.simulation.advance(timedelta(minutes=1))
-        assert kopf.told() == [("twice", 1)]
+        assert kopf.after(minutes=1) == [("twice", 1)]
         kopf.apply(size=1)
         kopf.told()
         kopf.simulation.advance(timedelta(minutes=1))
@@ -141,8 +138,7 @@ def test_the_patch_of_one_that_raises_is_written_and_it_is_called_on_its_own(tmp
     with kopf_run(tmp_path, source) as kopf:
         assert kopf.apply() == [(0, None)]
         assert kopf.read()["status"] == {"tries": 0}
-        kopf.simulation.advance(timedelta(seconds=21))
-        assert kopf.told() == [(1, 0), (2, 1)]
+        assert kopf.after(seconds=21) == [(1, 0), (2, 1)]
         assert kopf.read()["status"] == {"tries": 2}
         assert kopf.simulation.level("made", "default", "a").status == "in_sync"
 

@@ -166,16 +166,13 @@ async def test_run_asks_its_cluster_once_and_commands_that_look_back_take_what_i
         refused = "log_it is for EVERYTHING, and nobody has asked a cluster which kinds those are"
         assert refused in await levelog.refused("plan", "audit.py", status=2)
         sandbox.access.denials += [Denial("list", "secrets", namespace="", subresource="")]
-        running = levelog.start("run", "audit.py")
-        try:
+        with levelog.start("run", "audit.py") as running:
             await is_told("namespaces default")
             sandbox.user.apply({**MAP, "metadata": {"name": "m", "namespace": "default"}})
             await is_told("configmaps m")
             sandbox.user.apply(POD)
             await until(is_made, "the handled pod")
             assert await running.stops() == 0
-        finally:
-            running.kill()
         log = running.log.read_text()
         assert "1 kinds are left out, which may not be listed and watched: secrets" in log
         assert log.count("log_it is for EVERYTHING: ") == 1
@@ -192,13 +189,10 @@ async def test_run_asks_its_cluster_once_and_commands_that_look_back_take_what_i
 
         await define(sandbox, DEFINITION)
         sandbox.access.denials.clear()
-        running = levelog.start("run", "audit.py")
-        try:
+        with levelog.start("run", "audit.py") as running:
             sandbox.user.create(
                 {"apiVersion": "example.com/v1", "kind": "Shop", "metadata": {"name": "a", "namespace": "default"}}
             )
             await is_told("shops.example.com a")
             assert "left out" not in running.log.read_text()
             assert told.read_text().splitlines().count("configmaps m") == 1, "it was told of it before"
-        finally:
-            running.kill()

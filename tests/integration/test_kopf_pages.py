@@ -31,11 +31,9 @@ def test_a_sharp_timer_keeps_its_grid_and_an_idle_one_waits_for_calm(tmp_path: P
     """
     with kopf_run(tmp_path, source) as kopf:
         assert kopf.apply(size=1) == [("sharp", 0)]
-        kopf.simulation.advance(timedelta(seconds=59))
-        assert kopf.told() == [("sharp", 1)]
+        assert kopf.after(seconds=59) == [("sharp", 1)]
         kopf.apply(size=2)
-        kopf.simulation.advance(timedelta(seconds=2))
-        assert kopf.told() == [("sharp", 0)]
+        assert kopf.after(seconds=2) == [("sharp", 0)]
         kopf.simulation.advance(timedelta(seconds=90))
         assert ("calm", 2) not in kopf.told()
         kopf.simulation.advance(timedelta(seconds=9))

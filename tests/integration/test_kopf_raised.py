@@ -33,15 +33,11 @@ def test_the_patch_of_a_call_that_raises_is_written_and_the_next_call_is_given_i
         assert kopf.read()["status"] == {"tries": 0}
         level = kopf.simulation.level("made", "default", "a")
         assert (level.status, "TemporaryError: not yet" in level.reason) == ("drifting", True)
-        kopf.simulation.advance(timedelta(seconds=9))
-        assert kopf.told() == []
-        kopf.simulation.advance(timedelta(seconds=2))
-        assert kopf.told() == [(1, 0, started)]
+        assert kopf.after(seconds=9) == []
+        assert kopf.after(seconds=2) == [(1, 0, started)]
         assert kopf.read()["metadata"]["labels"] == {"tries": "1"}
-        kopf.simulation.advance(timedelta(seconds=18))
-        assert kopf.told() == []
-        kopf.simulation.advance(timedelta(seconds=3))
-        assert kopf.told() == [(2, 1, started)]
+        assert kopf.after(seconds=18) == []
+        assert kopf.after(seconds=3) == [(2, 1, started)]
         assert kopf.read()["status"] == {"tries": 2, "made": "done"}
         assert sorted(event.note for event in kopf.simulation.events) == ["0", "1", "2"]
         assert kopf.simulation.level("made", "default", "a").status == "in_sync"
@@ -73,8 +69,7 @@ def test_the_patch_of_a_call_that_gives_up_is_written_and_it_is_not_called_again
         assert kopf.apply(size=1) == [(1, 0)]
         kopf.simulation.advance(timedelta(hours=1))
         kopf.simulation.patch_status(Shop, "a", {"other": 1}, namespace="default")
-        kopf.simulation.advance(timedelta(hours=1))
-        assert kopf.told() == []
+        assert kopf.after(hours=1) == []
         assert kopf.read()["status"] == {"size": 1, "other": 1}
         level = kopf.simulation.level("made", "default", "a")
         assert (level.status, "no use" in level.reason) == ("failed", True)
@@ -142,10 +137,8 @@ def test_a_backoff_of_none_is_the_minute_that_kopf_waits(tmp_path: Path) -> None
     """
     with kopf_run(tmp_path, source) as kopf:
         assert kopf.apply() == [0]
-        kopf.simulation.advance(timedelta(seconds=59))
-        assert kopf.told() == []
-        kopf.simulation.advance(timedelta(seconds=2))
-        assert kopf.told() == [1]
+        assert kopf.after(seconds=59) == []
+        assert kopf.after(seconds=2) == [1]
 
 
 def test_retries_count_over_calls_with_a_patch_and_without(tmp_path: Path) -> None:
@@ -159,8 +152,7 @@ def test_retries_count_over_calls_with_a_patch_and_without(tmp_path: Path) -> No
     """
     with kopf_run(tmp_path, source) as kopf:
         assert kopf.apply() == [0]
-        kopf.simulation.advance(timedelta(hours=1))
-        assert kopf.told() == [1, 2, 3]
+        assert kopf.after(hours=1) == [1, 2, 3]
         assert kopf.read()["status"] == {"tries": 2}
         assert kopf.simulation.level("made", "default", "a").status == "failed"
 
@@ -183,10 +175,8 @@ def test_what_a_handler_patches_itself_calls_it_no_sooner(tmp_path: Path) -> Non
     """
     with kopf_run(tmp_path, source) as kopf:
         assert sorted(kopf.apply()) == [("one", 0), ("two", 0)]
-        kopf.simulation.advance(timedelta(seconds=50))
-        assert kopf.told() == []
-        kopf.simulation.advance(timedelta(seconds=100))
-        assert sorted(kopf.told()) == [("one", 1), ("one", 2), ("two", 1), ("two", 2)]
+        assert kopf.after(seconds=50) == []
+        assert sorted(kopf.after(seconds=100)) == [("one", 1), ("one", 2), ("two", 1), ("two", 2)]
 
 
 def test_what_others_change_in_the_spec_calls_it_at_once_and_in_the_status_once_it_is_due(tmp_path: Path) -> None:
@@ -205,8 +195,7 @@ def test_what_others_change_in_the_spec_calls_it_at_once_and_in_the_status_once_
         kopf.simulation.patch_status(Shop, "a", {"address": "there"}, namespace="default")
         kopf.simulation.run()
         assert kopf.told() == []
-        kopf.simulation.advance(timedelta(seconds=11))
-        assert kopf.told() == [(1, 2, "there")]
+        assert kopf.after(seconds=11) == [(1, 2, "there")]
         assert kopf.read()["status"] == {"phase": "tried 1 2", "address": "there"}
 
 
@@ -240,10 +229,8 @@ def test_a_delete_handler_that_raises_has_its_patch_written_and_goes_on(tmp_path
         kopf.apply(size=1)
         assert kopf.delete() == [(0, None)]
         assert kopf.read()["status"] == {"phase": "going 0"}
-        kopf.simulation.advance(timedelta(seconds=9))
-        assert kopf.told() == []
-        kopf.simulation.advance(timedelta(seconds=30))
-        assert kopf.told() == [(1, "going 0"), (2, "going 1")]
+        assert kopf.after(seconds=9) == []
+        assert kopf.after(seconds=30) == [(1, "going 0"), (2, "going 1")]
         assert kopf.simulation.objects(Shop) == []
         assert [body["status"]["phase"] for body in kopf.writes() if "status" in body] == ["going 0", "going 1"]
 
@@ -266,8 +253,7 @@ def test_a_delete_handler_that_gives_up_or_holds_nothing_ends_all_the_same(
     with kopf_run(tmp_path, source) as kopf:
         kopf.apply(size=1)
         assert kopf.delete() == [0]
-        kopf.simulation.advance(timedelta(hours=1))
-        assert kopf.told() == list(range(1, retries + 1))
+        assert kopf.after(hours=1) == list(range(1, retries + 1))
         assert kopf.simulation.objects(Shop) == []
         assert [body["status"]["phase"] for body in kopf.writes() if "status" in body] == written
 
@@ -284,15 +270,11 @@ def test_a_timer_that_raises_has_its_patch_written_and_goes_on(tmp_path: Path) -
     with kopf_run(tmp_path, source) as kopf:
         assert kopf.apply() == [(0, None)]
         assert kopf.read()["status"] == {"tries": 0}
-        kopf.simulation.advance(timedelta(seconds=9))
-        assert kopf.told() == []
-        kopf.simulation.advance(timedelta(seconds=2))
-        assert kopf.told() == [(1, 0)]
+        assert kopf.after(seconds=9) == []
+        assert kopf.after(seconds=2) == [(1, 0)]
         assert kopf.read()["status"] == {"tries": 1}
-        kopf.simulation.advance(timedelta(seconds=98))
-        assert kopf.told() == []
-        kopf.simulation.advance(timedelta(seconds=3))
-        assert kopf.told() == [(0, 1)]
+        assert kopf.after(seconds=98) == []
+        assert kopf.after(seconds=3) == [(0, 1)]
 
 
 @pytest.mark.parametrize(("options", "error"), GIVING_UP)
@@ -311,8 +293,7 @@ def test_a_timer_that_gives_up_has_its_patch_written_and_is_not_called_again(
         kopf.simulation.advance(timedelta(hours=1))
         assert kopf.read()["status"] == {"phase": "broken"}
         kopf.apply(size=1)
-        kopf.simulation.advance(timedelta(hours=1))
-        assert kopf.told() == []
+        assert kopf.after(hours=1) == []
         assert kopf.simulation.level("look", "default", "a").status == "failed"
 
 
@@ -328,12 +309,9 @@ def test_a_handler_of_starts_that_raises_has_its_patch_written_and_goes_on(tmp_p
     with kopf_run(tmp_path, source) as kopf:
         assert kopf.apply() == []
         assert kopf.start() == [(0, None)]
-        kopf.simulation.advance(timedelta(seconds=9))
-        assert kopf.told() == []
-        kopf.simulation.advance(timedelta(seconds=20))
-        assert kopf.told() == [(1, 0)]
-        kopf.simulation.advance(timedelta(hours=1))
-        assert kopf.told() == []
+        assert kopf.after(seconds=9) == []
+        assert kopf.after(seconds=20) == [(1, 0)]
+        assert kopf.after(hours=1) == []
 
 
 def test_errors_of_calls_that_left_something_are_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -396,13 +374,10 @@ def test_an_error_of_an_installed_kopf_is_what_it_is_there(tmp_path: Path, place
     """
     with kopf_run(tmp_path, source) as kopf:
         assert kopf.apply(size=1) == [(1, 0)]
-        kopf.simulation.advance(timedelta(hours=2))
-        assert kopf.told() == []
+        assert kopf.after(hours=2) == []
         assert kopf.apply(size=2) == [(2, 0)]
-        kopf.simulation.advance(timedelta(seconds=9))
-        assert kopf.told() == []
-        kopf.simulation.advance(timedelta(seconds=3))
-        assert kopf.told() == [(2, 1)]
+        assert kopf.after(seconds=9) == []
+        assert kopf.after(seconds=3) == [(2, 1)]
 
 
 @pytest.mark.parametrize(
@@ -435,7 +410,6 @@ def test_a_result_that_cannot_be_written_is_an_error_of_the_handler(tmp_path: Pa
     """
     with kopf_run(tmp_path, source) as kopf:
         assert kopf.apply() == [0]
-        kopf.simulation.advance(timedelta(minutes=10))
-        assert kopf.told() == []
+        assert kopf.after(minutes=10) == []
         assert kopf.read()["status"] == {"phase": "made"}
         assert kopf.simulation.level("made", "default", "a").status == "in_sync"

@@ -1,6 +1,5 @@
 """`kopf.on.resume` on levelog: once for each object at each start of the operator, which is a record like others."""
 
-from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -41,10 +40,8 @@ def test_what_a_function_handles_as_new_it_does_not_handle_as_resumed(tmp_path: 
     with kopf_run(tmp_path, source) as kopf:
         assert kopf.apply() == [("create", 0)]
         assert kopf.start() == []
-        kopf.simulation.advance(timedelta(seconds=10))
-        assert kopf.told() == [("create", 1)]
-        kopf.simulation.advance(timedelta(hours=1))
-        assert kopf.told() == []
+        assert kopf.after(seconds=10) == [("create", 1)]
+        assert kopf.after(hours=1) == []
         assert kopf.start() == [("resume", 0)]
 
 
@@ -70,8 +67,7 @@ def test_what_is_new_to_the_operator_at_a_start_is_created_and_not_resumed(tmp_p
         assert sorted(kopf.start()) == [("resumed", "next", "resume"), ("resumed", "old", "resume")]
         assert kopf.apply("late") == [("made", "late", "create")]
         assert sorted(kopf.start()) == [("resumed", "next", "resume"), ("resumed", "old", "resume")]
-        kopf.simulation.advance(timedelta(seconds=11))
-        assert kopf.told() == [("made", "late", "create")]
+        assert kopf.after(seconds=11) == [("made", "late", "create")]
         kopf.delete("next")
         assert sorted(kopf.start(shop("away"), shop("old", size=2))) == [
             ("changed", "old", "update"),
@@ -115,8 +111,7 @@ def test_filters_and_errors_are_those_of_other_handlers(tmp_path: Path) -> None:
         kopf.apply("b", size=2)
         kopf.apply("c")
         assert kopf.start() == [("b", 0)]
-        kopf.simulation.advance(timedelta(seconds=6))
-        assert kopf.told() == [("b", 1)]
+        assert kopf.after(seconds=6) == [("b", 1)]
         assert kopf.simulation.level("resumed_resume", "default", "b").status == "failed"
         assert kopf.start() == [("b", 0)]
 

@@ -64,9 +64,7 @@ async def test_a_second_object_that_a_view_loops_for_is_tried_once_all_else_is_d
     tried.clear()
     records = [web(name, 2 + number, image="loops") for number, name in enumerate(LOOPERS)]
     async with Processing(nats_server.url, database_url, [op]) as stack:
-        last = await stack.listed(*records, web("fine", 10), pod("good", 11))
-        stack.start()
-        await stack.folded(last)
+        await stack.begin(*records, web("fine", 10), pod("good", 11))
         order = await decided(stack)
         levels = {name: await stack.level(name) for name in (*LOOPERS, "fine", "good")}
         due = {row["parent"].rpartition("/")[2]: row["due_at"] for row in await stack.rows(wakeups)}

@@ -122,12 +122,9 @@ def levelog(sandbox: Sandbox, tmp_path: Path) -> Levelog:
 @pytest_asyncio.fixture
 async def running(levelog: Levelog) -> AsyncIterator[Running]:
     """`levelog run`, ready."""
-    running = levelog.start("run", WEBS_FILE, *ANYWHERE)
-    try:
+    with levelog.start("run", WEBS_FILE, *ANYWHERE) as running:
         await (await Listener.of(running)).is_ready()
         yield running
-    finally:
-        running.kill()
 
 
 async def scrape(running: Running, accepts: str = "") -> Scraped:
@@ -202,8 +199,7 @@ async def test_a_function_that_does_not_return_is_seen_running(
     waits = "    while not pathlib.Path('go').exists():\n        time.sleep(0.01)\n"
     code = WEBS_FILE.read_text().replace(loop, waits + loop)
     slow.write_text(code.replace("from collections.abc", "import pathlib\nimport time\nfrom collections.abc", 1))
-    running = levelog.start("run", slow, *ANYWHERE)
-    try:
+    with levelog.start("run", slow, *ANYWHERE) as running:
         await (await Listener.of(running)).is_ready()
         sandbox.user.create(yaml.safe_load((WEBS / "shop.yaml").read_text()))
         queue = {"name": VIEW, "controller": VIEW}
@@ -226,8 +222,6 @@ async def test_a_function_that_does_not_return_is_seen_running(
             return (workers, found.value("workqueue_longest_running_processor_seconds", **queue)) == (0, 0)
 
         await until(has_ended, "the end of the function", pause=0.1)
-    finally:
-        running.kill()
 
 
 async def test_what_somebody_undoes_is_counted(sandbox: Sandbox, levelog: Levelog, running: Running) -> None:
@@ -264,8 +258,7 @@ async def test_calls_of_effects_are_counted_by_what_came_of_them_and_are_no_writ
     sandbox: Sandbox, levelog: Levelog, tmp_path: Path
 ) -> None:
     (tmp_path / "paging.py").write_text(PAGING)
-    running = levelog.start("run", "paging.py", *ANYWHERE)
-    try:
+    with levelog.start("run", "paging.py", *ANYWHERE) as running:
         await (await Listener.of(running)).is_ready()
         sandbox.user.create(yaml.safe_load((WEBS / "shop.yaml").read_text()))
 
@@ -276,8 +269,6 @@ async def test_calls_of_effects_are_counted_by_what_came_of_them_and_are_no_writ
 
         await until(are_counted, "a call that failed first, and one that is given up")
         assert (await scrape(running)).total("levelog_writes_total") == 0
-    finally:
-        running.kill()
 
 
 @pytest.mark.parametrize("handler", ["webs/audit", "webs/check"])
@@ -285,10 +276,9 @@ async def test_calls_without_records_are_counted_by_handler_and_objects_that_wai
     sandbox: Sandbox, levelog: Levelog, tmp_path: Path, handler: str
 ) -> None:
     (tmp_path / "audit.py").write_text(AUDIT)
-    running = levelog.start("run", "audit.py", *ANYWHERE)
 
     async def counted() -> tuple[dict[str, float], float]:
-        scraped = await scrape(running)
+        scraped = await scrape(audited)
         outcomes = ("returned", "failed", "given_up")
         calls = {each: scraped.value("levelog_calls_total", function=handler, outcome=each) for each in outcomes}
         return calls, scraped.value("levelog_levels", view=handler, status="failed")
@@ -301,8 +291,8 @@ async def test_calls_without_records_are_counted_by_handler_and_objects_that_wai
         calls, held = await counted()
         return (calls["returned"], calls["given_up"], held) == (2, 1, 0)
 
-    try:
-        await (await Listener.of(running)).is_ready()
+    with levelog.start("run", "audit.py", *ANYWHERE) as audited:
+        await (await Listener.of(audited)).is_ready()
         assert await counted() == ({"returned": 0, "failed": 0, "given_up": 0}, 0)
         for name in ("never", "later", "now"):
             shop = yaml.safe_load((WEBS / "shop.yaml").read_text())
@@ -311,8 +301,6 @@ async def test_calls_without_records_are_counted_by_handler_and_objects_that_wai
         await until(is_held, "one call made, one passed by and one held", pause=0.2)
         (tmp_path / "ledger").touch()
         await until(is_through, "nothing held", pause=0.2)
-    finally:
-        running.kill()
 
 
 @pytest.mark.long
@@ -322,8 +310,7 @@ async def test_a_database_that_stands_still_holds_up_no_scrape_and_the_lag_grows
     database = private_postgres.url_of(await private_postgres.create_database())
     levelog.env |= {"LEVELOG_NATS_URL": nats_server.url, "LEVELOG_DATABASE_URL": database}
     assert (await levelog.ends("migrate")).status == 0
-    running = levelog.start("run", WEBS_FILE, *ANYWHERE)
-    try:
+    with levelog.start("run", WEBS_FILE, *ANYWHERE) as running:
         await (await Listener.of(running)).is_ready()
         await scraped_in_sync(running, 0)
         assert private_postgres.process is not None
@@ -339,8 +326,6 @@ async def test_a_database_that_stands_still_holds_up_no_scrape_and_the_lag_grows
             await until(has_grown, "a lag of more than 3 s, and no levels, which nobody can count")
         await scraped_in_sync(running, 1)
         assert (await scrape(running)).value("levelog_log_lag_seconds") < 3
-    finally:
-        running.kill()
 
 
 async def test_a_scrape_is_answered_in_the_form_that_it_asks_for_and_another_path_names_those_that_there_are(

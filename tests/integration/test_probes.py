@@ -196,8 +196,7 @@ async def test_a_blocked_event_loop_is_told_by_both_probes_with_the_line_that_bl
     async with Sandbox() as sandbox:
         await define_webs(sandbox)
         levelog = Levelog(tmp_path, sandbox.kubeconfig(tmp_path / "kubeconfig"))
-        running = levelog.start("run", "blocking.py", *ANYWHERE)
-        try:
+        with levelog.start("run", "blocking.py", *ANYWHERE) as running:
             listener = await Listener.of(running)
             await listener.is_ready()
             assert (await listener.asks("/healthz")).text == "[+]event loop ok\nhealthz check passed\n"
@@ -206,8 +205,6 @@ async def test_a_blocked_event_loop_is_told_by_both_probes_with_the_line_that_bl
             assert "/blocking.py:" in told.text
             assert " converge\n" in told.text
             assert (await listener.asks("/readyz")).text.splitlines()[1:] == ["readyz check failed"]
-        finally:
-            running.kill()
 
 
 @pytest.mark.parametrize(

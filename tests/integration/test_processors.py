@@ -20,9 +20,7 @@ from rigs.webs import PODS, WEBS, deleted, lists_done, pod, receipt, web
 
 async def test_what_is_missing_becomes_intents_and_nothing_else(nats_server: NatsServer, database_url: str) -> None:
     async with Processing(nats_server.url, database_url) as stack:
-        last = await stack.listed(web("shop", 1, replicas=3), pod("shop-0", 2, owner="uid-shop"), version=2)
-        stack.start()
-        await stack.folded(last)
+        await stack.begin(web("shop", 1, replicas=3), pod("shop-0", 2, owner="uid-shop"), version=2)
         level = await stack.level("shop")
         assert (level["status"], level["round"]) == ("settling", 1)
         assert level["drift"] == b'{"missing":["shop-1","shop-2"]}'
@@ -44,9 +42,7 @@ async def test_a_batch_of_decisions_is_one_line_of_the_log_at_info(
     async with Processing(nats_server.url, database_url) as stack:
         # None of them has to be reconciled, which a loaded machine may do a batch later.
         webs = [web(f"shop-{n}", 1 + n, replicas=0) for n in range(20)]
-        last = await stack.listed(*webs, version=20)
-        stack.start()
-        await stack.folded(last)
+        await stack.begin(*webs, version=20)
         assert await said(1) == ["20 levels: 20 in_sync"]
         await stack.folded(await stack.tell(web("shop-0", 21, replicas=2)))
         assert (await said(2))[1:] == ["webs/pods of webs.example.com/default/shop-0 is settling"]
@@ -90,9 +86,7 @@ async def test_invariant_8_an_intent_that_nobody_claimed_is_withdrawn_by_the_nex
 ) -> None:
     async with Processing(nats_server.url, database_url) as stack:
         there = [pod(f"shop-{n}", 2 + n, owner="uid-shop") for n in range(2)]
-        last = await stack.listed(web("shop", 1, replicas=1), *there, version=3)
-        stack.start()
-        await stack.folded(last)
+        await stack.begin(web("shop", 1, replicas=1), *there, version=3)
         assert await stack.intents("pending") == [("delete", "pods/default/shop-1")]
         await stack.folded(await stack.tell(web("shop", 5, replicas=2)))  # both are wanted again
         level = await stack.level("shop")
@@ -146,9 +140,7 @@ async def test_a_refused_write_is_shown_and_tried_again_when_the_object_changes(
     nats_server: NatsServer, database_url: str
 ) -> None:
     async with Processing(nats_server.url, database_url) as stack:
-        last = await stack.listed(web("shop", 1, image="bad"), version=1)
-        stack.start()
-        await stack.folded(last)
+        await stack.begin(web("shop", 1, image="bad"), version=1)
         await stack.claim()
         [row] = await stack.rows(intents)
         await stack.folded(await stack.tell(receipt(row, outcome="failed", error="422: image is not allowed")))
@@ -180,14 +172,10 @@ async def test_invariant_13_a_log_made_anew_is_noticed_and_rounds_go_on(
     nats_server: NatsServer, database_url: str
 ) -> None:
     async with Processing(nats_server.url, database_url) as stack:
-        last = await stack.listed(web("shop", 1, replicas=1), web("lost", 1), version=1)
-        stack.start()
-        await stack.folded(last)
+        await stack.begin(web("shop", 1, replicas=1), web("lost", 1), version=1)
     async with NatsServer() as another, Processing(another.url, database_url) as stack:
         assert await stack.rows(objects) == []
-        last = await stack.listed(web("shop", 1, replicas=1), version=1)
-        stack.start()
-        await stack.folded(last)
+        await stack.begin(web("shop", 1, replicas=1), version=1)
         level = await stack.level("shop")
         assert level["status"] == "settling"
         assert await stack.find_level("lost") is None
@@ -264,9 +252,7 @@ async def test_what_is_watched_no_more_leaves_the_tables_and_nothing_is_written_
     nats_server: NatsServer, database_url: str
 ) -> None:
     async with Processing(nats_server.url, database_url) as stack:
-        last = await stack.listed(web("shop", 1), pod("shop-0", 2, owner="uid-shop"), version=2)
-        stack.start()
-        await stack.folded(last)
+        await stack.begin(web("shop", 1), pod("shop-0", 2, owner="uid-shop"), version=2)
         decided = await stack.intents()
         # The pods' list is complete before that of the Webs is begun: the Web seems to have lost its pods.
         for resource, left in ((PODS, ["webs.example.com/default/shop"]), (WEBS, [])):
@@ -289,9 +275,7 @@ async def test_commits_that_the_database_lost_are_folded_again_from_the_log(
 ) -> None:
     """A server that crashed, and another task met the error: the processor sees a fresh connection and no error."""
     async with Processing(nats_server.url, database_url) as stack:
-        last = await stack.listed(web("shop", 1, replicas=1), pod("shop-0", 2, owner="uid-shop"), version=2)
-        stack.start()
-        await stack.folded(last)
+        await stack.begin(web("shop", 1, replicas=1), pod("shop-0", 2, owner="uid-shop"), version=2)
         kept = await keep(stack.database, stack.scope)
         last = await stack.tell(deleted(pod("shop-0", 2, owner="uid-shop"), 3))
         await stack.folded(last)
@@ -307,9 +291,7 @@ async def test_tables_are_analyzed_while_they_are_filled(nats_server: NatsServer
     analyzed = text("SELECT relname FROM pg_stat_user_tables WHERE analyze_count > 0")
     async with Processing(nats_server.url, postgres_url) as stack:
         webs = [web(f"shop-{n}", n + 1, replicas=0) for n in range(2 * FIRST_STATISTICS)]
-        last = await stack.listed(*webs, version=2 * FIRST_STATISTICS)
-        stack.start()
-        await stack.folded(last)
+        await stack.begin(*webs, version=2 * FIRST_STATISTICS)
 
         async def are_analyzed() -> bool:
             async with stack.database.reading() as connection:

@@ -126,9 +126,7 @@ async def test_what_a_view_read_of_a_plain_parent_before_it_raised_wakes_it_agai
     async with Processing(nats_server.url, database_url, [reading_places()]) as stack:
         broken = web("shop", 1)
         broken = msgspec.structs.replace(broken, body=broken.body.replace(b'"image"', b'"picture"'))
-        last = await stack.listed(broken, version=1)
-        stack.start()
-        await stack.folded(last)
+        await stack.begin(broken, version=1)
         level = await stack.level("shop")
         assert level["status"] == "failed"
         assert "KeyError: 'image'" in level["reason"]
@@ -151,9 +149,7 @@ async def test_a_filter_that_raises_fails_its_parent_and_nobody_else(
         return {pod.metadata.name: ""}
 
     async with Processing(nats_server.url, database_url, [op]) as stack:
-        last = await stack.listed(web("shop", 1, replicas=0), web("other", 2, replicas=3), version=2)
-        stack.start()
-        await stack.folded(last)
+        await stack.begin(web("shop", 1, replicas=0), web("other", 2, replicas=3), version=2)
         found = {row["parent"]: (row["status"], row["reason"]) for row in await stack.rows(levels)}
         assert found == {
             SHOP: ("failed", "view webs/big: ZeroDivisionError: division by zero"),

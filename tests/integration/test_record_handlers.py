@@ -268,9 +268,7 @@ async def test_a_new_handler_begins_where_the_tables_are_or_in_the_past(
         return {web.metadata.name: 1}
 
     async with Processing(nats_server.url, database_url, [before]) as stack:
-        last = await stack.listed(web("a", 1), version=1, of=[WEBS])
-        stack.start()
-        await stack.folded(last)
+        await stack.begin(web("a", 1), version=1, of=[WEBS])
         await stack.stop()
         stack.program = Program([told.op])
         await stack.open()

@@ -41,9 +41,7 @@ async def test_a_decision_names_all_records_that_led_to_it(nats_server: NatsServ
 async def test_what_was_read_is_kept_where_it_is_news(nats_server: NatsServer, database_url: str) -> None:
     async with Processing(nats_server.url, database_url) as stack:
         there = pod("shop-0", 2, owner="uid-shop")
-        last = await stack.listed(web("shop", 1, replicas=1), there, version=2)
-        stack.start()
-        await stack.folded(last)
+        await stack.begin(web("shop", 1, replicas=1), there, version=2)
         changed = await stack.tell(web("shop", 3, replicas=1, image="b"))
         await stack.folded(changed)
         gone = await stack.tell(deleted(there, 4))
@@ -114,9 +112,7 @@ async def test_decisions_on_an_object_that_is_gone_are_kept_when_another_has_its
     nats_server: NatsServer, database_url: str
 ) -> None:
     async with Processing(nats_server.url, database_url) as stack:
-        last = await stack.listed(web("shop", 1, replicas=0), version=1)
-        stack.start()
-        await stack.folded(last)
+        await stack.begin(web("shop", 1, replicas=0), version=1)
         await stack.folded(await stack.tell(deleted(web("shop", 1, replicas=0), 2)))
         await stack.folded(await stack.tell(web("shop", 3, replicas=0, uid="other")))
         assert [each.parent_uid for each in await decisions(stack)] == ["uid-shop", "other"]

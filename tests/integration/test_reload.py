@@ -51,8 +51,7 @@ async def test_a_change_starts_the_application_anew_and_says_what_it_changes(
     code = WEBS_FILE.read_text().replace(WANTED, "range(web.spec.replicas + MORE)")
     file.write_text(code.replace("import Iterator\n", "import Iterator\n\nfrom more import MORE\n"))
     (levelog.folder / "more.py").write_text("MORE = 0\n")
-    running = levelog.start("run", "webs.py", "--reload")
-    try:
+    with levelog.start("run", "webs.py", "--reload") as running:
         await levelog.in_sync()
         (levelog.folder / "more.py").write_text("MORE = 0  # a comment\n")
         await running.says("changed: more.py")
@@ -69,8 +68,6 @@ async def test_a_change_starts_the_application_anew_and_says_what_it_changes(
         assert count(running, "changed: ") == 3
         assert "other.py" not in running.log.read_text()
         assert await running.stops(signal.SIGINT) == 0
-    finally:
-        running.kill()
 
 
 async def test_broken_code_is_told_once_and_the_code_before_it_runs_on_until_it_is_mended(
@@ -78,8 +75,7 @@ async def test_broken_code_is_told_once_and_the_code_before_it_runs_on_until_it_
 ) -> None:
     file = levelog.folder / "webs.py"
     file.write_text(WEBS_FILE.read_text())
-    running = levelog.start("run", "webs.py", "--reload")
-    try:
+    with levelog.start("run", "webs.py", "--reload") as running:
         await levelog.in_sync()
         file.write_text(WEBS_FILE.read_text() + "x = (\n")
         await running.says("operator file webs.py has a syntax error in line")
@@ -95,16 +91,13 @@ async def test_broken_code_is_told_once_and_the_code_before_it_runs_on_until_it_
         await until(lambda: count(running, "levelog run: application") == 2, "a second start", seconds=60)
         assert count(running, "levelog: operator file webs.py") == 2
         assert await running.stops() == 0
-    finally:
-        running.kill()
 
 
 async def test_broken_at_first_it_waits_and_what_ends_by_itself_starts_at_the_next_change(
     sandbox: Sandbox, levelog: Levelog
 ) -> None:
     file = levelog.folder / "webs.py"
-    running = levelog.start("run", "webs.py", "--reload")
-    try:
+    with levelog.start("run", "webs.py", "--reload") as running:
         await running.says("operator file webs.py does not exist")
         await running.says("waits for a change")
         hook = "\n\n@op.on.startup\nasync def begin() -> None:\n    raise RuntimeError('not today')\n"
@@ -115,8 +108,6 @@ async def test_broken_at_first_it_waits_and_what_ends_by_itself_starts_at_the_ne
         await levelog.in_sync()
         assert count(running, "ended with status") == 1
         assert await running.stops() == 0
-    finally:
-        running.kill()
 
 
 @pytest.mark.long  # until its time is up
@@ -125,15 +116,12 @@ async def test_code_that_does_not_come_to_an_end_as_it_is_loaded_is_left_for_new
 ) -> None:
     file, marked = levelog.folder / "webs.py", levelog.folder / "loading"
     file.write_text(f"open({str(marked)!r}, 'w').close()\nwhile True: pass\n")
-    running = levelog.start("run", "webs.py", "--reload")
-    try:
+    with levelog.start("run", "webs.py", "--reload") as running:
         await until(marked.exists, "the file that is loaded", seconds=60)
         file.write_text("import os\nos._exit(5)\n")
         await running.says("waits for a change")
         file.write_text(WEBS_FILE.read_text())
         await levelog.in_sync()
-    finally:
-        running.kill()
 
 
 async def test_killed_it_leaves_nothing_running(sandbox: Sandbox, levelog: Levelog) -> None:

@@ -24,12 +24,9 @@ async def with_pages(url: str) -> None:
 
 async def runs(levelog: Levelog, *arguments: str) -> None:
     """Run until it processes, and stop it."""
-    running = levelog.start("run", WEBS_FILE, *arguments)
-    try:
+    with levelog.start("run", WEBS_FILE, *arguments) as running:
         await running.says("owns 16 of 16 partitions")
         assert await running.stops() == 0
-    finally:
-        running.kill()
 
 
 async def test_an_application_is_not_made_beside_another_unless_that_is_said(tmp_path: Path, postgres_url: str) -> None:

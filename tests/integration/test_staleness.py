@@ -70,9 +70,7 @@ async def test_an_index_is_not_stale_while_its_objects_are_listed_for_the_first_
     async with Processing(nats_server.url, database_url, [operator()]) as stack:
         begun, _ = lists_done(PODS, 1)
         await stack.mark(begun)
-        last = await stack.listed(web("shop", 1), pod("shop-0", 2), version=2)
-        stack.start()
-        await stack.folded(last)
+        await stack.begin(web("shop", 1), pod("shop-0", 2), version=2)
         assert [row["key"] for row in await stack.rows(key_versions) if row["index"] == "@contact"] == []
         assert await statuses(stack) == {"freshness": "in_sync", "others": "in_sync"}
 
@@ -96,9 +94,7 @@ async def test_levels_say_from_where_to_where_history_is_missing_until_it_is_lis
 ) -> None:
     reason = "history is missing from 4 to 5: at least 2 records of partition 0"
     async with Processing(nats_server.url, database_url, [operator()]) as stack:
-        last = await stack.listed(web("shop", 1), version=2)
-        stack.start()
-        await stack.folded(last)
+        await stack.begin(web("shop", 1), version=2)
         for mark, errors in (
             (GapNoted(resource=WEBS, reason=reason, since=Version(2), time=NOON), [("webs.example.com", reason)]),
             (lists_done(WEBS, 9)[0], [("webs.example.com", reason)]),

@@ -28,9 +28,7 @@ async def test_quiet_namespaces_are_decided_on_in_the_first_batch_and_claimed_wi
     async with Processing(nats_server.url, database_url) as stack:
         noisy = [web_of("noisy", number, number + 1) for number in range(NOISY)]
         quiet, later = web_of("quiet", 0, NOISY + 1), web_of("later", 0, NOISY + 2)
-        last = await stack.listed(*noisy, quiet, version=NOISY + 1)
-        stack.start()
-        await stack.folded(last)
+        await stack.begin(*noisy, quiet, version=NOISY + 1)
         decided = sorted(await stack.rows(decisions), key=lambda row: row["ordinal"])
         assert len(decided) == NOISY + 1
         assert [row["parent"] for row in decided].index(str(quiet.key)) < BATCH

@@ -119,8 +119,7 @@ async def test_calls_are_told_of_by_the_name_and_kind_of_their_function_and_daem
     sandbox: Sandbox, tmp_path: Path
 ) -> None:
     levelog = await with_a_shop(sandbox, tmp_path, SOURCE)
-    running = levelog.start("run", "shops.py")
-    try:
+    with levelog.start("run", "shops.py") as running:
         await running.says("call handler greet for default/a: done")
         await running.says("call timer count for default/a: done")
         await running.says("daemon follow runs for shops.example.com/default/a")
@@ -152,8 +151,6 @@ async def test_calls_are_told_of_by_the_name_and_kind_of_their_function_and_daem
         levels = await levelog.ends("levels", "--view", "follow", env={"COLUMNS": "300"})
         over = "daemon follow has run since .* UTC, and waits for an actuator to take it over: the process ends"
         assert re.search(over, levels.stdout), levels.stdout
-    finally:
-        running.kill()
 
 
 async def test_calls_that_fail_are_told_of_with_their_attempts_the_next_one_and_the_error(
@@ -161,13 +158,12 @@ async def test_calls_that_fail_are_told_of_with_their_attempts_the_next_one_and_
 ) -> None:
     levelog = await with_a_shop(sandbox, tmp_path, FAILING)
     tried = r"tried once since \S+ \S+ UTC, the next time at \S+ \S+ UTC"
-    running = levelog.start("run", "shops.py")
 
     async def said(*command: str) -> str:
         ended = await levelog.ends(*command, env={"COLUMNS": "300"})
         return " ".join((ended.stdout + ended.stderr).split())
 
-    try:
+    with levelog.start("run", "shops.py"):
 
         async def are_tried() -> bool:
             return len(re.findall(tried, await said("levels"))) == 3
@@ -183,15 +179,12 @@ async def test_calls_that_fail_are_told_of_with_their_attempts_the_next_one_and_
         why = await said("why", "shops/a", "--view", "note")
         assert re.search(f"calls of shops/note leave no decisions; the last one is failed: .*; {tried}", why), why
         assert "no view 'nobody' decided on shops/a" in await said("why", "shops/a", "--view", "nobody")
-    finally:
-        running.kill()
 
 
 async def test_a_deletion_that_hangs_is_told_of_on_the_object_and_in_levels_with_its_attempts(
     sandbox: Sandbox, tmp_path: Path
 ) -> None:
     levelog = await with_a_shop(sandbox, tmp_path, HANGING)
-    running = levelog.start("run", "shops.py")
 
     def shop() -> dict[str, Any]:
         [found] = sandbox.user.list("shops.example.com")
@@ -204,7 +197,7 @@ async def test_a_deletion_that_hangs_is_told_of_on_the_object_and_in_levels_with
         conditions = {each["type"]: each for each in shop().get("status", {}).get("conditions", [])}
         return "ValueError: no tape" in conditions.get("Stalled", {}).get("message", "")
 
-    try:
+    with levelog.start("run", "shops.py") as running:
         await until(has_finalizer, "the finalizer", seconds=30)
         sandbox.user.delete("shops.example.com", "a")
         await until(is_stalled, "the error in the condition", seconds=30)
@@ -214,5 +207,3 @@ async def test_a_deletion_that_hangs_is_told_of_on_the_object_and_in_levels_with
         [event] = sandbox.user.list("events.events.k8s.io")
         assert event["note"].endswith("ValueError: no tape")
         assert await running.stops() == 0
-    finally:
-        running.kill()

@@ -106,15 +106,12 @@ async def levelog(tmp_path: Path) -> AsyncIterator[Levelog]:
 async def in_sync(levelog: Levelog, sdk: str) -> None:
     """Run the operator until the first pods are there, then until somebody was paged."""
     (levelog.folder / "operator.py").write_text(f"{OPERATOR}{sdk}")
-    running = levelog.start("run", "operator.py", *ANYWHERE)
-    try:
+    with levelog.start("run", "operator.py", *ANYWHERE) as running:
         listener = await Listener.of(running)
         await listener.says("/metrics", 200, 'levelog_writes_total{outcome="written"} 3.0')
         (levelog.folder / "order").touch()
         await listener.says("/metrics", 200, 'levelog_calls_total{function="webs/page",outcome="returned"} 1.0')
         assert await running.stops() == 0
-    finally:
-        running.kill()
 
 
 async def test_a_trace_goes_from_a_source_through_decisions_to_writes_and_calls(levelog: Levelog) -> None:

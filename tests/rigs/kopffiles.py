@@ -51,6 +51,11 @@ class KopfRun:
         self.simulation.run()
         return self.told()
 
+    def after(self, **time: float) -> list[Any]:
+        """Let seconds, minutes or hours pass, and give what was told."""
+        self.simulation.advance(timedelta(**time))
+        return self.told()
+
     def delete(self, name: str = "a") -> list[Any]:
         """Delete a shop, run, and give what was told."""
         self.simulation.delete(Shop, name, namespace="default")

@@ -7,7 +7,7 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import BinaryIO, Protocol
+from typing import BinaryIO, Protocol, Self
 
 from rigs.preloaded import Preloaded
 
@@ -46,8 +46,8 @@ class Child(Protocol):
 class Process:
     """A program that is killed when the process that started it ends, in whichever way (SIGKILL included).
 
-    Output goes to the end of `log`. `user` is the name of the account to run as, for the superuser only. The
-    program's own children are not watched.
+    Used as `with`: it is killed at the end, too. Output goes to the end of `log`. `user` is the name of the account to
+    run as, for the superuser only. The program's own children are not watched.
     """
 
     def __init__(
@@ -65,6 +65,12 @@ class Process:
         with log.open("ab") as output:
             self._child = self._spawn(argv, output, env, folder, user)
         self.pid = self._child.pid
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.kill()
 
     def _spawn(
         self,

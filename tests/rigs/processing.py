@@ -177,6 +177,12 @@ class Processing:
             last = await self.mark(ended)
         return last
 
+    async def begin(self, *records: ObjectSeen, version: int = 1, of: Collection[GroupResource] = (WEBS, PODS)) -> None:
+        """Start a processor on such a list, and wait until it is folded."""
+        last = await self.listed(*records, version=version, of=of)
+        self.start()
+        await self.folded(last)
+
     async def mark(self, record: AboutResource) -> int:
         """Append a mark to every partition; returns the sequence of the last."""
         return await self._appender.append(*self._writer.to_all_partitions(record))
@@ -227,9 +233,7 @@ class Processing:
 
     async def first_write(self) -> dict[str, Any]:
         """Start a processor on a Web that wants one pod; the intent to write that pod, claimed."""
-        last = await self.listed(web("shop", 1, replicas=1), version=1)
-        self.start()
-        await self.folded(last)
+        await self.begin(web("shop", 1, replicas=1))
         await self.claim()
         [row] = await self.rows(intents)
         return row

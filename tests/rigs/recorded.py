@@ -22,9 +22,7 @@ async def record_webs(nats_url: str, folder: Path) -> Recorded:
     url = f"sqlite:///{folder}/levelog.db"
     async with Processing(nats_url, url) as stack:
         pods = [pod(f"shop-{n}", 2 + n, owner="uid-shop") for n in range(2)]
-        last = await stack.listed(web("shop", 1, replicas=2), web("other", 5, replicas=1), *pods, version=5)
-        stack.start()
-        await stack.folded(last)
+        await stack.begin(web("shop", 1, replicas=2), web("other", 5, replicas=1), *pods, version=5)
         scaled = 0
         for replicas, version in ((3, 7), (4, 8), (2, 9)):
             last = await stack.tell(web("shop", version, replicas=replicas))

@@ -265,20 +265,13 @@ async def test_invariant_7_an_actuator_killed_between_effect_and_receipt_calls_a
     def started() -> Process:
         return Forked([*argv, folder], tmp_path / "actuator.log", env={"PYTHONPATH": str(TESTS)})
 
-    first = started()
-
     async def is_killed() -> bool:
         return not first.is_running
 
-    try:
+    with started() as first:
         await until(is_killed, "the end of the first actuator", seconds=60)
-    finally:
-        first.kill()
-    second = started()
-    try:
+    with started():
         (receipt,) = await shared.receipts_of([key], seconds=60)
-    finally:
-        second.kill()
     assert (folder / "calls").read_text().splitlines() == [f"{key} backup"] * 2
     assert (receipt.outcome, receipt.attempts) == ("written", 2)
     assert receipt.call is not None

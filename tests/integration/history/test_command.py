@@ -33,8 +33,7 @@ async def test_the_history_of_objects_is_told_while_the_operator_runs_and_afterw
     sandbox: Sandbox, tmp_path: Path
 ) -> None:
     levelog = Levelog(tmp_path, sandbox.kubeconfig(tmp_path / "kubeconfig"))
-    running = levelog.start("run", WEBS_FILE)
-    try:
+    with levelog.start("run", WEBS_FILE) as running:
         await levelog.in_sync()
         sandbox.user.patch("webs.example.com", "shop", {"spec": {"replicas": 2}})
 
@@ -46,8 +45,6 @@ async def test_the_history_of_objects_is_told_while_the_operator_runs_and_afterw
         assert found["happened"] == "found"
         assert changed["differences"] == [{"path": "spec.replicas", "before": 3, "after": 2}]
         assert await running.stops() == 0
-    finally:
-        running.kill()
     assert await told(levelog, SHOP) == [found, changed]
     for moment, replicas in ((found["sequence"], 3), (changed["sequence"] - 1, 3), (changed["sequence"], 2)):
         ended = await levelog.ends("history", SHOP, "--at", str(moment))
@@ -169,10 +166,7 @@ async def ran(tmp_path_factory: pytest.TempPathFactory) -> Levelog:
         await define_webs(cluster)
         cluster.user.create(yaml.safe_load((WEBS / "shop.yaml").read_text()))
         levelog = Levelog(folder, cluster.kubeconfig(folder / "kubeconfig"))
-        running = levelog.start("run", WEBS_FILE)
-        try:
+        with levelog.start("run", WEBS_FILE) as running:
             await levelog.in_sync()
             assert await running.stops() == 0
-        finally:
-            running.kill()
     return levelog

@@ -29,8 +29,7 @@ async def story(tmp_path_factory: pytest.TempPathFactory) -> Levelog:
         await define_webs(cluster)
         cluster.user.create(yaml.safe_load((WEBS / "shop.yaml").read_text()))
         levelog = Levelog(folder, cluster.kubeconfig(folder / "kubeconfig"))
-        running = levelog.start("run", WEBS_FILE)
-        try:
+        with levelog.start("run", WEBS_FILE) as running:
             await levelog.in_sync()
             cluster.user.patch("webs.example.com", "shop", {"spec": {"replicas": 2}})
             await levelog.in_sync(rounds=2)
@@ -41,8 +40,6 @@ async def story(tmp_path_factory: pytest.TempPathFactory) -> Levelog:
 
             await until(is_folded, "the last change in the log", seconds=60)
             assert await running.stops() == 0
-        finally:
-            running.kill()
     return levelog
 
 
@@ -295,8 +292,7 @@ def second(web: Web) -> Level[int]:
         await define_webs(cluster)
         cluster.user.create(yaml.safe_load((WEBS / "shop.yaml").read_text()))
         levelog = Levelog(tmp_path, cluster.kubeconfig(tmp_path / "kubeconfig"))
-        running = levelog.start("run", tmp_path / "webs.py")
-        try:
+        with levelog.start("run", tmp_path / "webs.py") as running:
             for replicas in (3, 2):
                 cluster.user.patch("webs.example.com", "shop", {"spec": {"replicas": replicas}})
 
@@ -307,8 +303,6 @@ def second(web: Web) -> Level[int]:
 
                 await until(is_seen, f"{replicas} replicas", seconds=60)
             assert await running.stops() == 0
-        finally:
-            running.kill()
     said = (await levelog.ends("why", SHOP)).stdout
     first, second = said.split("\n\nwebs/second of ")
     assert first.endswith("in_sync\n\nits newest decision changed and wrote nothing; --all shows those before")

@@ -110,9 +110,7 @@ async def exported(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Ex
 async def decides(stack: Processing) -> int:
     """Five decisions; returns the sequence of the record that asks for four replicas."""
     pods = [pod(f"shop-{n}", 2 + n, owner="uid-shop") for n in range(2)]
-    last = await stack.listed(web("shop", 1, replicas=2, labels=TEAM), web("other", 5, replicas=1), *pods, version=5)
-    stack.start()
-    await stack.folded(last)
+    await stack.begin(web("shop", 1, replicas=2, labels=TEAM), web("other", 5, replicas=1), *pods, version=5)
     bookmark = BookmarkNoted(resource=PODS, version=Version(5), time=NOON)
     for record in (bookmark, ContactLost(resource=PODS, error="gone", time=NOON), bookmark, bookmark):
         last = await stack.mark(record)

@@ -37,9 +37,7 @@ async def expired(nats_server: NatsServer, tmp_path: Path) -> AsyncIterator[Expi
     told = Expired(Levelog(tmp_path), env)
     async with Processing(nats_server.url, url) as stack:
         pods = [pod(f"shop-{n}", 2 + n, owner="uid-shop") for n in range(2)]
-        last = await stack.listed(web("shop", 1, replicas=2), *pods, version=5)
-        stack.start()
-        await stack.folded(last)
+        await stack.begin(web("shop", 1, replicas=2), *pods, version=5)
         last = await stack.tell(web("shop", 6, replicas=3))
         await stack.folded(last)
         await stack.expire(last)

@@ -26,8 +26,7 @@ async def test_decisions_of_a_new_log_are_replayed_and_those_of_the_lost_one_are
         levelog = Levelog(tmp_path, sandbox.kubeconfig(tmp_path / "kubeconfig"))
 
         async def decided(*, first: int, last: int) -> None:
-            running = levelog.start("run", WEBS_FILE)
-            try:
+            with levelog.start("run", WEBS_FILE) as running:
                 for replicas in range(first, last + 1):
                     sandbox.user.apply(web(replicas))
 
@@ -37,8 +36,6 @@ async def test_decisions_of_a_new_log_are_replayed_and_those_of_the_lost_one_are
 
                     await until(is_settled, f"{replicas} pods", seconds=60)
                 await running.stops()
-            finally:
-                running.kill()
 
         await decided(first=1, last=4)
         shutil.rmtree(levelog.data / "nats")

@@ -25,16 +25,13 @@ OWN = ["shop-0", "shop-1"]
 async def opened(night: LastNight, *arguments: object, is_log: bool = False) -> AsyncGenerator[ClusterClient]:
     """A client of the past."""
     source = [] if is_log else [night.bundle]
-    running = night.levelog.start("open", *source, *map(str, arguments), env=night.env if is_log else {})
-    try:
+    with night.levelog.start("open", *source, *map(str, arguments), env=night.env if is_log else {}) as running:
         said = await running.says("http://127.0.0.1:")
         found = re.search(r"http://127\.0\.0\.1:\d+", said)
         assert found is not None, said
         async with ClusterClient(found[0]) as client:
             yield client
         assert await running.stops() == 0
-    finally:
-        running.kill()
 
 
 @pytest.mark.parametrize("is_log", [False, True])

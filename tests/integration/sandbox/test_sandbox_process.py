@@ -219,10 +219,9 @@ async def test_the_objects_of_a_folder_are_there_once_it_listens(tmp_path: Path)
         shutil.copy(WEBS / file, folder / name)
     url = f"http://127.0.0.1:{free_port()}"
     port = url.rpartition(":")[2]
-    process = Process(
+    with Process(
         [sys.executable, "-m", "levelog_sandbox", "--port", port, "--create", str(folder)], tmp_path / "log"
-    )
-    try:
+    ) as process:
         async with aiohttp.ClientSession() as http:
 
             async def listens() -> bool:
@@ -236,5 +235,3 @@ async def test_the_objects_of_a_folder_are_there_once_it_listens(tmp_path: Path)
             await until(listens, "a sandbox that listens")
             async with http.get(url + SHOP) as answer:
                 assert answer.status == 200
-    finally:
-        process.kill()
