@@ -32,6 +32,7 @@ from rigs.acting import QUICK
 from rigs.kinds import ConfigMap, Pod
 from rigs.nats import NatsServer
 from rigs.processing import Processing
+from rigs.simulated import simulated
 from rigs.statements import counting
 from rigs.waiting import until
 from rigs.webs import WEBS, deleted
@@ -97,10 +98,7 @@ def test_a_daemon_waits_until_a_level_is_in_sync() -> None:
             await daemon.until(lambda web: web.spec.replicas == 1)
         told.append(daemon.reason)
 
-    with Simulation(op) as simulation:
-        simulation.call_through(announce)
-        simulation.apply(web())
-        simulation.run()
+    with simulated(op, web(), through=[announce]) as simulation:
         simulation.refuse(503, times=1)
         simulation.apply(web(replicas=2))
         simulation.run()
@@ -124,10 +122,7 @@ def test_changes_of_a_level_are_how_it_stands_and_then_each_other_way() -> None:
             told.append(level_status and (level_status.status, dict(level_status.drift)))  # noqa: PERF401 - told at once
         told.append(daemon.reason)
 
-    with Simulation(op) as simulation:
-        simulation.call_through(follow)
-        simulation.apply(web())
-        simulation.run()
+    with simulated(op, web(), through=[follow]) as simulation:
         assert told == [("in_sync", {})]
         simulation.apply(web(image="b"))
         simulation.run()
@@ -156,10 +151,7 @@ def test_a_wait_for_a_level_ends_with_the_daemon() -> None:
         told.append(await daemon.level(size).until(lambda level: level.status == "failed"))
         told.append(await daemon.level(size).until(lambda level: True))  # it has to end already
 
-    with Simulation(op) as simulation:
-        simulation.call_through(follow)
-        simulation.apply(web())
-        simulation.run()
+    with simulated(op, web(), through=[follow]) as simulation:
         assert told == []
         simulation.delete(Web, "shop")
         simulation.run()
@@ -178,10 +170,7 @@ def test_a_level_of_a_view_that_is_given_levels_is_waited_for_too() -> None:
     async def follow(web: Web, daemon: Daemon[Web, None]) -> None:
         told.append(await daemon.level(trouble).until(lambda level: level.status == "drifting"))
 
-    with Simulation(op) as simulation:
-        simulation.call_through(follow)
-        simulation.apply(web())
-        simulation.run()
+    with simulated(op, web(), through=[follow]) as simulation:
         assert told == []
         simulation.apply(web(replicas=2))
         simulation.run()

@@ -8,6 +8,7 @@ import pytest
 
 from levelog import Manifest, Operator, Resource
 from levelog.testing import Simulation
+from rigs.simulated import simulated
 from rigs.stacks import ConfigMap, Deployment, Service, Shop, op, shop
 
 
@@ -23,9 +24,7 @@ ALL = [
 
 
 def test_kinds_are_created_in_the_order_of_the_decorator_each_once_the_one_before_is_there() -> None:
-    with Simulation(op) as simulation:
-        simulation.apply(shop())
-        simulation.run()
+    with simulated(op, shop()) as simulation:
         level = simulation.level("stack", "default", "shop")
         assert level.status == "in_sync", level.reason
         assert level.round == 3
@@ -44,9 +43,7 @@ def test_a_kind_that_is_refused_holds_up_those_after_it() -> None:
 
 
 def test_replicas_that_are_edited_by_hand_come_back_with_one_apply() -> None:
-    with Simulation(op) as simulation:
-        simulation.apply(shop(replicas=2))
-        simulation.run()
+    with simulated(op, shop(replicas=2)) as simulation:
         simulation.patch(Deployment, "shop", {"spec": {"replicas": 5}})
         simulation.run()
         assert writes(simulation) == [*ALL, ALL[2]]
@@ -56,9 +53,7 @@ def test_replicas_that_are_edited_by_hand_come_back_with_one_apply() -> None:
 
 
 def test_fields_that_no_manifest_sets_neither_drift_nor_call_anything() -> None:
-    with Simulation(op) as simulation:
-        simulation.apply(shop())
-        simulation.run()
+    with simulated(op, shop()) as simulation:
         calls = dict(simulation.calls)
         for number in range(5):
             simulation.patch(
@@ -97,9 +92,7 @@ def test_a_field_that_the_server_writes_in_another_form_is_applied_once() -> Non
 
 
 def test_a_field_that_is_left_out_of_the_manifest_is_removed_with_one_apply() -> None:
-    with Simulation(op) as simulation:
-        simulation.apply(shop(paused=True))
-        simulation.run()
+    with simulated(op, shop(paused=True)) as simulation:
         simulation.apply(shop())
         simulation.run()
         assert writes(simulation) == [*ALL, ALL[2]]
@@ -109,9 +102,7 @@ def test_a_field_that_is_left_out_of_the_manifest_is_removed_with_one_apply() ->
 
 
 def test_what_is_not_returned_any_more_is_deleted_last_and_the_last_kind_first() -> None:
-    with Simulation(op) as simulation:
-        simulation.apply(shop())
-        simulation.run()
+    with simulated(op, shop()) as simulation:
         simulation.patch(Deployment, "shop", {"spec": {"replicas": 7}})
         simulation.apply(shop(parts=["deployment"]))
         simulation.run()
@@ -127,18 +118,14 @@ def test_what_is_not_returned_any_more_is_deleted_last_and_the_last_kind_first()
 
 
 def test_a_child_that_is_deleted_by_hand_comes_back() -> None:
-    with Simulation(op) as simulation:
-        simulation.apply(shop())
-        simulation.run()
+    with simulated(op, shop()) as simulation:
         simulation.delete(Service, "shop")
         simulation.run()
         assert writes(simulation) == [*ALL, ALL[1]]
 
 
 def test_a_child_that_is_being_deleted_is_waited_for() -> None:
-    with Simulation(op) as simulation:
-        simulation.apply(shop())
-        simulation.run()
+    with simulated(op, shop()) as simulation:
         held = {"name": "shop", "namespace": "default", "finalizers": ["example.com/wait"]}
         simulation.apply({"apiVersion": "v1", "kind": "ConfigMap", "metadata": held})
         simulation.delete(ConfigMap, "shop")
@@ -198,10 +185,7 @@ def test_two_parents_that_want_one_child_at_once_do_not_take_it_from_each_other(
 
 
 def test_invariant_14_a_parent_that_cannot_be_decoded_concerns_nobody_else() -> None:
-    with Simulation(op) as simulation:
-        simulation.apply(shop())
-        simulation.apply({**shop(name="poisoned"), "spec": {"replicas": "many"}})
-        simulation.run()
+    with simulated(op, shop(), {**shop(name="poisoned"), "spec": {"replicas": "many"}}) as simulation:
         assert simulation.level("stack", "default", "poisoned").status == "failed"
         simulation.delete(Service, "shop")
         simulation.run()
@@ -210,9 +194,7 @@ def test_invariant_14_a_parent_that_cannot_be_decoded_concerns_nobody_else() -> 
 
 
 def test_a_child_that_lost_its_owner_is_taken_back() -> None:
-    with Simulation(op) as simulation:
-        simulation.apply(shop())
-        simulation.run()
+    with simulated(op, shop()) as simulation:
         simulation.patch(ConfigMap, "shop", {"metadata": {"ownerReferences": []}})
         simulation.run()
         (found,) = simulation.objects(ConfigMap)
@@ -221,9 +203,7 @@ def test_a_child_that_lost_its_owner_is_taken_back() -> None:
 
 
 def test_what_is_remembered_goes_with_the_parent() -> None:
-    with Simulation(op) as simulation:
-        simulation.apply(shop())
-        simulation.run()
+    with simulated(op, shop()) as simulation:
         simulation.delete(Shop, "shop")
         simulation.run()
         simulation.apply(shop())
@@ -245,9 +225,7 @@ def test_a_parent_without_namespace_has_children_in_several() -> None:
             metadata = {"name": zone.metadata.name, "namespace": namespace}
             yield {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"zone": namespace}}
 
-    with Simulation(zones) as simulation:
-        simulation.apply({"apiVersion": "example.com/v1", "kind": "Zone", "metadata": {"name": "east"}})
-        simulation.run()
+    with simulated(zones, {"apiVersion": "example.com/v1", "kind": "Zone", "metadata": {"name": "east"}}) as simulation:
         level = simulation.level("configs", "", "east")
         assert level.status == "in_sync"
         assert set(level.actual) == {"ConfigMap/default/east", "ConfigMap/kube-public/east"}
@@ -264,9 +242,7 @@ def test_without_force_a_field_that_another_manager_took_is_a_conflict_that_name
         metadata = {"name": shop.metadata.name}
         return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"greeting": "hello"}}
 
-    with Simulation(gentle) as simulation:
-        simulation.apply(shop())
-        simulation.run()
+    with simulated(gentle, shop()) as simulation:
         simulation.patch(ConfigMap, "shop", {"data": {"greeting": "ahoy"}})
         simulation.run()
         level = simulation.level("config", "default", "shop")

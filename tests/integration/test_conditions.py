@@ -16,6 +16,7 @@ from levelog.levels import Levels
 from levelog.testing import Simulation
 from rigs.kinds import Pod
 from rigs.run.examples import examples
+from rigs.simulated import simulated
 
 
 class WebSpec(Struct):
@@ -95,9 +96,7 @@ def status_writes(simulation: Simulation) -> int:
 
 
 def test_a_change_that_is_done_at_once_costs_one_write_of_the_status_and_wakes_nobody() -> None:
-    with Simulation(made()) as simulation:
-        simulation.apply(web())
-        simulation.run()
+    with simulated(made(), web()) as simulation:
         assert statuses_of(simulation) == READY
         assert conditions_of(simulation)["Ready"]["message"] == "in sync: pods"
         assert status_writes(simulation) == 1
@@ -222,10 +221,7 @@ def test_a_deletion_that_hangs_says_its_last_error_in_the_condition_and_in_an_ev
             raise errors[0]
 
     op.conditions(Typed)
-    with Simulation(op) as simulation:
-        simulation.call_through(archive)
-        simulation.apply({**web(), "kind": "Shop"})
-        simulation.run()
+    with simulated(op, {**web(), "kind": "Shop"}, through=[archive]) as simulation:
         simulation.delete(Typed, "shop")
         simulation.advance(timedelta(seconds=90))
         assert (statuses_of(simulation, cls=Typed), simulation.events) == (RECONCILING, []), "two attempts"
@@ -330,9 +326,7 @@ def test_a_long_error_leaves_room_for_the_others_which_have_their_events() -> No
         yield from ()
 
     op.conditions(Web)
-    with Simulation(op) as simulation:
-        simulation.apply(web())
-        simulation.run()
+    with simulated(op, web()) as simulation:
         message = conditions_of(simulation)["Stalled"]["message"]
         assert len(message) == MOST_MESSAGE
         assert message.endswith("; short: view webs/short: ValueError: the other one")
@@ -432,9 +426,7 @@ def test_a_view_that_raises_leaves_an_event_too_and_without_events_nothing_does(
             yield from ()
 
         op.conditions(Web, events=events)
-        with Simulation(op) as simulation:
-            simulation.apply(web())
-            simulation.run()
+        with simulated(op, web()) as simulation:
             assert statuses_of(simulation) == STALLED
             assert ["no room for shop" in each.note for each in simulation.events] == [True] * events
 
@@ -464,9 +456,7 @@ def test_levels_come_in_the_order_of_their_names_as_a_replay_of_the_decision_has
     def listed(web: Web, levels: Levels) -> Level[list[str]]:
         return Level(desired=[], actual=list(levels))
 
-    with Simulation(op) as simulation:
-        simulation.apply(web())
-        simulation.run()
+    with simulated(op, web()) as simulation:
         assert simulation.level("listed", "default", "shop").actual == ["first", "second"]
 
 

@@ -12,6 +12,7 @@ from levelog import GiveUp, LabelledResource, LevelogError, LiveIndex, Operator,
 from levelog.daemons import Daemon
 from levelog.testing import Simulation
 from rigs.kinds import Pod, web
+from rigs.simulated import simulated
 
 MINUTE = timedelta(minutes=1)
 
@@ -49,10 +50,7 @@ def test_invariant_21_a_run_that_ends_as_its_object_leaves_the_filters_leaves_no
         metadata = {"name": "a", "namespace": "default", "labels": {"on": on}}
         return {"apiVersion": "example.com/v1", "kind": "LabelledShop", "metadata": metadata}
 
-    with Simulation(op) as simulation:
-        simulation.call_through(follow)
-        simulation.apply(shop("yes"))
-        simulation.run()
+    with simulated(op, shop("yes"), through=[follow]) as simulation:
         assert simulation.level("follow", "default", "a").status == "settling"
         simulation.apply(shop("no"))
         simulation.advance(timedelta(minutes=5))
@@ -73,11 +71,7 @@ def test_a_daemon_sleeps_in_the_time_of_the_simulation_and_keeps_its_state() -> 
             await daemon.save(Progress(steps))
             told.append((web.metadata.name, steps))
 
-    with Simulation(op) as simulation:
-        simulation.call_through(follow)
-        simulation.apply(web("shop", replicas=60))
-        simulation.apply(web("cart", replicas=2))
-        simulation.run()
+    with simulated(op, web("shop", replicas=60), web("cart", replicas=2), through=[follow]) as simulation:
         assert simulation.level("follow", "default", "shop").status == "settling"
         assert told == []
         simulation.advance(timedelta(minutes=5))
@@ -150,10 +144,7 @@ def test_what_does_not_end_by_itself_is_cancelled_after_its_grace() -> None:
             told.append("cancelled")
             raise
 
-    with Simulation(op) as simulation:
-        simulation.call_through(stubborn)
-        simulation.apply(web())
-        simulation.run()
+    with simulated(op, web(), through=[stubborn]) as simulation:
         simulation.apply(web(image="none"))
         simulation.advance(timedelta(seconds=29))
         assert told == ["begins at 0", "has to end: unwanted"]

@@ -17,6 +17,7 @@ from levelog.edges import Diff, FieldChange
 from levelog.testing import Simulation
 from rigs.kinds import web
 from rigs.run.examples import examples
+from rigs.simulated import simulated
 
 BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -169,10 +170,7 @@ def test_an_async_function_in_a_plain_wrapper_is_awaited() -> None:
     async def rotate(web: Web) -> None:
         told.append("rotate")
 
-    with Simulation(op) as simulation:
-        simulation.call_through(provision, rotate)
-        simulation.apply(web())
-        simulation.run()
+    with simulated(op, web(), through=[provision, rotate]):
         assert sorted(told) == ["provision", "rotate"]
 
 
@@ -196,10 +194,7 @@ def test_intents_that_are_returned_and_not_yielded_fail_the_level() -> None:
     def rotate(web: Web) -> list[Intent]:
         return [delete(web)]
 
-    with Simulation(op) as simulation:
-        simulation.call_through(listed, single, generated, rotate)
-        simulation.apply(web())
-        simulation.run()
+    with simulated(op, web(), through=[listed, single, generated, rotate]) as simulation:
         for name in ("listed", "single", "generated", "rotate"):
             level = simulation.level(name, "default", "shop")
             assert (level.status, "it has to yield intents" in level.reason) == ("failed", True), level
@@ -479,10 +474,7 @@ def test_a_timer_that_gives_up_is_called_again_when_it_is_due_next() -> None:
         if len(calls) == 1:
             raise GiveUp("not now")
 
-    with Simulation(op) as simulation:
-        simulation.call_through(rotate)
-        simulation.apply(web())
-        simulation.run()
+    with simulated(op, web(), through=[rotate]) as simulation:
         assert simulation.level("rotate", "default", "shop").status == "failed"
         simulation.advance(timedelta(minutes=9))
         assert len(calls) == 1
@@ -592,10 +584,9 @@ def test_a_decorator_names_the_class_whose_objects_the_function_takes_decoded_or
         """Called by a processor that records are delivered by; here it is registered."""
 
     assert op.record_handlers["record"].reader.cls is Web
-    with Simulation(op) as simulation:
-        simulation.call_through(provision, mirror, pull, adopt, rotate, rotate_plainly, follow)
-        simulation.apply(web(image="a"))
-        simulation.run()
+    with simulated(
+        op, web(image="a"), through=[provision, mirror, pull, adopt, rotate, rotate_plainly, follow]
+    ) as simulation:
         assert sorted(told) == [
             *(("adopt", "a"), ("follow", "a"), ("mirror create", "a"), ("provision create", "a"), ("pull", "a")),
             *(("rotate", "a"), ("rotate plainly", "a")),

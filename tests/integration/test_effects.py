@@ -9,6 +9,7 @@ import pytest
 from levelog import Call, GiveUp, Index, Intent, Level, Operator, Resource, Retry, Struct, call, event, patch_status
 from levelog.testing import Simulation
 from levelog_base.errors import LevelogError
+from rigs.simulated import simulated
 
 
 class Record(Struct):
@@ -62,9 +63,7 @@ def called(simulation: Simulation) -> list[str]:
 
 
 def test_a_level_is_in_sync_once_its_calls_took_place_and_calls_only_what_is_missing() -> None:
-    with Simulation(publishing()) as simulation:
-        simulation.apply(host("www", "ftp"))
-        simulation.run()
+    with simulated(publishing(), host("www", "ftp")) as simulation:
         assert (status(simulation), called(simulation)) == ("in_sync", ["ftp", "www"])
         simulation.apply(host("www", "ftp", "news"))
         simulation.run()

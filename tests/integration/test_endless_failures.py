@@ -13,6 +13,7 @@ from levelog_kube.client import KubeClient
 from levelog_kube.failures import Unreachable
 from levelog_store.look.overview import read_level_lines
 from levelog_testing import world
+from rigs.simulated import simulated
 
 LIMIT = timedelta(minutes=16)
 DAYS = timedelta(days=3)
@@ -194,9 +195,7 @@ def test_a_view_that_raised_for_a_night_is_called_within_the_limit() -> None:
             raise faults[0]
         return Level(desired=web.spec["team"], actual="a")
 
-    with Simulation(op) as simulation:
-        simulation.apply(a_web())
-        simulation.run()
+    with simulated(op, a_web()) as simulation:
         simulation.advance(timedelta(hours=12))
         assert status(simulation, "short") == "failed"
         assert "MemoryError; tried 46 times since 2026-01-01 00:00:00 UTC, the next time at 2026-01-01 12:" in reason(
@@ -221,9 +220,7 @@ def test_a_reconcile_function_that_raised_for_three_days_says_since_when_how_oft
             raise faults[0]
         yield apply({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": web.metadata.name}})
 
-    with Simulation(op) as simulation:
-        simulation.apply(a_web())
-        simulation.run()
+    with simulated(op, a_web()) as simulation:
         simulation.advance(DAYS)
         said = reason(simulation)
         assert " times since 2026-01-01 00:00:00 UTC, the next time at 2026-01-04 00:" in said, said

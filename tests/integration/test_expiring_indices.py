@@ -4,13 +4,13 @@ from datetime import timedelta
 from msgspec.structs import replace
 
 from levelog import Index, Level, Operator
-from levelog.testing import Simulation
 from levelog_base.wire.objects import Version
 from levelog_base.wire.records import BookmarkNoted
 from levelog_store.tables import index_entries, levels
 from rigs.kinds import Pod, Web
 from rigs.nats import NatsServer
 from rigs.processing import Processing
+from rigs.simulated import simulated
 from rigs.webs import NOON, PODS, pod, web
 
 HOUR = timedelta(hours=1)
@@ -56,19 +56,16 @@ async def test_the_time_of_the_log_removes_entries_and_wakes_their_readers(
 
 
 def test_a_simulation_lets_entries_expire_when_time_passes() -> None:
-    with Simulation(op) as simulation:
-        simulation.apply(
-            {"apiVersion": "example.com/v1", "kind": "Web", "metadata": {"name": "shop", "namespace": "default"}}
-        )
-        simulation.apply(
-            {
-                "apiVersion": "v1",
-                "kind": "Pod",
-                "metadata": {"name": "p", "namespace": "default"},
-                "spec": {"containers": [{"name": "web", "image": "nginx"}]},
-            }
-        )
-        simulation.run()
+    with simulated(
+        op,
+        {"apiVersion": "example.com/v1", "kind": "Web", "metadata": {"name": "shop", "namespace": "default"}},
+        {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": "p", "namespace": "default"},
+            "spec": {"containers": [{"name": "web", "image": "nginx"}]},
+        },
+    ) as simulation:
         assert simulation.level("activity", "default", "shop").actual == ["p"]
         simulation.advance(timedelta(minutes=59))
         assert simulation.level("activity", "default", "shop").actual == ["p"]

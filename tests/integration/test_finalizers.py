@@ -12,6 +12,7 @@ from levelog import GiveUp, LabelledResource, Operator, Resource, Retry, Struct
 from levelog.handlers.edgehandlers import IS_HANDLED, IS_OPEN
 from levelog.testing import Simulation
 from rigs.run.examples import examples
+from rigs.simulated import simulated
 
 FINALIZER = "levelog/webs"
 
@@ -130,10 +131,7 @@ def test_a_handler_that_is_tried_again_is_given_the_newest_state_of_the_object()
         if web["spec"]["image"] != "released":
             raise Retry("not yet", delay=timedelta(hours=1))
 
-    with Simulation(op) as simulation:
-        simulation.call_through(archive, archive_plainly)
-        simulation.apply(web())
-        simulation.run()
+    with simulated(op, web(), through=[archive, archive_plainly]) as simulation:
         simulation.delete(Web, "shop")
         simulation.advance(timedelta(minutes=1))
         assert seen == plainly == ["a"]
@@ -194,11 +192,7 @@ def test_what_the_filters_leave_out_is_not_held() -> None:
     def archive(web: LabelledWeb) -> None:
         told.append(web.metadata.name)
 
-    with Simulation(op) as simulation:
-        simulation.call_through(archive)
-        simulation.apply(web("kept", labels={"tape": "yes"}))
-        simulation.apply(web("free"))
-        simulation.run()
+    with simulated(op, web("kept", labels={"tape": "yes"}), web("free"), through=[archive]) as simulation:
         assert finalizers(simulation) == {"free": [], "kept": [FINALIZER]}
         simulation.apply(web("kept", labels={"tape": "no"}))
         simulation.run()
@@ -246,10 +240,7 @@ def test_a_class_is_released_beside_handlers_that_hold_nothing_up() -> None:
         told.append(web.metadata.name)
 
     op.remove_finalizer(Web)
-    with Simulation(op) as simulation:
-        simulation.call_through(provision)
-        simulation.apply(web(finalizers=(FINALIZER,)))
-        simulation.run()
+    with simulated(op, web(finalizers=(FINALIZER,)), through=[provision]) as simulation:
         assert finalizers(simulation) == {"shop": []}
         assert told == ["shop"]
 

@@ -16,6 +16,7 @@ from levelog.testing import Simulation
 from rigs.kinds import ConfigMap
 from rigs.nats import NatsServer
 from rigs.processing import Processing
+from rigs.simulated import simulated
 from rigs.waiting import until
 from rigs.webs import web as web_record
 
@@ -145,10 +146,7 @@ def threaded() -> Operator:
     ],
 )
 def test_a_fault_is_the_reason_of_its_level_and_ends_with_its_cause(does: str, reason: str) -> None:
-    with Simulation(threaded() if "thread" in does else operator()) as simulation:
-        simulation.apply(web("a", does))
-        simulation.apply(web("b"))
-        simulation.run()
+    with simulated(threaded() if "thread" in does else operator(), web("a", does), web("b")) as simulation:
         faulty = simulation.level("view", "default", "a")
         assert (faulty.status, faulty.reason[: len(reason)]) == ("failed", reason)
         assert simulation.level("view", "default", "b").status == "in_sync"
@@ -185,10 +183,7 @@ def test_an_index_function_that_fails_is_told_by_who_reads_it_until_the_object_c
     def view(web: Web, names: Index[str, Any]) -> Level[int]:
         return Level(len(names["all"]), 2)
 
-    with Simulation(op) as simulation:
-        simulation.apply(web("a", does))
-        simulation.apply(web("b"))
-        simulation.run()
+    with simulated(op, web("a", does), web("b")) as simulation:
         level = simulation.level("view", "default", "b")
         assert level.status == "drifting"
         assert level.reason.startswith(f"index shop/names leaves out webs.example.com/default/a: {reason}")

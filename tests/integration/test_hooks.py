@@ -12,6 +12,7 @@ from levelog import Level, LiveIndex, Operator, Struct
 from levelog.testing import Simulation
 from levelog_base.errors import HookFailed
 from rigs.kinds import Web, web
+from rigs.simulated import simulated
 
 SHORT = timedelta(milliseconds=50)
 
@@ -145,9 +146,7 @@ def test_a_task_that_a_startup_hook_leaves_running_waits_for_an_index_and_is_end
     def last() -> None:
         told.append("cleaned up")
 
-    with Simulation(op) as simulation:
-        simulation.apply(web("a"))
-        simulation.run()
+    with simulated(op, web("a")):
         assert seen.wait(60)
     assert told == ["started", "task ended", "cleaned up"]
     assert tasks[0].cancelled()

@@ -9,6 +9,7 @@ import pytest
 from levelog import Manifest, Operator, Resource, Struct
 from levelog.testing import Simulation
 from rigs.kinds import ConfigMap
+from rigs.simulated import simulated
 
 
 class ShopSpec(Struct):
@@ -77,9 +78,7 @@ def test_children_stay_as_they_are_where_the_function_cannot_tell_them(
     def parts(shop: Shop) -> Any:
         return manifests(shop) if shop.spec.zone == "east" else west()
 
-    with Simulation(operator(parts)) as simulation:
-        simulation.apply(shop("s1", "c1"))
-        simulation.run()
+    with simulated(operator(parts), shop("s1", "c1")) as simulation:
         assert children(simulation) == ["c1", "s1"]
         simulation.apply(shop("s1", "c1", zone="west"))
         simulation.advance(timedelta(hours=1))
@@ -102,9 +101,7 @@ def test_more_deletions_than_may_be_at_once_wait_until_they_are_confirmed() -> N
     def parts(shop: Shop) -> list[Manifest]:
         return manifests(shop)
 
-    with Simulation(operator(parts, max_deletions=1)) as simulation:
-        simulation.apply(shop("s1", "s2", "c1", "c2"))
-        simulation.run()
+    with simulated(operator(parts, max_deletions=1), shop("s1", "s2", "c1", "c2")) as simulation:
         simulation.apply(shop("s1", "s2", "c1"))
         simulation.run()
         assert children(simulation) == ["c1", "s1", "s2"]

@@ -9,6 +9,7 @@ from levelog.conditions import Condition
 from levelog.levels import Levels
 from levelog.testing import Simulation
 from rigs.kinds import Pod, manifest
+from rigs.simulated import simulated
 
 HOUR: Final = timedelta(hours=1)
 
@@ -139,10 +140,7 @@ def test_parents_that_a_filter_leaves_out_have_no_levels_to_look_up() -> None:
     def shown(board: Board, levels: Levels) -> Level[list[str]]:
         return Level(desired=[], actual=list(levels.of(Web, board.spec.web)))
 
-    with Simulation(op) as simulation:
-        simulation.apply(manifest("Board", "board", web="one"))
-        simulation.apply(manifest("Web", "one", replicas=2))
-        simulation.run()
+    with simulated(op, manifest("Board", "board", web="one"), manifest("Web", "one", replicas=2)) as simulation:
         assert simulation.level("shown", "default", "board").actual == ["wanted"]
         simulation.apply(manifest("Web", "one", replicas=0))
         simulation.run()
@@ -225,7 +223,5 @@ def test_levels_that_are_looked_up_undeclared_fail_the_level_with_what_to_write(
     def webs(web: Web) -> Level[int]:
         return Level(desired=0, actual=0)
 
-    with Simulation(other) as simulation:
-        simulation.apply(manifest("Board", "board", web="one"))
-        simulation.run()
+    with simulated(other, manifest("Board", "board", web="one")) as simulation:
         assert "write @op.view(levels_of=[Web])" in simulation.level("undeclared", "default", "board").reason

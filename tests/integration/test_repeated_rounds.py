@@ -7,6 +7,7 @@ from msgspec import field
 
 from levelog import Index, Intent, Level, Operator, Resource, Struct, apply
 from levelog.testing import Simulation
+from rigs.simulated import simulated
 
 
 class ShopSpec(Struct):
@@ -59,9 +60,7 @@ def rounds(simulation: Simulation) -> int:
 
 
 def test_a_field_that_somebody_writes_back_each_time_is_written_at_once_and_then_more_and_more_seldom() -> None:
-    with Simulation(op) as simulation:
-        simulation.apply(shop("red"))
-        simulation.run()
+    with simulated(op, shop("red")) as simulation:
         for number in range(6):  # the first round found no object: it is not one of those that were undone
             assert rounds(simulation) == 1 + number
             undo(simulation)
@@ -95,9 +94,7 @@ def test_a_level_that_is_undone_again_and_again_is_not_in_sync_before_it_is_left
     told.index(colours)
     told.reconcile(told.view(painted), writes={ConfigMap: ["apply"]})(paint)
     told.conditions(Shop)
-    with Simulation(told) as simulation:
-        simulation.apply(shop("red"))
-        simulation.run()
+    with simulated(told, shop("red")) as simulation:
         for _ in range(3):
             undo(simulation)
             assert status(simulation) == ("in_sync", "")
@@ -110,9 +107,7 @@ def test_a_level_that_is_undone_again_and_again_is_not_in_sync_before_it_is_left
 
 
 def test_somebody_who_undoes_every_few_minutes_is_noticed_too() -> None:
-    with Simulation(op) as simulation:
-        simulation.apply(shop("red"))
-        simulation.run()
+    with simulated(op, shop("red")) as simulation:
         for number in range(6):
             undo(simulation)
             assert rounds(simulation) == 2 + number
@@ -145,9 +140,7 @@ def test_two_levels_of_one_operator_that_undo_each_other_are_told_of_each_other(
 
 
 def test_what_is_wanted_otherwise_is_written_at_once_and_so_is_what_was_in_sync_for_a_while() -> None:
-    with Simulation(op) as simulation:
-        simulation.apply(shop("red"))
-        simulation.run()
+    with simulated(op, shop("red")) as simulation:
         for _ in range(7):
             undo(simulation)
         assert simulation.level("painted", "default", "corner").status == "failed"
@@ -164,9 +157,7 @@ def test_what_is_wanted_otherwise_is_written_at_once_and_so_is_what_was_in_sync_
 
 
 def test_an_object_that_is_deleted_again_and_again_is_made_anew_at_once_five_times() -> None:
-    with Simulation(op) as simulation:
-        simulation.apply(shop("red"))
-        simulation.run()
+    with simulated(op, shop("red")) as simulation:
         for number in range(5):
             simulation.delete(ConfigMap, "corner")
             simulation.run()
@@ -178,9 +169,7 @@ def test_an_object_that_is_deleted_again_and_again_is_made_anew_at_once_five_tim
 
 
 def test_steps_towards_what_is_wanted_are_none_that_were_undone() -> None:
-    with Simulation(op) as simulation:
-        simulation.apply(shop("red"))
-        simulation.run()
+    with simulated(op, shop("red")) as simulation:
         for number in range(10):
             undo(simulation, f"grey {number}")
             assert rounds(simulation) == 2 + number

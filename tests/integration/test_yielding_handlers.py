@@ -10,6 +10,7 @@ from levelog import Diff, GiveUp, Intent, Operator, Resource, Retry, Struct, app
 from levelog.intents import delete, event
 from levelog.testing import Simulation
 from rigs.kinds import ConfigMap, Secret, web
+from rigs.simulated import simulated
 
 BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)
@@ -181,10 +182,7 @@ def test_what_is_not_declared_or_may_not_be_recorded_fails_the_level(intent: Any
     def handler(web: Web) -> Iterator[Intent]:
         yield intent
 
-    with Simulation(op) as simulation:
-        simulation.call_through(handler)
-        simulation.apply(web())
-        simulation.run()
+    with simulated(op, web(), through=[handler]) as simulation:
         level = simulation.level("handler", "default", "shop")
         assert level.status == "failed"
         assert says in level.reason

@@ -6,6 +6,7 @@ from typing import Any
 from levelog import Intent, Level, Operator, apply, delete, patch, patch_status
 from levelog.testing import Simulation
 from rigs.kinds import ConfigMap, Web, web
+from rigs.simulated import simulated
 
 
 class Fragment:
@@ -32,10 +33,7 @@ def operator(*, writes: Any) -> Operator:
 
 
 def test_an_intent_that_was_not_declared_fails_its_level_and_nothing_of_its_round_is_written() -> None:
-    with Simulation(operator(writes={ConfigMap: ["apply"]})) as simulation:
-        simulation.apply(web("a"))
-        simulation.apply(web("b"))
-        simulation.run()
+    with simulated(operator(writes={ConfigMap: ["apply"]}), web("a"), web("b")) as simulation:
         assert [intent.target for intent in simulation.intents] == ["configmaps/default/a"]
         refused = simulation.level("states", "default", "b")
         assert refused.status == "failed"
@@ -47,9 +45,7 @@ def test_an_intent_that_was_not_declared_fails_its_level_and_nothing_of_its_roun
 
 
 def test_the_declaration_that_is_missing_names_other_classes_too() -> None:
-    with Simulation(operator(writes={ConfigMap: ["apply", "delete"]})) as simulation:
-        simulation.apply(web("c"))
-        simulation.run()
+    with simulated(operator(writes={ConfigMap: ["apply", "delete"]}), web("c")) as simulation:
         reason = simulation.level("states", "default", "c").reason
     assert 'writes={ConfigMap: ["apply", "delete"], Web: ["patch_status"]}' in reason
 
@@ -83,9 +79,7 @@ def test_a_write_that_has_no_json_form_and_one_to_an_object_that_is_not_there_ar
     def change(web: Web) -> Iterator[Intent]:
         yield patch(ConfigMap, "none", {"data": {"a": "b"}})
 
-    with Simulation(op) as simulation:
-        simulation.apply(web("a"))
-        simulation.run()
+    with simulated(op, web("a")) as simulation:
         reason = simulation.level("odd", "default", "a").reason
         assert reason.endswith("apply of ConfigMap a: Encoding objects of type Fragment is unsupported")
         level = simulation.level("absent", "default", "a")
