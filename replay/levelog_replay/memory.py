@@ -109,10 +109,9 @@ class MemoryTables(Tables):
         for intent in told([self.intents[key] for key in named if key in self.intents], ends):
             self.intents[intent.key] = replace(self.intents[intent.key], intent=intent)
         self._supersede(ends.gone)
-        lost = sorted((row for key, row in ends.unmade.items() if key not in self.intents), key=lambda row: row.round)
-        made = {(row.view, row.parent): row for row in lost}
-        self._rounds |= {level: row.round for level, row in (made | ends.levels).items()}
-        return [*made.values()]
+        made = ends.made(self.intents)
+        self._rounds |= {(row.view, row.parent): row.round for row in (*made, *ends.levels.values())}
+        return made
 
     def _decide(self, batch: Sequence[Decided], claimant: Claimant | None) -> WrittenDecisions:
         """Take decisions by the rules of `write_valid`."""
@@ -130,7 +129,7 @@ class MemoryTables(Tables):
                 self.decided.append((decision_of(kept, None), asked))
         self._supersede({each.name: each.level.parent_uid for each in valid if each.withdraws})
         for key in (key for each in valid for key in each.settled):
-            self._change(key, "failed" if self.intents[key].intent.error else "settled")
+            self._settle(key)
         rows = [(each, row) for each in valid for row in each.intents]
         for key in (row.key for _, row in rows if row.verb == "call" and row.key in self.intents):
             if self.intents[key].intent.state in ENDED:  # it is asked for again under the key that it had
@@ -194,6 +193,9 @@ class MemoryTables(Tables):
         kept = self.intents[key]
         self.intents[key] = replace(kept, intent=replace(kept.intent, state=state))
 
+    def _settle(self, key: str) -> None:
+        self._change(key, "failed" if self.intents[key].intent.error else "settled")
+
     def _supersede(self, of: Mapping[ViewParent, str]) -> None:
         """Withdraw the unclaimed intents of levels, and settle what was written for other parents than these uids."""
         for level, uid in of.items():
@@ -202,7 +204,7 @@ class MemoryTables(Tables):
                 if intent.state == "pending":
                     self._change(intent.key, "superseded")
                 elif intent.state == "written" and intent.is_folded and kept.uid != uid:
-                    self._change(intent.key, "failed" if intent.error else "settled")
+                    self._settle(intent.key)
 
 
 def _in_order(kept: KeptIntent) -> tuple[datetime | None, int, int]:

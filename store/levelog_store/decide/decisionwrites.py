@@ -4,7 +4,7 @@ from collections.abc import Collection, Sequence
 from typing import Any, Final, NamedTuple
 
 from msgspec import Raw
-from sqlalchemy import Delete, Dialect, Insert, Update, bindparam, case, delete, insert, update
+from sqlalchemy import Delete, Dialect, Insert, Update, bindparam, delete, insert, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 from sqlalchemy.sql.dml import ReturningUpdate
 
@@ -12,7 +12,7 @@ from levelog_base.wire.canonical import canonical
 from levelog_store.actuate.claims import Claiming, insert_claimed
 from levelog_store.decide.decisions import Decided, IntentRow
 from levelog_store.dialects import built_once, named, rows_of, run, upsert, write
-from levelog_store.fold.ends import supersede
+from levelog_store.fold.ends import SETTLED, supersede
 from levelog_store.rows import ENDED, Scope, Verdict, is_of_levels
 from levelog_store.tables import decisions, intents, levels
 
@@ -89,12 +89,7 @@ def _remove_ended(dialect: Dialect) -> Delete:
 
 @built_once
 def _settle(dialect: Dialect) -> Update:
-    table = intents.c
-    return (
-        update(intents)
-        .where(named(dialect, table.key, "keys"))
-        .values(state=case((table.error != "", "failed"), else_="settled"))  # a conflict has an error
-    )
+    return update(intents).where(named(dialect, intents.c.key, "keys")).values(state=SETTLED)
 
 
 def _intent_values(scope: Scope, decided: Decided, intent: IntentRow) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """What folded records end of that which only SQL keeps: intents, levels of parents that are gone, checkpoints."""
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
+from typing import Final
 
 from msgspec import Struct
 from sqlalchemy import Dialect, Update, and_, bindparam, case, or_, select, update
@@ -45,6 +46,15 @@ class Ends(Struct):
     def __bool__(self) -> bool:
         return bool(self.receipts or self.observations or self.gone or self.levels or self.unmade or self.reverted)
 
+    def made(self, kept: Container[str]) -> list[LevelRow]:
+        """The levels that are made, each at its last round, if these are the intents that there are."""
+        lost = sorted((row for key, row in self.unmade.items() if key not in kept), key=lambda row: row.round)
+        return [*{(row.view, row.parent): row for row in lost}.values()]
+
+
+SETTLED: Final = case((intents.c.error != "", "failed"), else_="settled")
+"""State of a written intent once the log shows it; a conflict has an error."""
+
 
 async def write_ends(connection: AsyncConnection, scope: Scope, ends: Ends) -> list[LevelRow]:
     """Write them, and return the levels that were made.
@@ -65,17 +75,13 @@ async def write_ends(connection: AsyncConnection, scope: Scope, ends: Ends) -> l
         await supersede(connection, scope, ends.gone)
     if ends.observations:
         await write_observations(connection, scope, ends.observations)
-    made = await _made(connection, scope, ends.unmade) if ends.unmade else []
+    made: list[LevelRow] = []
+    if ends.unmade:
+        is_told = one_of(connection.dialect, intents.c.key, ends.unmade)
+        kept = await connection.scalars(select(intents.c.key).where(intents.c.scope == scope.number, is_told))
+        made = ends.made({*kept})
     await upsert(connection, levels, rows_of(scope, [*made, *(row for _, row in sorted(ends.levels.items()))]))
     return made
-
-
-async def _made(connection: AsyncConnection, scope: Scope, unmade: Mapping[str, LevelRow]) -> list[LevelRow]:
-    """The levels whose intents are lost, each at its last round."""
-    is_told = one_of(connection.dialect, intents.c.key, unmade)
-    kept = set(await connection.scalars(select(intents.c.key).where(intents.c.scope == scope.number, is_told)))
-    lost = sorted((row for key, row in unmade.items() if key not in kept), key=lambda row: row.round)
-    return list({(row.view, row.parent): row for row in lost}.values())
 
 
 async def supersede(connection: AsyncConnection, scope: Scope, of: Mapping[ViewParent, str]) -> None:
@@ -92,6 +98,6 @@ def _supersede(_: Dialect) -> Update:
     """Withdraw unclaimed intents, and settle what was written for other parents than there are now."""
     table = intents.c
     is_left = and_(table.state == "written", table.is_folded, table.parent_uid != bindparam("uid"))
-    ended = case((table.state == "pending", "superseded"), (table.error != "", "failed"), else_="settled")
+    ended = case((table.state == "pending", "superseded"), else_=SETTLED)
     is_meant = row_of(intents, "view", "parent"), or_(table.state == "pending", is_left)
     return update(intents).where(*is_meant).values(state=ended)
