@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from levelog import Index, Level, Operator
+from levelog.handlers.indexers import call_entry
 from levelog_base.secrets.redaction import Redactor
 from levelog_base.wire.records import LoggedRecord, ObjectDeleted, ObjectSeen
 from levelog_base.wire.subjects import partition_of
@@ -26,7 +27,7 @@ from levelog_store.connect.database import Database
 from levelog_store.decide.decisions import Decided, PendingWake
 from levelog_store.fold.changes import Wake
 from levelog_store.owners.handlers import Backfill
-from levelog_store.rows import Entry, LevelRow, Scope, StoredObject
+from levelog_store.rows import ERRORS, Entry, LevelRow, Scope, StoredObject
 from rigs.histories import CHANGES, PARTITIONS, Changes, Web, images, told
 from rigs.intents import intent
 from rigs.run.examples import examples
@@ -268,3 +269,12 @@ def test_code_that_others_replaced_computes_nothing_of_theirs() -> None:
         for name in ("webs/theirs", own)
     ]
     assert [job.name for job, _ in left_behind(of, jobs)] == [own]
+
+
+@pytest.mark.parametrize("name", [SHOP, call_entry(SHOP, "page")])
+@pytest.mark.parametrize("key", ['"a"', f'{ERRORS}"a"'])
+def test_nothing_is_held_of_entries_that_are_removed(name: str, key: str) -> None:
+    buckets = Buckets()
+    buckets.put(name, Entry("webs/images", key, 0, b"1"))
+    buckets.remove(name, ("webs/images", key, 0))
+    assert buckets == Buckets()

@@ -91,7 +91,10 @@ class Buckets(Struct):
             return
         if not held:
             del self.by_object[name]
-            self.called.get(_parent_of(name), set()).discard(name)
+            calls = self.called.get(parent := _parent_of(name), {name})
+            calls.discard(name)
+            if not calls:
+                self.called.pop(parent, None)
         index, key, ordinal = place
         bucket = self.by_key[index, key]
         del bucket[name, ordinal]
