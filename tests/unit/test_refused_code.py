@@ -67,9 +67,9 @@ op.timer(int, every=HOUR)(handle)  # of=int, which is not a class derived from R
 op.timer(Shop, every=HOUR)(handle)  # 'web' is Web, and its decorator names Shop: make it Shop, or
 op.timer(every=HOUR, sharp="yes")(handle)  # sharp='yes' is neither True nor False
 op.timer(every=HOUR, finalizer=True)(handle)  # timer: takes no option 'finalizer'
-op.timer(every=timedelta(0))(handle)  # timer handle: every=datetime.timedelta(0) is not a timedelta of at least
+op.timer(every=timedelta(0))(handle)  # timer handle: every=datetime.timedelta(0) is not a time of at least
 op.timer(every=HOUR, idle=timedelta(0))(handle)
-# timer handle: idle=datetime.timedelta(0) is not a timedelta of at least
+# timer handle: idle=datetime.timedelta(0) is not a time of at least
 op.on.resume(handle)  # takes options by name, not handle: resume(since=
 op.on.resume()(handle)  # needs since=: resume(since=datetime(
 op.on.resume(Web, since=None)(handle)  # needs since=: resume(since=datetime(

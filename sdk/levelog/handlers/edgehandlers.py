@@ -24,7 +24,7 @@ from levelog.handlers.forobjects import (
 from levelog.handlers.indexers import IndexHandler
 from levelog.handlers.injection import Given, Lender, shown
 from levelog.handlers.readers import require_field
-from levelog.handlers.signatures import declared, holds_intents, yields
+from levelog.handlers.signatures import declared, holds_intents, require_flag, yields
 from levelog.handlers.views import ReconcileHandler, ViewHandler, WrittenClass, inspect_writes
 from levelog.handlers.yielding import Yielded, Yields, last_yielding
 from levelog.indices import Index
@@ -298,8 +298,7 @@ def require_edge_options(what: str, options: CallOptions) -> None:
     filtered = [each for each in ("value", "old", "new") if getattr(options, each) is not UNSET]
     if filtered and not options.field:
         raise OperatorError(f"{what}: {filtered[0]}= filters on the value of a field: say which, field=…")
-    if not isinstance(options.finalizer, bool):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise OperatorError(f"{what}: finalizer={options.finalizer!r} is neither True nor False")
+    require_flag(what, "finalizer", options.finalizer)
     since = options.since
     if since is not None and (not isinstance(since, datetime) or since.tzinfo is None):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise OperatorError(f"{what}: since={since!r} is not a datetime with a time zone")

@@ -158,10 +158,17 @@ def holds_intents(hint: Any) -> bool:
     return any(each is Intent or any(map(holds_intents, get_args(each))) for each in _members(hint))
 
 
-def require_time(what: str, option: str, given: object) -> None:
-    """Refuse what is no time above 0. Raises OperatorError; `what` has the option."""
-    if not isinstance(given, timedelta) or given <= timedelta(0):
-        raise OperatorError(f"{what}: {option}={given!r} is not a time above 0: timedelta(seconds=30)")
+def require_time(what: str, option: str, given: object, least: timedelta = timedelta.resolution) -> None:
+    """Refuse what is no time, or too short a one. Raises OperatorError; `what` has the option."""
+    if not isinstance(given, timedelta) or given < least:
+        shown = "above 0" if least == timedelta.resolution else f"of at least {least}"
+        raise OperatorError(f"{what}: {option}={given!r} is not a time {shown}: timedelta(seconds=30)")
+
+
+def require_flag(what: str, option: str, given: object) -> None:
+    """Refuse what is neither True nor False. Raises OperatorError; `what` has the option."""
+    if not isinstance(given, bool):
+        raise OperatorError(f"{what}: {option}={given!r} is neither True nor False")
 
 
 def refuse_circle(function: Callable[..., Any], kind: str, hints: Mapping[str, Any], later: tuple[type, ...]) -> None:

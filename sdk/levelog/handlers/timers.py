@@ -23,6 +23,7 @@ from levelog.handlers.forobjects import (
     uid_of,
 )
 from levelog.handlers.injection import Lender
+from levelog.handlers.signatures import require_flag, require_time
 from levelog.handlers.views import ReconcileHandler, ViewHandler
 from levelog.intents import Intent, call
 from levelog.levels import Level
@@ -69,20 +70,16 @@ class TimerHandler(CalledHandler):
         """Check a function's signature. Raises OperatorError naming the function and what is wrong."""
         super().__init__(function, options, lender)
         self.every, self.initial_delay, self.idle, self.sharp = every, initial_delay, idle, sharp
-        if not isinstance(every, timedelta) or every < LEAST:  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise OperatorError(f"timer {self.name}: every={every!r} is not a timedelta of at least {LEAST}")
-        if not isinstance(initial_delay, timedelta) or initial_delay < timedelta(0):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise OperatorError(f"timer {self.name}: initial_delay={initial_delay!r} is not a timedelta, 0 or more")
-        if not isinstance(recorded, bool):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise OperatorError(f"timer {self.name}: recorded={recorded!r} is neither True nor False")
+        require_time(self.title, "every", every, LEAST)
+        require_time(self.title, "initial_delay", initial_delay, timedelta(0))
+        require_flag(self.title, "recorded", recorded)
         if not recorded:
             _refuse_recorded(self.name, sharp=sharp, idle=idle)
         self.period = every // MICROSECOND
         """Microseconds, as all times of calls without records are; moments count from 1970."""
-        if idle is not None and (not isinstance(idle, timedelta) or idle < LEAST):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise OperatorError(f"timer {self.name}: idle={idle!r} is not a timedelta of at least {LEAST}")
-        if not isinstance(sharp, bool):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise OperatorError(f"timer {self.name}: sharp={sharp!r} is neither True nor False")
+        if idle is not None:
+            require_time(self.title, "idle", idle, LEAST)
+        require_flag(self.title, "sharp", sharp)
 
     @property
     def calls_name(self) -> str:
