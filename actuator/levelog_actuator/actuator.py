@@ -7,7 +7,6 @@ import secrets
 import socket
 from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
-from functools import partial
 
 from levelog.effects import EffectHandler
 from levelog.handlers.views import ReconcileHandler
@@ -16,6 +15,7 @@ from levelog_actuator.claiming import ClaimLoop
 from levelog_actuator.effects import Effects, caller_for
 from levelog_actuator.ledger import Ledger, StoredResults
 from levelog_actuator.limits import ActuatorSettings, Limits, Outage
+from levelog_actuator.outbox import Outbox
 from levelog_actuator.ownclaims import OwnClaims
 from levelog_actuator.relay import Relay
 from levelog_actuator.results import Ended, Observers, Result
@@ -70,31 +70,26 @@ class Actuator:
         indices of their daemons, which do not run without it. `clock` tells seconds, by which claims and heartbeats are
         counted.
         """
-        self._database = database
-        self._scope = scope
-        self._publisher = publisher
-        self._settings = settings = settings or ActuatorSettings()
+        settings, redactor = settings or ActuatorSettings(), redactor or Redactor()
         self.lease = settings.lease
-        self.owner = owner = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"
+        self.owner = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"
+        self._outbox = outbox = Outbox(database, scope, self.owner, settings)
+        self._publisher = publisher
         self._clock = clock
         self._is_claiming = False
         self.observers = Observers()
-        redactor = redactor or Redactor()
         sender = Sender(client, settings, redactor, writers=writers)
         writer = publisher.stream.writer("actuator")
-        self._relay = Relay(database, scope, owner, publisher, writer, settings)
-        self._verifier = WriteVerifier(database, scope, owner, sender, publisher, writer, settings)
-        self._own = OwnClaims(database, scope, owner, settings, on_ended=self._wake_loops, clock=clock)
+        self._relay = Relay(outbox, publisher, writer)
+        self._verifier = WriteVerifier(outbox, sender, publisher, writer)
+        self._own = OwnClaims(outbox, self._wake_loops, clock)
         self._limits = Limits(settings)
         self._outage = Outage(settings, client.absence)
         self._writes = Writes(
-            sender, self._own, self._limits, self._outage, settings, self.observers, on_result=self._record
+            outbox, sender, self._own, self._limits, self._outage, self.observers, on_result=self._record
         )
         self._ledger = Ledger(
-            database,
-            scope,
-            owner,
-            settings,
+            outbox,
             is_busy=lambda: bool(self._writes.under_way),
             on_stored=self._note_stored,
             on_hastened=lambda: notifier.publish(Topic.WAKE),
@@ -102,16 +97,13 @@ class Actuator:
         )
         limited = notifier.listen(Topic.INTENT)
         caller = caller_for(
-            database,
-            scope,
-            owner,
+            outbox,
             effects or {},
-            settings,
+            redactor,
+            self._own.now,
+            index,
             send=self._writes.send_part,
             listener=notifier.listen(Topic.LEVELS),
-            redactor=redactor,
-            clock=self._own.now,
-            index=index,
             most_bytes=lambda: publisher.stream.connection.max_payload_bytes,
             on_found=lambda _: limited.notify(),
         )
@@ -119,17 +111,14 @@ class Actuator:
             self._own,
             caller,
             self._limits,
-            settings,
             self.observers,
             on_result=self._ledger.record,
             forget=self._ledger.forget,
             on_place=limited.notify,
         )
-        claiming = partial(ClaimLoop, database=database, scope=scope, settings=settings)
-        every = notifier.listen(Topic.INTENT)
-        self._loops = [claiming(listener=every, until_ready=self._until_open, claim=self._claim)]
-        if self._effects.limited:  # they are claimed apart, so that nobody is held up
-            self._loops.append(claiming(listener=limited, until_ready=self._own.until_fresh, claim=self._claim_limited))
+        every = ClaimLoop(outbox, notifier.listen(Topic.INTENT), self._until_open, self._claim)
+        apart = ClaimLoop(outbox, limited, self._own.until_fresh, self._claim_limited)
+        self._loops = [every, apart] if self._effects.limited else [every]  # so that nobody is held up
         database.absence.on_end(self._wake_loops)
 
     def choose(self, intents: Sequence[Sendable]) -> Sequence[str]:
@@ -139,7 +128,7 @@ class Actuator:
         """
         if not self._is_claiming or self._outage.is_on or not self._own.is_fresh:
             return []
-        room, most = self._limits.room, self._settings.requests
+        room, most = self._limits.room, self._outbox.settings.requests
         at_once = min(room.limit, max(0, most - len(self._writes.under_way)))
         writes = [each for each in intents if each.verb != "call"]
         wanted = [each.key for each in writes if each.api_version not in room.without]
@@ -159,9 +148,9 @@ class Actuator:
         was built from; ApiError or Unavailable if the cluster cannot be identified.
         """
         await self._verify()
-        if not self._database.is_shared:
-            async with self._database.transaction() as connection:
-                await claims.end_claims(connection, self._scope)
+        if not self._outbox.database.is_shared:
+            async with self._outbox.database.transaction() as connection:
+                await claims.end_claims(connection, self._outbox.scope)
         self._is_claiming = True
         works = {
             "ledger": self._ledger.run(),
@@ -171,7 +160,7 @@ class Actuator:
         }
         if daemons := self._effects.caller.daemons:
             works["levels"] = daemons.levels.run()
-        if self._database.is_shared:
+        if self._outbox.database.is_shared:
             works["heartbeat"] = self._own.beat_on()
         tasks = {name: asyncio.create_task(work, name=f"actuator {name}") for name, work in works.items()}
         claiming = [asyncio.create_task(each.run(), name="actuator claims") for each in self._loops]
@@ -189,12 +178,12 @@ class Actuator:
                 task.result()
 
     async def _verify(self) -> None:
-        await self._writes.sender.verify(self._scope.cluster)
+        await self._writes.sender.verify(self._outbox.scope.cluster)
         stream = self._publisher.stream.identity
-        if stream.created != self._scope.stream_created:
+        if stream.created != self._outbox.scope.stream_created:
             raise IdentityMismatch(
                 f"the stream {stream.name} was made at {stream.created}, but the intents were decided on one made at "
-                f"{self._scope.stream_created}: nothing is written until a processor has folded the new one"
+                f"{self._outbox.scope.stream_created}: nothing is written until a processor has folded the new one"
             )
 
     async def _stop(
@@ -208,14 +197,14 @@ class Actuator:
         await self._effects.stop()
         if not ledger.done():
             stored = asyncio.create_task(self._ledger.is_empty.wait())
-            limit = self._settings.request.total_seconds()
+            limit = self._outbox.settings.request.total_seconds()
             await asyncio.wait((stored, ledger), timeout=limit, return_when=asyncio.FIRST_COMPLETED)
             stored.cancel()
         ledger.cancel()
         relay.cancel()
         await asyncio.wait((ledger, relay))
         try:
-            async with asyncio.timeout(self._settings.request.total_seconds()):
+            async with asyncio.timeout(self._outbox.settings.request.total_seconds()):
                 try:
                     await self._relay.flush()
                 finally:
@@ -243,11 +232,11 @@ class Actuator:
         if not limit:
             return False
         began = self._clock()
-        async with self._database.transaction() as connection:
+        async with self._outbox.database.transaction() as connection:
             reading = self._clock()
             claimed = await claims.claim(
                 connection,
-                self._scope,
+                self._outbox.scope,
                 self.owner,
                 limit=limit,
                 lease=self.lease,
@@ -264,10 +253,10 @@ class Actuator:
         """Claim and start calls of effects with a limit, as many as may run; returns whether no more may start."""
         if not (rooms := self._effects.rooms):
             return True
-        began = self._clock()
-        async with self._database.transaction() as connection:
+        began, scope = self._clock(), self._outbox.scope
+        async with self._outbox.database.transaction() as connection:
             reading = self._clock()
-            claimed, is_more = await claims.claim_calls(connection, self._scope, self.owner, rooms, lease=self.lease)
+            claimed, is_more = await claims.claim_calls(connection, scope, self.owner, rooms, lease=self.lease)
             took = self._clock() - reading
         if not claimed:
             loop.spare(took)
@@ -287,7 +276,7 @@ class Actuator:
         if not isinstance(result, Ended):
             self._ledger.record(result)
             return
-        receipt = result.receipt(self._scope.application, self._own.now(), self.owner)
+        receipt = result.receipt(self._outbox.scope.application, self._own.now(), self.owner)
         self._relay.submit(receipt, result.intent.claim)
         self.observers.on_taken([receipt], [])
 

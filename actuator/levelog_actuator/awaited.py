@@ -10,12 +10,11 @@ from msgspec import Struct
 
 from levelog.absence import level_of
 from levelog.levels import LevelStatus
-from levelog_actuator.limits import ActuatorSettings
+from levelog_actuator.outbox import Outbox
 from levelog_base.errors import LevelogError
 from levelog_log.notifications import Listener
 from levelog_store.actuate.daemons import read_awaited
-from levelog_store.connect.database import Database
-from levelog_store.rows import Scope, ViewParent
+from levelog_store.rows import ViewParent
 
 log = logging.getLogger(__name__)
 
@@ -26,13 +25,13 @@ REST: Final = 9
 class AwaitedLevels:
     """The levels that the daemons of one process wait for."""
 
-    def __init__(self, database: Database, scope: Scope, settings: ActuatorSettings, listener: Listener) -> None:
-        self._database = database
-        self._scope = scope
+    def __init__(self, outbox: Outbox, listener: Listener) -> None:
+        self._database = outbox.database
+        self._scope = outbox.scope
         self._listener = listener
-        self._resync = settings.resync
+        self._resync = outbox.settings.resync
         self._awaited: set[Awaited] = set()
-        database.absence.on_end(listener.notify)
+        outbox.database.absence.on_end(listener.notify)
 
     @contextmanager
     def awaiting(self, place: ViewParent, uid: str, told: Callable[[], None]) -> Generator["Awaited"]:

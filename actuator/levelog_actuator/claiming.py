@@ -10,13 +10,11 @@ from typing import Final
 from msgspec import Struct
 
 from levelog.absence import level_of
-from levelog_actuator.limits import ActuatorSettings
+from levelog_actuator.outbox import Outbox
 from levelog_base.errors import Unavailable
 from levelog_log.notifications import Listener
 from levelog_store.actuate import claims
 from levelog_store.actuate.setbacks import plan_anew
-from levelog_store.connect.database import Database
-from levelog_store.rows import Scope
 
 log = logging.getLogger(__name__)
 
@@ -25,12 +23,10 @@ SPARED: Final = 3
 MOST_SPARED_SECONDS: Final = 0.5
 
 
-class ClaimLoop(Struct, eq=False, kw_only=True):
+class ClaimLoop(Struct, eq=False):
     """Claims intents of one kind in a loop."""
 
-    database: Database
-    scope: Scope
-    settings: ActuatorSettings
+    outbox: Outbox
     listener: Listener
     until_ready: Callable[[], Awaitable[None]]
     """Waits until something may be claimed."""
@@ -58,7 +54,7 @@ class ClaimLoop(Struct, eq=False, kw_only=True):
                 failures = 0
             except Unavailable as error:
                 failures += 1
-                delay = self.settings.outage_delay(failures)
+                delay = self.outbox.settings.outage_delay(failures)
                 log.log(level_of(error), "no intents are claimed for %.1f s: %s", delay.total_seconds(), error)
                 await self.listener.wait(delay)
 
@@ -77,7 +73,7 @@ class ClaimLoop(Struct, eq=False, kw_only=True):
     async def _rest(self) -> None:
         """Wait for a notification, for the next intent that is due, or for the next resync."""
         clock = asyncio.get_running_loop().time
-        resync = self.settings.resync.total_seconds()
+        resync = self.outbox.settings.resync.total_seconds()
         if self.due_at is None:
             wait = await self._next_due()
             self.due_at = clock() + min(resync, wait.total_seconds() if wait is not None else resync)
@@ -87,11 +83,11 @@ class ClaimLoop(Struct, eq=False, kw_only=True):
     async def _next_due(self) -> timedelta | None:
         """How long until the next intent is due, once it does not wait for a clock that was set back."""
         while True:
-            async with self.database.reading() as connection:
-                wait, at = await claims.next_due(connection, self.scope)
+            async with self.outbox.database.reading() as connection:
+                wait, at = await claims.next_due(connection, self.outbox.scope)
             before, self.asked_at = self.asked_at, at
             if at >= before:
                 return wait
-            lease, heartbeat = self.settings.lease, self.settings.heartbeat_timeout
-            async with self.database.transaction() as connection:
-                await plan_anew(connection, self.scope, lease=lease, heartbeat=heartbeat)
+            lease, heartbeat = self.outbox.settings.lease, self.outbox.settings.heartbeat_timeout
+            async with self.outbox.database.transaction() as connection:
+                await plan_anew(connection, self.outbox.scope, lease=lease, heartbeat=heartbeat)

@@ -21,13 +21,13 @@ from levelog.handlers.runs import DaemonHandler
 from levelog.indices import GiveIndex
 from levelog.levels import LevelStatus
 from levelog_actuator.awaited import AwaitedLevels
+from levelog_actuator.outbox import Outbox
 from levelog_actuator.results import Later, about
 from levelog_base.errors import DaemonLost, OperatorError, Unavailable
 from levelog_base.wire.canonical import canonical
 from levelog_store.actuate.claims import ClaimedIntent
 from levelog_store.actuate.daemons import keep_progress
-from levelog_store.connect.database import Database
-from levelog_store.rows import Scope, ViewParent
+from levelog_store.rows import ViewParent
 
 log = logging.getLogger(__name__)
 
@@ -61,9 +61,7 @@ is_following: Final[ContextVar[bool]] = ContextVar("levelog_following", default=
 class Daemons(Struct, eq=False):
     """The daemon runs of one process."""
 
-    database: Database
-    scope: Scope
-    owner: str
+    outbox: Outbox
     index: GiveIndex
     """Gives their live indices."""
     levels: AwaitedLevels
@@ -176,8 +174,8 @@ class Daemons(Struct, eq=False):
 
     async def keep(self, intent: ClaimedIntent, state: Any) -> None:
         """Store the state of a run. Raises DaemonLost if its claim has ended."""
-        async with self.database.transaction() as connection:
-            is_kept = await keep_progress(connection, self.scope, self.owner, intent, canonical(state))
+        async with self.outbox.database.transaction() as connection:
+            is_kept = await keep_progress(connection, self.outbox.scope, self.outbox.owner, intent, canonical(state))
         if not is_kept:
             self.lose([intent.key])
             raise DaemonLost(f"{intent.target}: its state is not kept, since another process may run it now")
@@ -235,14 +233,19 @@ class _Daemon(Daemon[Any, Any]):
         await self._daemons.pauses.pause(self.ending, delay)
         return self._reason is None
 
-    async def changes(self) -> AsyncGenerator[Any]:
+    def changes(self) -> AsyncGenerator[Any]:
+        return self.following(lambda: (self._version, self._object))
+
+    async def following(self, look: Callable[[], tuple[int, Any]]) -> AsyncGenerator[Any]:
+        """What is seen, each time that its version has changed, until it has to end."""
         seen = 0
         while self._reason is None:
-            if seen != self._version:
-                seen = self._version
-                yield self._object
-                continue
-            await self.move()
+            version, found = look()
+            if version != seen:
+                seen = version
+                yield found
+            else:
+                await self._daemons.pauses.pause(self._moved)
 
     async def until(self, condition: Callable[[Any], bool]) -> bool:
         async with contextlib.aclosing(self.changes()) as changes:
@@ -254,10 +257,6 @@ class _Daemon(Daemon[Any, Any]):
     def level(self, view: Callable[..., Any]) -> LiveLevel:
         place = f"{self.handler.operator}/{self.handler.view_of(view)}", self._intent.parent
         return _Level(self, self._daemons.levels, place, self._intent.parent_uid)
-
-    async def move(self) -> None:
-        """Wait until something that it may wait for has changed, or it has to end."""
-        await self._daemons.pauses.pause(self._moved)
 
     def show(self, values: Collection[Any]) -> None:
         """Take note of the object, or of its end. Raises msgspec.ValidationError."""
@@ -292,14 +291,9 @@ class _Level(LiveLevel):
         return await self._levels.read(self._place, self._uid)
 
     async def changes(self) -> AsyncGenerator[LevelStatus | None]:
-        seen = 0
         with self._levels.awaiting(self._place, self._uid, self._daemon.wake) as awaited:
-            while self._daemon.reason is None:
-                if seen != awaited.version:
-                    seen = awaited.version
-                    yield awaited.level_status
-                    continue
-                await self._daemon.move()
+            async for found in self._daemon.following(lambda: (awaited.version, awaited.level_status)):
+                yield found
 
     async def until(self, condition: Callable[[LevelStatus], bool]) -> LevelStatus | None:
         async with contextlib.aclosing(self.changes()) as changes:

@@ -3,11 +3,11 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Hashable, Mapping
 from datetime import UTC, datetime, timedelta
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, Final
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from levelog.calls.caller import CANCELLATION_TIME
@@ -21,6 +21,7 @@ from levelog.intents import IntentOptions
 from levelog_actuator.awaited import AwaitedLevels
 from levelog_actuator.daemons import STEADY, Daemons, Interrupted, Pauses, put_off
 from levelog_actuator.limits import ActuatorSettings, Limits
+from levelog_actuator.outbox import Outbox
 from levelog_actuator.ownclaims import OwnClaims
 from levelog_actuator.patching import CallPatcher, Kept
 from levelog_actuator.requests import Order
@@ -31,8 +32,6 @@ from levelog_base.wire.records import CallNoted
 from levelog_log.messages import MOST_PAYLOAD_BYTES
 from levelog_log.notifications import Listener
 from levelog_store.actuate.claims import ClaimedIntent
-from levelog_store.connect.database import Database
-from levelog_store.rows import Scope
 
 RECORD_BYTES: Final = 16 * 1024
 """More than a receipt takes beside the request and the result of a call."""
@@ -53,43 +52,36 @@ class _Call(Struct, frozen=True):
         return Ended(intent=self.intent, outcome="failed", error=text, call=told)
 
 
-class EffectCaller:
+class EffectCaller(Struct, eq=False, dict=True):
     """Calls the effects that intents ask for, by name (`operator/effect`), and returns the result of each call."""
 
-    def __init__(
-        self,
-        effects: Mapping[str, EffectHandler],
-        settings: ActuatorSettings,
-        redactor: Redactor | None = None,
-        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
-        *,
-        index: GiveIndex | None = None,
-        daemons: Daemons | None = None,
-        patcher: CallPatcher | None = None,
-        most_bytes: Callable[[], int] = lambda: MOST_PAYLOAD_BYTES,
-        on_found: Callable[[Hashable], None] = lambda _: None,
-    ) -> None:
-        """`redactor` redacts what is recorded; it takes the secret values that it knows out of errors.
+    effects: Mapping[str, EffectHandler]
+    settings: ActuatorSettings
+    redactor: Redactor = field(default_factory=Redactor)
+    """Redacts what is recorded; it takes the secret values that it knows out of errors."""
+    clock: Callable[[], datetime] = lambda: datetime.now(UTC)
+    index: GiveIndex | None = None
+    """Gives the live indices that calls look up; None: there are none for them."""
+    daemons: Daemons | None = None
+    """Runs daemons; None: they are called like other effects."""
+    patcher: CallPatcher | None = None
+    """Writes the patches of calls; None: calls write nothing."""
+    most_bytes: Callable[[], int] = lambda: MOST_PAYLOAD_BYTES
+    """Most bytes of a record that the log takes."""
+    on_found: Callable[[Hashable], None] = lambda _: None
+    """Hears of the key of a call whose function has returned after its time."""
 
-        `index` gives the live indices that calls look up; `daemons` runs daemons, which are called like other effects
-        without it; `patcher` writes the patches of calls, which write nothing without it. `most_bytes` tells how many
-        a record may have. `on_found` hears of the key of a call whose function has returned after its time.
-        """
-        self.effects = effects
-        self.daemons = daemons
-        self.redactor = redactor or Redactor()
-        self.executor = Executor(
+    @cached_property
+    def executor(self) -> Executor:
+        """Makes the calls, by the keys of their intents."""
+        return Executor(
             subject="this intent",
-            clock=clock,
-            schedule=lambda number, longest: settings.delay(number, most=longest),
-            at_once=settings.attempts,
+            clock=self.clock,
+            schedule=lambda number, longest: self.settings.delay(number, most=longest),
+            at_once=self.settings.attempts,
             clean=self.redactor.redact_text,
-            on_found=on_found,
+            on_found=self.on_found,
         )
-        self._settings = settings
-        self._index = index
-        self.patcher = patcher
-        self._most_bytes = most_bytes
 
     def lasts(self, intent: ClaimedIntent) -> bool:
         """Tell whether the call is a run of a daemon, which takes no room from other calls."""
@@ -134,7 +126,7 @@ class EffectCaller:
         try:
             looked_up.set(await self._snapshots(call))
         except Unavailable as error:
-            return Later.unsent(intent, f"its indices cannot be read: {error}", self._settings.outage)
+            return Later.unsent(intent, f"its indices cannot be read: {error}", self.settings.outage)
 
         async def make(limit: timedelta) -> Ended:
             result = await self.executor.run(attempt, lambda: effect.function(**arguments), limit)
@@ -146,10 +138,10 @@ class EffectCaller:
         return self._failed(call, result) if isinstance(result, Failure) else result
 
     async def _snapshots(self, call: _Call) -> Mapping[str, Any]:
-        if self._index is None:
+        if self.index is None:
             return {}
         operator = call.intent.view.partition("/")[0]
-        found = {name: self._index(f"{operator}/{name}", kind) for name, kind in call.effect.snapshots.items()}
+        found = {name: self.index(f"{operator}/{name}", kind) for name, kind in call.effect.snapshots.items()}
         return {name: await index.everything() for name, index in found.items()}
 
     async def _run(self, call: _Call, daemons: Daemons, handler: DaemonHandler, available: dict[Given, Any]) -> Result:
@@ -172,7 +164,7 @@ class EffectCaller:
         return Attempt(intent.key, call.effect, intent.parent, intent.attempts, intent.decided_at, longest)
 
     def _longest(self, intent: ClaimedIntent) -> timedelta:
-        return self._settings.most_delay if self.lasts(intent) else self._settings.longest
+        return self.settings.most_delay if self.lasts(intent) else self.settings.longest
 
     def _done(self, call: _Call, kept: Any) -> Ended:
         """What is recorded of a call that took place. Raises GiveUp if it cannot be."""
@@ -183,7 +175,7 @@ class EffectCaller:
 
     def _too_large(self, content: bytes) -> str:
         """Why a record with this content does not fit into the log; empty: it fits."""
-        size, limit = len(content) + RECORD_BYTES, self._most_bytes()
+        size, limit = len(content) + RECORD_BYTES, self.most_bytes()
         return f"a record of {size} bytes; NATS takes {limit} (its setting max_payload)" if size > limit else ""
 
     def _failed(self, call: _Call, failure: Failure) -> Result:
@@ -198,47 +190,33 @@ class EffectCaller:
     def _later(self, intent: ClaimedIntent, text: str, *, is_doubtful: bool) -> Later:
         """Put a call off, always with the same key; after the last counted attempt, what the view sees next decides."""
         # the row of a daemon has its state, and is never withdrawn: the next run ends by itself if it is not wanted
-        is_doubtful = self.lasts(intent) or (is_doubtful and intent.attempts < self._settings.attempts)
-        delay = self._settings.delay(intent.attempts, most=self._longest(intent))
+        is_doubtful = self.lasts(intent) or (is_doubtful and intent.attempts < self.settings.attempts)
+        delay = self.settings.delay(intent.attempts, most=self._longest(intent))
         return Later(intent=intent, delay=delay, error=text, is_doubtful=is_doubtful)
 
 
 def caller_for(
-    database: Database,
-    scope: Scope,
-    owner: str,
+    outbox: Outbox,
     effects: Mapping[str, EffectHandler],
-    settings: ActuatorSettings,
-    *,
-    send: Callable[[Order], Awaitable[Result]],
-    listener: Listener,
     redactor: Redactor,
     clock: Callable[[], datetime],
     index: GiveIndex | None,
+    *,
+    send: Callable[[Order], Awaitable[Result]],
+    listener: Listener,
     pauses: Pauses | None = None,
-    most_bytes: Callable[[], int] = lambda: MOST_PAYLOAD_BYTES,
-    on_found: Callable[[Hashable], None] = lambda _: None,
+    **options: Any,
 ) -> EffectCaller:
-    """The calls of one actuator, live and in simulations: with daemons, if there is an `index`, and patches.
+    """The calls of one actuator, live and in simulations: with patches and, if there are indices, daemons.
 
-    `send` sends a write that is part of a call; `listener` hears of levels that daemons wait for.
+    `send` sends a write that is part of a call; `listener` hears of levels that daemons wait for; `options` are those
+    of `EffectCaller`.
     """
+    patcher = CallPatcher(outbox, send, redactor, clock)
     daemons = None
     if index is not None:
-        levels = AwaitedLevels(database, scope, settings, listener)
-        daemons = Daemons(database, scope, owner, index, levels, pauses or Pauses())
-    patcher = CallPatcher(database, scope, owner, send, settings, redactor, clock)
-    return EffectCaller(
-        effects,
-        settings,
-        redactor,
-        clock,
-        index=index,
-        daemons=daemons,
-        patcher=patcher,
-        most_bytes=most_bytes,
-        on_found=on_found,
-    )
+        daemons = Daemons(outbox, index, AwaitedLevels(outbox, listener), pauses or Pauses())
+    return EffectCaller(effects, outbox.settings, redactor, clock, index, daemons, patcher, **options)
 
 
 class _Begun(Struct, frozen=True):
@@ -252,7 +230,6 @@ class Effects(Struct, eq=False):
     own: OwnClaims
     caller: EffectCaller
     limits: Limits
-    settings: ActuatorSettings
     observers: Observers
     on_result: Callable[[Result], None]
     """Gets each result."""
@@ -273,7 +250,7 @@ class Effects(Struct, eq=False):
     @property
     def rooms(self) -> Mapping[str, int]:
         """How many calls more may begin of each effect that has a limit; those that are full are left out."""
-        most, found = self.settings.claimed, dict[str, int]()
+        most, found = self.caller.settings.claimed, dict[str, int]()
         for name, limit in self.limited.items():
             taken: set[Hashable] = {key for key, each in self.begun.items() if each.effect == name}
             taken |= self.caller.executor.outlasting(self.caller.effects[name])
@@ -303,7 +280,7 @@ class Effects(Struct, eq=False):
 
     async def stop(self) -> None:
         """Wait as long as a request may take, then cancel; a cancelled call is made again, with the same key."""
-        most = self.settings.request
+        most = self.caller.settings.request
         if daemons := self.caller.daemons:
             daemons.end()
             most = max(most, daemons.grace + 2 * CANCELLATION_TIME)

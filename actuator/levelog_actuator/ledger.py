@@ -8,14 +8,12 @@ from datetime import UTC, datetime
 from msgspec import Struct, field
 
 from levelog.absence import level_of
-from levelog_actuator.limits import ActuatorSettings
+from levelog_actuator.outbox import Outbox
 from levelog_actuator.results import Ended, Later, Result, about
 from levelog_base.counting import counted
 from levelog_base.errors import Unavailable
 from levelog_base.wire.records import ReceiptNoted
 from levelog_store.actuate import claims, outcomes
-from levelog_store.connect.database import Database
-from levelog_store.rows import Scope
 
 log = logging.getLogger(__name__)
 
@@ -42,10 +40,7 @@ class Ledger(Struct, eq=False):
     write goes to the log at once (`relay.py`), and these commits need not be durable.
     """
 
-    database: Database
-    scope: Scope
-    owner: str
-    settings: ActuatorSettings
+    outbox: Outbox
     is_busy: Callable[[], bool]
     on_stored: Callable[[StoredResults], None]
     on_hastened: Callable[[], Awaitable[None]]
@@ -88,11 +83,14 @@ class Ledger(Struct, eq=False):
                 failures = 0
             except Unavailable as error:
                 failures += 1
-                delay, intents = self.settings.outage_delay(failures).total_seconds(), counted(len(batch), "intent")
+                delay, intents = (
+                    self.outbox.settings.outage_delay(failures).total_seconds(),
+                    counted(len(batch), "intent"),
+                )
                 log.log(level_of(error), "the outcome of %s is not stored for %.1f s: %s", intents, delay, error)
                 self.results = [each for each in batch if each.intent.key not in self.forgotten] + self.results
                 self.has_work.set()
-                await self.database.absence.pause(delay)
+                await self.outbox.database.absence.pause(delay)
             if not self.results:
                 self.is_empty.set()
 
@@ -100,18 +98,20 @@ class Ledger(Struct, eq=False):
         # of an intent that was called again under another claim, the last
         ended = [*{result.intent.key: result for result in batch if isinstance(result, Ended)}.values()]
         later = [result for result in batch if isinstance(result, Later)]
-        application, time = self.scope.application, self.clock()
-        receipts = [(result.receipt(application, time, self.owner), result.intent.claim) for result in ended]
+        scope, owner, time = self.outbox.scope, self.outbox.owner, self.clock()
+        receipts = [(result.receipt(scope.application, time, owner), result.intent.claim) for result in ended]
         began = asyncio.get_running_loop().time()
-        async with self.database.transaction(durable=False) as connection:
+        async with self.outbox.database.transaction(durable=False) as connection:
             kept: dict[str, bool] = {}
             unwanted: set[str] = set()
             given_back = [result.postponement for result in later]
             if receipts:
                 beside = [each.key for each in given_back]
-                kept = await outcomes.store_receipts(connection, self.scope, self.owner, receipts, beside=beside)
+                kept = await outcomes.store_receipts(
+                    connection, self.outbox.scope, self.outbox.owner, receipts, beside=beside
+                )
             if later:
-                unwanted = await claims.postpone(connection, self.scope, self.owner, given_back)
+                unwanted = await claims.postpone(connection, scope, owner, given_back)
         for receipt, _ in receipts:
             if receipt.key not in kept:
                 log.warning(
@@ -129,11 +129,11 @@ class Ledger(Struct, eq=False):
         if not keys:
             return
         try:
-            async with self.database.reading() as connection:
-                waiting = await claims.read_waiting(connection, self.scope, keys)
+            async with self.outbox.database.reading() as connection:
+                waiting = await claims.read_waiting(connection, self.outbox.scope, keys)
             for level in waiting:
-                async with self.database.transaction(durable=False) as connection:
-                    await claims.hasten(connection, self.scope, level)
+                async with self.outbox.database.transaction(durable=False) as connection:
+                    await claims.hasten(connection, self.outbox.scope, level)
         except Unavailable as error:
             log.log(level_of(error), "processors look by themselves, in a minute: %s", error)
             return

@@ -10,15 +10,13 @@ from typing import Final
 from msgspec import Struct, field
 
 from levelog.absence import level_of
-from levelog_actuator.limits import ActuatorSettings
+from levelog_actuator.outbox import Outbox
 from levelog_actuator.results import Later
 from levelog_base.counting import counted
 from levelog_base.errors import Unavailable
 from levelog_store.actuate import claims, heartbeats
 from levelog_store.actuate.claims import ClaimedIntent
 from levelog_store.actuate.elapsed import elapsed
-from levelog_store.connect.database import Database
-from levelog_store.rows import Scope
 
 log = logging.getLogger(__name__)
 
@@ -46,10 +44,7 @@ class OwnClaims(Struct, eq=False):
     However many claims wait, they are looked up once in `RECHECK_SECONDS`: an overload does not feed itself.
     """
 
-    database: Database
-    scope: Scope
-    owner: str
-    settings: ActuatorSettings
+    outbox: Outbox
     on_ended: Callable[[], None]
     """Hears of others' claims that can be taken over."""
     clock: Callable[[], float] = elapsed
@@ -66,14 +61,14 @@ class OwnClaims(Struct, eq=False):
     looking: asyncio.Task[None] | None = None
 
     def __post_init__(self) -> None:
-        self.alive_until = -math.inf if self.database.is_shared else math.inf
+        self.alive_until = -math.inf if self.outbox.database.is_shared else math.inf
 
     def begin(self, intent: ClaimedIntent, since: float, lose: Callable[[], None] | None = None) -> None:
         """Add a claim that was made at `since`; at minus infinity it is unknown whether it was committed.
 
         With `lose` it is kept until `end`.
         """
-        ends_at = since + self.settings.lease.total_seconds()
+        ends_at = since + self.outbox.settings.lease.total_seconds()
         self.own[intent.key] = _OwnClaim(intent.key, intent.claim, since, ends_at, lose)
 
     def end(self, intent: ClaimedIntent) -> None:
@@ -112,13 +107,17 @@ class OwnClaims(Struct, eq=False):
 
     def limit(self, intent: ClaimedIntent) -> timedelta:
         """Deadline of a request for an intent: short for the first attempt of a write, whose claim ends soon."""
-        is_brief = self.database.is_shared and _is_first_write(intent)
-        return min(self.settings.brief, self.settings.request) if is_brief else self.settings.request
+        is_brief = self.outbox.database.is_shared and _is_first_write(intent)
+        return (
+            min(self.outbox.settings.brief, self.outbox.settings.request) if is_brief else self.outbox.settings.request
+        )
 
     async def _look(self) -> None:
         at, asked = self.clock(), list(self.own.values())
-        async with self.database.reading() as connection:
-            found = await claims.still_claimed(connection, self.scope, self.owner, [each.key for each in asked])
+        async with self.outbox.database.reading() as connection:
+            found = await claims.still_claimed(
+                connection, self.outbox.scope, self.outbox.owner, [each.key for each in asked]
+            )
         for each in asked:
             if each.key in found:
                 each.known_at = max(at, each.known_at)
@@ -133,14 +132,14 @@ class OwnClaims(Struct, eq=False):
 
     async def keep(self) -> None:
         """Let the claims of calls last for another lease; what runs under those that are lost hears of it."""
-        began, lease = self.clock(), self.settings.lease
+        began, lease = self.clock(), self.outbox.settings.lease
         kept = [each for each in self.own.values() if each.lose is not None]
         if not kept:
             return
         try:
-            async with self.database.transaction(durable=False) as connection:
+            async with self.outbox.database.transaction(durable=False) as connection:
                 keys = [each.key for each in kept]
-                found = await claims.keep(connection, self.scope, self.owner, keys, lease=lease)
+                found = await claims.keep(connection, self.outbox.scope, self.outbox.owner, keys, lease=lease)
         except Unavailable as error:
             log.log(level_of(error), "claims are not kept, of %s: %s", counted(len(kept), "call"), error)
             for each in kept:  # which this actuator may still claim again
@@ -156,7 +155,7 @@ class OwnClaims(Struct, eq=False):
     async def keep_on(self) -> None:
         """Keep the claims of calls until cancelled."""
         while True:
-            await asyncio.sleep(self.settings.lease.total_seconds() / 3)
+            await asyncio.sleep(self.outbox.settings.lease.total_seconds() / 3)
             await self.keep()
 
     def now(self) -> datetime:
@@ -169,7 +168,7 @@ class OwnClaims(Struct, eq=False):
     @property
     def is_fresh(self) -> bool:
         """Tell whether there is time for a request."""
-        return self.clock() + self.settings.brief.total_seconds() <= self.alive_until
+        return self.clock() + self.outbox.settings.brief.total_seconds() <= self.alive_until
 
     async def until_fresh(self) -> None:
         """Wait until there is time for a request."""
@@ -185,13 +184,13 @@ class OwnClaims(Struct, eq=False):
                 await asyncio.sleep(BEAT_SECONDS)
             except Unavailable as error:
                 log.log(level_of(error), "the heartbeat of this actuator does not reach the database: %s", error)
-                await self.database.absence.pause(BEAT_SECONDS)
+                await self.outbox.database.absence.pause(BEAT_SECONDS)
 
     async def beat(self) -> None:
         """Beat once; then end the claims of actuators that are gone, if this one was alive all the time they had."""
-        began, lasts = self.clock(), self.settings.heartbeat_timeout
-        async with self.database.transaction() as connection:
-            moment, has_gone = await heartbeats.beat(connection, self.scope, self.owner, lasts)
+        began, lasts = self.clock(), self.outbox.settings.heartbeat_timeout
+        async with self.outbox.database.transaction() as connection:
+            moment, has_gone = await heartbeats.beat(connection, self.outbox.scope, self.outbox.owner, lasts)
         self.told = moment, began
         if self.clock() > self.alive_until:  # it was over meanwhile
             self.since = self.clock()
@@ -199,8 +198,8 @@ class OwnClaims(Struct, eq=False):
         self.has_beaten.set()
         if not has_gone or began - self.since < lasts.total_seconds():  # others may have been without it as well
             return
-        async with self.database.transaction() as connection:
-            ended = await heartbeats.end_claims_of_gone(connection, self.scope, self.settings.request)
+        async with self.outbox.database.transaction() as connection:
+            ended = await heartbeats.end_claims_of_gone(connection, self.outbox.scope, self.outbox.settings.request)
         if ended:
             log.info("%s of actuators that are gone can be taken over", counted(ended, "claim"))
             self.on_ended()

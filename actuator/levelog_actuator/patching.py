@@ -20,7 +20,8 @@ from levelog.effects import CallPatch
 from levelog.handlers.callnames import shown_write
 from levelog.intents import IntentOptions, Verb, addressed_event
 from levelog.resources import EVENTS
-from levelog_actuator.limits import ActuatorSettings, try_later
+from levelog_actuator.limits import try_later
+from levelog_actuator.outbox import Outbox
 from levelog_actuator.requests import Order
 from levelog_actuator.results import Ended, Later, Result, about
 from levelog_actuator.sending import MOST_MADE
@@ -32,8 +33,6 @@ from levelog_base.wire.projection import merge, unmerged
 from levelog_base.wire.records import PatchNoted
 from levelog_store.actuate.claims import ClaimedIntent
 from levelog_store.actuate.daemons import keep_progress
-from levelog_store.connect.database import Database
-from levelog_store.rows import Scope
 
 log = logging.getLogger(__name__)
 
@@ -69,12 +68,8 @@ class _Made(Struct, frozen=True):
 class CallPatcher(Struct, eq=False):
     """Writes the patches of calls, one at a time for each object."""
 
-    database: Database
-    scope: Scope
-    owner: str
-    """Who has the claims of the calls."""
+    outbox: Outbox
     send: Callable[[Order], Awaitable[Result]]
-    settings: ActuatorSettings
     redactor: Redactor
     clock: Callable[[], datetime] = lambda: datetime.now(UTC)
     turns: WeakValueDictionary[str, asyncio.Lock] = field(default_factory=WeakValueDictionary)
@@ -112,7 +107,7 @@ class CallPatcher(Struct, eq=False):
             if self.clock() < since + WRITTEN_FOR:
                 if isinstance(trouble, Later):
                     return replace(trouble, intent=intent, is_doubtful=True)
-                delay = self.settings.delay(intent.attempts, most=self.settings.longest)
+                delay = self.outbox.settings.delay(intent.attempts, most=self.outbox.settings.longest)
                 return Later(intent=intent, delay=delay, error=trouble.error, is_doubtful=True)
             text = f"its patch was not written within {WRITTEN_FOR}: dropped: {trouble.error}"
             log.warning("%s: %s", _name(intent), text, extra=about(intent))
@@ -124,11 +119,11 @@ class CallPatcher(Struct, eq=False):
         """Keep what a call has returned, once the database is there; False: the claim has ended."""
         while True:
             try:
-                async with self.database.transaction(durable=False) as connection:
-                    return await keep_progress(connection, self.scope, self.owner, intent, progress)
+                async with self.outbox.database.transaction(durable=False) as connection:
+                    return await keep_progress(connection, self.outbox.scope, self.outbox.owner, intent, progress)
             except Unavailable as error:
                 log.log(level_of(error), "what a call has returned is not kept: %s", error, extra=about(intent))
-                await self.database.absence.pause(self.settings.outage.total_seconds())
+                await self.outbox.database.absence.pause(self.outbox.settings.outage.total_seconds())
 
     async def _write(
         self, call: ClaimedIntent, patch: CallPatch, verb: Verb, wanted: dict[str, Any], *, is_doubtful: bool
@@ -152,7 +147,7 @@ class CallPatcher(Struct, eq=False):
                 break
             found, version, is_certain = result.found, result.version, True
         else:
-            return try_later(self.settings, call, "changed by others each time that it was written")
+            return try_later(self.outbox.settings, call, "changed by others each time that it was written")
         if isinstance(result, Ended) and result.outcome in ("written", "unchanged"):
             self.made.pop(uid, None)
             is_next, is_guarded = made is not None and made.version == version, options.if_unchanged and not is_doubtful

@@ -15,7 +15,7 @@ from levelog.absence import level_of
 from levelog.effects import GROUP, Call
 from levelog.handlers.callnames import NOT_CALLED, only_notes, shown_write, title_of
 from levelog.handlers.indexers import called_parent
-from levelog_actuator.limits import ActuatorSettings
+from levelog_actuator.outbox import Outbox
 from levelog_base.counting import counted
 from levelog_base.errors import Unavailable
 from levelog_base.wire.objects import Application, ObjectKey, Uid
@@ -26,9 +26,7 @@ from levelog_log.publisher import BatchPublisher
 from levelog_log.transport.wire import Message
 from levelog_store.actuate import outcomes
 from levelog_store.actuate.outcomes import ClaimReceipt
-from levelog_store.connect.database import Database
 from levelog_store.fold import calls
-from levelog_store.rows import Scope
 
 log = logging.getLogger(__name__)
 
@@ -52,13 +50,9 @@ class Relay(Struct, eq=False):
     its target is free for others; and where the log does not take it within a third of the claim, the row keeps it.
     """
 
-    database: Database
-    scope: Scope
-    owner: str
-    """Who claims the intents whose receipts are submitted."""
+    outbox: Outbox
     publisher: BatchPublisher
     writer: MessageWriter
-    settings: ActuatorSettings
     waiting: deque[ReceiptNoted] = field(default_factory=deque[ReceiptNoted])
     published: list[str] = []
     """Keys of receipts in the log whose rows do not say so yet."""
@@ -105,18 +99,18 @@ class Relay(Struct, eq=False):
                     await self.mark()
                     await self._resync()
                     await self._keep_calls()
-                    resync_at = clock() + self.settings.resync.total_seconds()
+                    resync_at = clock() + self.outbox.settings.resync.total_seconds()
                 failures = 0
                 await self.news.wait(timedelta(seconds=max(0.0, min(resync_at, self.mark_at) - clock())))
             except Unavailable as error:
                 failures += 1
-                delay = self.settings.outage_delay(failures).total_seconds()
+                delay = self.outbox.settings.outage_delay(failures).total_seconds()
                 log.log(level_of(error), "no receipts are relayed for %.1f s: %s", delay, error)
                 await self._keep_for_later()
                 self.waiting = deque(receipt for receipt, _ in self.unstored.values())
                 self.is_behind = True
                 log_absence = self.publisher.stream.connection.absence
-                await (log_absence if log_absence.is_on else self.database.absence).pause(delay)
+                await (log_absence if log_absence.is_on else self.outbox.database.absence).pause(delay)
 
     async def flush(self) -> None:
         """Relay what waits in memory."""
@@ -129,8 +123,8 @@ class Relay(Struct, eq=False):
         keys, self.published, self.mark_at = self.published, [], math.inf
         ended = [self.unstored[key] for key in keys if key in self.unstored]
         if relayed := [key for key in keys if key not in self.unstored]:
-            async with self.database.transaction(durable=False) as connection:
-                await outcomes.mark_relayed(connection, self.scope, relayed)
+            async with self.outbox.database.transaction(durable=False) as connection:
+                await outcomes.mark_relayed(connection, self.outbox.scope, relayed)
         await self._store(ended, is_relayed=True)
 
     async def keep(self) -> None:
@@ -141,8 +135,10 @@ class Relay(Struct, eq=False):
     async def _store(self, receipts: Sequence[ClaimReceipt], *, is_relayed: bool) -> None:
         if not receipts:
             return
-        async with self.database.transaction(durable=False) as connection:
-            await outcomes.store_receipts(connection, self.scope, self.owner, receipts, is_relayed=is_relayed)
+        async with self.outbox.database.transaction(durable=False) as connection:
+            await outcomes.store_receipts(
+                connection, self.outbox.scope, self.outbox.owner, receipts, is_relayed=is_relayed
+            )
         for receipt, _ in receipts:
             self.unstored.pop(receipt.key, None)
 
@@ -164,8 +160,8 @@ class Relay(Struct, eq=False):
         is_wanted = self.seen.__contains__ if not self.is_behind else lambda _key: True
         left: set[str] = set()
         while True:
-            async with self.database.reading() as connection:
-                rows = await outcomes.unrelayed(connection, self.scope, BATCH + len(left))
+            async with self.outbox.database.reading() as connection:
+                rows = await outcomes.unrelayed(connection, self.outbox.scope, BATCH + len(left))
             new = [row for row in rows if row.key not in left]
             wanted = [row for row in new if is_wanted(row.key)]
             left.update(row.key for row in new if not is_wanted(row.key))
@@ -183,23 +179,23 @@ class Relay(Struct, eq=False):
         Origin of the period: the tables may be lost, and filled from the log again, three times while a record lasts.
         """
         age = self.publisher.stream.max_age
-        async with self.database.reading() as connection:
-            if not await calls.is_time_to_record(connection, self.scope, age / 4 if age else None):
+        async with self.outbox.database.reading() as connection:
+            if not await calls.is_time_to_record(connection, self.outbox.scope, age / 4 if age else None):
                 return
         last, count = None, 0
         while True:
-            async with self.database.reading() as connection:
-                found = await calls.read_calls(connection, self.scope, BATCH, after=last)
+            async with self.outbox.database.reading() as connection:
+                found = await calls.read_calls(connection, self.outbox.scope, BATCH, after=last)
             if not found:
                 break
-            messages = self._messages([_again(call, self.scope.application) for call in found])
+            messages = self._messages([_again(call, self.outbox.scope.application) for call in found])
             if messages:
                 await self.publisher.publish([message for _, message in messages])
             last, count = found[-1], count + len(messages)
         if count:
             log.info("what %s of effects did is recorded again: else the log forgets it", counted(count, "call"))
-        async with self.database.transaction(durable=False) as connection:
-            await calls.note_recorded(connection, self.scope)
+        async with self.outbox.database.transaction(durable=False) as connection:
+            await calls.note_recorded(connection, self.outbox.scope)
 
     async def _relay(self, receipts: Sequence[ReceiptNoted]) -> None:
         messages = self._messages(receipts)
@@ -208,14 +204,14 @@ class Relay(Struct, eq=False):
         batch = [message for _, message in messages]
         publishing = asyncio.ensure_future(self.publisher.publish(batch))
         try:
-            await asyncio.wait((publishing,), timeout=self.settings.lease.total_seconds() / 3)
+            await asyncio.wait((publishing,), timeout=self.outbox.settings.lease.total_seconds() / 3)
             if not publishing.done():
                 await self._keep_for_later()
             await publishing
         finally:
             publishing.cancel()
         if not self.published:
-            self.mark_at = asyncio.get_running_loop().time() + self.settings.lease.total_seconds() / MARKS
+            self.mark_at = asyncio.get_running_loop().time() + self.outbox.settings.lease.total_seconds() / MARKS
         self.published += [key for key, _ in messages]
 
     def _messages(self, receipts: Sequence[ReceiptNoted]) -> list[tuple[str, Message]]:

@@ -11,8 +11,8 @@ from msgspec import Struct
 
 from levelog.absence import level_of
 from levelog_actuator.answers import names_object
-from levelog_actuator.limits import ActuatorSettings
 from levelog_actuator.observations import UNREADABLE, Observation
+from levelog_actuator.outbox import Outbox
 from levelog_actuator.sending import Sender
 from levelog_base.errors import Unavailable
 from levelog_base.wire.canonical import storable
@@ -22,8 +22,6 @@ from levelog_log.messages import MessageWriter
 from levelog_log.publisher import BatchPublisher
 from levelog_store.actuate import outcomes
 from levelog_store.actuate.outcomes import UnseenWrite
-from levelog_store.connect.database import Database
-from levelog_store.rows import Scope
 
 log = logging.getLogger(__name__)
 
@@ -37,17 +35,14 @@ class WriteVerifier(Struct, eq=False):
     It settles nothing: the processor that folds the observation does, and only if the target is gone.
     """
 
-    database: Database
-    scope: Scope
-    owner: str
+    outbox: Outbox
     sender: Sender
     publisher: BatchPublisher
     writer: MessageWriter
-    settings: ActuatorSettings
 
     async def run(self) -> None:
         """Look until cancelled. Raises IdentityMismatch if the log is another one now."""
-        every = min(self.settings.resync, self.settings.look_after).total_seconds()
+        every = min(self.outbox.settings.resync, self.outbox.settings.look_after).total_seconds()
         while True:
             try:
                 while await self.look() == BATCH:
@@ -58,9 +53,9 @@ class WriteVerifier(Struct, eq=False):
 
     async def look(self) -> int:
         """Read the targets that are due, publish what is new, and return how many were due."""
-        after, most = self.settings.look_after, self.settings.most_look
-        async with self.database.transaction(durable=False) as connection:
-            writes = await outcomes.take_unseen(connection, self.scope, limit=BATCH, after=after, most=most)
+        after, most = self.outbox.settings.look_after, self.outbox.settings.most_look
+        async with self.outbox.database.transaction(durable=False) as connection:
+            writes = await outcomes.take_unseen(connection, self.outbox.scope, limit=BATCH, after=after, most=most)
         observations = await self._read(writes)
         if observations:
             await self.publisher.publish([self.writer.message(record) for record in observations])
@@ -92,7 +87,7 @@ class WriteVerifier(Struct, eq=False):
 
     def _record(self, write: UnseenWrite, target: ObjectKey, uid: str, version: int) -> TargetObserved:
         return TargetObserved(
-            application=self.scope.application,
+            application=self.outbox.scope.application,
             key=write.key,
             view=write.view,
             parent=ObjectKey.parse(write.parent),
@@ -100,7 +95,7 @@ class WriteVerifier(Struct, eq=False):
             target=target,
             target_uid=storable(uid),
             target_version=version,
-            process=self.owner,
+            process=self.outbox.owner,
             time=datetime.now(UTC),
         )
 

@@ -7,7 +7,8 @@ from typing import Final
 
 from msgspec import Struct
 
-from levelog_actuator.limits import ActuatorSettings, Limits, Outage, try_later
+from levelog_actuator.limits import Limits, Outage, try_later
+from levelog_actuator.outbox import Outbox
 from levelog_actuator.ownclaims import OwnClaims
 from levelog_actuator.requests import Order
 from levelog_actuator.results import Later, Observers, Result, told_without_secrets
@@ -22,11 +23,11 @@ RESTING: Final = "the API has too much to do for its group"
 class Writes(Struct, eq=False):
     """Sends claimed writes, and those that are part of a call."""
 
+    outbox: Outbox
     sender: Sender
     own: OwnClaims
     limits: Limits
     outage: Outage
-    settings: ActuatorSettings
     observers: Observers
     on_result: Callable[[Result], None]
     """Gets each result of a claimed write."""
@@ -46,7 +47,7 @@ class Writes(Struct, eq=False):
         self.is_stopping = True
         self.limits.end_waiting()  # who waits for a turn gets it, and gives the intent back
         if self.under_way:
-            _, stuck = await asyncio.wait(self.under_way, timeout=self.settings.request.total_seconds())
+            _, stuck = await asyncio.wait(self.under_way, timeout=self.outbox.settings.request.total_seconds())
             for task in stuck:
                 task.cancel()  # its intent stays claimed, and is looked at by whoever claims it next
 
@@ -86,7 +87,7 @@ class Writes(Struct, eq=False):
             return await self.sender.carry_out(intent, lambda: self.own.outlasts(intent), self.own.limit(intent))
         except Exception as error:  # noqa: BLE001 - whatever is wrong with one intent must not stop the others
             text = told_without_secrets(intent, error, self.sender.redactor)
-            return try_later(self.settings, intent, text, is_doubtful=True)
+            return try_later(self.outbox.settings, intent, text, is_doubtful=True)
 
     def _note(self, result: Result) -> None:
         self.outage.note(result)

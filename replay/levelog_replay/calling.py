@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from levelog.calls.audithook import check_purity, offline
-from levelog.calls.faults import Interruption, contained
+from levelog.calls.caller import awaited
 from levelog.handlers.views import ReconcileHandler
 from levelog.intents import Intent
 from levelog_processors.decide.functions import Caller
@@ -47,7 +47,7 @@ class ReplayCaller(Caller):
     async def _run_here(self, key: Any, function: Callable[[], Any], stops: Stops) -> Any:
         async with self._turn:
             with stops.at("reconcile function", key, self._handlers[key].function):
-                return await run_here(function)
+                return await awaited(function)
 
 
 async def stoppable(
@@ -63,14 +63,3 @@ async def stoppable(
         except ReachedOutside:
             pass  # called again, where it can be stopped
     return await here(stops)
-
-
-async def run_here(function: Callable[[], Any]) -> Any:
-    """Call a function in the thread of the loop. Raises what it raises, and HandlerFault for what would end more."""
-    try:
-        result = function()
-        return await result if isinstance(result, Awaitable) else result
-    except (Exception, asyncio.CancelledError, Interruption):
-        raise
-    except BaseException as error:
-        raise contained(error) from error

@@ -18,6 +18,7 @@ from levelog.operator import Operator
 from levelog.resources import Manifest, ResourceType, is_external
 from levelog_actuator.effects import caller_for
 from levelog_actuator.limits import ActuatorSettings
+from levelog_actuator.outbox import Outbox
 from levelog_actuator.requests import Order
 from levelog_actuator.results import Ended, Later, Result
 from levelog_actuator.sending import Sender
@@ -111,16 +112,13 @@ class World:
         self._pauses = VirtualPauses(clock)
         self.live.waits = self._pauses.watching
         self.caller = caller_for(
-            database,
-            scope,
-            _PROCESS,
+            Outbox(database, scope, _PROCESS, ActuatorSettings()),
             self.effects.handlers,
-            ActuatorSettings(),
+            REDACTOR,
+            clock,
+            self.live.index,
             send=self._send_for_call,
             listener=Listener(),
-            redactor=REDACTOR,
-            clock=clock,
-            index=self.live.index,
             pauses=self._pauses,
         )
         assert self.caller.daemons is not None  # noqa: S101 - there are indices

@@ -18,6 +18,7 @@ from levelog.levels import Levels, LevelStatus
 from levelog.testing import Simulation
 from levelog_actuator import Actuator, ActuatorSettings
 from levelog_actuator.awaited import REST, AwaitedLevels
+from levelog_actuator.outbox import Outbox
 from levelog_base.wire.objects import Application
 from levelog_kube.client import connect as connect_kube
 from levelog_kube.discovery import cluster_uid
@@ -398,7 +399,7 @@ async def test_all_that_wait_share_one_statement(nats_server: NatsServer, databa
         stack.start()
         await stack.folded(await stack.tell(seen_web("web-0", 100, replicas=2)))
         await stack.stop()
-        levels = AwaitedLevels(stack.database, stack.scope, QUICK, Listener())
+        levels = AwaitedLevels(Outbox(stack.database, stack.scope, "me", QUICK), Listener())
         woken: list[int] = []
         with ExitStack() as waits, counting() as count:
             waiting = [
@@ -425,7 +426,7 @@ async def test_reading_takes_a_tenth_of_the_time_however_many_notifications_come
     told = Told()
     async with Processing(nats_server.url, database_url, [told.op]) as stack:
         listener, clock = Listener(), asyncio.get_running_loop().time
-        levels = AwaitedLevels(stack.database, stack.scope, QUICK, listener)
+        levels = AwaitedLevels(Outbox(stack.database, stack.scope, "me", QUICK), listener)
         looks: list[tuple[float, float]] = []
         look = levels.look
 

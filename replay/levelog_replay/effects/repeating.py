@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Struct
 
 from levelog.calls.audithook import Refusals, harmless
-from levelog.calls.caller import FunctionCaller
+from levelog.calls.caller import FunctionCaller, awaited
 from levelog.calls.executor import words_for
 from levelog.effects import EffectHandler
 from levelog.handlers.injection import Given, about
@@ -18,7 +18,7 @@ from levelog_base.secrets.redaction import Redactor
 from levelog_base.wire.canonical import canonical
 from levelog_base.wire.objects import ObjectKey, effect_of
 from levelog_processors.program import Program
-from levelog_replay.calling import run_here, stoppable
+from levelog_replay.calling import stoppable
 from levelog_replay.effects.chosen import kind_of
 from levelog_replay.effects.receipts import Came
 from levelog_replay.stops.stopping import CallScene, Kind, Stops
@@ -111,7 +111,7 @@ class Repeater:
         async def here(stops: Stops) -> Any:
             async with self._turn:
                 with stops.at_call(cast("Kind", kind_of(effect)), self._scene(wanted), effect.origin):
-                    return await run_here(function)
+                    return await awaited(function)
 
         return await stoppable(self._stops, live, here)
 

@@ -8,6 +8,7 @@ from typing import Any, Final, cast
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from levelog_actuator.ledger import Ledger, StoredResults
+from levelog_actuator.outbox import Outbox
 from levelog_actuator.relay import Relay
 from levelog_actuator.results import Ended
 from levelog_base.errors import Unavailable
@@ -26,7 +27,8 @@ def ledger_of(
 ) -> Ledger:
     async def told() -> None: ...
 
-    return Ledger(database, acting.scope, "me", QUICK, is_busy=lambda: False, on_stored=on_stored, on_hastened=told)
+    outbox = Outbox(database, acting.scope, "me", QUICK)
+    return Ledger(outbox, is_busy=lambda: False, on_stored=on_stored, on_hastened=told)
 
 
 async def claimed(acting: Acting) -> list[ClaimedIntent]:
@@ -71,9 +73,8 @@ ODD: Final[Mapping[str, dict[str, Any]]] = {
 async def test_a_result_that_log_or_database_does_not_take_fails_its_intent_alone(on_either: Acting) -> None:
     names = {(verb, name): f"pods/default/{verb}-{n}" for verb in ("patch", "call") for n, name in enumerate(ODD)}
     await on_either.decide(*(intent(target, verb=verb) for (verb, _), target in names.items()))
-    publisher = BatchPublisher(on_either.stream)
-    writer = on_either.stream.writer("actuator")
-    relay = Relay(on_either.database, on_either.scope, "me", publisher, writer, QUICK)
+    outbox = Outbox(on_either.database, on_either.scope, "me", QUICK)
+    relay = Relay(outbox, BatchPublisher(on_either.stream), on_either.stream.writer("actuator"))
     ledger = ledger_of(on_either, on_either.database, on_stored=lambda found: relay.submit_stored(found.receipts))
     intents = {each.target: each for each in await claimed(on_either)}
     for (verb, name), target in names.items():

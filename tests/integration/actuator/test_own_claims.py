@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from levelog_actuator.outbox import Outbox
 from levelog_actuator.ownclaims import RECHECK_SECONDS, OwnClaims
 from levelog_store.actuate import claims
 from levelog_store.connect.database import Database
@@ -30,7 +31,7 @@ async def test_a_look_that_began_before_a_claim_says_nothing_of_it(
     clock = asyncio.get_running_loop().time
     async with await Database.open(database_url) as database, asyncio.timeout(30):
         again, _ = await decide(database, intent("pods/default/a"), intent("pods/default/b"))
-        own = OwnClaims(database, SCOPE, "one", QUICK, on_ended=lambda: None, clock=clock)
+        own = OwnClaims(Outbox(database, SCOPE, "one", QUICK), lambda: None, clock)
 
         async def claimed() -> dict[str, claims.ClaimedIntent]:
             async with database.transaction() as connection:

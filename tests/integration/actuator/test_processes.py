@@ -16,6 +16,7 @@ import pytest
 from sqlalchemy import update
 
 from levelog_actuator import Actuator, ActuatorSettings
+from levelog_actuator.outbox import Outbox
 from levelog_actuator.ownclaims import OwnClaims
 from levelog_base.errors import IdentityMismatch
 from levelog_base.wire.objects import Cluster, ObjectKey, Uid
@@ -263,7 +264,7 @@ AGAIN = msgspec.structs.replace(FIRST, attempts=2)
 async def test_a_request_is_over_before_the_heartbeat_of_its_actuator_expires(shared: Acting) -> None:
     """A first attempt is taken over when the heartbeat expires, others when a long request is over as well."""
     at, settings = [0.0], ActuatorSettings()
-    own = OwnClaims(shared.database, shared.scope, "one", settings, on_ended=lambda: None, clock=lambda: at[0])
+    own = OwnClaims(Outbox(shared.database, shared.scope, "one", settings), lambda: None, lambda: at[0])
     own.begin(FIRST, 0.0)
     assert (own.outlasts(FIRST), own.outlasts(AGAIN)) == (False, False)
     assert (own.limit(FIRST), own.limit(AGAIN)) == (settings.brief, settings.request)
@@ -282,9 +283,8 @@ async def test_a_request_is_over_before_the_heartbeat_of_its_actuator_expires(sh
 async def test_a_heartbeat_counts_from_before_it_was_sent(shared: Acting) -> None:
     """It may be said at any time between the two; each look at the clock here is a second later than the one before."""
     seconds = iter(map(float, range(100)))
-    own = OwnClaims(
-        shared.database, shared.scope, "one", ActuatorSettings(), on_ended=lambda: None, clock=lambda: next(seconds)
-    )
+    outbox = Outbox(shared.database, shared.scope, "one", ActuatorSettings())
+    own = OwnClaims(outbox, lambda: None, lambda: next(seconds))
     await own.beat()
     ends_at = ActuatorSettings().heartbeat_timeout.total_seconds()
     brief = ActuatorSettings().brief.total_seconds()
@@ -295,14 +295,8 @@ async def test_a_heartbeat_counts_from_before_it_was_sent(shared: Acting) -> Non
 
 async def test_who_was_without_the_database_itself_takes_nobody_for_gone(shared: Acting) -> None:
     at, ended = [0.0], list[float]()
-    own = OwnClaims(
-        shared.database,
-        shared.scope,
-        "one",
-        ActuatorSettings(),
-        on_ended=lambda: ended.append(at[0]),
-        clock=lambda: at[0],
-    )
+    outbox = Outbox(shared.database, shared.scope, "one", ActuatorSettings())
+    own = OwnClaims(outbox, lambda: ended.append(at[0]), lambda: at[0])
     later = NOON + timedelta(days=36500)
     left = shared.intent("patch", target=f"configmaps/{shared.namespace}/a") | {
         "state": "claimed",

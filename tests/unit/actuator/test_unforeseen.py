@@ -13,6 +13,7 @@ from levelog.operator import Operator
 from levelog_actuator.daemons import Daemons
 from levelog_actuator.effects import EffectCaller, Effects
 from levelog_actuator.limits import ActuatorSettings, Limits
+from levelog_actuator.outbox import Outbox
 from levelog_actuator.ownclaims import OwnClaims
 from levelog_actuator.results import Ended, Later, Observers, Result
 from levelog_base.errors import Unavailable
@@ -25,10 +26,9 @@ from rigs.orders import order
 
 def calling(caller: EffectCaller, results: list[Result]) -> Effects:
     """The calls of an actuator on SQLite, whose clock stands at 100 s."""
-    settings, database = ActuatorSettings(), cast("Any", SimpleNamespace(is_shared=False))
-    own = OwnClaims(database, cast("Any", None), "one", settings, on_ended=lambda: None, clock=lambda: 100.0)
-    limits, observers = Limits(settings), Observers()
-    return Effects(own, caller, limits, settings, observers, on_result=results.append, forget=lambda _: None)
+    outbox = Outbox(cast("Any", SimpleNamespace(is_shared=False)), cast("Any", None), "one", caller.settings)
+    own, limits = OwnClaims(outbox, lambda: None, lambda: 100.0), Limits(caller.settings)
+    return Effects(own, caller, limits, Observers(), on_result=results.append, forget=lambda _: None)
 
 
 async def test_a_call_whose_row_cannot_be_read_fails_without_the_secret_that_is_in_it(
@@ -95,7 +95,7 @@ async def test_a_daemon_whose_last_state_cannot_be_read_runs_later_and_has_not_f
         async def get(self, key: Any) -> Collection[Any]:
             raise Unavailable("the database is away")
 
-    daemons = Daemons(*cast("Any", (None, None, "one", lambda *_: Away(), None)))
+    daemons = Daemons(*cast("Any", (None, lambda *_: Away(), None)))
     caller = EffectCaller({"webs/watch_runs": op.effects["watch_runs"]}, ActuatorSettings(), daemons=daemons)
     intent = order(api_version="effects/v1").intent
     run = replace(intent, verb="call", view="webs/watch", target="watch_runs.effects/default/a", body=b'{"number": 1}')

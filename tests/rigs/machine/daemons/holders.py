@@ -19,6 +19,7 @@ from levelog_actuator.daemons import Daemons
 from levelog_actuator.effects import EffectCaller, Effects
 from levelog_actuator.ledger import Ledger
 from levelog_actuator.limits import ActuatorSettings, Limits
+from levelog_actuator.outbox import Outbox
 from levelog_actuator.ownclaims import OwnClaims
 from levelog_actuator.results import Ended, Observers, Result
 from levelog_base.errors import DaemonLost
@@ -100,24 +101,21 @@ class Holder:
         self._live = LiveIndices(database, scope, program, cast("Notifier", None))
         self._live.waits = self._pauses.watching
         self._receipts: list[ReceiptNoted] = []
+        outbox = Outbox(database, scope, owner, SETTINGS)
         self._ledger = Ledger(
-            database,
-            scope,
-            owner,
-            SETTINGS,
+            outbox,
             is_busy=lambda: False,
             on_stored=lambda stored: self._receipts.extend(stored.receipts),
             on_hastened=self._hastened,
         )
-        levels = AwaitedLevels(database, scope, SETTINGS, Listener())
-        self._daemons = _SlowDaemons(database, scope, owner, self._live.index, levels, self._pauses)
+        levels = AwaitedLevels(outbox, Listener())
+        self._daemons = _SlowDaemons(outbox, self._live.index, levels, self._pauses)
         caller = EffectCaller(program.effects, SETTINGS, index=self._live.index, daemons=self._daemons)
-        self._own = OwnClaims(database, scope, owner, SETTINGS, on_ended=lambda: None, clock=self._clock)
+        self._own = OwnClaims(outbox, lambda: None, self._clock)
         self._effects = Effects(
             self._own,
             caller,
             Limits(SETTINGS),
-            SETTINGS,
             Observers(self._attempting),
             on_result=self._ledger.record,
             forget=self._ledger.forget,
