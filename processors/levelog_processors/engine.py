@@ -335,14 +335,16 @@ class Engine:
         confirmed = [same for each in holding if (same := state.outdated.confirmed(each)) is not None]
         names = {each.name for each in confirmed}
         fresh = [each for each in holding if each.name not in names]
-        asked = state.confirm(confirmed, told(self._program, confirmed))
+        shown = told(self._program, confirmed)
         if not fresh and not state.ends:
+            state.confirm(confirmed, shown)
             return confirmed, ()
         async with self.tables.deciding(state, fresh, self.claimant) as written:
-            asked |= woken(self._program, written.valid)
+            asked = woken(self._program, written.valid)
             for decided in written.valid:
                 state.take(decided)
                 self._has_lookups |= self.is_shared and are_of_others(state, decided.dependencies_added, self.epochs)
+            asked |= state.confirm(confirmed, shown)  # which may be looked up in this very batch for the first time
             state.tell(told(self._program, written.valid), asked)
             state.ask(asked)
         return [*confirmed, *written.valid], written.claimed

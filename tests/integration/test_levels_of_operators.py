@@ -7,13 +7,18 @@ from levelog.conditions import Condition
 from levelog.levels import Levels
 from levelog.testing import Simulation
 from levelog_base.errors import OperatorError
+from levelog_base.wire.objects import GroupResource, ObjectKey
+from levelog_base.wire.records import ObjectSeen
+from levelog_processors.engine import Engine
 from levelog_processors.program import Program
+from levelog_processors.tables import SqlTables
 from levelog_store.tables import levels as level_rows
 from rigs.kinds import manifest
+from rigs.leasing import processor
 from rigs.nats import NatsServer
 from rigs.processing import Processing
 from rigs.waiting import until
-from rigs.webs import pod, web
+from rigs.webs import WEBS, logged, pod, seen, web
 
 NAMES = [f"shop{number}" for number in range(12)]
 
@@ -214,3 +219,72 @@ async def test_two_processors_and_a_take_over_see_the_levels_of_all_operators(
         await stack.stop("one")
         await stack.folded(await stack.tell(*(web(name, 400 + n, replicas=1) for n, name in enumerate(NAMES))))
         await all_are("in_sync")
+
+
+BOARDS = GroupResource(group="example.com", resource="boards")
+
+
+def board(age: str, name: str, version: int) -> ObjectSeen:
+    key = ObjectKey(group="example.com", resource="boards", namespace="default", name=f"{age}-{name}")
+    return seen(key, version, f"uid-{key.name}", {"web": name})
+
+
+def sizes(*, is_changed: bool) -> Operator:
+    """In its changed form it comes to the same."""
+    op = Operator("webs")
+
+    def wanted(web: Web) -> Level[int]:
+        return Level(1, web.spec.replicas)
+
+    def wanted_anew(web: Web) -> Level[int]:
+        return Level(desired=1, actual=int(web.spec.replicas))
+
+    size = wanted_anew if is_changed else wanted
+    size.__name__ = "size"
+    op.view(size)
+    return op
+
+
+async def test_nobody_acts_on_levels_that_another_processor_has_not_decided_on_since_its_code_changed(
+    nats_server: NatsServer, postgres_url: str
+) -> None:
+    async def settle(*engines: Engine) -> None:
+        for engine in engines:
+            await engine.notice()
+            while (await engine.decide()).has_more:
+                pass
+            await engine.flush()
+
+    async def of_boards(stack: Processing) -> dict[str, tuple[bytes, int]]:
+        rows = [row for row in await stack.rows(level_rows) if row["view"] == "boards/shown"]
+        return {row["parent"].rpartition("/")[2]: (row["actual"], row["evaluations"]) for row in rows}
+
+    before = [sizes(is_changed=False), boards("webs/size")]
+    async with Processing(nats_server.url, postgres_url, before) as stack:
+        stack.start()
+        shown = [*(web(name, 1) for name in NAMES), *(board("old", name, 2) for name in NAMES)]
+        last = await stack.listed(*shown, version=9, of=[WEBS, BOARDS])
+        await stack.folded(last)
+        await stack.stop()
+        known, in_sync = await of_boards(stack), b'{"webs/size":"in_sync"}'
+        assert {actual for actual, _ in known.values()} == {in_sync}
+    async with Processing(nats_server.url, postgres_url, [sizes(is_changed=True), boards("webs/size")]) as stack:
+        one, other = (processor(stack.database, stack.scope, name) for name in ("one", "other"))
+        for leases in (one, other, one, other):
+            await leases.tend()
+        first, second = (Engine(SqlTables(stack.database, stack.scope), stack.program) for _ in range(2))
+        await first.load(await one.tend())
+        await second.load(await other.tend())
+        young = logged([board("young", name, 10) for name in NAMES], first=last + 1)
+        for engine in (first, second):
+            engine.fold(young)
+        await settle(first)
+        found = await of_boards(stack)
+        assert {name: found.pop(name) for name in known} == known
+        assert {actual for actual, _ in found.values()} == {in_sync, None}, "those of Webs of the other are blocked"
+        await settle(second, first, second)
+        found = await of_boards(stack)
+        assert {name: found.pop(name) for name in known} == known
+        assert [actual for actual, _ in found.values()] == [in_sync] * len(NAMES)
+        await first.close()
+        await second.close()

@@ -19,6 +19,7 @@ from levelog_processors.decide.levelstatuses import decoded, timeless
 from levelog_processors.fold.entries import canonical_key, lookup_key
 from levelog_processors.fold.lists import CONTACT, contact_key
 from levelog_processors.program import BoundView
+from levelog_store.owners.handlers import CHANGED_CODE
 from levelog_store.rows import ERRORS, WHOLE_INDEX, Bucket, IndexKey, WholeIndex, is_of_levels, levels_place
 
 R = TypeVar("R", bound=ResourceBase)
@@ -88,6 +89,14 @@ class LevelLookups(Struct, frozen=True):
     bucket: Callable[[str, str], tuple[bytes, ...]]
     found: dict[str, dict[str, LevelStatus]] = {}
     """What was looked up, by parent and view."""
+
+    @property
+    def outdated(self) -> str:
+        """One that changed code has not decided on, in words; empty: none."""
+        all_found = ((parent, view, each) for parent, levels in self.found.items() for view, each in levels.items())
+        return next(
+            (f"{view} of {at}: {each.reason}" for at, view, each in all_found if each.reason == CHANGED_CODE), ""
+        )
 
     def given(self, level_statuses: Mapping[str, LevelStatus]) -> Levels:
         """Some levels, from which others are found."""

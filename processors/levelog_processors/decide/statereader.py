@@ -17,6 +17,7 @@ from levelog_processors.program import BoundView, Program
 from levelog_processors.state.state import State
 from levelog_store.decide.decisions import OpenIntent, PendingWake
 from levelog_store.decide.inputreads import ToldIntent
+from levelog_store.owners.handlers import CHANGED_CODE
 from levelog_store.rows import (
     Bucket,
     IndexKey,
@@ -121,15 +122,21 @@ class StateReader(Struct, frozen=True):
         return self.state.buckets.whole(index, self.state.partitions)
 
     def is_early(self, wake: PendingWake, now: datetime) -> bool:
-        """Tell whether a level waits for others that are due: those of its parent that it stands on, or looked up."""
-        view, wakes = self.program.views[wake.view], self.state.wakes
+        """Tell whether a level waits for others: those of its parent that it stands on and that are due, or looked up.
+
+        It waits for those which changed code has not decided on, too, whichever process does.
+        """
+        view, wakes, levels = self.program.views[wake.view], self.state.wakes, self.state.levels
         if wakes.are_due([(each.name, wake.parent) for each in self.program.siblings_of(view)], now):
             return True
         looked_up = self.program.lookups_of(view)
         if not looked_up:
             return False
         parents = map(parent_at, filter(is_of_levels, self.state.reads.get((wake.view, wake.parent), ())))
-        due = wakes.are_due([(each.name, parent) for parent in parents for each in looked_up], now)
+        others = [(each.name, parent) for parent in parents for each in looked_up]
+        if any(levels[level].reason == CHANGED_CODE for level in others if level in levels):
+            return True
+        due = wakes.are_due(others, now)
         return any(cause <= wake.cause or level in self.state.outdated for level, cause in due.items())
 
     def is_as_seen(self, look: Outlook) -> bool:

@@ -91,10 +91,10 @@ class Evaluation:
 
     @property
     def seen(self) -> Seen:
-        """What the call came to; nothing, if an index fails for an object of a key that it read."""
+        """What the call came to; nothing, if an index fails for a key that it read, or it read an outdated level."""
         facts, result, omitted = self.facts, self.result, self._omissions
-        if omitted.blocked:
-            result = Seen(inputs=result.inputs, looked_at=result.looked_at, blocked=omitted.blocked)
+        if blocked := omitted.blocked or self._lookups.outdated:
+            result = Seen(inputs=result.inputs, looked_at=result.looked_at, blocked=blocked)
         desired = result.desired if result.level is not None else facts.before.desired
         reads = self.reads.digest(sight(facts.view, facts.parent.uid, desired))
         return replace(
