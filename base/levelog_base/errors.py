@@ -91,3 +91,8 @@ class TooManyEntries(LevelogError):
 
 class RecordError(LevelogError):
     """One record of the log cannot be read."""
+
+
+def cannot_listen(who: str, where: object, error: OSError) -> ConfigurationError:
+    """The error of a server whose address cannot be had."""
+    return ConfigurationError(f"{who} cannot listen at {where}: {error.strerror or error}")

@@ -26,7 +26,7 @@ from typing import Any, Self
 import msgspec
 from aiohttp import web
 
-from levelog_base.errors import ConfigurationError
+from levelog_base.errors import cannot_listen
 from levelog_sandbox.api.server import Refuses, Server
 from levelog_sandbox.api.targets import TOKEN, USER, Access, Denial
 from levelog_sandbox.objects.cluster import Cluster
@@ -92,8 +92,7 @@ class Sandbox:
             await web.TCPSite(self._runner, self._host, self._port).start()
         except OSError as error:
             await self._runner.cleanup()
-            why = error.strerror or str(error)
-            raise ConfigurationError(f"the cluster cannot listen at {self._host}:{self._port}: {why}") from error
+            raise cannot_listen("the cluster", f"{self._host}:{self._port}", error) from error
         self._port = self._runner.addresses[0][1]
         if self._collects_garbage:
             self._collector = asyncio.create_task(self._cluster.garbage.run(), name="sandbox garbage collector")

@@ -224,9 +224,9 @@ async def test_a_port_that_is_taken_or_a_host_that_is_not_here_is_refused(tmp_pa
         taken.listen()
         address = f"127.0.0.1:{taken.getsockname()[1]}"
         sentence = await Levelog(tmp_path).refused("run", WEBS_FILE, "--listen", address, status=2)
-    assert sentence == f"--listen {address}: cannot listen there: Address already in use"
+    assert sentence == f"--listen: the process cannot listen at {address}: Address already in use"
     sentence = await Levelog(tmp_path).refused("run", WEBS_FILE, "--listen", "192.0.2.1:8080", status=2)
-    assert sentence.startswith("--listen 192.0.2.1:8080: cannot listen there: ")
+    assert sentence.startswith("--listen: the process cannot listen at 192.0.2.1:8080: ")
 
 
 @pytest.mark.parametrize(("text", "reached"), [(":0", "127.0.0.1"), (":0", "::1"), ("[::1]:0", "::1")])

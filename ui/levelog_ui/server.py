@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from aiohttp import web
 
-from levelog_base.errors import ConfigurationError, LevelogError, Unavailable
+from levelog_base.errors import ConfigurationError, LevelogError, Unavailable, cannot_listen
 from levelog_base.wire.origins import is_of_a_page, strange_name
 from levelog_history.records import chosen
 from levelog_ui.again import AgainCode
@@ -250,8 +250,7 @@ async def serving(server: PageServer, host: str, port: int, *, is_any_port: bool
             await web.TCPSite(runner, host or None, port).start()
         except OSError as error:
             if not (is_any_port and error.errno == errno.EADDRINUSE):
-                why = error.strerror or str(error)
-                raise ConfigurationError(f"the pages cannot listen at {host}:{port}: {why}") from error
+                raise cannot_listen("the pages", f"{host}:{port}", error) from error
             await web.TCPSite(runner, host or None, 0).start()
         shown = host if host not in ("", "0.0.0.0", "::") else "127.0.0.1"  # noqa: S104 - compared, not bound
         yield f"http://{f'[{shown}]' if ':' in shown else shown}:{runner.addresses[0][1]}"

@@ -6,7 +6,7 @@ from typing import Final
 
 from aiohttp import web
 
-from levelog_base.errors import ConfigurationError
+from levelog_base.errors import cannot_listen
 from levelog_wakes.answer import WakesFound, answer
 from levelog_wakes.audit import AuditReader, Remarks
 from levelog_wakes.bursts import Bursts
@@ -35,7 +35,7 @@ async def hear(host: str, port: int, client: str = "", *, on_listening: Callable
         on_listening("http://{}:{}/".format(*runner.addresses[0][:2]))
         await asyncio.Event().wait()
     except OSError as error:
-        raise ConfigurationError(f"nothing can listen at {host}:{port}: {error.strerror}") from error
+        raise cannot_listen("the webhook", f"{host}:{port}", error) from error
     except asyncio.CancelledError:
         pass  # Ctrl-C
     finally:

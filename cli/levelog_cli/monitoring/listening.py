@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 from msgspec import Struct
 
-from levelog_base.errors import ConfigurationError
+from levelog_base.errors import ConfigurationError, cannot_listen
 from levelog_cli.settings import flag
 
 log = logging.getLogger(__name__)
@@ -136,8 +136,7 @@ def _server(address: ListenAddress, handler: type[BaseHTTPRequestHandler]) -> Th
     try:
         return Server((address.host, address.port), handler)
     except OSError as error:
-        why = error.strerror or str(error)
-        raise ConfigurationError(f"{flag('listen')} {address}: cannot listen there: {why}") from error
+        raise cannot_listen(f"{flag('listen')}: the process", address, error) from error
 
 
 def _missing(pages: WebPages) -> WebPage:
