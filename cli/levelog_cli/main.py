@@ -23,18 +23,21 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-_COMMANDS = (
-    *(demo, init, dev, run, ingest, process, actuate, migrate),
-    *(levels, retry, history, why, writers, ui, wakes),
-    *(plan, replay, what_if, bisect, open_past, export),
-    *(doctor, rbac, manifests, remove_finalizers, crd, import_crd, completion),
-)
-for command in _COMMANDS:
-    takes_files = "files" in inspect.signature(command).parameters
-    app.command(
-        name="open" if command is open_past else None,
-        cls=RunCommand if command is run else FilesCommand if takes_files else None,
-    )(command)
+_COMMANDS = {
+    "Run": (run, ingest, process, actuate, retry, demo),
+    "Write an operator": (init, dev, plan),
+    "Set up": (crd, import_crd, migrate, doctor, rbac, manifests, remove_finalizers, completion),
+    "Look back": (levels, history, why, writers, wakes, ui, open_past, bisect),
+    "Try new code": (replay, what_if, export),
+}
+for purpose, commands in _COMMANDS.items():
+    for command in commands:
+        takes_files = "files" in inspect.signature(command).parameters
+        app.command(
+            name="open" if command is open_past else None,
+            cls=RunCommand if command is run else FilesCommand if takes_files else None,
+            rich_help_panel=purpose,
+        )(command)
 
 
 def _print_version(is_asked: bool) -> None:
