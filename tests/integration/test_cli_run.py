@@ -308,8 +308,7 @@ async def test_each_part_as_a_process_of_its_own(
 
 async def test_a_processor_does_not_load_the_kubernetes_client() -> None:
     script = (
-        "import sys, levelog_cli.main, levelog_cli.wiring.stack, levelog_cli.servers.databases\n"
-        "import levelog_processors.processor, levelog_processors.upkeep\n"
+        "import sys, levelog_cli.main, levelog_cli.wiring.stack, levelog_cli.wiring.working\n"
         "print([name for name in ('kubernetes_asyncio', 'rich', 'prometheus_client') if name in sys.modules])"
     )
     process = await asyncio.create_subprocess_exec(sys.executable, "-c", script, stdout=asyncio.subprocess.PIPE)

@@ -245,7 +245,8 @@ def test_levelog_loads_without_what_the_image_leaves_out(tmp_path: Path) -> None
 import sys
 sys.path.insert(0, {str(tmp_path)!r})
 from levelog_kube.official import load_kube_config
-import levelog_actuator.actuator, levelog_cli.servers.clusters, levelog_cli.wiring.stack, levelog_ingest.ingest
+import levelog_actuator.actuator, levelog_cli.servers.clusters, levelog_cli.wiring.stack
+import levelog_cli.wiring.watching, levelog_cli.wiring.working
 print(load_kube_config.__code__.co_filename)
 """
     loaded = subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True, timeout=60)

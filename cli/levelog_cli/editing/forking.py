@@ -34,8 +34,8 @@ _LOADED: Final = (
     "levelog_cli.servers.databases",
     "levelog_cli.wiring.rerun",
     "levelog_cli.wiring.stack",
-    "levelog_ingest.ingest",
-    "levelog_processors.processor",
+    "levelog_cli.wiring.watching",
+    "levelog_cli.wiring.working",
 )
 """What takes time to load."""
 
