@@ -3,11 +3,9 @@
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from rigs.api import MERGE_PATCH
 from rigs.controlplane import ControlPlane
 from rigs.kinds import definition
 from rigs.levelog import Levelog
@@ -38,10 +36,6 @@ class Stack:
         self.api = cluster.admin
         self.levelog = levelog
         self._audit = cluster.audit
-
-    async def patch(self, path: str, change: dict[str, Any]) -> None:
-        status, found = await self.api.request("PATCH", path, change, content_type=MERGE_PATCH)
-        assert status == 200, found
 
     async def written(self) -> list[tuple[str, str]]:
         requests = await self._audit.writes()
@@ -78,16 +72,16 @@ async def test_each_child_is_written_once_and_what_no_manifest_sets_leads_to_not
         assert deployment["spec"]["strategy"]["type"] == "RollingUpdate"
 
         for number in range(12):
-            await stack.patch(f"{DEPLOYMENTS}/shop/status", {"status": {"observedGeneration": number}})
+            await stack.api.patch(f"{DEPLOYMENTS}/shop/status", {"status": {"observedGeneration": number}})
             noise = {"metadata": {"annotations": {"noise": str(number)}}}
-            await stack.patch((f"{DEPLOYMENTS}/shop", f"{SERVICES}/shop", f"{CONFIG_MAPS}/shop")[number % 3], noise)
-        await stack.patch(f"{DEPLOYMENTS}/shop", {"spec": {"replicas": 5}})  # by hand, after all of that
+            await stack.api.patch((f"{DEPLOYMENTS}/shop", f"{SERVICES}/shop", f"{CONFIG_MAPS}/shop")[number % 3], noise)
+        await stack.api.patch(f"{DEPLOYMENTS}/shop", {"spec": {"replicas": 5}})  # by hand, after all of that
         await stack.levelog.in_sync(4)
         assert await stack.written() == [*FIRST, ("patch", "deployments")]
         _, deployment = await stack.api.request("GET", f"{DEPLOYMENTS}/shop")
         assert deployment["spec"]["replicas"] == 2
 
-        await stack.patch(f"{SHOPS}/shop", {"spec": {"parts": ["deployment"]}})
+        await stack.api.patch(f"{SHOPS}/shop", {"spec": {"parts": ["deployment"]}})
         await stack.levelog.in_sync(6)
         assert (await stack.written())[4:] == [("delete", "services"), ("delete", "configmaps")]
 
@@ -144,7 +138,7 @@ async def test_a_policy_that_mutates_a_child_costs_no_second_write(
         await stack.api.apply(SHOPS, shop())
         await stack.levelog.in_sync(3)
         assert await stack.written() == FIRST
-        await stack.patch(f"{CONFIG_MAPS}/shop", {"metadata": {"annotations": {"noise": "1"}}})
+        await stack.api.patch(f"{CONFIG_MAPS}/shop", {"metadata": {"annotations": {"noise": "1"}}})
         await api.request("DELETE", f"{CONFIG_MAPS}/shop")
         await stack.levelog.in_sync(4)
         assert await stack.written() == [*FIRST, ("patch", "configmaps")]

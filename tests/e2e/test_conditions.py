@@ -7,7 +7,6 @@ from typing import Any
 
 import yaml
 
-from rigs.api import MERGE_PATCH
 from rigs.controlplane import ControlPlane
 from rigs.levelog import Levelog
 from rigs.pages import blocks
@@ -66,7 +65,7 @@ async def test_ready_and_stalled_say_what_a_shop_is_and_of_which_generation(
         failures = await failures_of("corner")
         assert [each["note"] for each in failures] == [messages["Stalled"]]
         assert (failures[0]["type"], failures[0]["regarding"]["uid"]) == ("Warning", found["metadata"]["uid"])
-        await api.request("PATCH", f"{SHOPS}/corner", {"spec": {"config": "corner"}}, content_type=MERGE_PATCH)
+        await api.patch(f"{SHOPS}/corner", {"spec": {"config": "corner"}})
         if KUBECTL:  # as users wait; elsewhere the condition alone is looked at
             flags = ["--kubeconfig", str(cluster.kubeconfig), "--for=condition=Ready", "--timeout=60s"]
             waiting = await asyncio.create_subprocess_exec(

@@ -13,7 +13,7 @@ import yaml
 from sqlalchemy import make_url
 
 from levelog_sandbox import Sandbox
-from rigs.api import MERGE_PATCH, Api
+from rigs.api import Api
 from rigs.controlplane import ControlPlane
 from rigs.intents import end_claims
 from rigs.levelog import WEBS, Levelog, Running
@@ -96,8 +96,7 @@ class Followed:
         await self._api.apply(WEBS_PATH, web(name, **spec))
 
     async def change(self, name: str, **spec: Any) -> None:
-        status, _ = await self._api.request("PATCH", f"{WEBS_PATH}/{name}", {"spec": spec}, content_type=MERGE_PATCH)
-        assert status == 200
+        await self._api.patch(f"{WEBS_PATH}/{name}", {"spec": spec})
 
     async def remove(self, name: str) -> None:
         await self._api.request("DELETE", f"{WEBS_PATH}/{name}")

@@ -6,7 +6,6 @@ from typing import Any
 
 import yaml
 
-from rigs.api import MERGE_PATCH
 from rigs.controlplane import ControlPlane
 from rigs.levelog import WEBS, Levelog
 from rigs.waiting import until
@@ -82,7 +81,7 @@ async def test_invariant_15_no_edge_is_lost_in_a_kill_nor_while_nothing_runs_and
         expected = [["create", "first", first, 1, []], ["create", "second", second, 1, []]]
         await are_told(*expected)
         broken.touch()
-        await api.request("PATCH", f"{WEBS_PATH}/first", {"spec": {"replicas": 2}}, content_type=MERGE_PATCH)
+        await api.patch(f"{WEBS_PATH}/first", {"spec": {"replicas": 2}})
         await running.says("handler provision failed for webs.example.com/default/first: ConnectionError")
         error = "ConnectionError: the registry is away"
         # a command may come while an attempt is under way: the call is claimed then
@@ -90,7 +89,7 @@ async def test_invariant_15_no_edge_is_lost_in_a_kill_nor_while_nothing_runs_and
         why = "why webs.example.com/default/first"
         await are_shown(why, "provision for default/first: pending: tried ", "the next time at", f": {error}")
         running.kill()
-        await api.request("PATCH", f"{WEBS_PATH}/first", {"spec": {"replicas": 3}}, content_type=MERGE_PATCH)
+        await api.patch(f"{WEBS_PATH}/first", {"spec": {"replicas": 3}})
         await api.request("DELETE", f"{WEBS_PATH}/second")
         again = await made("second", replicas=4)
         third = await made("third")
@@ -110,7 +109,7 @@ async def test_invariant_15_no_edge_is_lost_in_a_kill_nor_while_nothing_runs_and
         for file in levelog.data.glob("levelog.db*"):
             file.unlink()
         running = levelog.start("run", "accounts.py")  # the tables are folded from the log
-        await api.request("PATCH", f"{WEBS_PATH}/second", {"spec": {"replicas": 5}}, content_type=MERGE_PATCH)
+        await api.patch(f"{WEBS_PATH}/second", {"spec": {"replicas": 5}})
         expected.append(["update", "second", again, 5, ["/spec/replicas"]])
         await are_told(*expected)
 

@@ -86,7 +86,7 @@ async def test_a_kill_while_the_end_is_handled_leaves_the_object_until_it_is(
         hanging.unlink()
         running = levelog.start("run", "tapes.py")
         await is_told("end shop")
-        await until(lambda: found("shop"), "the end of the Web", accept=lambda answer: answer[0] == 404, seconds=60)
+        await api.lacks(f"{WEBS_PATH}/shop")
         await made("left")
         await is_told("provision left")
     finally:

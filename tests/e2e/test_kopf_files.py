@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from rigs.api import MERGE_PATCH, Api
+from rigs.api import Api
 from rigs.controlplane import ControlPlane
 from rigs.levelog import WEBS, Levelog, Running
 from rigs.waiting import until
@@ -84,14 +84,10 @@ class Followed:
         await self._api.apply(WEBS_PATH, made)
 
     async def change(self, name: str, **spec: Any) -> None:
-        status, _ = await self._api.request("PATCH", f"{WEBS_PATH}/{name}", {"spec": spec}, content_type=MERGE_PATCH)
-        assert status == 200
+        await self._api.patch(f"{WEBS_PATH}/{name}", {"spec": spec})
 
     async def remove(self, name: str) -> None:
         await self._api.request("DELETE", f"{WEBS_PATH}/{name}")
-
-    async def status(self, name: str) -> Any:
-        return (await self._api.request("GET", f"{WEBS_PATH}/{name}"))[1].get("status")
 
     def told(self, *begin: object) -> list[list[Any]]:
         """What was told that begins so."""
@@ -136,11 +132,8 @@ async def test_daemons_of_a_kopf_file_follow_their_objects_and_a_start_resumes_w
 
         await followed.change("second", replicas=0)
         await followed.tells("async returns", "second")
-
-        async def is_written() -> bool:
-            return bool(await followed.status("second") == {"phase": "followed", "follow": {"image": "nginx"}})
-
-        await until(is_written, "the patch of a daemon that returned", seconds=60)
+        patched = {"phase": "followed", "follow": {"image": "nginx"}}
+        await api.shows(f"{WEBS_PATH}/second", lambda found: found.get("status") == patched)
         await followed.make("third", image="broken")
         await followed.tells("async begins", "third", 1)
         await followed.change("third", image="none")

@@ -7,7 +7,6 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from rigs.api import MERGE_PATCH
 from rigs.controlplane import ControlPlane
 from rigs.levelog import Levelog
 from rigs.run.examples import short_or_whole
@@ -122,10 +121,7 @@ async def test_a_newer_version_takes_over_with_nothing_removed_and_nothing_writt
 
         await until(all_in_sync, "all shops in sync", seconds=400)
         assert len(await written()) == shops
-        status, found = await api.request(
-            "PATCH", f"{DEFINITIONS}/shops.example.com", {"spec": {"versions": AFTER}}, content_type=MERGE_PATCH
-        )
-        assert status == 200, found
+        await api.patch(f"{DEFINITIONS}/shops.example.com", {"spec": {"versions": AFTER}})
         await serves("v1beta1")
         told = " ".join((await levelog.ends("doctor", "new.py")).stdout.split())
         assert "records shops.example.com in version example.com/v1alpha1, Shop of application shops declares" in told
@@ -140,7 +136,7 @@ async def test_a_newer_version_takes_over_with_nothing_removed_and_nothing_writt
 
         await until(has_taken_over, "all shops in sync in the newer version", seconds=400)
         assert len(await written()) == shops
-        await api.request("PATCH", f"{at('v1beta1')}/shop-7", {"spec": {"tier": "gold"}}, content_type=MERGE_PATCH)
+        await api.patch(f"{at('v1beta1')}/shop-7", {"spec": {"tier": "gold"}})
         await until(written, "the one write that is due", accept=lambda found: len(found) > shops, seconds=60)
         await until(all_in_sync, "all shops in sync again", seconds=60)
         assert (await written())[shops:] == [("patch", "shop-7")]

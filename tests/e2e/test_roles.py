@@ -14,7 +14,7 @@ from levelog_cli.loading import load_application
 from levelog_cli.servers.clusters import known_cluster
 from levelog_cli.settings import Settings
 from levelog_cli.wiring.roles import Role
-from rigs.api import APPLY, MERGE_PATCH, Api
+from rigs.api import APPLY, Api
 from rigs.controlplane import ControlPlane
 from rigs.deployment import Deployment
 from rigs.deployment import Role as Process
@@ -92,7 +92,7 @@ async def test_the_roles_that_are_printed_suffice_and_no_right_of_them_is_unused
 
         await api.apply(WEB, yaml.safe_load((WEBS / "shop.yaml").read_text()))
         await pods_are("shop-0", "shop-1", "shop-2")
-        await api.request("PATCH", f"{WEB}/shop", {"spec": {"replicas": 1}}, content_type=MERGE_PATCH)
+        await api.patch(f"{WEB}/shop", {"spec": {"replicas": 1}})
         await pods_are("shop-0")
         await deployment.stop()
     # Lists come by watches where the server can do that; else they are asked for. A server-side apply of what is not

@@ -1,7 +1,6 @@
 """Each example by `levelog run` on a real API server, with the permissions that it needs and no others."""
 
 import asyncio
-import sqlite3
 import subprocess
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -13,7 +12,7 @@ import pytest
 import yaml
 from aiohttp import web
 
-from rigs.api import MERGE_PATCH, Api
+from rigs.api import Api
 from rigs.controlplane import ControlPlane
 from rigs.levelog import Levelog
 from rigs.waiting import until
@@ -79,12 +78,12 @@ async def test_guardrails_report_namespaces_and_write_only_where_a_label_asks(
         await level(levelog, "quotas", "team-a", "in_sync")
         found = await level(levelog, "findings", "team-b", "drifting")
         assert found["drift"] == {"missing": ["NetworkPolicy", "ResourceQuota"]}
-
-        async def only_the_policy_is_missing() -> bool:
-            [one] = await levelog.levels("--view", "findings", "team-a")
-            return bool(one["drift"] == {"missing": ["NetworkPolicy"]})
-
-        await until(only_the_policy_is_missing, "a quota in team-a", pause=0.25)
+        await until(
+            lambda: levelog.levels("--view", "findings", "team-a"),
+            "a quota in team-a",
+            accept=lambda levels: levels[0]["drift"] == {"missing": ["NetworkPolicy"]},
+            pause=0.25,
+        )
         policy = {
             "apiVersion": "networking.k8s.io/v1",
             "kind": "NetworkPolicy",
@@ -98,13 +97,8 @@ async def test_guardrails_report_namespaces_and_write_only_where_a_label_asks(
             ("team-a", "10")
         ]
         unlabelled = {"metadata": {"labels": {"example.com/quota": None}}}
-        await api.request("PATCH", "/api/v1/namespaces/team-a", unlabelled, content_type=MERGE_PATCH)
-
-        async def is_gone() -> bool:
-            _, quotas = await api.request("GET", "/api/v1/resourcequotas")
-            return not quotas["items"]
-
-        await until(is_gone, "team-a without a quota", seconds=60)
+        await api.patch("/api/v1/namespaces/team-a", unlabelled)
+        await api.shows("/api/v1/resourcequotas", lambda quotas: not quotas["items"])
 
 
 async def test_a_project_is_a_tenancy_whose_token_comes_back_and_goes_after_its_last_backup(
@@ -138,28 +132,15 @@ async def test_a_project_is_a_tenancy_whose_token_comes_back_and_goes_after_its_
         _, binding = await api.request("GET", f"/apis/{rbac}/v1/namespaces/atlas/rolebindings/members")
         assert [each["name"] for each in binding["subjects"]] == ["ann", "bob"]
         edited = "aHVudGVyMg=="
-        await api.request("PATCH", secret, {"data": {"token": edited}}, content_type=MERGE_PATCH)
+        await api.patch(secret, {"data": {"token": edited}})
         assert await until(lambda: token(edited), "the token that was there", seconds=60, pause=0.25) == first
         await api.request("DELETE", f"{projects}/atlas")
         job = "/apis/batch/v1/namespaces/atlas/jobs/last-backup"
-
-        async def is_made() -> bool:
-            status, _ = await api.request("GET", job)
-            return status == 200
-
-        await until(is_made, "the Job of the last backup", seconds=120, pause=0.25)
+        await api.shows(job, seconds=120)
         status, found = await api.request("GET", f"{projects}/atlas")
         assert (status, found["metadata"]["finalizers"]) == (200, ["levelog/projects"])
-        status, told = await api.request(
-            "PATCH", f"{job}/status", {"status": {"succeeded": 1}}, content_type=MERGE_PATCH
-        )
-        assert status == 200, told
-
-        async def is_gone() -> bool:
-            status, _ = await api.request("GET", f"{projects}/atlas")
-            return status == 404
-
-        await until(is_gone, "the end of the Project", seconds=60, pause=0.25)
+        await api.patch(f"{job}/status", {"status": {"succeeded": 1}})
+        await api.lacks(f"{projects}/atlas")
 
 
 @pytest.mark.long
@@ -170,16 +151,9 @@ async def test_the_inventory_is_read_by_sql(private_control_plane: ControlPlane,
         for pod in manifests("inventory/pods.yaml"):
             await api.apply(f"/api/v1/namespaces/{pod['metadata']['namespace']}/pods", pod)
         await level(levelog, "unpinned", "kube-system", "drifting")
-
-        async def used() -> bool:
-            database = sqlite3.connect(levelog.data / "levelog.db")
-            try:
-                query = "select key, count(*) from images where not value_is_pinned group by key order by key"
-                return database.execute(query).fetchall() == [("coredns:1.12", 1), ("nginx:1.29", 2)]
-            finally:
-                database.close()
-
-        await until(used, "the images in use", seconds=60)
+        query = "select key, count(*) from images where not value_is_pinned group by key order by key"
+        used = [("coredns:1.12", 1), ("nginx:1.29", 2)]
+        await until(lambda: levelog.rows(query) == used, "the images in use", seconds=60)
     written = [request for request in await cluster.audit.writes() if "levelog" in request.user_agent]
     assert {request.resource for request in written} == {"selfsubjectaccessreviews"}  # what may I list and watch?
 
@@ -199,12 +173,8 @@ async def test_a_preview_goes_at_its_end(private_control_plane: ControlPlane, tm
         await level(levelog, "lives", "pr-7", "in_sync")
         _, shown = await api.request("GET", f"{previews}/pr-7")
         assert shown["status"]["expiresAt"] > shown["metadata"]["creationTimestamp"]
-        await api.request("PATCH", f"{previews}/pr-7", {"spec": {"ttlSeconds": 5}}, content_type=MERGE_PATCH)
-
-        async def is_gone() -> bool:
-            return (await api.request("GET", f"{previews}/pr-7"))[0] == 404
-
-        await until(is_gone, "the end of the preview", seconds=60)
+        await api.patch(f"{previews}/pr-7", {"spec": {"ttlSeconds": 5}})
+        await api.lacks(f"{previews}/pr-7")
 
 
 @pytest.mark.long
@@ -228,15 +198,10 @@ async def test_the_parts_of_a_site_follow_it(private_control_plane: ControlPlane
         assert made["spec"]["replicas"] == 2
         assert (await api.request("GET", service))[0] == 200
 
-        await api.request("PATCH", deployment, {"spec": {"replicas": 5}}, content_type=MERGE_PATCH)
-
-        async def is_put_back() -> bool:
-            _, found = await api.request("GET", deployment)
-            return bool(found["spec"]["replicas"] == 2)
-
-        await until(is_put_back, "two replicas again", seconds=60)
-        await api.request("PATCH", f"{sites}/blog", {"spec": {"port": 0}}, content_type=MERGE_PATCH)
-        await until(lambda: api.request("GET", service), "no service", accept=lambda found: found[0] == 404, seconds=60)
+        await api.patch(deployment, {"spec": {"replicas": 5}})
+        await api.shows(deployment, lambda found: found["spec"]["replicas"] == 2)
+        await api.patch(f"{sites}/blog", {"spec": {"port": 0}})
+        await api.lacks(service)
         await level(levelog, "parts", "blog", "in_sync")
     requests = await cluster.audit.writes()
     written = sorted((one.verb, one.resource) for one in requests if "levelog" in one.user_agent and one.name)
@@ -264,11 +229,7 @@ async def test_a_release_follows_a_branch(private_control_plane: ControlPlane, t
     first = commit(repository)
 
     async def shows(tip: str | None) -> None:
-        async def does() -> bool:
-            _, found = await api.request("GET", f"{releases}/stable")
-            return bool(found.get("status", {}).get("commit") == tip)
-
-        await until(does, f"the commit {tip}", seconds=60)
+        await api.shows(f"{releases}/stable", lambda found: found.get("status", {}).get("commit") == tip)
 
     env = {"REPOSITORY": str(repository)}
     async with running(cluster, "releases", tmp_path, *rules, env=env) as levelog:
@@ -276,18 +237,8 @@ async def test_a_release_follows_a_branch(private_control_plane: ControlPlane, t
         await shows(first)
         await shows(commit(repository))
         (repository / ".git").rename(tmp_path / "away")
-
-        async def is_stale() -> bool:
-            database = sqlite3.connect(levelog.data / "levelog.db")
-            try:
-                query = (
-                    "select is_listed, is_stale, error like '%git%' from inputs where resource = 'branches.external'"
-                )
-                return database.execute(query).fetchall() == [(1, 1, 1)]
-            finally:
-                database.close()
-
-        await until(is_stale, "branches that are stale", seconds=60)
+        query = "select is_listed, is_stale, error like '%git%' from inputs where resource = 'branches.external'"
+        await until(lambda: levelog.rows(query) == [(1, 1, 1)], "branches that are stale", seconds=60)
         await level(levelog, "followed", "stable", "in_sync")
         (tmp_path / "away").rename(repository / ".git")
         await shows(commit(repository))
@@ -374,7 +325,7 @@ async def test_domains_are_at_the_registrar_as_they_are_in_the_cluster_and_token
 
             await holds({"shop.example": "192.0.2.1"})
             moved = {"spec": {"address": "192.0.2.2"}}
-            await api.request("PATCH", f"{collection}/shop.example", moved, content_type=MERGE_PATCH)
+            await api.patch(f"{collection}/shop.example", moved)
             await holds({"shop.example": "192.0.2.2"})
             await renews(2)
         async with running(cluster, "domains", tmp_path, readable, env=env):
@@ -424,11 +375,7 @@ async def test_a_render_is_followed_over_a_kill_until_the_farm_is_done_or_it_is_
     )
 
     async def shows(name: str, phase: str) -> None:
-        async def is_shown() -> bool:
-            _, found = await api.request("GET", f"{collection}/{name}")
-            return bool(found.get("status") == {"phase": phase})
-
-        await until(is_shown, f"{name} {phase}", seconds=60)
+        await api.shows(f"{collection}/{name}", lambda found: found.get("status") == {"phase": phase})
 
     async def looks(more: int) -> None:
         wanted = farm.looks + more
@@ -493,8 +440,7 @@ async def test_a_kopf_file_keeps_databases_with_a_client_of_its_own(
         await until(names, f"the ConfigMaps {expected}", accept=lambda found: found == set(expected), seconds=60)
 
     async def change(change: dict[str, Any]) -> None:
-        status, _ = await api.request("PATCH", f"{databases}/orders", change, content_type=MERGE_PATCH)
-        assert status == 200
+        await api.patch(f"{databases}/orders", change)
 
     async with running(cluster, "databases", tmp_path, *rules) as levelog:
         await api.apply(databases, orders)
@@ -503,46 +449,24 @@ async def test_a_kopf_file_keeps_databases_with_a_client_of_its_own(
         containers = {"containers": [{"name": "server", "image": "server:1"}]}
         await api.apply(f"{core}/pods", {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": containers})
         await are("orders-ann", "orders-bob", "orders-connection")
-
-        async def is_ready() -> bool:
-            _, found = await api.request("GET", f"{databases}/orders")
-            created = {"claim": "orders-data", "host": "server-0.default"}
-            status = found.get("status", {})
-            return bool(status.get("phase") == "Ready" and status.get("created") == created)
-
-        await until(is_ready, "a status", seconds=60)
+        status = {"phase": "Ready", "created": {"claim": "orders-data", "host": "server-0.default"}}
+        await api.shows(f"{databases}/orders", lambda found: status.items() <= found.get("status", {}).items())
         await change({"spec": {"users": ["bob", "cid"]}})
         await are("orders-bob", "orders-cid", "orders-connection")
         claim = f"{core}/persistentvolumeclaims/orders-data"
         bound = {"status": {"phase": "Bound", "capacity": {"storage": "2Gi"}}}
-        await api.request("PATCH", f"{claim}/status", bound, content_type=MERGE_PATCH)  # as its controller would
+        await api.patch(f"{claim}/status", bound)  # as its controller would
         await change({"spec": {"gigabytes": 5}})
-
-        async def has_grown() -> bool:
-            _, found = await api.request("GET", claim)
-            [owner] = found["metadata"]["ownerReferences"]
-            size = found["spec"]["resources"]["requests"]["storage"]
-            return bool((owner["kind"], owner["name"], size) == ("Database", "orders", "5Gi"))
-
-        await until(has_grown, "a claim of 5 Gi", seconds=60)
+        grown = await api.shows(claim, lambda found: found["spec"]["resources"]["requests"]["storage"] == "5Gi")
+        assert [(each["kind"], each["name"]) for each in grown["metadata"]["ownerReferences"]] == [
+            ("Database", "orders")
+        ]
         await change({"metadata": {"annotations": {"example.com/keep": "ann"}}})
         await api.request("DELETE", f"{databases}/orders")
-
-        async def is_refused() -> bool:
-            database = sqlite3.connect(levelog.data / "levelog.db")
-            try:
-                query = "select count(*) from levels where reason like '%ann wants it kept%'"
-                return bool(database.execute(query).fetchone() == (1,))
-            finally:
-                database.close()
-
-        await until(is_refused, "a call that waits to be tried again", seconds=60)
+        query = "select count(*) from levels where reason like '%ann wants it kept%'"
+        await until(lambda: levelog.rows(query) == [(1,)], "a call that waits to be tried again", seconds=60)
         await change({"metadata": {"annotations": {"example.com/keep": None}}})
-
-        async def is_gone() -> bool:
-            return (await api.request("GET", f"{databases}/orders"))[0] == 404
-
-        await until(is_gone, "the end of the Database", seconds=60)
+        await api.lacks(f"{databases}/orders")
         assert "orders-last" in await names()
         _, events = await api.request("GET", "/apis/events.k8s.io/v1/namespaces/default/events")
         assert {each["reason"] for each in events["items"]} >= {"Granted", "Revoked"}

@@ -5,7 +5,6 @@ from typing import Any
 
 import yaml
 
-from rigs.api import MERGE_PATCH
 from rigs.controlplane import ControlPlane
 from rigs.levelog import WEBS, WEBS_FILE, Levelog
 from rigs.waiting import until
@@ -43,7 +42,7 @@ async def test_pods_follow_the_web_with_one_write_each(private_control_plane: Co
         await levelog.in_sync()
         assert await written() == [("patch", "shop-0"), ("patch", "shop-1"), ("patch", "shop-2")]
 
-        await api.request("PATCH", f"{webs}/shop", {"spec": {"replicas": 2}}, content_type=MERGE_PATCH)
+        await api.patch(f"{webs}/shop", {"spec": {"replicas": 2}})
         await become("shop-0", "shop-1")
         await api.request("DELETE", f"{pods}/shop-0", {"gracePeriodSeconds": 0})
         await levelog.in_sync(3)

@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 import pytest
 import yaml
 
-from rigs.api import MERGE_PATCH, Api
+from rigs.api import Api
 from rigs.apirequests import ApiRequest
 from rigs.controlplane import ControlPlane
 from rigs.faultproxy import FaultProxy
@@ -127,10 +127,7 @@ class Seen:
             watch.resume()
 
     async def edit(self, spec: Mapping[str, Any]) -> None:
-        status, found = await self.api.request(
-            "PATCH", f"{PARENTS}/{self._story.parent}", {"spec": spec}, content_type=MERGE_PATCH
-        )
-        assert status == 200, found
+        await self.api.patch(f"{PARENTS}/{self._story.parent}", {"spec": spec})
 
     async def uid_of_child(self) -> str:
         _, found = await self.api.request("GET", f"{self._story.collection}/{self._story.child}")

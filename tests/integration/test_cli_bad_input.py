@@ -180,9 +180,7 @@ async def test_a_startup_hook_that_fails_ends_the_process_before_it_decided_anyt
         file.write("\n\n@op.on.startup\nasync def connect():\n    raise ConnectionError('no route')\n")
     sentence = await levelog.refused("run", "hooked.py", status=1)
     assert sentence == "startup hook connect of operator webs failed: ConnectionError: no route"
-    with sqlite3.connect(levelog.data / "levelog.db") as database:
-        assert database.execute("SELECT count(*) FROM objects").fetchall() == [(0,)]
-    database.close()
+    assert levelog.rows("SELECT count(*) FROM objects") == [(0,)]
 
 
 async def test_processes_of_their_own_need_what_they_share(levelog: Levelog) -> None:

@@ -6,7 +6,6 @@ import os
 import pty
 import shutil
 import signal
-import sqlite3
 import sys
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
@@ -53,12 +52,8 @@ async def test_run_converges_with_everything_embedded_and_stops_cleanly(sandbox:
         assert is_listening(nats)
         assert await running.stops() == 0
         assert not is_listening(nats)
-    with sqlite3.connect(levelog.data / "levelog.db") as database:
-        assert database.execute("SELECT count(*) FROM leases WHERE owner <> ''").fetchone() == (0,)
-        assert database.execute("SELECT DISTINCT state, is_relayed, is_folded FROM intents").fetchall() == [
-            ("settled", 1, 1)
-        ]
-    database.close()
+    assert levelog.rows("SELECT count(*) FROM leases WHERE owner <> ''") == [(0,)]
+    assert levelog.rows("SELECT DISTINCT state, is_relayed, is_folded FROM intents") == [("settled", 1, 1)]
     text = (await levelog.ends("levels", "shop", "--view", "pods", "--status", "in_sync")).stdout
     assert text.splitlines()[0].split() == ["VIEW", "PARENT", "STATUS", "ROUND", "DRIFT", "REASON"]
     assert text.splitlines()[1].split() == ["webs/pods", "webs.example.com/default/shop", "in_sync", "1"]

@@ -3,7 +3,7 @@
 import json
 import secrets
 import ssl
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +49,29 @@ class Api:
         if status not in {200, 201}:
             raise RuntimeError(f"POST {path}: {status}: {answer.get('message')}")
         return answer
+
+    async def patch(self, path: str, change: Mapping[str, Any]) -> None:
+        """A merge patch; raises RuntimeError if it is refused."""
+        status, answer = await self.request("PATCH", path, change, content_type=MERGE_PATCH)
+        if status != 200:
+            raise RuntimeError(f"PATCH {path}: {status}: {answer.get('message')}")
+
+    async def shows(
+        self, path: str, accept: Callable[[Any], object] = bool, *, seconds: float = 60.0, pause: float = 0.05
+    ) -> Any:
+        """Wait until an object is there, and one that `accept` takes; returns it."""
+
+        async def found() -> Any:
+            status, body = await self.request("GET", path)
+            return body if status == 200 and accept(body) else None
+
+        return await until(found, f"{path} as it should be", seconds=seconds, pause=pause)
+
+    async def lacks(self, path: str, *, seconds: float = 60.0) -> None:
+        """Wait until there is no such object."""
+        await until(
+            lambda: self.request("GET", path), f"no {path}", accept=lambda answer: answer[0] == 404, seconds=seconds
+        )
 
     async def apply(self, collection: str, manifest: Mapping[str, Any]) -> Any:
         """Apply a manifest, as soon as the API serves its resource, and return the object.

@@ -127,12 +127,15 @@ class Levelog:
 
     async def _rounds(self) -> list[tuple[str, int]]:
         """Status and round of each level; nothing until there are tables. The embedded database is read itself."""
-        file = self.data / "levelog.db"
         if "LEVELOG_DATABASE_URL" in self.env:
             return [(level["status"], level["round"]) for level in await self.levels()]
-        address = f"{file.absolute().as_uri()}?mode=ro"
+        return self.rows("SELECT status, round FROM levels")
+
+    def rows(self, query: str) -> list[Any]:
+        """What the embedded database answers; nothing until there are tables."""
+        address = f"{(self.data / 'levelog.db').absolute().as_uri()}?mode=ro"
         with suppress(sqlite3.OperationalError), closing(sqlite3.connect(address, uri=True)) as database:
-            return database.execute("SELECT status, round FROM levels").fetchall()
+            return database.execute(query).fetchall()
         return []
 
     def start(self, *arguments: str | Path, env: Mapping[str, str] | None = None) -> "Running":

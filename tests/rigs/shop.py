@@ -7,7 +7,7 @@ from typing import Final
 import yaml
 
 from levelog_sandbox import Sandbox
-from rigs.api import MERGE_PATCH, Api
+from rigs.api import Api
 from rigs.controlplane import ControlPlane
 from rigs.levelog import WEBS
 
@@ -51,7 +51,7 @@ class Shop:
         """Ask for an image; what is written from now on counts for it."""
         self.counted = await self._count()
         self.wanted = {name: image for name in self.names}  # noqa: C420
-        await self._api.request("PATCH", f"{WEB}/shop", {"spec": {"image": image}}, content_type=MERGE_PATCH)
+        await self._api.patch(f"{WEB}/shop", {"spec": {"image": image}})
 
     async def is_as_wanted(self) -> bool:
         """Whether there are these pods and no others, with this image."""
