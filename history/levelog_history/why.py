@@ -16,7 +16,7 @@ from levelog_history.undecided import full_names, unexplained, without_records
 from levelog_log.stream import LogStream
 from levelog_store.connect.database import Database
 from levelog_store.decide.decisions import Decision, PastIntent
-from levelog_store.decide.inputreads import read_checkpoints
+from levelog_store.fold.checkpoints import read_points
 from levelog_store.look.queues import read_queues
 from levelog_store.look.recall import (
     read_decisions,
@@ -153,7 +153,7 @@ class Looking:
         async with self._database.reading() as connection:
             looked, waiting = await read_unconsumed(connection, level.scope, level.view, level.parent)
             read = await read_objects_read(connection, level.scope, level.view, level.parent, _MOST_READ)
-            folded = await read_checkpoints(connection, level.scope)
+            folded = {point.partition: point.sequence for point in await read_points(connection, level.scope)}
         intents = await self._intents(level)
         objects = _watched(intents) | {name for name in read if not name.startswith("@")}
         happened = await self._happened(level, objects)

@@ -21,7 +21,7 @@ from levelog_log.doubts import LOST_QUORUM
 from levelog_log.stream import LogStream
 from levelog_log.trail import Trail
 from levelog_store.connect.database import Database
-from levelog_store.decide.inputreads import read_last_record
+from levelog_store.fold.checkpoints import read_points
 from levelog_store.fold.levelwrites import wake_stuck
 from levelog_store.owners.leases import guard
 from levelog_store.owners.scopes import reset_scope
@@ -42,11 +42,11 @@ async def verify(database: Database, scope: Scope, stream: LogStream) -> Scope:
         reason = f"the stream was made at {created}, the tables come from one made at {scope.stream_created}"
         return await _reset(database, scope, created, reason)
     async with database.reading() as connection:
-        sequence, record_id = await read_last_record(connection, scope)
-    if sequence == 0:
+        newest = max(await read_points(connection, scope), key=lambda point: point.record_sequence)
+    if newest.record_sequence == 0:
         return scope
-    folded_to = Sequence(sequence)
-    trail = Trail(stream, folded_to, newest=(folded_to, record_id))
+    folded_to = Sequence(newest.record_sequence)
+    trail = Trail(stream, folded_to, newest=(folded_to, newest.record_id))
     while True:
         try:
             state = await trail.check_whole(folded_to)

@@ -23,7 +23,8 @@ from levelog_replay.memory import MemoryTables
 from levelog_replay.promoting import promoted, superseded
 from levelog_store.connect.database import Database
 from levelog_store.decide.decisions import Asked, PendingWake
-from levelog_store.decide.inputreads import KeptIntent, read_checkpoints, read_kept_intents, read_mirrored
+from levelog_store.decide.inputreads import KeptIntent, read_kept_intents
+from levelog_store.fold.checkpoints import read_points
 from levelog_store.fold.statereads import StoredState, read_state
 from levelog_store.owners.handlers import CHANGED_CODE, Handler, differences
 from levelog_store.owners.promotion import read_handlers
@@ -153,7 +154,7 @@ class _Before(Struct, frozen=True):
         until = monotonic() + _PATIENCE_SECONDS
         while True:
             async with database.reading() as connection:
-                is_mirrored = await read_mirrored(connection, scope) == await read_checkpoints(connection, scope)
+                is_mirrored = all(each.mirrored == each.sequence for each in await read_points(connection, scope))
                 if is_mirrored or monotonic() >= until:
                     code = await read_handlers(connection, scope)
                     stored = await read_state(connection, scope, bodies_of=None)

@@ -24,7 +24,7 @@ from levelog_processors import processor
 from levelog_processors.deliver import unrecorded
 from levelog_processors.deliver.delivery import Delivery
 from levelog_processors.program import Program
-from levelog_store.decide.inputreads import read_checkpoints
+from levelog_store.fold.checkpoints import read_points
 from levelog_store.fold.levelwrites import retry_levels
 from levelog_store.look.overview import read_level_lines
 from levelog_store.owners.leases import Leases
@@ -395,7 +395,7 @@ async def test_a_record_that_expires_between_a_call_that_hung_and_a_restart_is_a
 
         async def is_read() -> bool:
             async with stack.database.reading() as connection:
-                folded = (await read_checkpoints(connection, stack.scope)).values()
+                folded = [point.sequence for point in await read_points(connection, stack.scope)]
             return min(folded) >= last and all(row["position"] >= last for row in await stack.rows(call_positions))
 
         await until(is_read, "all partitions read")

@@ -30,8 +30,8 @@ from levelog_processors.program import Program
 from levelog_processors.upkeep import verify
 from levelog_store.actuate import claims
 from levelog_store.connect.database import Database
-from levelog_store.decide.inputreads import read_mirrored
 from levelog_store.dialects import now
+from levelog_store.fold.checkpoints import read_points
 from levelog_store.owners.scopes import open_scope
 from levelog_store.rows import IndexKey, Scope
 from levelog_store.tables import backfills, intents, leases, levels, wakeups
@@ -249,7 +249,7 @@ class Processing:
         async def is_quiet() -> bool:
             self._raise_failures()
             async with self.database.reading() as connection:
-                checkpoints = await read_mirrored(connection, self.scope)
+                checkpoints = {each.partition: each.mirrored for each in await read_points(connection, self.scope)}
                 if max(checkpoints.values()) < sequence or await connection.scalar(select(backfills.c.name).limit(1)):
                     return False
                 if any(folded_to < wanted[partition] for partition, folded_to in checkpoints.items()):
@@ -274,7 +274,7 @@ class Processing:
         async def is_folded() -> bool:
             self._raise_failures()
             async with self.database.reading() as connection:
-                return max((await read_mirrored(connection, self.scope)).values()) >= sequence
+                return max(each.mirrored for each in await read_points(connection, self.scope)) >= sequence
 
         await until(is_folded, what=f"record {sequence} folded")
 

@@ -49,7 +49,6 @@ from levelog_store.rows import (
     whole_index_key,
 )
 from levelog_store.tables import (
-    checkpoints,
     index_entries,
     intents,
     key_versions,
@@ -287,27 +286,3 @@ def _last_applied(dialect: Dialect) -> Select[str, bytes]:
         .scalar_subquery()
     )
     return select(target.label("target"), newest.label("body"))
-
-
-async def read_checkpoints(connection: AsyncConnection, scope: Scope) -> dict[int, int]:
-    """Sequence up to which each partition is folded."""
-    return dict((await run(connection, scope, _positions, "sequence")).all())
-
-
-async def read_mirrored(connection: AsyncConnection, scope: Scope) -> dict[int, int]:
-    """Sequence up to which objects, entries and lists of each partition are in the tables."""
-    return dict((await run(connection, scope, _positions, "mirrored")).all())
-
-
-@built_once
-def _positions(_: Dialect, column: str) -> Select[int, int]:
-    table = checkpoints.c
-    return select(table.partition, table[column]).where(table.scope == OF_SCOPE)
-
-
-async def read_last_record(connection: AsyncConnection, scope: Scope) -> tuple[int, str]:
-    """Sequence and id of the last record that was folded, of any partition; (0, "") if there was none."""
-    table = checkpoints.c
-    query = select(table.record_sequence, table.record_id).where(table.scope == scope.number)
-    row = (await connection.execute(query.order_by(table.record_sequence.desc()).limit(1))).first()
-    return (0, "") if row is None else (row.record_sequence, row.record_id)

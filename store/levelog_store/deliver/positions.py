@@ -10,7 +10,6 @@ from msgspec import Struct
 from sqlalchemy import BigInteger, Dialect, Select, Update, bindparam, func, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from levelog_store.decide.inputreads import read_mirrored
 from levelog_store.dialects import (
     built_once,
     delete_each,
@@ -23,6 +22,7 @@ from levelog_store.dialects import (
     run,
     upsert,
 )
+from levelog_store.fold.checkpoints import read_points
 from levelog_store.rows import LevelRow, Scope, ViewParent
 from levelog_store.tables import call_positions, levels, objects
 
@@ -49,7 +49,7 @@ async def begin_positions(
     found = {(row.handler, row.partition): row.position for row in known}
     missing = [place for place in wanted if place not in found]
     if missing:
-        mirrored = await read_mirrored(connection, scope)
+        mirrored = {point.partition: point.mirrored for point in await read_points(connection, scope)}
         begun = {place: mirrored[place[1]] if start is None else start for place in missing}
         rows = [{"handler": name, "partition": n, "position": position} for (name, n), position in begun.items()]
         await upsert(connection, call_positions, [row | {"scope": scope.number} for row in rows])

@@ -1,24 +1,39 @@
 """How far partitions are folded, and the commits that were made for them."""
 
 from collections.abc import Collection, Mapping
+from datetime import datetime
+from typing import Any
 
-from sqlalchemy import Dialect, Update, bindparam, case, func, update
+from msgspec import Struct
+from sqlalchemy import Dialect, Select, Update, bindparam, case, func, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from levelog_store.dialects import (
-    OF_SCOPE,
-    built_once,
-    change,
-    one_of,
-    row_of,
-    run,
-    write,
-)
+from levelog_store.dialects import OF_SCOPE, built_once, change, fields, mappings, one_of, row_of, run, write
 from levelog_store.fold.changes import Checkpoint
 from levelog_store.rows import Scope
-from levelog_store.tables import (
-    checkpoints,
-)
+from levelog_store.tables import checkpoints
+
+
+class Point(Struct, frozen=True, kw_only=True):
+    """A row of `checkpoints`; see the table for what each column means."""
+
+    partition: int
+    sequence: int
+    mirrored: int
+    record_sequence: int
+    record_id: str
+    commits: int
+    time: datetime | None
+
+
+async def read_points(connection: AsyncConnection, scope: Scope) -> list[Point]:
+    """How far each partition is."""
+    return [Point(**row) for row in mappings(await run(connection, scope, _points))]
+
+
+@built_once
+def _points(_: Dialect) -> Select[Any]:
+    return select(*fields(Point, checkpoints)).where(checkpoints.c.scope == OF_SCOPE)
 
 
 async def write_checkpoints(connection: AsyncConnection, scope: Scope, points: Mapping[int, Checkpoint]) -> None:

@@ -10,12 +10,12 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from levelog_store.actuate.claims import is_unsettled
 from levelog_store.decide.decisions import OpenIntent, PendingWake
-from levelog_store.dialects import OF_SCOPE, PAGED, built_once, fields, mappings, named, now, one_of, read_as, run
+from levelog_store.dialects import PAGED, built_once, fields, mappings, named, now, one_of, read_as, run
+from levelog_store.fold.checkpoints import read_points
 from levelog_store.owners.handlers import Backfill
 from levelog_store.rows import Entry, IndexKey, Input, LevelRow, Scope, StoredObject, SyncRow, Tombstone, UnreadableRow
 from levelog_store.tables import (
     backfills,
-    checkpoints,
     dependencies,
     index_entries,
     intents,
@@ -68,8 +68,8 @@ class StoredState(Struct, frozen=True, kw_only=True):
 async def read_state(connection: AsyncConnection, scope: Scope, bodies_of: Collection[str] | None) -> StoredState:
     """Read all of it, in one snapshot; of bodies only those of objects of these resources, None: all."""
     at = select(now(connection.dialect))
-    points = mappings(await connection.execute(select(checkpoints).where(checkpoints.c.scope == scope.number)))
-    newest = max(points, key=lambda row: row["record_sequence"])
+    points = await read_points(connection, scope)
+    newest = max(points, key=lambda point: point.record_sequence)
     entry, version, read, intent = index_entries.c, key_versions.c, dependencies.c, intents.c
     entries = select(entry.object, *fields(Entry, index_entries)).where(entry.scope == scope.number)
     keys = select(version.index, version.key, version.version).where(version.scope == scope.number)
@@ -81,11 +81,11 @@ async def read_state(connection: AsyncConnection, scope: Scope, bodies_of: Colle
     many = _Rows(connection, scope)
     return StoredState(
         moment=(await connection.execute(at)).scalar_one(),
-        folded_to={row["partition"]: row["sequence"] for row in points},
-        mirrored={row["partition"]: row["mirrored"] for row in points},
-        commits={row["partition"]: row["commits"] for row in points},
-        times={row["partition"]: row["time"] for row in points if row["time"] is not None},
-        newest=(newest["record_sequence"], newest["record_id"]),
+        folded_to={point.partition: point.sequence for point in points},
+        mirrored={point.partition: point.mirrored for point in points},
+        commits={point.partition: point.commits for point in points},
+        times={point.partition: point.time for point in points if point.time is not None},
+        newest=(newest.record_sequence, newest.record_id),
         objects=[_object(row) async for row in many.mapped(StoredObject, objects, body=body)],
         tombstones=[Tombstone(**row) async for row in many.mapped(Tombstone, tombstones)],
         unreadable=await read_as(UnreadableRow, connection, scope, unreadable),
@@ -155,19 +155,13 @@ async def read_requested(connection: AsyncConnection, scope: Scope, partitions: 
     rows = mappings(await run(connection, scope, _requested, partitions=partitions))
     names = PendingWake.__struct_fields__
     wakes = [PendingWake(**{name: row[name] for name in names}) for row in rows if row["view"] is not None]
-    points = mappings(await run(connection, scope, _points))
+    points = await read_points(connection, scope)
     return Requested(
         moment=rows[0]["moment"],
         wakes=wakes,
-        folded_to={row["partition"]: row["sequence"] for row in points},
-        commits={row["partition"]: row["commits"] for row in points},
+        folded_to={point.partition: point.sequence for point in points},
+        commits={point.partition: point.commits for point in points},
     )
-
-
-@built_once
-def _points(_: Dialect) -> Select[int, int, int]:
-    table = checkpoints.c
-    return select(table.partition, table.sequence, table.commits).where(table.scope == OF_SCOPE)
 
 
 @built_once
