@@ -8,6 +8,7 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any, Final
 
+from msgspec.structs import replace
 from sqlalchemy import create_engine, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -49,7 +50,7 @@ from levelog_processors.program import Program
 from levelog_processors.state.state import State
 from levelog_processors.tables import SqlTables
 from levelog_sandbox import Sandbox, StatusError
-from levelog_store.actuate.claims import ClaimedIntent
+from levelog_store.actuate.claims import ClaimedIntent, read_open
 from levelog_store.connect.database import Database
 from levelog_store.owners.leases import Leases
 from levelog_store.owners.scopes import open_scope
@@ -233,10 +234,7 @@ class World:
         now = self.clock()
         expiry = self.engine.state.buckets.next_expiry_after(now)
         async with self.database.reading() as connection:
-            waiting = select(intents.c.key).where(
-                intents.c.scope == self.scope.number, intents.c.state.in_(("pending", "claimed"))
-            )
-            postponed = [self._postponed.get(key) for key in (await connection.execute(waiting)).scalars()]
+            postponed = [self._postponed.get(each.key) for each in await read_open(connection, self.scope)]
         times = (
             self.engine.next_due,
             expiry,
@@ -334,31 +332,20 @@ class World:
         At most one intent of each target is under way: one that may have taken effect, or else the earliest.
         """
         async with self.database.reading() as connection:
-            rows = (
-                await connection.execute(
-                    select(intents)
-                    .where(intents.c.scope == self.scope.number, intents.c.state.in_(("pending", "claimed")))
-                    .order_by(intents.c.decided_at, intents.c.round, intents.c.ordinal)
-                )
-            ).mappings()
-            pending = [dict(row) for row in rows]
+            found = await read_open(connection, self.scope)
         has_ended, held = False, set[str]()
         self._has_hastened = False
-        for row in sorted(pending, key=lambda row: row["state"] == "pending"):
-            if row["target"] in held or row["key"] in self._runs:
+        for intent in sorted(found, key=lambda each: not each.is_doubtful):
+            if intent.target in held or intent.key in self._runs:
                 continue
-            if self._postponed.get(row["key"], self.clock()) <= self.clock() and await self._send_one(row):
+            is_due = self._postponed.get(intent.key, self.clock()) <= self.clock()
+            if is_due and await self._send_one(replace(intent, attempts=intent.attempts + 1)):
                 has_ended = True
             else:
-                held.add(row["target"])
+                held.add(intent.target)
         return has_ended or self._has_hastened
 
-    async def _send_one(self, row: Mapping[str, Any]) -> bool:
-        fields = [name for name in ClaimedIntent.__struct_fields__ if name not in ("attempts", "is_doubtful")]
-        attempts = int(row["attempts"]) + 1
-        intent = ClaimedIntent(
-            **{name: row[name] for name in fields}, attempts=attempts, is_doubtful=row["state"] == "claimed"
-        )
+    async def _send_one(self, intent: ClaimedIntent) -> bool:
         if intent.verb == "call":
             await self._claim(intent)
         if self.caller.lasts(intent):

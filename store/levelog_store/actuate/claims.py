@@ -347,7 +347,7 @@ def _taken(dialect: Dialect, lease: timedelta) -> dict[str, Any]:
     return dict(zip(_SET_BY_CLAIM, (*claim, ends, ends, intents.c.attempts + 1), strict=True))
 
 
-async def read_open(connection: AsyncConnection, scope: Scope, limit: int) -> list[ClaimedIntent]:
+async def read_open(connection: AsyncConnection, scope: Scope, limit: int | None = None) -> list[ClaimedIntent]:
     """Intents that are to be sent, or may have been, in the order of the decisions; nothing is claimed."""
     table = intents.c
     are_open = table.scope == scope.number, table.state.in_((PENDING, CLAIMED))
