@@ -284,8 +284,7 @@ class Effects(Struct, eq=False):
         if daemons := self.caller.daemons:
             daemons.end()
             most = max(most, daemons.grace + 2 * CANCELLATION_TIME)
-        await self.caller.executor.drain(most)
-        await self.caller.executor.close()
+        await self.caller.executor.close(most)
 
     def _end(self, intent: ClaimedIntent, ended: asyncio.Task[None], *, is_counted: bool) -> None:
         if self.begun[intent.key].task is ended:

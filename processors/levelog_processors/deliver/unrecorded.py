@@ -147,7 +147,7 @@ class UnrecordedCalls(ABC, Generic[HandlerT]):
 
     async def close(self) -> None:
         """End all that runs."""
-        await self.release()
+        self._held.clear()
         await self._executor.close()
 
     async def step(self) -> None:

@@ -4,7 +4,7 @@ It stores nothing. Who asks says what the call is for, keeps its result, and ask
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Coroutine, Hashable
+from collections.abc import Awaitable, Callable, Coroutine, Hashable
 from datetime import datetime, timedelta
 from typing import Any, Final, Literal, TypeAlias, TypeVar
 
@@ -101,13 +101,17 @@ class Executor:
 
     async def drain(self, within: timedelta = timedelta(0)) -> None:
         """Wait for the calls that go on, for so long, then cancel them: who has their keys next makes them again."""
-        left: Collection[asyncio.Task[None]] = set(self._begun)
-        if left:
-            _, left = await asyncio.wait(left, timeout=within.total_seconds())
-        for task in left:
-            task.cancel()
-        if left:
+        if self._begun:
+            await asyncio.wait(set(self._begun), timeout=within.total_seconds())
+        if left := set(self._begun):
+            for task in left:
+                task.cancel()
             await asyncio.wait(left, timeout=2 * CANCELLATION_TIME.total_seconds())
+
+    async def close(self, within: timedelta = timedelta(0)) -> None:
+        """Drain the calls, then end what still runs of their functions, as far as it can be ended."""
+        await self.drain(within)
+        await self.functions.close()
 
     def time_left(self, attempt: Attempt) -> timedelta | None:
         """How long a call may still be tried; None: for ever."""
@@ -129,9 +133,10 @@ class Executor:
 
     async def run(self, attempt: Attempt, function: Callable[[], Any], limit: timedelta) -> Any:
         """Call the function itself, once a place is free; one that outlasts its time keeps its place."""
-        place, of, key = self._place(attempt.of), attempt.of, attempt.key
-        if place is None or self.functions.is_lost(key):  # which is refused
+        of, key, most = attempt.of, attempt.key, attempt.of.limits.max_concurrency
+        if most is None or self.functions.is_lost(key):  # which is refused
             return await self.functions.run(key, function, limit, is_async=of.is_async)
+        place = self._places.setdefault(of, asyncio.Semaphore(most))
         await place.acquire()
         try:
             return await self.functions.run(key, function, limit, is_async=of.is_async)
@@ -144,17 +149,6 @@ class Executor:
     def outlasting(self, of: Called) -> set[Hashable]:
         """Keys for which a function with a limit of calls at a time still runs although its time is over."""
         return {key for key, each in self._outlasting.items() if each is of}
-
-    async def close(self) -> None:
-        """End what still runs of the functions, as far as it can be ended."""
-        await self.functions.close()
-
-    def _place(self, of: Called) -> asyncio.Semaphore | None:
-        if (most := of.limits.max_concurrency) is None:
-            return None
-        if of not in self._places:
-            self._places[of] = asyncio.Semaphore(most)
-        return self._places[of]
 
     def _find(self, key: Hashable) -> None:
         if (of := self._outlasting.pop(key, None)) is not None:
