@@ -129,11 +129,11 @@ class Schedule:
         self._due_at = None if due_at is None else self._now() + (due_at - now).total_seconds()
 
     def notified(self) -> None:
-        """Note that other processes ask for something."""
+        """Have the next resync now: other processes ask for something."""
         self._resync_at = self._now()
 
     def resynced(self) -> None:
-        """Begin the wait for the next resync; whatever is due is decided on now, asked for by whom it may be."""
+        """Begin the wait for the next resync, and let whatever is due be decided on now, whoever asked for it."""
         self._is_open, self._resync_at = True, self._now() + RESYNC.total_seconds()
 
 

@@ -20,7 +20,7 @@ from levelog_base.wire.objects import Sequence
 from levelog_base.wire.records import LoggedRecord
 from levelog_base.wire.subjects import partition_of
 from levelog_log.notifications import Topic
-from levelog_processors import processor
+from levelog_processors import loop
 from levelog_processors.deliver import unrecorded
 from levelog_processors.deliver.delivery import Delivery
 from levelog_processors.program import Program
@@ -377,7 +377,7 @@ async def test_a_record_that_expires_between_a_call_that_hung_and_a_restart_is_a
     nats_server: NatsServer, database_url: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # partitions without records are noted as read, too: else the log that begins later is one that has lost history
-    monkeypatch.setattr(processor, "CONFIRM_EVERY", 1)
+    monkeypatch.setattr(loop, "CONFIRM_EVERY", 1)
     told = Told()
     told.hanging["bad"] = asyncio.Event()
     async with Processing(nats_server.url, database_url, [told.op]) as stack:

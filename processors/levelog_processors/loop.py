@@ -1,0 +1,268 @@
+"""The loop of one processor: reads records, folds them, decides, writes, and tells others, turn by turn."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Collection, Mapping
+from datetime import timedelta
+from time import monotonic
+from typing import Final
+
+from levelog.absence import level_of
+from levelog_base.counting import counted
+from levelog_base.errors import LevelogError, Unavailable
+from levelog_base.wire.objects import Sequence
+from levelog_base.wire.records import LoggedRecord
+from levelog_log.notifications import Notifier, Topic
+from levelog_log.reader import Reader
+from levelog_log.stream import LogStream
+from levelog_processors.decide.portions import Portion
+from levelog_processors.decide.tally import EvaluationBatch
+from levelog_processors.deliver.feed import RecordFeed
+from levelog_processors.deliver.timers import Timers
+from levelog_processors.engine import Engine
+from levelog_processors.fold.batches import Folded
+from levelog_processors.health import LoopHealth
+from levelog_processors.program import Program
+from levelog_processors.progress import CatchingUp
+from levelog_processors.upkeep import PRUNE_EVERY, Statistics
+from levelog_processors.waiting import RESYNC, Arrivals, HighWatermark, Pace, Schedule
+from levelog_store.rows import IndexKey
+
+log = logging.getLogger(__name__)
+
+HELD_UP_PAUSE: Final = timedelta(milliseconds=200)
+"""How long a wakeup waits that is due and cannot be decided yet, since a function still runs or a view is not ready."""
+WRITES_AFTER: Final = timedelta(seconds=1)
+"""How long what is folded stays out of the tables."""
+MOST_UNWRITTEN: Final = 10_000
+"""Objects and entries that are written before that time is over."""
+CONFIRM_EVERY: Final = 1000
+"""Records after which the checkpoints of partitions without records are moved, so that a restart reads little."""
+
+
+class Loop:
+    """Steps an engine through the log; one task runs it, under one set of leases after the other."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        program: Program,
+        stream: LogStream,
+        notifier: Notifier,
+        feed: RecordFeed,
+        timers: Timers,
+        statistics: Statistics,
+        *,
+        on_keys: Callable[[Collection[IndexKey]], None] | None = None,
+        writes_after: timedelta = WRITES_AFTER,
+    ) -> None:
+        """As in `Processor`."""
+        self._engine = engine
+        self._program = program
+        self._stream = stream
+        self._notifier = notifier
+        self._listener = notifier.listen(Topic.WAKE)
+        engine.acting.on_return = self._listener.notify
+        self._feed = feed
+        self._timers = timers
+        self._statistics = statistics
+        self._on_keys = on_keys
+        self._writes_after = writes_after
+        self.health = LoopHealth()
+        self.catching_up = CatchingUp(monotonic)
+        self.records = 0
+        """Records folded."""
+        self._schedule = Schedule(monotonic)
+        self._portion = Portion()
+        self._unheard = set[IndexKey]()
+        """Keys that have changed and that nobody was told of."""
+        self._has_freed = False
+        """Intents may wait for targets that are free once what is folded is in the tables."""
+        self._first: int | None = None
+        """Where the log begins, for as long as what is older is not forgotten."""
+        self._writes_at = 0.0
+        """When what is folded is written; 0: all is."""
+
+    async def run(self, epochs: Mapping[int, int]) -> None:
+        """Work under these leases until cancelled. Raises LeaseLost, CommitsLost, Unavailable and HistoryLost."""
+        engine = self._engine
+        self.health.take_up()
+        await engine.load(epochs)
+        if self._timers.is_needed:
+            await self._timers.hold(epochs)
+        start = Sequence(min(engine.folded_to.values()) + 1)
+        self._schedule = Schedule(monotonic, is_alone=engine.claimant is not None and not engine.is_shared)
+        reading = Reader(self._stream, start=start, newest=engine.newest, report=self._notifier.report)
+        async with reading as reader, HighWatermark(reader, monotonic) as high_watermark:
+            arrivals, pace = Arrivals(reader, self._listener), Pace(monotonic)
+            self.health.begin(reader)
+            try:
+                while True:
+                    records = await arrivals.records()
+                    pace.begin()
+                    self.health.turn(records)
+                    await high_watermark.look(len(records))
+                    is_reached = await high_watermark.is_reached(has_records=bool(records))
+                    if records:
+                        await self._fold(records)
+                    if is_reached:
+                        self.catching_up.reach()
+                        self._timers.open()
+                        self.health.is_behind = False
+                        is_busy = await self._take_turn(arrivals.seen_to)
+                        wait = min(self._schedule.wait, self._write_wait)
+                    else:
+                        first = records[0].sequence if records else start
+                        self.catching_up.go_on(first - 1, arrivals.seen_to, high_watermark.end)
+                        if len(engine.state.unwritten) >= MOST_UNWRITTEN:
+                            await engine.flush()
+                        is_busy, wait = bool(records), high_watermark.wait
+                    pace.end()
+                    if is_busy:
+                        continue
+                    self.health.rest()
+                    if (left := pace.left) > 0:
+                        await asyncio.sleep(left)
+                    if await arrivals.wait(wait):
+                        self._schedule.notified()
+            except asyncio.CancelledError:
+                await self._write_last()
+                raise
+            finally:
+                self.catching_up.reach()
+
+    async def _take_turn(self, read_to: Sequence) -> bool:
+        """Take what others ask for, decide on one batch and write, each if it is time; tells whether there is more."""
+        schedule = self._schedule
+        if schedule.is_overdue:
+            asked = await self._engine.notice()
+            self._feed.delivery.hasten(asked)
+            self._timers.hasten(asked)
+            await self._forget()
+            schedule.resynced()
+        is_busy = schedule.is_open and await self._decide()
+        await self._write(read_to, ends=not schedule.is_resting)
+        if self._has_freed and not self._engine.state.ends:
+            self._has_freed = False
+            await self._notifier.publish(Topic.INTENT)
+        return is_busy
+
+    async def _forget(self) -> None:
+        """Forget, at intervals, what is handled and what is older than the log as it is now."""
+        first, self._first = self._first, None
+        if first is not None and (count := await self._engine.forget(before=first)):
+            log.info("forgot %s: nothing is left to be handled", counted(count, "deleted object"))
+
+    async def find_first(self) -> None:
+        """Ask at intervals where the log begins; the loop does not wait for the answer."""
+        while True:
+            try:
+                self._first = (await self._stream.state()).first_seq
+            except Unavailable as error:
+                log.log(level_of(error), "what is handled is kept for now: %s", error)
+            await asyncio.sleep(PRUNE_EVERY.total_seconds())
+
+    def _plan(self) -> None:
+        due_at, now = self._engine.next_due, self._engine.clock.now()
+        if due_at is not None and due_at <= now:  # a level that is held up: look again, not at once
+            due_at = now + HELD_UP_PAUSE
+        self._schedule.plan(due_at, now)
+
+    async def _fold(self, records: list[LoggedRecord]) -> None:
+        began = self.health.clock()
+        folded = self._engine.fold(records)
+        self.health.note(began, folded=folded)
+        self._schedule.take(folded.wakes)
+        # a wakeup may have waited for these records
+        if folded.has_finished_sync:
+            self._schedule.open()
+        await self._note(folded, records)
+
+    async def _write(self, read_to: Sequence, *, ends: bool) -> None:
+        """Write what is folded, if it is time, and how far there was nothing to fold; with `ends`, what has ended."""
+        engine, now = self._engine, monotonic()
+        is_quiet = read_to - min(map(engine.folded_to.__getitem__, engine.epochs)) >= CONFIRM_EVERY
+        if not (engine.has_unwritten or is_quiet):
+            self._writes_at = 0.0
+            return
+        if not self._writes_at:
+            self._writes_at = now + self._writes_after.total_seconds()
+        is_much = len(engine.state.unwritten) >= MOST_UNWRITTEN
+        if is_quiet or is_much or now >= self._writes_at:
+            left = engine.tables.backfills
+            await engine.flush(read_to=read_to if is_quiet else 0)
+            await self._tell_keys()
+            if engine.tables.backfills < left:  # daemons, and views of others, knew nothing of these levels
+                await self._notifier.publish(Topic.LEVELS)
+                await self._notifier.publish(Topic.WAKE, but_not=self._listener)
+            self._writes_at = 0.0
+        elif ends and engine.state.ends:
+            await engine.flush(has_time=False)
+
+    async def _tell_keys(self) -> None:
+        """Tell who follows indices what has changed, now that it is in the tables."""
+        keys, self._unheard = self._unheard, set()
+        if self._on_keys is not None:
+            self._on_keys(keys)
+        if self._program.follows(keys):  # who follows an index may be anywhere
+            await self._notifier.publish(Topic.WAKE, but_not=self._listener)
+
+    async def _write_last(self) -> None:
+        """Write what is folded, as far as that can be done at the end."""
+        try:
+            if self._engine.tables.is_whole and self._engine.has_unwritten:
+                await self._engine.flush()
+        except LevelogError as error:
+            log.info("what was folded last is folded again by the next processor: %s", error)
+
+    @property
+    def _write_wait(self) -> timedelta:
+        """Time until what is folded is written."""
+        if not self._writes_at:
+            return RESYNC
+        return timedelta(seconds=max(0.0, self._writes_at - monotonic()))
+
+    async def _note(self, folded: Folded, records: list[LoggedRecord]) -> None:
+        if not folded.records:
+            return
+        self.records += folded.records
+        self._unheard |= folded.keys
+        if self._program.follows(folded.keys):
+            await self._engine.flush()
+            await self._tell_keys()
+        if self._timers.is_needed:
+            self._timers.see(records)
+        log.debug("folded %s", counted(folded.records, "record"), extra={"sequence": records[-1].sequence})
+        if folded.has_news:
+            await self._notifier.publish(Topic.LEVELS)
+        # with other processors, one may have committed an intent meanwhile that waits for such a target
+        self._has_freed |= folded.frees_targets or (folded.has_receipts and self._engine.is_shared)
+
+    async def _decide(self) -> bool:
+        """Decide on one batch of levels; tells whether there may be more right now."""
+        self._schedule.close()
+        began, most = self.health.clock(), self._portion.begin()
+        batch = await self._engine.decide(leaving=self._schedule.put_off, most=most)
+        self._portion.end(batch)
+        self.health.note(began, batch=batch)
+        if not self._engine.has_unwritten:
+            await self._tell_keys()
+        await self._tell(batch)
+        self._plan()
+        await self._statistics.keep(len(batch.decided))
+        return self._schedule.is_open
+
+    async def _tell(self, batch: EvaluationBatch) -> None:
+        self._schedule.note(batch)
+        if batch.has_more:
+            self._schedule.open()
+        if not batch.decided:
+            return
+        newest = max(decided.level.cause for decided in batch.decided)
+        log.debug("decided on %s", counted(len(batch.decided), "level"), extra={"sequence": newest})
+        if batch.is_intent_pending:
+            await self._notifier.publish(Topic.INTENT)
+        if batch.has_news:
+            await self._notifier.publish(Topic.LEVELS)
+        if batch.has_told and self._engine.is_shared:  # others may own those that look the levels up
+            await self._notifier.publish(Topic.WAKE, but_not=self._listener)
