@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterable
 from enum import StrEnum
+from math import inf
 from pathlib import Path
 from typing import Annotated, Any, Final, get_args, get_type_hints
 
@@ -108,7 +109,14 @@ class Settings(Struct, frozen=True, kw_only=True):
     debug: Annotated[bool, _option("Show the traceback of what ends the command.", " ", "--debug")] = False
 
     def check(self) -> None:
-        """Raises ConfigurationError for a namespace that is none, and no pattern of some."""
+        """Raises ConfigurationError for a namespace that is none, and no pattern of some, and a number out of bounds.
+
+        The command line keeps bounds by itself, a program that embeds levelog does not.
+        """
+        for name, option in OPTIONS.items():
+            if option.min is not None and not option.min <= getattr(self, name) <= (option.max or inf):
+                most = f" and at most {option.max:g}" if option.max else ""
+                raise ConfigurationError(f"{flag(name)} {getattr(self, name)}: has to be at least {option.min}{most}")
         for name in self.namespaces:
             is_pattern = set(name) & {"*", "?", "!"}
             if not (_PATTERN if is_pattern else _NAMESPACE).fullmatch(name):

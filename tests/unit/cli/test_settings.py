@@ -1,7 +1,8 @@
 """Flags and variables: the same names, and the flag wins."""
 
+from math import inf, nan
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import pytest
 import typer
@@ -117,3 +118,12 @@ def test_a_variable_that_is_almost_that_of_a_setting_is_told() -> None:
         "LEVELOG_DATABSE_URL is no setting; did you mean LEVELOG_DATABASE_URL?",
         "LEVELOG_NATS_URI is no setting; did you mean LEVELOG_NATS_URL?",
     ]
+
+
+@pytest.mark.parametrize(
+    "given", [{"max_backoff": nan}, {"max_backoff": inf}, {"threads": 0}, {"requests": -1}, {"log_replicas": 6}]
+)
+def test_a_number_out_of_bounds_is_refused_wherever_it_comes_from(given: dict[str, Any]) -> None:
+    Settings().check()
+    with pytest.raises(ConfigurationError, match="has to be at least"):
+        Settings(**given).check()
