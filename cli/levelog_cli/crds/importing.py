@@ -1,5 +1,6 @@
 """Resource classes written from CustomResourceDefinitions, of which `levelog crd` prints the definitions again."""
 
+import ast
 import builtins
 import json
 import keyword
@@ -52,17 +53,12 @@ def source_of(definitions: Mapping[str, Json]) -> str:
         for version in definition["spec"]["versions"]:
             writer.resource(definition, version)
     body = "".join(f"\n\n{text}" for text in writer.classes)
-    used = set(re.findall(r"\w+", body))
+    used = {node.id for node in ast.walk(ast.parse(body)) if isinstance(node, ast.Name)}
     imports = {module: ", ".join(name for name in names if name in used) for module, names in _IMPORTS.items()}
-    lines = [f"from {module} import {names}\n" for module, names in imports.items() if names]
-    own = [line for line in lines if line.startswith("from levelog")]
-    library = [line for line in lines if line.startswith("from msgspec")]
-    standard = [line for line in lines if line not in own + library]
-    blocks = [
-        '"""Written by `levelog import-crd`."""\n',
-        *("".join(block) for block in (standard, library, own) if block),
-    ]
-    return "\n".join(blocks) + body
+    lines = {module: f"from {module} import {names}\n" for module, names in imports.items() if names}
+    standard = "".join(lines.get(module, "") for module in ("datetime", "typing", "uuid"))
+    blocks = ['"""Written by `levelog import-crd`."""\n', standard, lines.get("msgspec", ""), lines["levelog"]]
+    return "\n".join(filter(None, blocks)) + body
 
 
 class _Writer:

@@ -1,5 +1,6 @@
 """`levelog crd`: definitions that the classes say, and what a change of them would break."""
 
+import ast
 import json
 from collections.abc import Iterator
 from copy import deepcopy
@@ -358,6 +359,16 @@ def imported(tmp_path: Path, manifest: dict[str, Any]) -> dict[str, Any]:
     file.write_text(source_of({"": manifest}))
     [made] = definitions_of(load_classes([file]))
     return made
+
+
+def test_classes_written_from_a_definition_import_what_they_use() -> None:
+    """Words of a description are no names."""
+    manifest = yaml.safe_load(BUCKETS.with_suffix(".yaml").read_text())
+    root = manifest["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    root["properties"]["spec"]["description"] = "The date, datetime, UUID and Literal field that convert and Any take."
+    tree = ast.parse(source_of({"": manifest}))
+    imported = {each.name for node in tree.body if isinstance(node, ast.ImportFrom) for each in node.names}
+    assert imported <= {each.id for each in ast.walk(tree) if isinstance(each, ast.Name)}
 
 
 def test_classes_written_from_a_definition_print_it_again(tmp_path: Path) -> None:
