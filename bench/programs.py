@@ -25,6 +25,8 @@ from rigs.processes import Process
 SOURCES: Final = Path(__file__).parent / "peers"
 SERVERS: Final = frozenset({"kube-apiserver", "etcd", "postgres", "nats-server"})
 _MEASURED: Final = frozenset({"levelog", "kopf", "gopeer"})
+_UNCOMPILED: Final = "PYTHONDONTWRITEBYTECODE"
+"""Not for programs that are measured: those that are installed are compiled."""
 _TICKS: Final = os.sysconf("SC_CLK_TCK")
 _PAGE_MB: Final = os.sysconf("SC_PAGE_SIZE") / 2**20
 _OPERATOR: Final = OPERATORS / "statuses.py"
@@ -98,7 +100,7 @@ async def running(servers: Servers, peer: Peer) -> AsyncGenerator["Programs"]:
         key = folder / "redaction.key"
         key.write_text("0" * 64)
         env = {
-            **{name: value for name, value in os.environ.items() if not name.startswith("LEVELOG_")},
+            **{name: value for name, value in os.environ.items() if not name.startswith(("LEVELOG_", _UNCOMPILED))},
             "KUBECONFIG": str(servers.control_plane.kubeconfig),
             "BENCH_CALLS": str(folder / "calls"),
             "LEVELOG_REDACTION_KEY_FILE": str(key),
