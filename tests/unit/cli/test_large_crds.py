@@ -25,7 +25,7 @@ def test_a_large_definition_is_made_again_and_its_objects_are_decoded(name: str,
 
 
 def test_what_classes_cannot_say_is_listed() -> None:
-    given = definition("compositions.cross.example.com")
+    given = definition("envoyfilters.mesh.example.com")
     given["metadata"]["labels"] = {"app": "a"}
     given["spec"]["conversion"] = {"strategy": "Webhook", "webhook": {"conversionReviewVersions": ["v1"]}}
     properties = given["spec"]["versions"][1]["schema"]["openAPIV3Schema"]["properties"]
