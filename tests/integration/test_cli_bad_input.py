@@ -14,7 +14,6 @@ from levelog_base.wire.objects import Cluster
 from levelog_log.stream import ensure_stream
 from levelog_log.transport.connection import connect
 from levelog_sandbox import Denial, Sandbox
-from rigs.controlplane import ControlPlane
 from rigs.levelog import WEBS, WEBS_FILE, Levelog, define_webs
 from rigs.nats import NatsServer
 from rigs.ports import free_port
@@ -92,14 +91,7 @@ async def test_the_cluster_cannot_be_reached(tmp_path: Path) -> None:
 
 
 async def test_a_kubeconfig_that_cannot_be_used(tmp_path: Path) -> None:
-    path = tmp_path / "kubeconfig"
-    levelog = Levelog(tmp_path, path)
-    for content in ("{[", "just text", "apiVersion: v1\nkind: Config\n"):
-        path.write_text(content)
-        sentence = await levelog.refused("run", WEBS_FILE, status=2)
-        assert sentence.startswith(f"kubeconfig {path} ")
-        assert "cannot be used" in sentence
-    kubeconfig_of("http://127.0.0.1:1", path)
+    levelog = Levelog(tmp_path, kubeconfig_of("http://127.0.0.1:1", tmp_path / "kubeconfig"))
     sentence = await levelog.refused("run", WEBS_FILE, "--context", "moon", status=2)
     assert sentence.startswith("kubeconfig ")
     assert "moon" in sentence
@@ -113,13 +105,6 @@ async def test_nats_cannot_be_reached(levelog: Levelog) -> None:
     for command in ("run", "ingest"):
         sentence = await levelog.refused(command, WEBS_FILE, "--nats-url", url, status=1)
         assert sentence.startswith(f"NATS at {url} cannot be reached: ")
-    assert not (levelog.data / "levelog.db").exists()
-
-
-async def test_nats_is_without_jetstream(levelog: Levelog) -> None:
-    async with NatsServer(has_jetstream=False) as server:
-        sentence = await levelog.refused("run", WEBS_FILE, "--nats-url", server.url, status=2)
-    assert sentence.startswith(f"JetStream is not enabled on NATS at {server.url}: start it with ")
     assert not (levelog.data / "levelog.db").exists()
 
 
@@ -158,14 +143,6 @@ async def test_a_database_of_a_newer_revision(levelog: Levelog) -> None:
     for command in (("run", WEBS_FILE), ("levels",), ("migrate",)):
         sentence = await levelog.refused(*command, status=2)
         assert "is at revision from-the-future, which this code, at " in sentence
-
-
-async def test_an_operator_file_with_a_syntax_error(levelog: Levelog) -> None:
-    (levelog.folder / "wrong.py").write_text("op = (\n")
-    for command in ("run", "ingest", "process", "actuate"):
-        sentence = await levelog.refused(command, "wrong.py", status=2)
-        assert sentence == "operator file wrong.py has a syntax error in line 1 ('(' was never closed): op = ("
-    assert not levelog.data.exists()
 
 
 async def test_an_operator_that_does_nothing(levelog: Levelog) -> None:
@@ -333,26 +310,6 @@ async def test_the_logs_of_several_clusters(tmp_path: Path, nats_server: NatsSer
         assert '"cluster":"two"' in await running.says("application webs")
 
 
-async def test_missing_permissions_at_a_real_api_server(control_plane: ControlPlane, tmp_path: Path) -> None:
-    identity = {"apiGroups": [""], "resources": ["namespaces"], "verbs": ["get"]}
-    pods = {"apiGroups": [""], "resources": ["pods"], "verbs": ["list", "watch"]}
-    webs = {"apiGroups": ["example.com"], "resources": ["webs"], "verbs": ["list"]}
-    levelog = Levelog(tmp_path, await control_plane.kubeconfig_for([identity, pods, webs]))
-    sentence = await levelog.refused("run", WEBS_FILE, status=2)
-    assert sentence.startswith("system:serviceaccount:default:user-")
-    assert " may not watch webs.example.com in all namespaces at https://" in sentence
-    assert not levelog.data.exists()
-
-
-async def test_credentials_that_are_refused(control_plane: ControlPlane, tmp_path: Path) -> None:
-    config = yaml.safe_load(control_plane.kubeconfig.read_text())
-    config["users"][0]["user"]["token"] = "wrong"
-    path = tmp_path / "kubeconfig"
-    path.write_text(yaml.safe_dump(config))
-    sentence = await Levelog(tmp_path, path).refused("run", WEBS_FILE, status=2)
-    assert sentence.startswith(f"the API server at {control_plane.url} refused the credentials: ")
-
-
 async def test_a_second_process_on_the_embedded_servers(levelog: Levelog) -> None:
     with levelog.start("run", WEBS_FILE) as first:
         await first.says("owns 16 of 16 partitions")
@@ -364,16 +321,6 @@ async def test_a_second_process_on_the_embedded_servers(levelog: Levelog) -> Non
         sentence = await levelog.refused("run", WEBS_FILE, "--data-dir", "other", "--database-url", database, status=2)
         assert f"{database} is in use by process {first.pid}" in sentence
         assert first.is_running
-
-
-async def test_debug_shows_the_traceback(levelog: Levelog) -> None:
-    (levelog.folder / "bad.py").write_text("op = 1 / 0\n")
-    ended = await levelog.ends("run", "bad.py", "--debug")
-    assert ended.status == 2
-    assert "Traceback (most recent call last):" in ended.stderr
-    assert ended.stderr.splitlines()[-1] == (
-        "levelog: operator file bad.py failed in line 1 while being loaded: ZeroDivisionError: division by zero"
-    )
 
 
 async def test_what_no_namespace_can_be_called_is_refused(tmp_path: Path) -> None:
