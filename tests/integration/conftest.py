@@ -1,9 +1,16 @@
-"""What differs between the databases is the subject of `tests/contract/store`; here one is enough in `make test`."""
+"""A cluster in memory and the command for it; tests may have another one.
 
+What differs between the databases is the subject of `tests/contract/store`; here one is enough in `make test`.
+"""
+
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+import pytest_asyncio
 
+from levelog_sandbox import Sandbox
+from rigs.levelog import Levelog
 from rigs.migrated import migrated_sqlite
 
 
@@ -13,3 +20,14 @@ def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     if request.param == "postgresql":
         return str(request.getfixturevalue("postgres_url"))
     return migrated_sqlite(tmp_path)
+
+
+@pytest_asyncio.fixture
+async def sandbox() -> AsyncIterator[Sandbox]:
+    async with Sandbox() as started:
+        yield started
+
+
+@pytest.fixture
+def levelog(sandbox: Sandbox, tmp_path: Path) -> Levelog:
+    return Levelog(tmp_path, sandbox.kubeconfig(tmp_path / "kubeconfig"))

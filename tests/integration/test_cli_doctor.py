@@ -2,11 +2,8 @@
 
 import copy
 import json
-from collections.abc import AsyncIterator
 from pathlib import Path
 
-import pytest
-import pytest_asyncio
 import yaml
 
 from levelog_base.wire.objects import Cluster
@@ -22,17 +19,6 @@ from rigs.nats import NatsServer
 from rigs.natscluster import NAMES, NatsCluster
 from rigs.ports import free_port
 from rigs.waiting import until
-
-
-@pytest_asyncio.fixture
-async def sandbox() -> AsyncIterator[Sandbox]:
-    async with Sandbox() as started:
-        yield started
-
-
-@pytest.fixture
-def levelog(sandbox: Sandbox, tmp_path: Path) -> Levelog:
-    return Levelog(tmp_path, sandbox.kubeconfig(tmp_path / "kubeconfig"))
 
 
 async def examine(levelog: Levelog, *arguments: str | Path, is_well: bool) -> str:

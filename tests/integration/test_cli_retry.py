@@ -2,10 +2,8 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Final
 
-import pytest
 import pytest_asyncio
 import yaml
 
@@ -44,11 +42,6 @@ async def sandbox() -> AsyncIterator[Sandbox]:
         shop["spec"]["replicas"] = 1
         started.user.create(shop)
         yield started
-
-
-@pytest.fixture
-def levelog(sandbox: Sandbox, tmp_path: Path) -> Levelog:
-    return Levelog(tmp_path, sandbox.kubeconfig(tmp_path / "kubeconfig"))
 
 
 async def test_a_level_that_failed_is_tried_again_by_the_process_that_runs_or_by_the_next_one(

@@ -30,11 +30,6 @@ async def sandbox() -> AsyncIterator[Sandbox]:
         yield started
 
 
-@pytest.fixture
-def levelog(sandbox: Sandbox, tmp_path: Path) -> Levelog:
-    return Levelog(tmp_path, sandbox.kubeconfig(tmp_path / "kubeconfig"))
-
-
 def pods(sandbox: Sandbox) -> list[str]:
     """Names of the pods that levelog has written, one for each effective write."""
     return sorted(request.name for request in sandbox.requests.writes(resource="pods", user_agent="levelog"))

@@ -125,9 +125,7 @@ async def test_while_nobody_knows_whom_an_object_concerns_levels_go_on_say_so_an
             owned("shop-1", 4),
             broken("other-0", 5),
         )
-        last = await stack.listed(web("shop", 1), web("other", 2), *pods, version=5)
-        processor = stack.start()
-        await stack.folded(last)
+        processor = await stack.begin(web("shop", 1), web("other", 2), *pods, version=5)
         left_out = "goes on, but deletes nothing: index webs/named leaves out pods/default/other-0: Validation"
         assert await told(stack, "shop") == ("drifting", f"does not delete pods/default/shop-1; {left_out}")
         assert await told(stack, "other") == ("settling", left_out)
@@ -151,9 +149,7 @@ async def test_a_take_over_finds_the_same_levels_blocked_and_holding_back(
             owned("shop-1", 4),
             owned("other-0", 5),
         )
-        last = await stack.listed(web("shop", 1), web("other", 2), *pods, version=5)
-        stack.start("one")
-        await stack.folded(last)
+        await stack.begin(web("shop", 1), web("other", 2), *pods, version=5)
         await stack.folded(await stack.tell(broken("other-0", 6), broken("new-0", 7)))
         before = [await told(stack, name) for name in ("shop", "other")]
         assert [status for status, _ in before] == ["drifting", "blocked"]
@@ -170,9 +166,7 @@ async def test_an_object_that_an_index_leaves_out_by_error_is_not_taken_for_abse
     nats_server: NatsServer, database_url: str
 ) -> None:
     async with Processing(nats_server.url, database_url, [operator("block")]) as stack:
-        last = await stack.listed(web("shop", 1), without_image("shop-0", 2, "uid-shop"), version=2)
-        processor = stack.start()
-        await stack.folded(last)
+        processor = await stack.begin(web("shop", 1), without_image("shop-0", 2, "uid-shop"), version=2)
         level = await stack.level("shop")
         assert (level["status"], level["round"]) == ("blocked", 0)
         assert level["reason"].startswith("index webs/images leaves out pods/default/shop-0: ValidationError: ")

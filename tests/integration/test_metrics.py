@@ -114,11 +114,6 @@ async def sandbox() -> AsyncIterator[Sandbox]:
         yield started
 
 
-@pytest.fixture
-def levelog(sandbox: Sandbox, tmp_path: Path) -> Levelog:
-    return Levelog(tmp_path, sandbox.kubeconfig(tmp_path / "kubeconfig"))
-
-
 @pytest_asyncio.fixture
 async def running(levelog: Levelog) -> AsyncIterator[Running]:
     """`levelog run`, ready."""

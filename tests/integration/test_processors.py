@@ -202,9 +202,7 @@ async def test_a_processor_that_comes_or_goes_is_told_to_the_others_at_once(
     """They look at their leases by the clock too, which takes hours here."""
     monkeypatch.setattr(Leases, "interval", timedelta(hours=1))
     async with Processing(nats_server.url, postgres_url) as stack:
-        last = await stack.listed(web("shop", 1, replicas=0), version=2)
-        one = stack.start("one")
-        await stack.folded(last)
+        one = await stack.begin(web("shop", 1, replicas=0), version=2)
         two = stack.start("two")
 
         async def holders() -> list[str]:
@@ -237,9 +235,7 @@ async def test_invariant_10_a_stopped_processor_is_taken_over_without_a_second_d
     nats_server: NatsServer, postgres_url: str
 ) -> None:
     async with Processing(nats_server.url, postgres_url) as stack:
-        last = await stack.listed(*[web(f"shop{n}", n + 1) for n in range(20)], version=50)
-        stack.start("one")
-        await stack.folded(last)
+        await stack.begin(*[web(f"shop{n}", n + 1) for n in range(20)], version=50)
         await stack.stop("one")
         stack.start("two")
         last = await stack.tell(*[web(f"shop{n}", 100 + n, replicas=1, labels={"a": "b"}) for n in range(20)])

@@ -4,7 +4,6 @@ import json
 import os
 import signal
 from collections.abc import AsyncIterator
-from pathlib import Path
 
 import pytest
 import pytest_asyncio
@@ -22,11 +21,6 @@ WANTED = "range(web.spec.replicas)"
 async def sandbox() -> AsyncIterator[Sandbox]:
     async with sandbox_of_shop() as started:
         yield started
-
-
-@pytest.fixture
-def levelog(sandbox: Sandbox, tmp_path: Path) -> Levelog:
-    return Levelog(tmp_path, sandbox.kubeconfig(tmp_path / "kubeconfig"))
 
 
 def count(running: Running, text: str) -> int:

@@ -40,9 +40,7 @@ async def test_a_view_that_asks_wakes_when_history_is_missed_and_when_it_is_list
     nats_server: NatsServer, database_url: str
 ) -> None:
     async with Processing(nats_server.url, database_url, [operator()]) as stack:
-        last = await stack.listed(web("shop", 1), version=2)
-        processor = stack.start()
-        await stack.folded(last)
+        processor = await stack.begin(web("shop", 1), version=2)
         assert await statuses(stack) == {"freshness": "in_sync", "others": "in_sync"}
         await stack.folded(await stack.mark(GapNoted(resource=PODS, reason="410", since=Version(2), time=NOON)))
         assert await statuses(stack) == {"freshness": "drifting", "others": "in_sync"}
@@ -57,9 +55,7 @@ async def test_a_view_that_asks_wakes_when_history_is_missed_and_when_it_is_list
 
 async def test_a_list_of_another_resource_makes_an_index_no_staler(nats_server: NatsServer, database_url: str) -> None:
     async with Processing(nats_server.url, database_url, [operator()]) as stack:
-        last = await stack.listed(web("shop", 1), version=2)
-        processor = stack.start()
-        await stack.folded(last)
+        processor = await stack.begin(web("shop", 1), version=2)
         await stack.folded(await stack.mark(lists_done(WEBS, 9)[0]))
         assert processor.calls.functions == {"webs/freshness": 1, "webs/others": 1}
 
@@ -77,9 +73,7 @@ async def test_an_index_is_not_stale_while_its_objects_are_listed_for_the_first_
 
 async def test_a_bookmark_moves_the_last_contact_and_wakes_nobody(nats_server: NatsServer, database_url: str) -> None:
     async with Processing(nats_server.url, database_url, [operator()]) as stack:
-        last = await stack.listed(web("shop", 1), version=2)
-        processor = stack.start()
-        await stack.folded(last)
+        processor = await stack.begin(web("shop", 1), version=2)
         later = NOON + timedelta(minutes=1)
         await stack.folded(await stack.mark(BookmarkNoted(resource=PODS, version=Version(7), time=later)))
         heard = {(row["resource"], row["heard_at"]) for row in await stack.rows(syncs)}

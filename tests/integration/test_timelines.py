@@ -58,6 +58,13 @@ async def port(database: Database) -> int:
         return int(await connection.scalar(text("SELECT current_setting('port')")))
 
 
+async def works_at(database: Database, wanted: int) -> None:
+    """Wait until it works on the server that was promoted."""
+    await until(
+        lambda: port(database), f"work at {wanted}", accept=lambda at: at == wanted, despite=Unavailable, seconds=15
+    )
+
+
 async def test_who_is_on_the_older_timeline_stops(pair: Pair, caplog: pytest.LogCaptureFixture) -> None:
     async with pair.worker(pair.old) as on_old:
         assert await port(on_old) == pair.old.port
@@ -88,14 +95,7 @@ async def test_who_can_reach_the_new_primary_goes_on_there(pair: Pair, caplog: p
         await pair.new.execute("SELECT pg_promote()")
         async with pair.worker(pair.new) as on_new:
             assert await port(on_new) == pair.new.port
-
-            async def is_there() -> bool:
-                try:
-                    return await port(both) == pair.new.port
-                except Unavailable:
-                    return False
-
-            await until(is_there, "work on the new primary", seconds=15)
+            await works_at(both, pair.new.port)
 
 
 async def test_another_database_is_refused_while_one_is_worked_on(pair: Pair, postgres_url: str) -> None:
@@ -112,14 +112,7 @@ async def test_a_promotion_is_said(private_postgres: PostgresServer, caplog: pyt
         async with await Database.open(f"postgresql://postgres@{hosts}/postgres") as database:
             private_postgres.kill()
             await standby.execute("SELECT pg_promote()")
-
-            async def is_there() -> bool:
-                try:
-                    return await port(database) == standby.port
-                except Unavailable:
-                    return False
-
-            await until(is_there, "the host that was promoted", seconds=15)
+            await works_at(database, standby.port)
     assert "a standby was promoted, which may lack the newest commits" in caplog.text
 
 

@@ -2,11 +2,8 @@
 
 import json
 import re
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
-
-import pytest_asyncio
 
 from levelog_sandbox import Sandbox
 from rigs.kopfrivals import DEFINITION
@@ -97,12 +94,6 @@ async def archive(shop: Shop) -> None:
 
 op.conditions(Shop)
 """
-
-
-@pytest_asyncio.fixture
-async def sandbox() -> AsyncIterator[Sandbox]:
-    async with Sandbox() as started:
-        yield started
 
 
 async def with_a_shop(sandbox: Sandbox, folder: Path, source: str) -> Levelog:

@@ -177,11 +177,14 @@ class Processing:
             last = await self.mark(ended)
         return last
 
-    async def begin(self, *records: ObjectSeen, version: int = 1, of: Collection[GroupResource] = (WEBS, PODS)) -> None:
+    async def begin(
+        self, *records: ObjectSeen, version: int = 1, of: Collection[GroupResource] = (WEBS, PODS)
+    ) -> Processor:
         """Start a processor on such a list, and wait until it is folded."""
         last = await self.listed(*records, version=version, of=of)
-        self.start()
+        processor = self.start()
         await self.folded(last)
+        return processor
 
     async def mark(self, record: AboutResource) -> int:
         """Append a mark to every partition; returns the sequence of the last."""

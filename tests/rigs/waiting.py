@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import Any, TypeVar, overload
 
 T = TypeVar("T")
@@ -14,6 +15,7 @@ async def until(
     what: str,
     *,
     accept: Callable[[T], object] = ...,
+    despite: type[Exception] | tuple[type[Exception], ...] = ...,
     seconds: float = ...,
     pause: float = ...,
 ) -> T: ...
@@ -28,23 +30,25 @@ async def until(
     what: str,
     *,
     accept: Callable[[Any], object] = bool,
+    despite: type[Exception] | tuple[type[Exception], ...] = (),
     seconds: float = 30.0,
     pause: float = 0.02,
 ) -> Any:
     """Ask until the answer is true, or one that `accept` takes, and return it.
 
     `what` completes the sentence "not seen within 30 s: ..." of the TimeoutError. The condition is asked at least once,
-    and its exceptions are raised at once. A question that takes long is asked less often: it may hold up what it is
-    about.
+    and its exceptions are raised at once, but for those that it is asked again `despite`. A question that takes long is
+    asked less often: it may hold up what it is about.
     """
     deadline = time.monotonic() + seconds
     while True:
         asked_at = time.monotonic()
-        answer = condition()
-        if isinstance(answer, Awaitable):
-            answer = await answer
-        if accept(answer):
-            return answer
+        with suppress(*despite if isinstance(despite, tuple) else (despite,)):
+            answer = condition()
+            if isinstance(answer, Awaitable):
+                answer = await answer
+            if accept(answer):
+                return answer
         answered_at = time.monotonic()
         if answered_at >= deadline:
             raise TimeoutError(f"not seen within {seconds:g} s: {what}")

@@ -112,14 +112,8 @@ async def test_a_server_that_starts_again_is_used_again(private_postgres: Postgr
         with pytest.raises(Unavailable):
             await scalar(database, "SELECT 1")
         await server.start()
-
-        async def answers() -> bool:
-            try:
-                return await scalar(database, "SELECT 1") == 1
-            except Unavailable:
-                return False  # each connection of the pool has to be found broken
-
-        await until(answers, "a database that answers")
+        # each connection of the pool has to be found broken
+        await until(lambda: scalar(database, "SELECT 1"), "a database that answers", despite=Unavailable)
 
 
 async def test_a_statement_that_takes_too_long_is_unavailable_and_its_connection_not_used_again(

@@ -90,14 +90,8 @@ async def test_who_writes_does_not_read_from_a_standby_either(private_postgres: 
             await Database.open(url)
         await server.execute("SELECT pg_promote()")
 
-        async def is_primary() -> bool:
-            try:
-                await (await Database.open(url)).close()
-            except Unavailable:
-                return False
-            return True
-
-        await until(is_primary, "a server that is a primary")
+        opened = await until(lambda: Database.open(url), "a server that is a primary", despite=Unavailable)
+        await opened.close()
 
 
 @pytest.mark.parametrize(

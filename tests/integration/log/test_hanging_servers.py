@@ -58,12 +58,9 @@ async def test_a_running_process_leaves_a_server_that_hangs(fronted: FrontedClus
         [used] = [name for name in NAMES if fronted.fronts[name].connections]
         fronted.hang(used)
         await until(lambda: connection.reconnects > 0, "another server", seconds=15)
-
-        async def is_taken() -> bool:
-            try:
-                await BatchPublisher(stream).publish([web_message(writer_for(stream), "a", 1)])
-            except Unavailable:
-                return False
-            return True
-
-        await until(is_taken, "a leader that takes records", seconds=60)
+        await until(
+            lambda: BatchPublisher(stream).publish([web_message(writer_for(stream), "a", 1)]),
+            "a leader that takes records",
+            despite=Unavailable,
+            seconds=60,
+        )

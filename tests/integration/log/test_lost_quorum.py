@@ -39,41 +39,29 @@ async def opened(cluster: NatsCluster, name: str) -> AsyncGenerator[LogStream]:
 async def new_log(cluster: NatsCluster) -> str:
     """Make a log of three replicas; returns the name of the server that leads it."""
     async with await connect(cluster.servers["a"].url) as connection:
-        made: list[LogStream] = []
-
-        async def is_made() -> bool:
-            try:
-                made.append(await ensure_stream(connection, CLUSTER, replicas=3))
-            except Unavailable:  # a server has not joined yet
-                return False
-            return True
-
-        await until(is_made, "a stream of three replicas", seconds=60)
-        await publish(made[0], 10)
-        leader = await leader_of(connection, made[0].name)
+        made = await until(
+            lambda: ensure_stream(connection, CLUSTER, replicas=3),
+            "a stream of three replicas",
+            despite=Unavailable,  # a server has not joined yet
+            seconds=60,
+        )
+        await publish(made, 10)
+        leader = await leader_of(connection, made.name)
         for name in NAMES:
             async with opened(cluster, name) as stream:
                 assert await stream.last_sequence() == 10
         return leader
 
 
-async def publish(stream: LogStream, count: int) -> None:
+async def publish(stream: LogStream, count: int) -> int:
     writer = writer_for(stream)
     publisher = BatchPublisher(stream, timeout=timedelta(seconds=1))
-    await publisher.publish([web_message(writer, f"w-{n}", 1) for n in range(count)])
+    return await publisher.publish([web_message(writer, f"w-{n}", 1) for n in range(count)])
 
 
 async def published(stream: LogStream, count: int) -> None:
     """Publish as soon as a leader takes it."""
-
-    async def is_taken() -> bool:
-        try:
-            await publish(stream, count)
-        except Unavailable:
-            return False
-        return True
-
-    await until(is_taken, "a leader that takes records", seconds=90)
+    await until(lambda: publish(stream, count), "a leader that takes records", despite=Unavailable, seconds=90)
 
 
 @pytest.mark.long

@@ -13,12 +13,6 @@ Json = dict[str, Any]
 
 
 @pytest_asyncio.fixture
-async def sandbox() -> AsyncIterator[Sandbox]:
-    async with Sandbox() as started:
-        yield started
-
-
-@pytest_asyncio.fixture
 async def api(sandbox: Sandbox) -> AsyncIterator[ClusterClient]:
     async with ClusterClient(sandbox.url, user_agent="operator/1.0") as client:
         yield client
