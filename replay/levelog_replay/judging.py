@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from levelog_base.secrets.redaction import Redactor
 from levelog_processors.decide.facts import Facts, Outlook, Round
 from levelog_processors.decide.functions import Acting, Caller
-from levelog_processors.decide.intents import target_names, with_rows
+from levelog_processors.decide.intents import RowInputs, target_names, with_rows
 from levelog_processors.decide.levelstatuses import encoded
 from levelog_processors.decide.lookups import contents_of
 from levelog_processors.decide.rules import conclude
@@ -78,11 +78,16 @@ class Judge:
         acted = await self._acting.act([look for look in looks if isinstance(look, Outlook)], self._epochs)
         rounds = {look.facts.name: round_ for look, round_ in acted}
         objects = self.rebuilt.state.objects
-        targets = {name: objects[name] for name in target_names(acted) if name in objects}
+        inputs = RowInputs(
+            identity=self._identity,
+            targets={name: objects[name] for name in target_names(acted) if name in objects},
+            is_watched=self.rebuilt.is_watched,
+            redactor=self._redactor,
+        )
         return [
             Judged(past=each, conclusion=None, obstacle=look)
             if isinstance(look, str)
-            else self._judged(each, look, rounds[look.facts.name], targets)
+            else self._judged(each, look, rounds[look.facts.name], inputs)
             for each, look in zip(past, looks, strict=True)
         ]
 
@@ -160,12 +165,9 @@ class Judge:
             )
         return evaluation
 
-    def _judged(
-        self, past: Decision, look: Outlook, round_: Round | None, targets: Mapping[str, StoredObject]
-    ) -> Judged:
+    def _judged(self, past: Decision, look: Outlook, round_: Round | None, inputs: RowInputs) -> Judged:
         if round_ is not None:
-            called, is_watched, redactor = past.basis.called, self.rebuilt.is_watched, self._redactor
-            round_ = with_rows(look, round_, self._identity, targets, {}, is_watched, called=called, redactor=redactor)
+            round_ = with_rows(look, round_, inputs, past.basis.called)
             round_ = replace(round_, rows=[_as_then(row, past) for row in round_.rows])
         decided = conclude(look, round_, past.decided_at)
         reads = look.seen.contents if look.seen is not None else {}

@@ -11,7 +11,7 @@ from levelog_base.secrets.redaction import Redactor
 from levelog_base.wire.canonical import canonical
 from levelog_cli.loading import load_operators
 from levelog_processors.decide.facts import Facts, Outlook, Round, Seen
-from levelog_processors.decide.intents import intent_rows
+from levelog_processors.decide.intents import RowInputs, intent_rows
 from levelog_processors.decide.rules import conclude, must_act
 from levelog_processors.decide.settling import MANY, MAX_BACKOFF, Repeats, is_settled
 from levelog_processors.decide.targets import target_key
@@ -37,17 +37,14 @@ def stored(record: Any) -> StoredObject:
 def rows(
     wanted: list[Any], targets: dict[str, StoredObject] | None = None, *, number: int = 1, applied: Any = None
 ) -> list[IntentRow]:
-    return intent_rows(
-        ("cluster", "webs"),
-        VIEW,
-        stored(web("shop", 1)),
-        number,
-        wanted,
-        targets or {},
-        applied or {},
-        lambda _: True,
+    inputs = RowInputs(
+        identity=("cluster", "webs"),
+        targets=targets or {},
+        last_applied=applied or {},
+        is_watched=lambda _: True,
         redactor=REDACTOR,
     )
+    return intent_rows(inputs, VIEW, stored(web("shop", 1)), number, wanted)
 
 
 def manifest(image: str = "a", **metadata: Any) -> Any:

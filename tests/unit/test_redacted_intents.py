@@ -10,7 +10,7 @@ from levelog import Intent, Level, Operator, apply, create, patch
 from levelog_base.errors import ConfigurationError
 from levelog_base.secrets.redaction import SECRETS, Redactor
 from levelog_base.wire.objects import GroupResource
-from levelog_processors.decide.intents import intent_rows
+from levelog_processors.decide.intents import RowInputs, intent_rows
 from levelog_processors.program import Program
 from levelog_store.decide.decisions import IntentRow
 from levelog_store.rows import StoredObject
@@ -37,9 +37,8 @@ PARENT = stored_object("webs.example.com/default/shop", uid="uid-shop")
 
 
 def row(intent: Intent, held: dict[str, StoredObject] | None = None, redactor: Redactor = REDACTOR) -> IntentRow:
-    [made] = intent_rows(
-        ("cluster", "webs"), VIEW, PARENT, 1, [intent], held or {}, {}, lambda _: True, redactor=redactor
-    )
+    inputs = RowInputs(identity=("cluster", "webs"), targets=held or {}, is_watched=lambda _: True, redactor=redactor)
+    [made] = intent_rows(inputs, VIEW, PARENT, 1, [intent])
     return made
 
 

@@ -10,7 +10,7 @@ from levelog_base.errors import CommitsLost
 from levelog_base.secrets.redaction import Redactor
 from levelog_processors.decide.facts import Outlook, Round
 from levelog_processors.decide.functions import Acted
-from levelog_processors.decide.intents import last_called, target_names, with_rows
+from levelog_processors.decide.intents import RowInputs, last_called, target_names, with_rows
 from levelog_processors.decide.readiness import is_watched
 from levelog_processors.decide.statereader import StateReader
 from levelog_processors.decide.tally import CallCounts
@@ -83,15 +83,17 @@ class Evaluator:
     async def with_rows(self, state_reader: StateReader, acted: Sequence[Acted]) -> list[Acted]:
         """The rounds with the rows of their intents, compared with what is held of the targets."""
         targets = await self.whole(state_reader.state, target_names(acted))
-        applied: Mapping[str, bytes] = {}
-        if with_applied := [name for name in target_names(acted, verb="apply") if name in targets]:
-            applied = await self._tables.last_applied(with_applied)
-        identity = (self._tables.scope.cluster, self._tables.scope.application)
-        is_shown = partial(is_watched, self._program, state_reader.namespaces)
+        with_applied = [name for name in target_names(acted, verb="apply") if name in targets]
+        inputs = RowInputs(
+            identity=(self._tables.scope.cluster, self._tables.scope.application),
+            targets=targets,
+            last_applied=await self._tables.last_applied(with_applied) if with_applied else {},
+            is_watched=partial(is_watched, self._program, state_reader.namespaces),
+            redactor=self._redactor,
+        )
 
         def completed(look: Outlook, round_: Round) -> Round:
-            called = last_called(look, round_, state_reader.bucket)
-            return with_rows(look, round_, identity, targets, applied, is_shown, called=called, redactor=self._redactor)
+            return with_rows(look, round_, inputs, last_called(look, round_, state_reader.bucket))
 
         return [(look, round_ and completed(look, round_)) for look, round_ in acted]
 

@@ -43,28 +43,33 @@ def last_called(look: Outlook, round_: Round, bucket: Callable[[IndexKey], Bucke
     return found
 
 
-def with_rows(
-    look: Outlook,
-    round_: Round,
-    identity: Sequence[str],
-    targets: Mapping[str, StoredObject],
-    last_applied: Mapping[str, bytes],
-    is_watched: Callable[[ObjectKey], bool],
-    *,
-    called: Mapping[str, str],
-    redactor: Redactor,
-) -> Round:
+class RowInputs(Struct, frozen=True, kw_only=True):
+    """What the rows of a round's intents are made of, besides these."""
+
+    identity: Sequence[str]
+    """Cluster and application."""
+    targets: Mapping[str, StoredObject]
+    """As they are held, with their bodies."""
+    last_applied: Mapping[str, bytes] = {}
+    """Bodies, by target."""
+    is_watched: Callable[[ObjectKey], bool]
+    redactor: Redactor
+
+
+def with_rows(look: Outlook, round_: Round, inputs: RowInputs, called: Mapping[str, str]) -> Round:
     """The round with the rows of its intents; if they cannot be sent, with the reason as its error.
 
-    `identity` is (cluster, application); `called` are the keys of the last finished calls, by `place_of_call`.
+    `called` are the keys of the last finished calls, by `place_of_call`.
     """
-    view, parent, number, wanted = look.facts.view, look.facts.parent, look.facts.before.round + 1, round_.intents
+    view, parent = look.facts.view, look.facts.parent
     try:
-        rows = intent_rows(identity, view, parent, number, wanted, targets, last_applied, is_watched, redactor=redactor)
+        rows = intent_rows(inputs, view, parent, look.facts.before.round + 1, round_.intents)
     except Exception as error:  # noqa: BLE001 - what a user's function asks for may be anything; only this level is concerned
         name = view.reconcile.name if view.reconcile else view.handler.name
         return replace(round_, error=fault_reason("reconcile function", name, error))
-    rows = [replace(row, key=_call_key(look, row, identity, called)) if row.verb == "call" else row for row in rows]
+    rows = [
+        replace(row, key=_call_key(look, row, inputs.identity, called)) if row.verb == "call" else row for row in rows
+    ]
     places = {_place(row) for row in rows if row.verb == "call"}
     return replace(round_, rows=rows, called={place: called[place] for place in sorted(places & called.keys())})
 
@@ -86,27 +91,18 @@ def _call_key(look: Outlook, row: IntentRow, identity: Sequence[str], called: Ma
 
 
 def intent_rows(
-    identity: Sequence[str],
-    view: BoundView,
-    parent: StoredObject,
-    number: int,
-    wanted: Sequence[Intent],
-    targets: Mapping[str, StoredObject],
-    last_applied: Mapping[str, bytes],
-    is_watched: Callable[[ObjectKey], bool],
-    *,
-    redactor: Redactor,
+    inputs: RowInputs, view: BoundView, parent: StoredObject, number: int, wanted: Sequence[Intent]
 ) -> list[IntentRow]:
-    """Rows of one round's intents.
+    """Rows of the intents of the round of a number.
 
-    `identity` is (cluster, application). The idempotency key is the digest of it with operator, view, parent's uid,
-    round, target and content, so that the same wish in the same round is the same write. Content with secret values
-    counts, is compared and is shown as what is recorded of them; as it is to be sent it is encrypted.
+    The idempotency key is the digest of identity, operator, view, parent's uid, round, target and content, so that the
+    same wish in the same round is the same write. Content with secret values counts, is compared and is shown as what
+    is recorded of them; as it is to be sent it is encrypted.
 
     Raises OperatorError for two intents of one round with the same target and verb; ConfigurationError for content that
     holds a hash in place of a value, and for secret values without a key.
     """
-    stem = (*identity, view.name, parent.uid, str(number))
+    stem, redactor = (*inputs.identity, view.name, parent.uid, str(number)), inputs.redactor
     rows: list[IntentRow] = []
     seen: set[tuple[str, ...]] = set()
     for ordinal, intent in enumerate(wanted):
@@ -128,7 +124,7 @@ def intent_rows(
             raise OperatorError(f"view {view.name} asks twice to {intent.verb} {name} in one round")
         seen.add((intent.verb, name))
         content = _content(view, parent, intent, resource, key)
-        if (shown_target := targets.get(name)) is not None:
+        if (shown_target := inputs.targets.get(name)) is not None:
             _refuse_stranger(parent, intent, shown_target, content)
         try:
             clear = canonical(content)
@@ -138,8 +134,8 @@ def intent_rows(
         shown = redactor.redact_content(key, content).content
         body = clear if shown is content else canonical(shown)
         to = Outward(target=key, api_version=resource.api_version, kind=resource.kind, body=body)
-        is_shown = is_watched(key)
-        is_done = _holds_already(intent, body, shown_target, last_applied.get(name), watched=is_shown)
+        is_shown = inputs.is_watched(key)
+        is_done = _holds_already(intent, body, shown_target, inputs.last_applied.get(name), watched=is_shown)
         row = _row(stem, number, ordinal, intent, to, shown_target, is_watched=is_shown, is_done=is_done)
         rows.append(row if shown is content else replace(row, sealed=redactor.seal(clear, row.key)))
     return rows
