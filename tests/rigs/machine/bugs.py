@@ -29,7 +29,6 @@ from levelog_processors.fold import rules as folding
 from levelog_processors.fold.lists import Mark, note_mark
 from levelog_processors.fold.rules import Fold
 from levelog_processors.program import BoundView, Program
-from levelog_processors.state import state
 from levelog_processors.state.bodies import ABSENT
 from levelog_processors.state.buckets import Buckets
 from levelog_processors.state.state import State
@@ -337,7 +336,7 @@ def reads_not_checked_again(_: Laboratory) -> Generator[None]:
 
 def unlisted_objects_stay(_: Laboratory) -> Generator[None]:
     """What a complete list left out is not deleted."""
-    with _replaced((state, "unlisted"), by=lambda *_: ()):
+    with _replaced((folding, "is_unlisted"), by=lambda *_, **__: False):
         yield
 
 
