@@ -11,7 +11,6 @@ from levelog_base.wire.objects import ObjectKey, Partition
 from levelog_base.wire.objects import Sequence as LogSequence
 from levelog_base.wire.records import LoggedRecord
 from levelog_base.wire.subjects import object_subject, resource_subjects
-from levelog_log.notifications import Listener
 from levelog_log.reader import Reader
 from levelog_log.stream import LogStream
 from levelog_processors.deliver.delivery import Delivery
@@ -32,11 +31,9 @@ class RecordFeed:
 
     def __init__(self, database: Database, scope: Scope, program: Program, stream: LogStream) -> None:
         self._stream = stream
-        self._listener = Listener()
         self._resources = {each.reader.resource.group_resource for each in program.record_handlers.values()}
         self._partitions = scope.partitions
         self.delivery = Delivery(database, scope, program, self._read_object)
-        self.delivery.on_return = self._listener.notify
 
     async def run(self, partitions: Collection[int]) -> None:
         """Feed the handlers, until cancelled. Raises LeaseLost; HistoryLost if the log is another one."""
@@ -61,7 +58,7 @@ class RecordFeed:
         delivery, clock = self.delivery, asyncio.get_running_loop().time
         start = LogSequence(delivery.read_to + 1)
         async with Reader(self._stream, start=start, subjects=self._subjects(partitions)) as reader:
-            reader.on_arrival = self._listener.notify
+            reader.on_arrival = delivery.listener.notify
             noted_at = clock()
             while True:
                 records = await self._next(reader)
@@ -86,7 +83,7 @@ class RecordFeed:
             wait = timedelta(0)
         elif (due := self.delivery.due_at) is not None:
             wait = min(wait, max(due - datetime.now(UTC), timedelta(0)))
-        await self._listener.wait(wait)
+        await self.delivery.listener.wait(wait)
         return await reader.next_batch(BATCH, timedelta(0))
 
     async def _read_object(

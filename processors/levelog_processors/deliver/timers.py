@@ -15,7 +15,6 @@ from typing import Any, Final
 
 from levelog.handlers.timers import EPOCH, MICROSECOND, TimerHandler, created_of, microseconds, moment
 from levelog_base.wire.records import LoggedRecord, ObjectSeen
-from levelog_log.notifications import Listener
 from levelog_processors.deliver.unrecorded import Chain, UnrecordedCalls
 from levelog_processors.program import Program
 from levelog_processors.waiting import RESYNC
@@ -120,19 +119,17 @@ class Timers(UnrecordedCalls[TimerHandler]):
                 if due <= self._stored_to:
                     self._late.add((handler.source, name))
                 heappush(self._schedule, (due, handler.source, name, record.uid))
-            self.on_return()
+            self.listener.notify()
 
     async def run(self) -> None:
         """Make the calls, until cancelled. Raises LeaseLost."""
-        listener = Listener()
-        self.on_return = listener.notify
         try:
             await self._is_open.wait()
             while True:
                 await self.call_due()
                 await self.step()
                 due, now = self.due_at, self._clock()
-                await listener.wait(RESYNC if due is None else min(RESYNC, max(due - now, timedelta(0))))
+                await self.listener.wait(RESYNC if due is None else min(RESYNC, max(due - now, timedelta(0))))
         finally:
             self._is_open.clear()
 

@@ -22,6 +22,7 @@ from levelog.handlers.injection import Given, about
 from levelog.handlers.views import VIEW_TIME
 from levelog_base.errors import LevelogError
 from levelog_base.wire.canonical import digest
+from levelog_log.notifications import Listener
 from levelog_processors.decide.settling import backoff
 from levelog_processors.guard import FunctionGuard
 from levelog_store.connect.database import Database
@@ -120,8 +121,8 @@ class UnrecordedCalls(ABC, Generic[HandlerT]):
         """Position up to which all calls are made or held, here and in the tables."""
         self._held: dict[ViewParent, Chain[HandlerT]] = {}
         self._stepped_at = clock()
-        self.on_return: Callable[[], None] = lambda: None
-        """Called when a function has returned whose object is held, so that there is something to step."""
+        self.listener = Listener()
+        """Hears that there is something to step, or to call."""
         self.on_call: Callable[[str, CallOutcome], None] = lambda _handler, _outcome: None
         """Called with the handler of an attempt that has ended, and what came of it."""
 
@@ -183,7 +184,7 @@ class UnrecordedCalls(ABC, Generic[HandlerT]):
         """Let objects be tried again at once, as far as they are held; while an attempt is made, after that."""
         for chain in (self._held[name] for name in names if name in self._held):
             chain.due_at, chain.is_hastened = self._clock(), True
-            self.on_return()
+            self.listener.notify()
 
     async def _try_again(self, chain: Chain[HandlerT]) -> None:
         try:
@@ -235,7 +236,7 @@ class UnrecordedCalls(ABC, Generic[HandlerT]):
         task = chain.task
         if task is None or not task.done():
             if task is not None:
-                task.add_done_callback(lambda _: self.on_return())
+                task.add_done_callback(lambda _: self.listener.notify())
             return
         chain.task = None
         now = self._clock()
