@@ -153,8 +153,8 @@ def _zoned(time: datetime) -> datetime:
 def refuse_unreadable(record: ControlRecord) -> None:
     """Raises RecordError for a record that `decode` would refuse, or that has no JSON form."""
     try:
-        decode(*encode(record, record_id="", source=""))
-    except (ValueError, OverflowError, RecursionError) as error:
+        _control(_CONTROL_TYPE[type(record)], msgspec.json.encode(record))
+    except (ValueError, OverflowError, RecursionError, msgspec.DecodeError) as error:
         raise RecordError(f"record cannot be written: {error}") from error
 
 
