@@ -16,7 +16,7 @@ from msgspec import Struct
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from levelog.calls.executor import Attempt, CallOutcome, Executor, Failure
-from levelog.calls.faults import Interruption, contained, described
+from levelog.calls.faults import containing, described
 from levelog.handlers.forobjects import CalledHandler
 from levelog.handlers.injection import Given, about
 from levelog.handlers.views import VIEW_TIME
@@ -284,9 +284,5 @@ def _filtered(handler: CalledHandler, arguments_of: Callable[[], dict[str, Any] 
     """The arguments of a call. Raises HandlerFault if a filter takes too long, does I/O or exits."""
     if not handler.reader.selector.has_functions:
         return arguments_of()
-    try:
+    with containing():
         return FunctionGuard(f"filter of {handler.kind} {handler.name}", VIEW_TIME).run(arguments_of)
-    except (Exception, Interruption):
-        raise
-    except BaseException as error:
-        raise contained(error) from error

@@ -8,7 +8,7 @@ from datetime import timedelta
 from queue import SimpleQueue
 from typing import Any, Final
 
-from levelog.calls.faults import HandlerFault, Interruption, StillRuns, contained
+from levelog.calls.faults import HandlerFault, StillRuns, containing
 
 THREADS: Final = 32
 """Calls of functions that are not async at one time."""
@@ -179,8 +179,12 @@ class FunctionCaller:
         def leave() -> None:
             self._lost[key] = None
 
+        def call() -> Any:
+            with containing():
+                return function()
+
         try:
-            return await self._threads.run(_contained(function), limit, on_left=leave, on_late=lambda: self._find(key))
+            return await self._threads.run(call, limit, on_left=leave, on_late=lambda: self._find(key))
         except LeftBehind:
             raise HandlerFault(
                 f"did not return within {_shown(limit)}; a thread cannot be ended, so it goes on, and the function "
@@ -256,25 +260,9 @@ async def _ended(task: asyncio.Task[Any], limit: timedelta) -> None:
 
 async def awaited(function: Callable[[], Any]) -> Any:
     """Call a function, to be run as a task; raises nothing that would end the process."""
-    try:
+    with containing(asyncio.CancelledError):
         result = function()
         return await result if isinstance(result, Awaitable) else result
-    except (Exception, asyncio.CancelledError, Interruption):
-        raise
-    except BaseException as error:  # asyncio would end the process with some of them
-        raise contained(error) from error
-
-
-def _contained(function: Callable[[], Any]) -> Callable[[], Any]:
-    def call() -> Any:
-        try:
-            return function()
-        except (Exception, Interruption):
-            raise
-        except BaseException as error:
-            raise contained(error) from error
-
-    return call
 
 
 def _shown(limit: timedelta) -> str:

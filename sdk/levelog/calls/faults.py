@@ -3,7 +3,8 @@
 import inspect
 import logging
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 from typing import Any, Final
@@ -32,10 +33,17 @@ class Interruption(BaseException):
     """Ends a user's function from outside and is not its fault: code that handles faults lets it pass."""
 
 
-def contained(error: BaseException) -> HandlerFault:
-    """The replacement of an error that would end more than its function: sys.exit(), Ctrl-C, a cancellation."""
-    words = described(error)
-    return HandlerFault(f"called sys.exit({words[12:]})" if isinstance(error, SystemExit) else f"raised {words}")
+@contextmanager
+def containing(*passes: type[BaseException]) -> Generator[None]:
+    """Replace an error that would end more than its function: sys.exit(), Ctrl-C, a cancellation unless it `passes`."""
+    try:
+        yield
+    except BaseException as error:
+        if isinstance(error, (Exception, Interruption, *passes)):
+            raise
+        words = described(error)
+        called = f"called sys.exit({words[12:]})" if isinstance(error, SystemExit) else f"raised {words}"
+        raise HandlerFault(called) from error
 
 
 def fault_reason(kind: str, name: str, error: BaseException) -> str:
