@@ -24,7 +24,7 @@ from typing import Any, Final, TypeVar
 from levelog.calls.audithook import computing, unchecked
 from levelog.calls.faults import HandlerFault
 from levelog.handlers.views import VIEW_TIME
-from levelog_processors.program import BoundView
+from levelog_processors.bound import BoundView
 
 T = TypeVar("T")
 

@@ -7,6 +7,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from levelog_base.secrets.redaction import Redactor
+from levelog_processors.bound import BoundView
 from levelog_processors.decide.facts import Facts, Outlook, Round
 from levelog_processors.decide.functions import Acting, Caller
 from levelog_processors.decide.intents import RowInputs, target_names, with_rows
@@ -15,7 +16,7 @@ from levelog_processors.decide.lookups import contents_of
 from levelog_processors.decide.rules import conclude
 from levelog_processors.decide.views import Evaluation
 from levelog_processors.fold.rules import parent_inputs
-from levelog_processors.program import BoundView, Program
+from levelog_processors.program import Program
 from levelog_replay.comparing import FILTERED, NO_VIEW, Conclusion, Judged
 from levelog_replay.stops.stopping import Scene, Stops
 from levelog_replay.tape import Rebuilt

@@ -10,12 +10,13 @@ from levelog import Level, Operator, OperatorError, delete, patch
 from levelog_base.secrets.redaction import Redactor
 from levelog_base.wire.canonical import canonical
 from levelog_cli.loading import load_operators
+from levelog_processors.bound import BoundView
 from levelog_processors.decide.facts import Facts, Outlook, Round, Seen
 from levelog_processors.decide.intents import RowInputs, intent_rows
 from levelog_processors.decide.rules import conclude, must_act
 from levelog_processors.decide.settling import MANY, MAX_BACKOFF, Repeats, is_settled
 from levelog_processors.decide.targets import target_key
-from levelog_processors.program import BoundView, Program
+from levelog_processors.program import Program
 from levelog_store.decide.decisions import IntentRow, OpenIntent, PendingWake
 from levelog_store.rows import LevelRow, StoredObject
 from rigs.kinds import Web

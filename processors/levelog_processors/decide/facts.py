@@ -11,6 +11,7 @@ from levelog.handlers.injection import Given
 from levelog.intents import Intent
 from levelog.levels import Level, LevelStatus
 from levelog_base.wire.canonical import canonical, digest
+from levelog_processors.bound import BoundView
 from levelog_processors.decide.settling import (
     AT_ONCE,
     LOOKS_APART,
@@ -21,7 +22,6 @@ from levelog_processors.decide.settling import (
     is_on_its_way,
     is_settled,
 )
-from levelog_processors.program import BoundView
 from levelog_store.decide.decisions import UNDONE, Basis, IntentRow, OpenIntent, PendingWake
 from levelog_store.fold.levelwrites import ASKED_FOR
 from levelog_store.rows import IndexKey, LevelRow, StoredObject, ViewParent

@@ -9,8 +9,9 @@ from msgspec import Struct
 from levelog.handlers.children import ChildrenView
 from levelog.levels import LevelStatus
 from levelog_base.wire.canonical import canonical
+from levelog_processors.bound import BoundView
 from levelog_processors.fold.rules import parent_inputs
-from levelog_processors.program import BoundView, Program
+from levelog_processors.program import Program
 from levelog_store.decide.decisions import Decided
 from levelog_store.fold.changes import Wake, read_causes
 from levelog_store.rows import (

@@ -15,10 +15,10 @@ from levelog.levels import Levels, LevelStatus
 from levelog.resources import ResourceBase
 from levelog_base.errors import OperatorError
 from levelog_base.wire.canonical import digest
+from levelog_processors.bound import BoundView
 from levelog_processors.decide.levelstatuses import decoded, timeless
 from levelog_processors.fold.entries import canonical_key, lookup_key
 from levelog_processors.fold.lists import CONTACT, contact_key
-from levelog_processors.program import BoundView
 from levelog_store.owners.handlers import CHANGED_CODE
 from levelog_store.rows import ERRORS, WHOLE_INDEX, Bucket, IndexKey, WholeIndex, is_of_levels, levels_place
 

@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from levelog.handlers.callnames import in_words
 from levelog.handlers.indexers import OnError
-from levelog_processors.program import BoundView
+from levelog_processors.bound import BoundView
 from levelog_processors.state.buckets import Buckets
 from levelog_store.rows import ERRORS, IndexKey, whole_index_key
 

@@ -7,7 +7,8 @@ from typing import Final
 from msgspec.structs import replace
 
 from levelog_base.wire.objects import ObjectKey
-from levelog_processors.program import BoundView, Program
+from levelog_processors.bound import BoundView
+from levelog_processors.program import Program
 from levelog_store.decide.decisions import OpenIntent
 from levelog_store.rows import SyncRow
 

@@ -6,6 +6,7 @@ from datetime import datetime
 from msgspec import Struct
 from msgspec.structs import replace
 
+from levelog_processors.bound import BoundView
 from levelog_processors.decide.facts import Facts, Outlook, digest_with, level_before
 from levelog_processors.decide.levelstatuses import encoded, level_statuses
 from levelog_processors.decide.lookups import digest_of, digest_of_versions, sight
@@ -13,7 +14,7 @@ from levelog_processors.decide.omissions import lacking
 from levelog_processors.decide.overlay import told as told_intents
 from levelog_processors.decide.readiness import as_watched
 from levelog_processors.fold.rules import parent_inputs
-from levelog_processors.program import BoundView, Program
+from levelog_processors.program import Program
 from levelog_processors.state.state import State
 from levelog_store.decide.decisions import OpenIntent, PendingWake
 from levelog_store.decide.inputreads import ToldIntent

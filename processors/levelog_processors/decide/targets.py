@@ -9,7 +9,7 @@ from levelog.intents import Intent, addressed_event
 from levelog.resources import EVENTS, ResourceType
 from levelog_base.errors import OperatorError
 from levelog_base.wire.objects import ObjectKey
-from levelog_processors.program import BoundView
+from levelog_processors.bound import BoundView
 from levelog_store.rows import StoredObject
 
 EFFECTS_VERSION: Final = f"{GROUP}/v1"

@@ -15,8 +15,8 @@ from levelog.handlers.views import VIEW_TIME
 from levelog.resources import Metadata, Owner
 from levelog_base.wire.canonical import canonical
 from levelog_base.wire.records import LoggedRecord, ReceiptNoted, TargetObserved, Unreadable
+from levelog_processors.bound import BoundIndex
 from levelog_processors.guard import FunctionGuard
-from levelog_processors.program import BoundIndex
 from levelog_store.fold.changes import Changes
 from levelog_store.rows import ERRORS, Entry, whole_index_key
 

@@ -30,12 +30,13 @@ from levelog_base.wire.records import (
     is_unlisted,
     swept_version,
 )
+from levelog_processors.bound import BoundIndex, BoundView
 from levelog_processors.fold.entries import change_key, index_entries, is_expired, note_time, replace_entries, unexpired
 from levelog_processors.fold.lists import finish, note_mark, note_sync
 from levelog_processors.fold.objects import Latest, deleted, place_of, stored, unreadable
 from levelog_processors.fold.receipts import Receipts, calls_key
 from levelog_processors.guard import filtered
-from levelog_processors.program import BoundIndex, BoundView, Program
+from levelog_processors.program import Program
 from levelog_store.fold.changes import Changes, Checkpoint, EndedObject, PriorState, Replaced, Wake
 from levelog_store.rows import Entry, Input, StoredObject, SyncRow, Tombstone, UnreadableRow
 

@@ -18,6 +18,7 @@ from levelog_ingest.feed import Feed
 from levelog_kube.failures import NoAnswer
 from levelog_log.trail import Trail
 from levelog_processors import engine, tables
+from levelog_processors.bound import BoundView
 from levelog_processors.decide import facts, functions, intents, lookups, settling, statereader
 from levelog_processors.decide.facts import Outlook, Round
 from levelog_processors.decide.readiness import Readiness
@@ -28,7 +29,7 @@ from levelog_processors.fold import entries
 from levelog_processors.fold import rules as folding
 from levelog_processors.fold.lists import Mark, note_mark
 from levelog_processors.fold.rules import Fold
-from levelog_processors.program import BoundView, Program
+from levelog_processors.program import Program
 from levelog_processors.state.bodies import ABSENT
 from levelog_processors.state.buckets import Buckets
 from levelog_processors.state.state import State

@@ -11,11 +11,11 @@ from sqlalchemy.sql.dml import ReturningUpdate
 
 from levelog.edges import Diff
 from levelog.handlers.edgehandlers import END, EdgeHandler
+from levelog_processors.bound import BoundView
 from levelog_processors.decide import facts, targets
 from levelog_processors.decide.targets import Outward
 from levelog_processors.fold.receipts import Receipts
 from levelog_processors.fold.rules import Fold
-from levelog_processors.program import BoundView
 from levelog_store.actuate import claims, outcomes
 from levelog_store.actuate.claims import CLAIMED, IS_KEY, is_one_of_keys
 from levelog_store.actuate.outcomes import ClaimReceipt
