@@ -127,18 +127,18 @@ class StateReader(Struct, frozen=True):
 
         It waits for those which changed code has not decided on, too, whichever process does.
         """
-        view, wakes, levels = self.program.views[wake.view], self.state.wakes, self.state.levels
+        view, wakes, state = self.program.views[wake.view], self.state.wakes, self.state
         if wakes.are_due([(each.name, wake.parent) for each in self.program.siblings_of(view)], now):
             return True
         looked_up = self.program.lookups_of(view)
         if not looked_up:
             return False
-        parents = map(parent_at, filter(is_of_levels, self.state.reads.get((wake.view, wake.parent), ())))
-        others = [(each.name, parent) for parent in parents for each in looked_up]
-        if any(levels[level].reason == CHANGED_CODE for level in others if level in levels):
+        parents = map(parent_at, filter(is_of_levels, state.reads.get((wake.view, wake.parent), ())))
+        others = [(each.name, parent) for parent in parents if parent in state.objects for each in looked_up]
+        if any(state.levels[level].reason == CHANGED_CODE for level in others if level in state.levels):
             return True
         due = wakes.are_due(others, now)
-        return any(cause <= wake.cause or level in self.state.outdated for level, cause in due.items())
+        return any(cause <= wake.cause or level in state.outdated for level, cause in due.items())
 
     def is_as_seen(self, look: Outlook) -> bool:
         """Tell whether no wakeup came since, and the view would see the same in the parent."""
