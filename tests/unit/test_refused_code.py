@@ -149,6 +149,7 @@ op.children(Web, of=Pod)(partial(stack))  # children: takes a function with a na
 op.effect(partial(page))  # effect: takes a function with a name
 op.effect(Page)  # effect: takes a function, not the class Page
 op.source(Branch, every=HOUR)(partial(branches))  # source: takes a function with a name
+op.source(Branch, every=HOUR)(lambda: [])  # source: takes a function with a name
 op.on.startup(partial(handle))  # startup hook: takes a function with a name
 op.on.create(partial(handle, web=1))  # handler: takes a function with a name, not functools.partial(
 op.on.field(handle)  # on.field: <function
@@ -198,7 +199,7 @@ def looks(nothing: LiveIndex[str, str]): ...
 op.index(names); op.on.startup(looks)  # 'nothing' asks for an index that is not defined above it; known are: n
 def goes_on() -> Iterator[None]: yield
 op.on.cleanup(goes_on)  # cleanup hook goes_on: yields; a hook runs to its end
-op.on.startup(timeout=3)(lambda: None)  # timeout=3 is not a time above 0
+op.on.startup(timeout=3)(named("begins", lambda: None))  # timeout=3 is not a time above 0
 
 # Views.
 def untyped(web: Any) -> Level[int]: ...

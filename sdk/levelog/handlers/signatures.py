@@ -76,7 +76,7 @@ def require_function(function: object, kind: str) -> None:
             f"{kind}: takes a function, not the class {function.__name__}: if it is for objects, the annotation of its "
             "first parameter says for which, or of= does"
         )
-    if not inspect.isroutine(function):
+    if not inspect.isroutine(function) or function.__name__ == "<lambda>":
         raise OperatorError(f"{kind}: takes a function with a name, not {function!r}: write one with def")
 
 
