@@ -69,8 +69,13 @@ def difference_lines(found: CallDifference, names: tuple[str, str]) -> Iterator[
         yield from labelled("came to", f"{name:<{width}}  {_came(came, f'{found.kind} {found.name}')}")
 
 
+def made_lines(past: Decision) -> list[str]:
+    """The lines of when a decision was made, and for which record."""
+    return labelled("made", f"{past.decided_at:%Y-%m-%d %H:%M:%S} UTC, because of record {past.cause}")
+
+
 def _made(past: Decision, retry: int) -> Iterator[str]:
-    yield from labelled("made", f"{past.decided_at:%Y-%m-%d %H:%M:%S} UTC, because of record {past.cause}")
+    yield from made_lines(past)
     yield from labelled("attempt", f"{retry + 1}, the last one" if retry else "1")
 
 

@@ -8,7 +8,14 @@ from msgspec.structs import asdict
 
 from levelog.calls.faults import described
 from levelog_base.counting import counted
-from levelog_cli.printing.called import call_lines, call_stop_lines, calls_plain, difference_lines, tally_lines
+from levelog_cli.printing.called import (
+    call_lines,
+    call_stop_lines,
+    calls_plain,
+    difference_lines,
+    made_lines,
+    tally_lines,
+)
 from levelog_cli.printing.tables import folded, labelled, table_lines
 from levelog_history.differences import drift_text, shown
 from levelog_history.wording import is_first
@@ -115,7 +122,7 @@ def divergence_lines(found: Divergence, names: tuple[str, str]) -> Iterator[str]
     """The lines of a decision that came out otherwise: what it was made on, and in what it differs."""
     past = found.past
     yield from folded(f"the first decision that differs: {past.view} of {past.parent}")
-    yield from labelled("made", f"{past.decided_at:%Y-%m-%d %H:%M:%S} UTC, because of record {past.cause}")
+    yield from made_lines(past)
     yield from labelled("parent", f"as record {past.parent_sequence} showed it")
     yield from read_lines(found.reads, past)
     width = max(map(len, names))
@@ -225,7 +232,7 @@ def stop_lines(stop: Stop) -> Iterator[str]:
     if isinstance(scene, CallScene):
         yield from call_stop_lines(stop.kind, scene)
         return
-    yield from labelled("made", f"{past.decided_at:%Y-%m-%d %H:%M:%S} UTC, because of record {past.cause}")
+    yield from made_lines(past)
     yield from labelled("parent", f"as record {past.parent_sequence} showed it{_spec(scene.parent)}")
     before = "no level" if is_first(past) else f"{past.basis.status}, round {past.basis.round}"
     yield from labelled("before", before)
