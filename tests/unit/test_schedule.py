@@ -40,11 +40,7 @@ async def test_an_echo_is_put_off_for_a_moment() -> None:
     assert set(schedule.put_off) == {SHOP}
     assert timedelta(0) < schedule.wait <= ECHO_WAIT
     schedule.take({SHOP: ECHO})
-
-    async def is_open() -> bool:
-        return schedule.is_open
-
-    await until(is_open, "the moment to be over")
+    await until(lambda: schedule.is_open, "the moment to be over")
     schedule.close()
     assert not schedule.put_off
 
@@ -67,11 +63,7 @@ async def test_the_end_of_a_write_waits_a_while_unless_others_may_wait_for_it(is
     schedule.take({SHOP: END})
     assert schedule.is_resting
     assert timedelta(0) < schedule.wait <= rest
-
-    async def is_open() -> bool:
-        return schedule.is_open
-
-    await until(is_open, "the while to be over")
+    await until(lambda: schedule.is_open, "the while to be over")
     assert not schedule.is_resting
     schedule.close()
     assert not schedule.is_open

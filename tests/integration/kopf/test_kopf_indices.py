@@ -214,10 +214,6 @@ async def test_an_index_that_cannot_be_read_once_is_looked_up_as_it_is_afterward
     monkeypatch.setattr(lasting, "REFRESH_SECONDS", 0)
     values: dict[str, Mapping[Any, Collection[Any]]] = {"pods": {}}
     refreshing = asyncio.create_task(lasting.refresh(values, {"pods": cast("LiveIndex[Any, Any]", Pods())}))
-
-    async def is_over() -> bool:
-        return bool(values["pods"]) or refreshing.done()
-
-    await until(is_over, "the second read")
+    await until(lambda: bool(values["pods"]) or refreshing.done(), "the second read")
     assert (values, refreshing.cancel()) == ({"pods": {None: ["one"]}}, True)
     assert "index pods is looked up as it was: no such key" in caplog.text
