@@ -20,7 +20,7 @@ import yaml
 
 from levelog_sandbox import Sandbox, StatusError
 from rigs.preloaded import LOADED, PROGRAM, Preloaded
-from rigs.processes import Child, Process
+from rigs.processes import Child, Env, Process, Words
 from rigs.waiting import until
 
 _Started: TypeAlias = "Preloaded | subprocess.Popen[bytes]"
@@ -150,14 +150,7 @@ class Levelog:
 class Running(Process):
     """A command that runs."""
 
-    def _spawn(
-        self,
-        argv: Sequence[str | Path],
-        output: BinaryIO,
-        env: Mapping[str, str] | None,
-        folder: Path | None,
-        user: str | None,
-    ) -> Child:
+    def _spawn(self, argv: Words, output: BinaryIO, env: Env, folder: Path | None, user: str | None) -> Child:
         assert env is not None
         assert folder is not None
         if not _is_forkable(env):

@@ -7,9 +7,12 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import BinaryIO, Protocol, Self
+from typing import BinaryIO, Protocol, Self, TypeAlias
 
 from rigs.preloaded import Preloaded
+
+Words: TypeAlias = Sequence[str | Path]
+Env: TypeAlias = Mapping[str, str] | None
 
 # The shell starts a watcher and then becomes the program, so that the pid is the program's. The watcher reads a pipe
 # whose other end only the test process holds: end of file means that this process is gone, a line means that the
@@ -52,10 +55,10 @@ class Process:
 
     def __init__(
         self,
-        argv: Sequence[str | Path],
+        argv: Words,
         log: Path,
         *,
-        env: Mapping[str, str] | None = None,
+        env: Env = None,
         folder: Path | None = None,
         user: str | None = None,
     ) -> None:
@@ -72,14 +75,7 @@ class Process:
     def __exit__(self, *_: object) -> None:
         self.kill()
 
-    def _spawn(
-        self,
-        argv: Sequence[str | Path],
-        output: BinaryIO,
-        env: Mapping[str, str] | None,
-        folder: Path | None,
-        user: str | None,
-    ) -> Child:
+    def _spawn(self, argv: Words, output: BinaryIO, env: Env, folder: Path | None, user: str | None) -> Child:
         reading, self._lifeline = os.pipe()
         try:
             return subprocess.Popen(
@@ -146,14 +142,7 @@ class Process:
 class Forked(Process):
     """A Python module, `[sys.executable, "-m", …]`, that finds levelog loaded."""
 
-    def _spawn(
-        self,
-        argv: Sequence[str | Path],
-        output: BinaryIO,
-        env: Mapping[str, str] | None,
-        folder: Path | None,
-        user: str | None,
-    ) -> Child:
+    def _spawn(self, argv: Words, output: BinaryIO, env: Env, folder: Path | None, user: str | None) -> Child:
         assert user is None
         with Path(os.devnull).open("rb") as stdin:
             files = [file.fileno() for file in (stdin, output, output)]

@@ -1,4 +1,4 @@
-"""docs/kopf-features.md has each page of Kopf's documentation, and each row its tests."""
+"""The pages about Kopf: features in the order of its documentation, and twenty wishes; each row names its tests."""
 
 import re
 
@@ -17,11 +17,7 @@ probing authentication configuration peering cli events hierarchies testing embe
 idempotence reconciliation tips-and-tricks troubleshooting
 """
 """Of Kopf's documentation, in its order, but for those about Kopf itself and about its own development."""
-
-
 STORIES = {"a_story_that_fails_on_kopf_passes_here": CASES, "a_story_that_users_rely_on_is_as_with_kopf": ALIKE}
-
-
 NOTE = re.compile(r"^\[\^(\w+)\]: (.*)$", re.MULTILINE)
 VERDICT = re.compile(r"(works|differs|refused)\[\^(\w+)\]")
 TEST = re.compile(r"`[^`]+::[^`]+`")
@@ -61,3 +57,21 @@ def test_each_row_says_what_becomes_of_a_feature_and_its_note_names_tests_that_a
     for text in tests:
         stem, name, story = named_test(text)
         assert (story in STORIES[name]) if stem == "kopf_itself" else (story is None), text
+
+
+WISHES = (ROOT / "docs/kopf-wishes.md").read_text()
+WISH = re.compile(r"^\| (.+?) \| (.*?) \| (has|partly|lacks)\[\^(\d+)\] \| (.+) \|$", re.MULTILINE)
+
+
+def test_there_are_twenty_each_with_a_note() -> None:
+    numbers = [row[3] for row in WISH.findall(WISHES)]
+    assert numbers == [note[0] for note in NOTE.findall(WISHES)] == [str(number) for number in range(1, 21)]
+
+
+@pytest.mark.parametrize(("number", "text"), NOTE.findall(WISHES), ids=str)
+def test_the_tests_that_a_note_names_are_there(number: str, text: str) -> None:
+    tests = TEST.findall(text)
+    assert tests, number
+    for each in tests:
+        found = named_test(each)
+        assert found.story is None or found.story in CASES

@@ -1,8 +1,18 @@
+"""What a server answers: its errors, the lines of its streams, and which cluster it is."""
+
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
+from itertools import pairwise
+from typing import cast
 
 import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from levelog_base.errors import LevelogError
+from levelog_kube.client import Answer, KubeClient, LineSplitter
+from levelog_kube.discovery import cluster_uid
 from levelog_kube.failures import MOST_WAIT_SECONDS, ApiError
 
 
@@ -52,3 +62,36 @@ def test_a_server_that_asks_for_years_is_asked_again_within_the_hour() -> None:
     for header in ("99999999999", in_a_year):
         error = ApiError.from_answer("GET", "/x", 429, b"{}", {"Retry-After": header})
         assert error.retry_after == timedelta(seconds=MOST_WAIT_SECONDS)
+
+
+BODY = st.lists(st.binary(max_size=40).map(lambda line: line.replace(b"\n", b"")), max_size=20).map(b"\n".join)
+
+
+@given(body=BODY, cuts=st.lists(st.integers(0, 900), max_size=30))
+def test_lines_are_the_same_however_the_body_is_cut(body: bytes, cuts: list[int]) -> None:
+    borders = sorted({0, len(body), *(cut for cut in cuts if cut < len(body))})
+    splitter = LineSplitter()
+    lines = [line for start, end in pairwise(borders) for line in splitter.feed(body[start:end])]
+    *complete, last = body.split(b"\n")
+    assert lines == [line for line in complete if line]
+    assert splitter.is_within_line == bool(last)
+
+
+def test_a_line_of_eight_megabytes_in_small_pieces_comes_out_whole() -> None:
+    splitter = LineSplitter()
+    lines: list[bytes] = []
+    for _ in range(8 * 1024):
+        lines += splitter.feed(b"x" * 1024)
+    lines += splitter.feed(b"\nnext")
+    assert [len(line) for line in lines] == [8 * 1024 * 1024]
+    assert splitter.is_within_line
+
+
+@pytest.mark.parametrize("body", [b'{"metadata":{}}', b'{"metadata":{"uid":""}}', b"[]", b"<html>"])
+async def test_a_server_that_does_not_say_which_cluster_it_is_is_none(body: bytes) -> None:
+    class Proxy:
+        async def request(self, method: str, path: str) -> Answer:
+            return Answer(status=200, headers={}, body=body)
+
+    with pytest.raises(LevelogError, match="cannot be read"):
+        await cluster_uid(cast("KubeClient", Proxy()))
