@@ -6,7 +6,7 @@ Writes are counted at the API: in the sandbox's request log, and in the audit lo
 import asyncio
 import itertools
 import json
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Final
@@ -68,20 +68,16 @@ async def running(shop: Shop, deployment: Deployment) -> AsyncGenerator[Running]
 
 
 @pytest_asyncio.fixture
-async def sandboxed(tmp_path: Path, nats_server: NatsServer, postgres_url: str) -> AsyncIterator[Running]:
+async def sandboxed(
+    request: pytest.FixtureRequest, tmp_path: Path, nats_server: NatsServer, postgres_url: str
+) -> AsyncIterator[Running]:
+    """By a process for each role unless a test asks for `TOGETHER`.
+
+    One process claims intents as it decides them, and takes two commits for a change.
+    """
     async with Sandbox() as sandbox:
         api = Api(sandbox.url)
-        deployment = Deployment(tmp_path, api, nats_server, postgres_url)
-        async with running(Shop(api, count_in_sandbox(sandbox)), deployment) as setup:
-            yield setup
-
-
-@pytest_asyncio.fixture
-async def together(tmp_path: Path, nats_server: NatsServer, postgres_url: str) -> AsyncIterator[Running]:
-    """Intents are claimed as they are decided, and a change takes two commits."""
-    async with Sandbox() as sandbox:
-        api = Api(sandbox.url)
-        deployment = Deployment(tmp_path, api, nats_server, postgres_url, roles=TOGETHER)
+        deployment = Deployment(tmp_path, api, nats_server, postgres_url, roles=getattr(request, "param", ROLES))
         async with running(Shop(api, count_in_sandbox(sandbox)), deployment) as setup:
             yield setup
 
@@ -96,42 +92,33 @@ async def real(
         yield setup
 
 
-TIMEOUT: Final = pytest.mark.timeout(
-    900
-)  # about a second for each point, more on a machine that runs everything at once
+TIMEOUT: Final = pytest.mark.timeout(900)  # a second or so for each point, more on a machine that is busy
 WRITE_SEAMS: Final = [seam for seam in SEAMS if seam.side_effect is SideEffect.WRITE]
 
 
 @TIMEOUT
+@pytest.mark.parametrize(
+    ("sandboxed", "seams"),
+    [(ROLES, SEAMS), (TOGETHER, SEAMS_TOGETHER)],
+    indirect=["sandboxed"],
+    ids=["apart", "together"],
+)
 async def test_a_process_killed_at_a_seam_goes_on_and_writes_nothing_twice(
-    sandboxed: Running, subtests: pytest.Subtests
+    sandboxed: Running, seams: Sequence[Seam], subtests: pytest.Subtests
 ) -> None:
-    for seam in SEAMS:
+    for seam in seams:
         with subtests.test(seam=str(seam)):
             assert await is_killed_at(sandboxed, seam, 1)
 
 
-@TIMEOUT
-async def test_one_process_that_does_all_is_killed_at_each_seam_and_goes_on_and_writes_nothing_twice(
-    together: Running, subtests: pytest.Subtests
-) -> None:
-    for seam in SEAMS_TOGETHER:
-        with subtests.test(seam=str(seam)):
-            assert await is_killed_at(together, seam, 1)
-
-
 @pytest.mark.long
 @TIMEOUT
-@pytest.mark.parametrize("seam", SEAMS_TOGETHER, ids=str)
-async def test_one_process_that_does_all_is_killed_at_each_point_of_a_seam_and_writes_nothing_twice(
-    together: Running, seam: Seam, record_testsuite_property: Report
-) -> None:
-    await is_killed_at_each(together, seam, record_testsuite_property)
-
-
-@pytest.mark.long
-@TIMEOUT
-@pytest.mark.parametrize("seam", SEAMS, ids=str)
+@pytest.mark.parametrize(
+    ("sandboxed", "seam"),
+    [*((ROLES, seam) for seam in SEAMS), *((TOGETHER, seam) for seam in SEAMS_TOGETHER)],
+    indirect=["sandboxed"],
+    ids=map(str, (*SEAMS, *SEAMS_TOGETHER)),
+)
 async def test_a_process_killed_at_each_point_of_a_seam_goes_on_and_writes_nothing_twice(
     sandboxed: Running, seam: Seam, record_testsuite_property: Report
 ) -> None:
