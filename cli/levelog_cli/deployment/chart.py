@@ -15,7 +15,7 @@ import msgspec
 from levelog_base.wire.manifests import as_yaml
 from levelog_cli.deployment.files import documents
 from levelog_cli.deployment.kustomization import EGRESS
-from levelog_cli.deployment.workloads import KEY_OF_REDACTION, Object, Workloads
+from levelog_cli.deployment.workloads import KEY_OF_REDACTION, Object, Workloads, data_key
 from levelog_cli.settings import LogLevel
 from levelog_cli.wiring.roles import Role
 
@@ -91,7 +91,7 @@ def _values(workloads: Workloads) -> Object:
     return {
         "image": workloads.image,
         "replicas": {str(role): pods[role]["replicas"] for role in Role},
-        "resources": {name: _container(spec)["resources"] for name, spec in pods.items()},
+        "resources": {name: spec["template"]["spec"]["containers"][0]["resources"] for name, spec in pods.items()},
         **{name: {"secret": workloads.name, "keys": keys[name]} for name in used},
         "redaction": {"secret": workloads.name, "key": KEY_OF_REDACTION},
         "logLevel": workloads.log_level,
@@ -160,8 +160,7 @@ def _schema_of(value: Any) -> Object:
 def _operators(workloads: Workloads) -> Object:
     """The ConfigMap, which reads the files of the chart."""
     made = workloads.operators()
-    paths = {path.replace("/", "__"): path for path in workloads.code()}
-    files = {key: _expression(f'(.Files.Get "operators/{path}")') for key, path in sorted(paths.items())}
+    files = {data_key(path): _expression(f'(.Files.Get "operators/{path}")') for path in sorted(workloads.code())}
     return made | {"data": files}
 
 
@@ -216,10 +215,6 @@ def _monitor(workloads: Workloads) -> str:
     monitor = {"apiVersion": "monitoring.coreos.com/v1", "kind": "ServiceMonitor", "metadata": metadata, "spec": spec}
     made = _template(documents([service, monitor]))
     return f"{{{{- if .Values.serviceMonitor.enabled }}}}\n{made}{{{{- end }}}}\n"
-
-
-def _container(spec: Object) -> Object:
-    return next(iter(spec["template"]["spec"]["containers"]))
 
 
 def _expression(path: str) -> str:

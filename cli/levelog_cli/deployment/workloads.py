@@ -97,7 +97,7 @@ class Workloads(Struct, frozen=True, kw_only=True):
         code = self.code()
         made = self._object("v1", "ConfigMap", f"operators-{_digest(code)}", {})
         del made["spec"]
-        return made | {"data": {_data_key(path): text for path, text in sorted(code.items())}}
+        return made | {"data": {data_key(path): text for path, text in sorted(code.items())}}
 
     def migration(self) -> Object:
         """The Job that brings the database to the code's revision; named after what it runs, as Jobs do not change."""
@@ -216,7 +216,7 @@ class Workloads(Struct, frozen=True, kw_only=True):
             ],
         }
         code = self.operators()["metadata"]["name"]
-        items = [{"key": _data_key(path), "path": path} for path in sorted(self.code())]
+        items = [{"key": data_key(path), "path": path} for path in sorted(self.code())]
         volumes: list[Object] = [
             {"name": "operators", "configMap": {"name": code, "items": items}},
             {"name": "tmp", "emptyDir": {}},
@@ -297,7 +297,7 @@ def _key(process: str, server: str) -> str:
     return f"{process}-{server}-url"
 
 
-def _data_key(path: str) -> str:
+def data_key(path: str) -> str:
     """A key of a ConfigMap has no slash."""
     return path.replace("/", "__")
 
