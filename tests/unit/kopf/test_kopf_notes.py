@@ -44,8 +44,10 @@ def test_each_page_of_kopfs_documentation_has_rows_in_its_order() -> None:
     assert list(dict.fromkeys(row[0] for row in rows())) == PAGES.split()
 
 
-def test_each_row_has_a_note_and_each_note_has_a_row() -> None:
-    assert sorted(verdict(row)[1] for row in rows()) == sorted(label for label, _ in NOTE.findall(PAGE.read_text()))
+def test_each_row_has_a_note_and_no_two_notes_are_the_same() -> None:
+    labels, named = zip(*NOTE.findall(PAGE.read_text()), strict=True)
+    assert {verdict(row)[1] for row in rows()} == set(labels)
+    assert len(labels) == len(set(labels)) == len(set(named))
 
 
 @pytest.mark.parametrize("row", rows(), ids=lambda row: f"{row[0]}: {row[1]}")
