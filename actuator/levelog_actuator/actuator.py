@@ -11,6 +11,7 @@ from datetime import timedelta
 from levelog.effects import EffectHandler
 from levelog.handlers.views import ReconcileHandler
 from levelog.indices import GiveIndex
+from levelog_actuator.claimedwrites import ClaimedWrites
 from levelog_actuator.claiming import ClaimLoop
 from levelog_actuator.effects import Effects, caller_for
 from levelog_actuator.ledger import Ledger, StoredResults
@@ -21,7 +22,6 @@ from levelog_actuator.relay import Relay
 from levelog_actuator.results import Ended, Observers, Result
 from levelog_actuator.sending import Sender
 from levelog_actuator.verifier import WriteVerifier
-from levelog_actuator.writes import Writes
 from levelog_base.errors import IdentityMismatch, LevelogError
 from levelog_base.secrets.redaction import Redactor
 from levelog_kube.client import KubeClient
@@ -85,7 +85,7 @@ class Actuator:
         self._own = OwnClaims(outbox, self._wake_loops, clock)
         self._limits = Limits(settings)
         self._outage = Outage(settings, client.absence)
-        self._writes = Writes(
+        self._writes = ClaimedWrites(
             outbox, sender, self._own, self._limits, self._outage, self.observers, on_result=self._record
         )
         self._ledger = Ledger(

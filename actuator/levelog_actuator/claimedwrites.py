@@ -20,7 +20,7 @@ log = logging.getLogger(__name__)
 RESTING: Final = "the API has too much to do for its group"
 
 
-class Writes(Struct, eq=False):
+class ClaimedWrites(Struct, eq=False):
     """Sends claimed writes, and those that are part of a call."""
 
     outbox: Outbox
