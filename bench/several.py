@@ -14,7 +14,7 @@ from bench.changes import load, shown, until_idle
 from bench.programs import Peer, Programs, running, several, used
 from bench.servers import PATIENCE, WEBS, Servers
 
-COUNTS: Final = (1, 5, 10)
+COUNTS: Final = (3, 10)
 RATE: Final = 20
 CHANGES: Final = 300
 
