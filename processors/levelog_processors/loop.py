@@ -121,7 +121,7 @@ class Loop:
                     if is_busy:
                         continue
                     self.health.rest()
-                    if (left := pace.left) > 0:
+                    if is_reached and (left := pace.left) > 0:  # else an answer of the log may come meanwhile
                         await asyncio.sleep(left)
                     if await arrivals.wait(wait):
                         self._schedule.notified()
