@@ -50,9 +50,7 @@ def test_start_up_handlers_run_before_others_and_their_memo_reaches_all(
         settings.persistence.progress_storage = kopf.StatusProgressStorage(field="x")
         memo.client = "a client"
 
-    @kopf.on.cleanup()
-    def end(memo, **_):
-        told.append(memo.client)
+    kopf.on.cleanup()(lambda memo, **_: told.append(memo.client))
 
     @kopf.on.create("example.com", "v1", "shops")
     def made(memo, settings, **_):

@@ -181,7 +181,8 @@ class KopfFile:
 
     def hook(self, when: When, function: Callable[..., Any], param: Any, limits: TryLimits, backoff: timedelta) -> None:
         """Have a function called when a process of the operator begins, or ends, until it succeeds or gives up."""
-        logger = self._lender.logger(getattr(function, "__name__", when))
+        name = getattr(function, "__name__", when).replace("<lambda>", when)
+        logger = self._lender.logger(name)
 
         def calls() -> Iterator[dict[str, Any]]:
             began = datetime.now(UTC)
@@ -210,7 +211,7 @@ class KopfFile:
                 return
 
         hook = call_async if inspect.iscoroutinefunction(function) else call_plain
-        hook.__name__ = getattr(function, "__name__", when)
+        hook.__name__ = name
         stand_for(hook, function)
         if when == "startup":
             self.operator.on.startup(timeout=limits.timeout or LONGEST)(hook)
