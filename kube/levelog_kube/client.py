@@ -11,6 +11,7 @@ from datetime import timedelta
 from importlib.metadata import version
 from pathlib import Path
 from typing import Final, Self, TypeVar
+from weakref import WeakKeyDictionary
 
 import aiohttp
 import msgspec
@@ -104,7 +105,9 @@ class KubeClient:
         self._context = context
         self._configuration = configuration
         self._session = open_session(configuration)
-        self._retired: aiohttp.ClientSession | None = None
+        self._retired: list[aiohttp.ClientSession] = []
+        self._used: WeakKeyDictionary[aiohttp.ClientResponse, aiohttp.ClientSession] = WeakKeyDictionary()
+        """Sessions by the answers that are read."""
         self._identity = tls_identity(configuration)
         self._read_at = time.monotonic()
         self._renewing = asyncio.Lock()
@@ -174,9 +177,8 @@ class KubeClient:
 
     async def close(self) -> None:
         """Close all connections."""
-        for session in (self._session, self._retired):
-            if session is not None:
-                await session.close()
+        for session in (self._session, *self._retired):
+            await session.close()
 
     async def __aenter__(self) -> Self:
         return self
@@ -226,9 +228,9 @@ class KubeClient:
     ) -> aiohttp.ClientResponse:
         configuration = self._configuration
         token: str | None = await configuration.get_api_key_with_prefix("BearerToken")
-        code = "<error>"
+        session, code = self._session, "<error>"
         try:
-            response = await self._session.request(
+            response = await session.request(
                 method,
                 URL(f"{configuration.host}{path}", encoded=True).update_query(query or {}),
                 data=body,
@@ -245,6 +247,7 @@ class KubeClient:
                 server_hostname=configuration.tls_server_name,
                 middlewares=() if method == "GET" else (_send_once,),
             )
+            self._used[response] = session
             code = str(response.status)
             return response
         finally:
@@ -318,14 +321,17 @@ class KubeClient:
                     f"{self.server} or its credentials were refused, and others cannot be had: {error}"
                 ) from error
             log.info("credentials read again", extra={"server": self.server})
+            unused: list[aiohttp.ClientSession] = []
             if session is not self._session:
-                # Requests under way still use the last one; of the one before only watches can be left.
-                retired, self._retired = self._retired, self._session
+                # Who reads from a session that is closed, a watch, may wait for ever; requests may be on the last one.
+                used = set(self._used.values())
+                unused = [each for each in self._retired if each not in used]
+                self._retired = [*filter(used.__contains__, self._retired), self._session]
                 self._session, self._identity = session, identity
-                if retired is not None:
-                    await retired.close()
             self._configuration = configuration
             self._read_at = time.monotonic()
+            for each in unused:
+                await each.close()
             return True
 
 

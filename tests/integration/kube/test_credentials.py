@@ -1,5 +1,6 @@
 """Credentials and certificates that are replaced while the client runs, and those that cannot be used."""
 
+import asyncio
 import json
 import stat
 from collections.abc import AsyncIterator, Callable
@@ -152,6 +153,23 @@ async def test_replaced_certificates_leave_no_more_than_one_session_behind(
             assert (await client.request("GET", "/x")).status == 200
         assert [each.closed for each in opened] == [True, True, True, False, False]
     assert all(each.closed for each in opened)
+
+
+async def test_a_watch_goes_on_however_often_the_certificate_is_replaced(
+    server: PickyServer, write: Callable[..., Path], authority: Authority, tmp_path: Path
+) -> None:
+    held = Certified(tmp_path / "client.crt", tmp_path / "client.key")
+    install(authority.sign("one"), held)
+    user = {"client-certificate": str(held.certificate), "client-key": str(held.key)}
+    async with await connect(write(user)) as client, client.stream("/watch") as lines, asyncio.timeout(30):
+        server.tell(b"first")
+        assert await anext(lines) == [b"first"]
+        for accepted in ("two", "three", "four"):
+            install(authority.sign(accepted), held)
+            server.accepts = lambda _, name, accepted=accepted: name == accepted  # type: ignore[misc]
+            assert (await client.request("GET", "/x")).status == 200
+        server.tell(b"second")
+        assert await anext(lines) == [b"second"]
 
 
 async def test_another_authority_is_read_when_the_server_has_a_certificate_of_it(
