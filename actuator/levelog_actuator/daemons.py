@@ -142,7 +142,7 @@ class Daemons(Struct, eq=False):
             finally:
                 ending.cancel()
 
-        key = handler.name, intent.parent_uid
+        key = intent.effect, intent.parent_uid
         task, was_cancelled = await functions.run_until(key, lambda: handler.function(**arguments), wait)
         if not task.done():
             log.error("%s goes on although it was cancelled", intent.target, extra=about(intent))

@@ -186,6 +186,34 @@ def test_invariant_18_one_that_ignores_its_cancellation_does_not_run_again_befor
         assert told == ["begins with a", "returns", "begins with b"]
 
 
+def test_one_that_ignores_its_cancellation_holds_up_none_of_another_operator(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("levelog.calls.caller.CANCELLATION_TIME", timedelta(milliseconds=20))
+    told = list[str]()
+
+    def operator(image: str) -> Operator:
+        op = Operator(image)
+
+        @op.daemon(when=lambda web: web.spec.image == image)
+        async def follow(web: Web, daemon: Daemon[Web, Progress]) -> None:
+            told.append(image)
+            await daemon.stopped()
+            with suppress(asyncio.CancelledError):
+                await asyncio.Event().wait()
+            await asyncio.Event().wait()
+
+        return op
+
+    one, other = operator("a"), operator("b")
+    with Simulation(one, other) as simulation:
+        simulation.call_through(*(each.origin for op in (one, other) for each in op.effects.values()))
+        simulation.apply(web(image="a"))
+        simulation.run()
+        for image in ("none", "b"):
+            simulation.apply(web(image=image))
+            simulation.advance(MINUTE)
+        assert told == ["a", "b"]
+
+
 @pytest.mark.parametrize("error", [ValueError("busy"), Retry("busy", delay=MINUTE), GiveUp("never")])
 def test_a_failure_is_tried_again_with_the_state_or_given_up(error: Exception) -> None:
     op = Operator("webs")
