@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, nullcontext
 from datetime import UTC, datetime, timedelta, timezone, tzinfo
 from itertools import count, cycle
 from pathlib import Path
@@ -422,8 +422,8 @@ def test_an_effect_with_any_delay_ends_no_process(loop: Loop, delay: Any) -> Non
     [
         (["levelog_processors.decide.views._moment"], lambda asked: asked, LEVELS.map(lambda look: {"look": look})),
         (
-            ["levelog.calls.caller._contained"],
-            lambda function: function,
+            ["levelog.calls.caller.containing"],
+            lambda *_: nullcontext(),
             ERRORS.map(lambda error: {"look": DRIFTS, "act": [raising(error)]}),
         ),
         (
