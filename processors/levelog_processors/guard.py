@@ -90,9 +90,9 @@ class FunctionGuard:
         """Undo `pause`."""
         self._ends_at = monotonic() + self._seconds_left
         thread = threading.get_ident()
-        if not _has_begun.is_set():
-            _has_begun.set()
         _running[thread] = self
+        if not _has_begun.is_set():  # asked after that: the watchdog clears it before it looks who runs
+            _has_begun.set()
         if thread == _MAIN:  # C code may let no other thread run
             signal.setitimer(signal.ITIMER_VIRTUAL, LOOK_SECONDS, LOOK_SECONDS)
 

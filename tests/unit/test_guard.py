@@ -99,6 +99,18 @@ def test_what_a_function_returns_and_raises_is_passed_on() -> None:
         guard().run(lambda: dict[str, str]()["x"])
 
 
+def test_a_call_is_there_before_the_watchdog_is_asked_whether_it_has_to_be_woken(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Waking(threading.Event):
+        def is_set(self) -> bool:
+            assert threading.get_ident() in guards._running, "the watchdog may look now, and sleep on"
+            return super().is_set()
+
+    monkeypatch.setattr(guards, "_has_begun", Waking())
+    guard().run(list)
+
+
 def test_except_exception_does_not_swallow_the_end() -> None:
     def tolerant() -> None:
         while True:
