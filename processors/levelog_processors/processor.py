@@ -202,9 +202,8 @@ class Processor:
             "processor": self._work(epochs),
             "log's beginning": self._loop.find_first(),
         }
-        if (
-            self._database.is_shared and len(epochs) < self._scope.partitions
-        ):  # others hold something that they may leave
+        # others hold something that they may leave
+        if self._database.is_shared and len(epochs) < self._scope.partitions:
             work["others"] = self._watch_others()
         if PARTITION in epochs:
             work["pruning"] = Pruner(self._database, self._scope, self._stream, epochs[PARTITION]).run()
