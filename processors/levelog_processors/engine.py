@@ -340,11 +340,11 @@ class Engine:
             state.confirm(confirmed, shown)
             return confirmed, ()
         async with self.tables.deciding(state, fresh, self.claimant) as written:
-            asked = woken(self._program, written.valid)
             for decided in written.valid:
                 state.take(decided)
                 self._has_lookups |= self.is_shared and are_of_others(state, decided.dependencies_added, self.epochs)
-            asked |= state.confirm(confirmed, shown)  # which may be looked up in this very batch for the first time
+            state.confirm(confirmed, shown)  # which may be looked up in this very batch for the first time
+            asked = woken(self._program, written.valid)
             state.tell(told(self._program, written.valid), asked)
             state.ask(asked)
         return [*confirmed, *written.valid], written.claimed

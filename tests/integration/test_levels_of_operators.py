@@ -1,8 +1,10 @@
 """Levels that are looked up by the names of their views: of another operator, and of views that take levels."""
 
+from collections.abc import Iterator
+
 import pytest
 
-from levelog import Level, Operator, Resource, Struct
+from levelog import Index, Level, Operator, Resource, Struct
 from levelog.conditions import Condition
 from levelog.levels import Levels
 from levelog.testing import Simulation
@@ -12,13 +14,14 @@ from levelog_base.wire.records import ObjectSeen
 from levelog_processors.engine import Engine
 from levelog_processors.program import Program
 from levelog_processors.tables import SqlTables
+from levelog_store.fold.changes import read_causes
 from levelog_store.tables import levels as level_rows
 from rigs.kinds import manifest
 from rigs.leasing import processor
 from rigs.nats import NatsServer
 from rigs.processing import Processing
 from rigs.waiting import until
-from rigs.webs import WEBS, logged, pod, seen, web
+from rigs.webs import PODS, WEBS, logged, pod, seen, web
 
 NAMES = [f"shop{number}" for number in range(12)]
 
@@ -288,3 +291,31 @@ async def test_nobody_acts_on_levels_that_another_processor_has_not_decided_on_s
         assert [actual for actual, _ in found.values()] == [in_sync] * len(NAMES)
         await first.close()
         await second.close()
+
+
+async def test_what_woke_a_level_is_kept_though_a_level_that_it_looks_up_is_confirmed_in_the_same_batch(
+    nats_server: NatsServer, database_url: str
+) -> None:
+    op = boards("webs/size")
+
+    @op.index
+    def pods(pod: Pod) -> Iterator[tuple[str, int]]:
+        yield pod.metadata.name, 1
+
+    @op.view
+    def staffed(board: Board, pods: Index[str, int]) -> Level[int]:
+        return Level(1, len(pods[board.spec.web]))
+
+    async with Processing(nats_server.url, database_url, [sizes(is_changed=False), op]) as stack:
+        stack.start()
+        last = await stack.listed(web("shop", 1), board("old", "shop", 2), version=9, of=[WEBS, PODS, BOARDS])
+        await stack.folded(last)
+    async with Processing(nats_server.url, database_url, [sizes(is_changed=True), op]) as stack:
+        engine = Engine(SqlTables(stack.database, stack.scope), stack.program)
+        await engine.load(await processor(stack.database, stack.scope, "test").tend())
+        engine.fold(logged([pod("shop", 10)], first=last + 1))
+        decided = {each.wake.view for each in (await engine.decide()).decided}
+        assert decided == {"webs/size", "boards/staffed"}
+        (waiting,) = engine.state.wakes.pending.values()
+        assert last + 1 in read_causes(waiting.causes).sequences
+        await engine.close()

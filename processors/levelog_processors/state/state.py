@@ -304,10 +304,10 @@ class State(Contents):
             if wake.partition in self.leased:
                 self.wakes.ask(level, wake)
 
-    def confirm(self, confirmed: Iterable[Decided], told: Mapping[IndexKey, tuple[int, ...]]) -> dict[ViewParent, Wake]:
+    def confirm(self, confirmed: Iterable[Decided], told: Mapping[IndexKey, tuple[int, ...]]) -> None:
         """Take decisions that change nothing in the tables; `told` are keys of their levels, unknown until now.
 
-        Returns the levels to look at again, who may have looked these up meanwhile.
+        Asks for the levels that may have looked these up meanwhile.
         """
         asked: dict[ViewParent, Wake] = {}
         for decided in confirmed:
@@ -315,7 +315,6 @@ class State(Contents):
         self.tell({place: causes for place, causes in told.items() if place in self.readers}, asked)
         self.ask(asked)
         self.let_go()
-        return asked
 
     def renew(self, level: ViewParent) -> None:
         """Note that changed code has decided on a level, or has no use for it; from now on its wake has a row."""
