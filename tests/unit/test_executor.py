@@ -121,3 +121,16 @@ async def test_a_function_that_outlasts_its_time_keeps_its_place_until_it_return
     assert await other is None
     assert (calls, executor.outlasting(first.of)) == (["other"], set())
     await executor.close()
+
+
+@pytest.mark.parametrize("within", [timedelta(0), MINUTE])
+async def test_calls_end_although_who_drains_them_is_cancelled(executor: Executor, within: timedelta) -> None:
+    async def goes_on() -> None:
+        await asyncio.Event().wait()
+
+    call = executor.begin(goes_on(), "a call for ever")
+    draining = asyncio.create_task(executor.drain(within))
+    await asyncio.sleep(0)
+    draining.cancel()
+    await asyncio.wait([call, draining], timeout=10)
+    assert call.cancelled()

@@ -101,11 +101,14 @@ class Executor:
 
     async def drain(self, within: timedelta = timedelta(0)) -> None:
         """Wait for the calls that go on, for so long, then cancel them: who has their keys next makes them again."""
-        if self._begun:
-            await asyncio.wait(set(self._begun), timeout=within.total_seconds())
-        if left := set(self._begun):
+        try:
+            if self._begun:
+                await asyncio.wait(set(self._begun), timeout=within.total_seconds())
+        finally:  # who waits may be cancelled
+            left = set(self._begun)
             for task in left:
                 task.cancel()
+        if left:
             await asyncio.wait(left, timeout=2 * CANCELLATION_TIME.total_seconds())
 
     async def close(self, within: timedelta = timedelta(0)) -> None:
