@@ -34,7 +34,7 @@ from levelog_processors.state.restoring import (
 from levelog_processors.state.state import State
 from levelog_processors.tables import Tables
 from levelog_store.actuate.claims import Claimant
-from levelog_store.decide.decisions import Decided, OpenIntent, PendingWake
+from levelog_store.decide.decisions import Decided, PendingWake
 from levelog_store.decide.inputreads import wakes_in_turn
 from levelog_store.fold.changes import Changes, Wake
 from levelog_store.fold.statereads import AwaitedWrite
@@ -292,7 +292,7 @@ class Engine:
             wake_from_ahead(self.state, at)
         if self._has_missed:
             state_reader = self.state_reader
-            shown = (each for each in self._awaited if is_settled(state_reader.with_target(_open(each))))
+            shown = (each for each in self._awaited if is_settled(state_reader.with_target(each)))
             wake_missed(state_reader, {(each.view, each.parent) for each in shown}, at)
             self._awaited = ()
         self._is_set_back = self._has_missed = False
@@ -348,10 +348,6 @@ class Engine:
             state.tell(told(self._program, written.valid), asked)
             state.ask(asked)
         return [*confirmed, *written.valid], written.claimed
-
-
-def _open(each: AwaitedWrite) -> OpenIntent:
-    return OpenIntent(**{name: getattr(each, name) for name in AwaitedWrite.__struct_fields__ if name != "partition"})
 
 
 def _parted(
