@@ -279,7 +279,8 @@ class Engine:
             valid,
             at,
             claimed,
-            has_more=self._has_lookups or bool(self._due(views, at, leaving, 1)),
+            # a full batch is followed by another: to look for one is as slow as to take it
+            has_more=self._has_lookups or len(wakes) >= BATCH or bool(self._due(views, at, leaving, 1)),
             has_told=any(each.wake.view in self._program.looked_up for each in valid),
             has_news=any(each.is_news and each.wake.view in self._program.awaited for each in valid),
         )
