@@ -58,7 +58,8 @@ class ClaimedWrites(Struct, eq=False):
             return Later.unsent(intent, RESTING, rest)
         async with self.limits.turn(intent):
             with self.observers.attempting(intent) as told:
-                result = await self.sender.send(order, lambda: self.own.outlasts(intent), limit)
+                later = await self.own.unless_mine(intent)
+                result = later or await self.sender.send(order, lambda: self.own.outlasts(intent), limit)
                 told(result)
         self._note(result)
         return result

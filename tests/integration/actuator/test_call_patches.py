@@ -5,16 +5,21 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from sqlalchemy import update
 
 from levelog import Operator, Struct, event
 from levelog.effects import CallPatch
+from levelog_actuator.ownclaims import RECHECK_SECONDS
 from levelog_actuator.patching import Kept
 from levelog_base.wire.canonical import canonical
 from levelog_base.wire.records import ReceiptNoted
+from levelog_store.actuate.elapsed import elapsed
+from levelog_store.tables import intents
 from rigs.acting import WEBS, Acting, writes
-from rigs.faults import Action, FailAfter, FailBefore, Refuse
+from rigs.faults import Action, FailAfter, FailBefore, Hold, Refuse
 from rigs.intents import intent
 from rigs.kinds import Web
+from rigs.waiting import until
 
 PATCH = {"status": {"phase": "made", "size": 2}, "metadata": {"labels": {"made": "yes"}}}
 WENT_WRONG = (FailAfter(), FailAfter(how="reset"), FailBefore(), Refuse(code=500), Refuse(code=429, retry_after=1))
@@ -128,6 +133,21 @@ async def test_calls_of_one_object_do_not_hold_each_other_up_nor_write_what_is_t
     assert found["metadata"]["labels"] == {"one": "x", "two": "x", "three": "x"}
     assert (len(acting.sent(name="a")), told(again)) == (6, [])
     assert len(acting.effective(name="a")) == 6
+
+
+async def test_a_part_that_waited_for_the_one_before_is_not_sent_under_a_claim_that_was_lost(acting: Acting) -> None:
+    seen, shaping, passed = await acting.make(WEBS, "a", spec={}), Shaping(), 0.0
+    acting.clock = lambda: elapsed() + passed
+    held = acting.proxy.add(Hold(stage="answer"), lambda request: writes(request) and request.subresource == "status")
+    async with acting.running(effects=shaping.op):
+        (key,) = await acting.decide(call_for(seen))
+        await held.until_applied()
+        async with acting.database.transaction() as connection:
+            await connection.execute(update(intents).where(intents.c.key == key).values(owner="another"))
+        passed = 2 * RECHECK_SECONDS
+        held.release()
+        await until(lambda: acting.postponed > 0, "the end of the call")
+    assert [each.subresource for each in acting.sent(name="a")] == ["status"]
 
 
 async def test_another_incarnation_is_left_alone(acting: Acting) -> None:
