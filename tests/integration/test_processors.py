@@ -251,6 +251,7 @@ async def test_what_is_watched_no_more_leaves_the_tables_and_nothing_is_written_
         await stack.begin(web("shop", 1), pod("shop-0", 2, owner="uid-shop"), version=2)
         decided = await stack.intents()
         # The pods' list is complete before that of the Webs is begun: the Web seems to have lost its pods.
+        last = 0
         for resource, left in ((PODS, ["webs.example.com/default/shop"]), (WEBS, [])):
             for mark in lists_done(resource, 9):
                 last = await stack.mark(msgspec.structs.replace(mark, namespaces=("other",)))
