@@ -26,6 +26,7 @@ from levelog_processors.tables import SqlTables
 from levelog_store.connect.database import Database
 from levelog_store.decide.decisions import Decided, PendingWake
 from levelog_store.fold.changes import Wake
+from levelog_store.fold.levelwrites import ASKED_FOR
 from levelog_store.owners.handlers import Backfill
 from levelog_store.rows import ERRORS, Entry, LevelRow, Scope, StoredObject
 from rigs.histories import CHANGES, PARTITIONS, Changes, Web, images, told
@@ -161,6 +162,18 @@ def test_a_level_that_is_put_off_is_due_at_its_time_or_once_a_record_asks() -> N
     asked(wakes, "a/b")
     assert wakes.next_due is None
     assert names(wakes.due(NOON, everything, 9)) == ["a/b"]
+
+
+def test_what_a_person_asks_for_comes_before_all_whose_time_has_come() -> None:
+    wakes = Wakes()
+    at = {"a/b": MINUTE, "a/c": 0 * MINUTE, "a/d": 9 * MINUTE, "a/e": 3 * MINUTE}
+    asked(wakes, *at)
+    for wake in wakes.due(NOON, everything, 9):
+        wakes.conclude(decided(wake, NOON + at[names([wake])[0]]))
+    assert names(wakes.due(NOON + 5 * MINUTE, everything, 1)) == ["a/c"]
+    assert wakes.hasten(("webs/alike", "webs.example.com/a/d"), ASKED_FOR)
+    assert names(wakes.due(NOON + 5 * MINUTE, everything, 9)) == ["a/d", "a/c", "a/b", "a/e"]
+    assert names(wakes.due(NOON, everything, 9)) == ["a/d", "a/c"]  # the clock was set back
 
 
 def test_an_entry_that_was_given_anew_does_not_end_at_its_older_time() -> None:

@@ -2,9 +2,11 @@
 
 import heapq
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable
 from datetime import datetime
 from itertools import chain
+from operator import itemgetter
+from typing import TypeVar
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -14,6 +16,8 @@ from levelog_store.fold.changes import Wake, added, noted
 from levelog_store.fold.levelwrites import ASKED_FOR
 from levelog_store.rows import LevelRow, ViewParent, namespace_of
 
+T = TypeVar("T")
+
 
 class Wakes(Struct):
     """One wake for each level that is asked for, at once or at a time."""
@@ -22,7 +26,9 @@ class Wakes(Struct):
     _fresh: dict[str, dict[ViewParent, None]] = {}
     """Wakes that records ask for, by namespace, in the order in which they were asked for."""
     _times: list[tuple[datetime, ViewParent]] = []
-    """A heap of due times; those that no wake has any more are skipped."""
+    """A heap of due times to come; those that no wake has any more are skipped."""
+    _timed: dict[str, dict[ViewParent, datetime]] = {}
+    """Wakes whose time has come, with that, by namespace, earliest first."""
     unwritten: set[ViewParent] = set()
     """Levels whose wakes are other ones than when this was emptied last."""
     seen: dict[ViewParent, int] = {}
@@ -102,8 +108,8 @@ class Wakes(Struct):
         if wake is None:
             return
         self.unwritten.add(level)
-        if wake.due_at is None:
-            self._unqueue(level)
+        _remove(self._fresh, level)
+        _remove(self._timed, level)
 
     def conclude(self, decided: Decided) -> None:
         """Forget the wake of a decision, or put it off until its time; one that was asked for again stays due."""
@@ -119,14 +125,14 @@ class Wakes(Struct):
 
     def due(self, at: datetime, is_meant: Callable[[PendingWake], bool], limit: int) -> list[PendingWake]:
         """Up to so many that are due and meant, of each namespace in turn: first those whose time has come."""
-        timed: dict[str, list[ViewParent]] = {}
-        for level in self._of_time(at):
-            timed.setdefault(namespace_of(level[1]), []).append(level)
-        queues = deque(chain(timed.get(each, ()), self._fresh.get(each, ())) for each in timed | self._fresh)
+        self._take_timed(at)
+        namespaces = self._timed | self._fresh
+        queues = deque(chain(self._timed.get(each, ()), self._fresh.get(each, ())) for each in namespaces)
         found: list[PendingWake] = []
         while queues and len(found) < limit:
             queue = queues.popleft()
-            wake = next((self.pending[level] for level in queue if is_meant(self.pending[level])), None)
+            wakes = map(self.pending.__getitem__, queue)
+            wake = next((each for each in wakes if (each.due_at is None or each.due_at <= at) and is_meant(each)), None)
             if wake is not None:
                 found.append(wake)
                 queues.append(queue)
@@ -140,8 +146,10 @@ class Wakes(Struct):
     @property
     def next_due(self) -> datetime | None:
         """When the first is due that waits for its time."""
-        self._skip()
-        return self._times[0][0] if self._times else None
+        while self._times and not self._is_current(*self._times[0]):
+            heapq.heappop(self._times)
+        timed = (next(iter(queue.values())) for queue in self._timed.values())
+        return min(chain(timed, (due_at for due_at, _ in self._times[:1])), default=None)
 
     def _put(self, wake: PendingWake) -> None:
         level = wake.view, wake.parent
@@ -149,32 +157,35 @@ class Wakes(Struct):
         self.pending[level] = wake
         self.unwritten.add(level)
         if wake.due_at is None:
+            _remove(self._timed, level)
             self._fresh.setdefault(namespace_of(wake.parent), {})[level] = None
-            return
-        if before is not None and before.due_at is None:
-            self._unqueue(level)
-        heapq.heappush(self._times, (wake.due_at, level))
+        elif before is None or before.due_at != wake.due_at:
+            _remove(self._timed, level)
+            _remove(self._fresh, level)
+            heapq.heappush(self._times, (wake.due_at, level))
 
-    def _unqueue(self, level: ViewParent) -> None:
-        namespace = namespace_of(level[1])
-        queue = self._fresh[namespace]
-        del queue[level]
-        if not queue:
-            del self._fresh[namespace]
-
-    def _of_time(self, at: datetime) -> Iterator[ViewParent]:
-        """Levels whose time has come, earliest first."""
-        self._skip()
-        if not self._times or self._times[0][0] > at:
-            return
-        for due_at, level in sorted({each for each in self._times if each[0] <= at}):
-            if (wake := self.pending.get(level)) is not None and wake.due_at == due_at:
-                yield level
-
-    def _skip(self) -> None:
-        while self._times and not self._is_current(*self._times[0]):
-            heapq.heappop(self._times)
+    def _take_timed(self, at: datetime) -> None:
+        """Queue those whose time has come: once each, since a batch takes few of those that are due together."""
+        unsorted = set[str]()
+        while self._times and self._times[0][0] <= at:
+            due_at, level = heapq.heappop(self._times)
+            if self._is_current(due_at, level):
+                namespace = namespace_of(level[1])
+                queue = self._timed.setdefault(namespace, {})
+                if queue and next(reversed(queue.values())) > due_at:  # somebody has asked for it
+                    unsorted.add(namespace)
+                queue[level] = due_at
+        for namespace in unsorted:
+            self._timed[namespace] = dict(sorted(self._timed[namespace].items(), key=itemgetter(1)))
 
     def _is_current(self, due_at: datetime, level: ViewParent) -> bool:
         wake = self.pending.get(level)
         return wake is not None and wake.due_at == due_at
+
+
+def _remove(queues: dict[str, dict[ViewParent, T]], level: ViewParent) -> None:
+    namespace = namespace_of(level[1])
+    queue = queues.get(namespace, {})
+    queue.pop(level, None)
+    if not queue:
+        queues.pop(namespace, None)
