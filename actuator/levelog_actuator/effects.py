@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from levelog.calls.caller import CANCELLATION_TIME
 from levelog.calls.executor import Attempt, Executor, Failure
-from levelog.effects import EffectHandler, GiveUp, looked_up
+from levelog.effects import EffectHandler, looked_up
 from levelog.handlers.injection import Given
 from levelog.handlers.injection import about as say_about
 from levelog.handlers.runs import DaemonHandler
@@ -167,10 +167,11 @@ class EffectCaller(Struct, eq=False, dict=True):
         return self.settings.most_delay if self.lasts(intent) else self.settings.longest
 
     def _done(self, call: _Call, kept: Any) -> Ended:
-        """What is recorded of a call that took place. Raises GiveUp if it cannot be."""
+        """What is recorded of a call that took place; a failure if that is too large."""
         told = CallNoted(name=call.name, request=msgspec.json.decode(call.intent.body), result=kept)
         if too_large := self._too_large(msgspec.json.encode(told)):
-            raise GiveUp(f"it took place, but what it was asked and returned does not fit into the log: {too_large}")
+            text = "it took place, but what it was asked and returned does not fit into the log"
+            return call.given_up(f"{call.effect.title}: {text}: {too_large}")
         return Ended(intent=call.intent, outcome="written", call=told)
 
     def _too_large(self, content: bytes) -> str:
@@ -188,7 +189,7 @@ class EffectCaller(Struct, eq=False, dict=True):
         return replace(later, delay=failure.delay, is_counted=failure.is_counted)
 
     def _later(self, intent: ClaimedIntent, text: str, *, is_doubtful: bool) -> Later:
-        """Put a call off, always with the same key; after the last counted attempt, what the view sees next decides."""
+        """Put a call off, always with the same key; once the counted attempts are used up, its view may withdraw it."""
         # the row of a daemon has its state, and is never withdrawn: the next run ends by itself if it is not wanted
         is_doubtful = self.lasts(intent) or (is_doubtful and intent.attempts < self.settings.attempts)
         delay = self.settings.delay(intent.attempts, most=self._longest(intent))

@@ -45,7 +45,7 @@ class _Details(Struct):
     uid: str = ""
 
 
-class _Written(Struct):
+class _Answer(Struct):
     """An object, or the Status that answers a deletion which is complete."""
 
     metadata: _Metadata
@@ -60,7 +60,7 @@ class _Written(Struct):
         return is_marked and not (about.finalizers or about.deletion_grace_period_seconds)
 
 
-_written: Final = msgspec.json.Decoder(_Written)
+_answers: Final = msgspec.json.Decoder(_Answer)
 
 
 class Sender(Struct, eq=False):
@@ -177,7 +177,7 @@ class Sender(Struct, eq=False):
             case Judgement.WRITTEN | Judgement.UNCHANGED if seen is not None:
                 is_same = rule.verdict is Judgement.UNCHANGED or not case.is_moved
                 outcome: Outcome = "unchanged" if is_same else "written"
-                made = self._remembered(order, seen.body)
+                made = self._applied(order, seen.body)
                 return Ended(intent=order.intent, outcome=outcome, uid=seen.uid, version=seen.version, applied=made)
             case Judgement.RETRY:
                 return try_later(self.settings, order.intent, _explain(case, rule.why))
@@ -212,13 +212,13 @@ class Sender(Struct, eq=False):
                 assert_never(verdict)
 
     def _written(self, order: Order, reply: Reply) -> Result:
-        told = _written.decode(reply.body)
+        told = _answers.decode(reply.body)
         version = int(parse_version(told.metadata.resource_version or "0"))
         if told.is_removed and order.verb != "delete":
             version += 1  # the end of the object comes at a later one
         is_read = order.options.remembered or order.options.as_field
         answer = msgspec.json.decode(reply.body) if is_read else None
-        made = self._remembered(order, answer) if answer is not None else None
+        made = self._applied(order, answer) if answer is not None else None
         uid = told.metadata.uid or (told.details.uid if told.details else "") or order.intent.target_uid
         is_same = version > 0 and version == order.intent.target_version
         outcome: Outcome = "unchanged" if is_same else "written"
@@ -230,7 +230,7 @@ class Sender(Struct, eq=False):
             return try_later(self.settings, order.intent, text, reply=reply)
         return _ended(order, "failed", text)
 
-    def _remembered(self, order: Order, answer: Mapping[str, Any]) -> Applied | None:
+    def _applied(self, order: Order, answer: Mapping[str, Any]) -> Applied | None:
         """The applied manifest, redacted as what it is compared with."""
         if order.verb != "apply" or not order.options.remembered:
             return None

@@ -263,7 +263,7 @@ class Engine:
         self._wake_for_time(at)
         if self._has_lookups:
             await self._look_around()
-        if state.ends.reverted or state.ends.unmade:  # which end more than they name, or make levels
+        if state.ends.reverted or state.ends.unmade:  # SQL ends more than these name, or makes levels
             await self.flush()
         returned = acting.returned(self.epochs)
         await self.evaluator.refill(state, {look.facts.name[1] for look, _ in returned})

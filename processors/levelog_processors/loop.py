@@ -179,7 +179,10 @@ class Loop:
         await self._note(folded, records)
 
     async def _write(self, read_to: Sequence, *, ends: bool) -> None:
-        """Write what is folded, if it is time, and how far there was nothing to fold; with `ends`, what has ended."""
+        """Write what is folded, if it is time, and how far there was nothing to fold.
+
+        With `ends`, write at once the intents that records have ended.
+        """
         engine, now = self._engine, monotonic()
         is_quiet = read_to - min(map(engine.folded_to.__getitem__, engine.epochs)) >= CONFIRM_EVERY
         if not (engine.has_unwritten or is_quiet):

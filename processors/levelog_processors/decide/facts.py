@@ -1,4 +1,4 @@
-"""The inputs of a decision, all frozen: the facts, what the view read, what the round asked for."""
+"""The inputs of a decision: the facts, what the view read, what the round asked for."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta

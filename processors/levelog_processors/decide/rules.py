@@ -41,7 +41,7 @@ _LISTS: Final = (
 CALLS_APART: Final = timedelta(minutes=1)
 """Between two looks at whether a call that fails may be withdrawn by now, where the actuator did not tell."""
 HANGS_AT: Final = 3
-"""Attempt that fails from which on a call has failed that keeps its parent from being deleted, and goes on."""
+"""Failed attempts after which the level of a call that keeps its parent from being deleted is `failed`; calls go on."""
 
 
 def must_act(look: Outlook) -> bool:

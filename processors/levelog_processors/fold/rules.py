@@ -1,7 +1,5 @@
 """The fold: from records and the stored state of their objects to changes, and to the parents to wake. No I/O.
 
-State knows who has read a key that changed.
-
 Live processors, replay and `levelog.testing` all run this one function, so that they agree.
 """
 

@@ -184,7 +184,7 @@ class State(Contents):
         return {place: causes for place, causes in found.items() if place in self.readers}
 
     def _end(self, changes: Changes) -> None:
-        """Note what ends by the records, to be told to SQL."""
+        """Note what SQL is to be told of the records: intents that end, observations, checkpoints."""
         ends = self.ends
         ends.checkpoints |= changes.checkpoints
         ends.observations += changes.observations
