@@ -125,8 +125,8 @@ class AgainCode:
         """Give up what is under way."""
         self._is_closed = True
         self._threads.shutdown(wait=False, cancel_futures=True)
-        if self._under_way is not None:
-            _, loop, task = self._under_way
+        if (under_way := self._under_way) is not None:  # the thread may end it meanwhile
+            _, loop, task = under_way
             with suppress(RuntimeError):  # its loop has just ended
                 loop.call_soon_threadsafe(task.cancel)
 
