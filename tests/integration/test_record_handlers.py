@@ -189,8 +189,9 @@ async def test_invariant_14_a_poisoned_object_is_shown_and_holds_up_no_other_one
 
 
 async def test_a_call_that_outlasts_its_time_and_goes_on_is_no_attempt_for_those_that_wait_for_it(
-    nats_server: NatsServer, database_url: str
+    nats_server: NatsServer, database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("levelog.calls.executor.PATIENCE", timedelta(0))
     op, calls, release = Operator("webs"), list[int](), threading.Event()
 
     @op.on.event(retries=1, backoff=timedelta(milliseconds=50), timeout=timedelta(milliseconds=50))

@@ -61,6 +61,7 @@ class OnItsOwn(Retry):
         (Retry(delay=SECOND), CallLimits(retries=1), 2, None),
         (OnItsOwn(), CallLimits(retries=0), 1, MINUTE),
         (StillRuns("still runs"), CallLimits(retries=0, backoff=SECOND), 1, MINUTE),
+        (StillRuns("still runs"), CallLimits(), 60, 5 * SECOND),
         (GiveUp("never"), CallLimits(), 1, None),
     ],
 )

@@ -20,6 +20,8 @@ T = TypeVar("T")
 
 AT_ONCE: Final = 10
 """Attempts that may follow on one another at once."""
+PATIENCE: Final = timedelta(seconds=5)
+"""Between two looks whether a function has returned that outlasts its time: the count of attempts stays as it is."""
 
 
 Called: TypeAlias = EffectHandler | CalledHandler
@@ -167,7 +169,8 @@ class Executor:
             case GiveUp():
                 return Failure(error=text, is_final=True)
             case StillRuns():
-                delay, is_retry, is_called = None, False, False
+                delay = max(self._schedule(attempt.number, attempt.longest), PATIENCE)
+                is_retry, is_called = False, False
             case Retry():
                 delay = limits.backoff if error.asked is None else error.asked
                 is_retry, did_nothing = error.is_counted, True
