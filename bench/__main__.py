@@ -80,27 +80,29 @@ async def main() -> None:
     async with Servers() as servers:
         if "changes" in what:
             await changes.run(servers, console, arguments.objects, arguments.rounds, arguments.peer, arguments.picture)
-            await servers.delete_webs()
         if "sizes" in what:
+            await servers.delete_webs()
             await sizes.run(servers, console, sorted(arguments.size or SIZES), arguments.peer)
-            await servers.delete_webs()
         if "several" in what:
+            await servers.delete_webs()
             await several.run(servers, console, min(arguments.objects, 1_000), arguments.peer)
-            await servers.delete_webs()
         if "processors" in what:
-            await processors.run(servers, console, min(arguments.objects, 1_000), arguments.rounds)
             await servers.delete_webs()
+            await processors.run(servers, console, min(arguments.objects, 1_000), arguments.rounds)
         if "tenants" in what:
+            await servers.delete_webs()
             await tenants.run(servers, console, arguments.objects, arguments.rounds, arguments.peer)
         if "lasting" in what:
+            await servers.delete_webs()
             every = timedelta(seconds=arguments.every)
             timers, daemons = arguments.timers, arguments.timers // 5
             is_recorded = not arguments.unrecorded
             await lasting.run(servers, console, timers, daemons, every, arguments.peer, is_recorded=is_recorded)
-            await servers.delete_webs()
         if "noise" in what:
+            await servers.delete_webs()
             await noise.run(servers, console, 1000, arguments.noise)
         if "children" in what:
+            await servers.delete_webs()
             await children.run(servers, console, arguments.children)
 
 

@@ -101,7 +101,7 @@ class Servers:
 
     async def delete_webs(self) -> None:
         """Delete all Webs, some at a time: the server gives no request more than a minute."""
-        while await self.statuses():
+        while await self.statuses(1):
             await self.client.request("DELETE", WEBS, query={"limit": "1000"}, timeout=PATIENCE)
 
     async def for_each(self, numbers: Iterable[int], ask: Callable[[int], Awaitable[None]]) -> None:
@@ -120,9 +120,9 @@ class Servers:
         body = msgspec.json.encode(patch)
         await self.client.request("PATCH", path, body=body, content_type=MERGE_PATCH, timeout=PATIENCE)
 
-    async def statuses(self) -> dict[str, int | None]:
-        """`status.replicas` of each Web, by its name."""
-        answer = await self.client.request("GET", WEBS, timeout=PATIENCE)
+    async def statuses(self, most: int = 0) -> dict[str, int | None]:
+        """`status.replicas` of each Web, or of so many, by its name."""
+        answer = await self.client.request("GET", WEBS, query={"limit": str(most)}, timeout=PATIENCE)
         return {web.metadata.name: web.status.replicas for web in _webs.decode(answer.body).items}
 
     async def status(self, number: int) -> int | None:
