@@ -83,10 +83,8 @@ class Ledger(Struct, eq=False):
                 failures = 0
             except Unavailable as error:
                 failures += 1
-                delay, intents = (
-                    self.outbox.settings.outage_delay(failures).total_seconds(),
-                    counted(len(batch), "intent"),
-                )
+                delay = self.outbox.settings.outage_delay(failures).total_seconds()
+                intents = counted(len(batch), "intent")
                 log.log(level_of(error), "the outcome of %s is not stored for %.1f s: %s", intents, delay, error)
                 self.results = [each for each in batch if each.intent.key not in self.forgotten] + self.results
                 self.has_work.set()
@@ -107,9 +105,7 @@ class Ledger(Struct, eq=False):
             given_back = [result.postponement for result in later]
             if receipts:
                 beside = [each.key for each in given_back]
-                kept = await outcomes.store_receipts(
-                    connection, self.outbox.scope, self.outbox.owner, receipts, beside=beside
-                )
+                kept = await outcomes.store_receipts(connection, scope, owner, receipts, beside=beside)
             if later:
                 unwanted = await claims.postpone(connection, scope, owner, given_back)
         for receipt, _ in receipts:

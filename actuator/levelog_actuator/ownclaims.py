@@ -107,17 +107,14 @@ class OwnClaims(Struct, eq=False):
 
     def limit(self, intent: ClaimedIntent) -> timedelta:
         """Deadline of a request for an intent: short for the first attempt of a write, whose claim ends soon."""
-        is_brief = self.outbox.database.is_shared and _is_first_write(intent)
-        return (
-            min(self.outbox.settings.brief, self.outbox.settings.request) if is_brief else self.outbox.settings.request
-        )
+        settings, is_brief = self.outbox.settings, self.outbox.database.is_shared and _is_first_write(intent)
+        return min(settings.brief, settings.request) if is_brief else settings.request
 
     async def _look(self) -> None:
-        at, asked = self.clock(), list(self.own.values())
-        async with self.outbox.database.reading() as connection:
-            found = await claims.still_claimed(
-                connection, self.outbox.scope, self.outbox.owner, [each.key for each in asked]
-            )
+        outbox, at, asked = self.outbox, self.clock(), list(self.own.values())
+        async with outbox.database.reading() as connection:
+            keys = [each.key for each in asked]
+            found = await claims.still_claimed(connection, outbox.scope, outbox.owner, keys)
         for each in asked:
             if each.key in found:
                 each.known_at = max(at, each.known_at)
@@ -132,14 +129,14 @@ class OwnClaims(Struct, eq=False):
 
     async def keep(self) -> None:
         """Let the claims of calls last for another lease; what runs under those that are lost hears of it."""
-        began, lease = self.clock(), self.outbox.settings.lease
+        outbox, began, lease = self.outbox, self.clock(), self.outbox.settings.lease
         kept = [each for each in self.own.values() if each.lose is not None]
         if not kept:
             return
         try:
-            async with self.outbox.database.transaction(durable=False) as connection:
+            async with outbox.database.transaction(durable=False) as connection:
                 keys = [each.key for each in kept]
-                found = await claims.keep(connection, self.outbox.scope, self.outbox.owner, keys, lease=lease)
+                found = await claims.keep(connection, outbox.scope, outbox.owner, keys, lease=lease)
         except Unavailable as error:
             log.log(level_of(error), "claims are not kept, of %s: %s", counted(len(kept), "call"), error)
             for each in kept:  # which this actuator may still claim again
@@ -188,9 +185,9 @@ class OwnClaims(Struct, eq=False):
 
     async def beat(self) -> None:
         """Beat once; then end the claims of actuators that are gone, if this one was alive all the time they had."""
-        began, lasts = self.clock(), self.outbox.settings.heartbeat_timeout
-        async with self.outbox.database.transaction() as connection:
-            moment, has_gone = await heartbeats.beat(connection, self.outbox.scope, self.outbox.owner, lasts)
+        outbox, began, lasts = self.outbox, self.clock(), self.outbox.settings.heartbeat_timeout
+        async with outbox.database.transaction() as connection:
+            moment, has_gone = await heartbeats.beat(connection, outbox.scope, outbox.owner, lasts)
         self.told = moment, began
         if self.clock() > self.alive_until:  # it was over meanwhile
             self.since = self.clock()
@@ -198,8 +195,8 @@ class OwnClaims(Struct, eq=False):
         self.has_beaten.set()
         if not has_gone or began - self.since < lasts.total_seconds():  # others may have been without it as well
             return
-        async with self.outbox.database.transaction() as connection:
-            ended = await heartbeats.end_claims_of_gone(connection, self.outbox.scope, self.outbox.settings.request)
+        async with outbox.database.transaction() as connection:
+            ended = await heartbeats.end_claims_of_gone(connection, outbox.scope, outbox.settings.request)
         if ended:
             log.info("%s of actuators that are gone can be taken over", counted(ended, "claim"))
             self.on_ended()

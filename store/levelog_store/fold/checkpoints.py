@@ -1,10 +1,8 @@
 """How far partitions are folded, and the commits that were made for them."""
 
 from collections.abc import Collection, Mapping
-from datetime import datetime
 from typing import Any
 
-from msgspec import Struct
 from sqlalchemy import Dialect, Select, Update, bindparam, case, func, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -14,16 +12,12 @@ from levelog_store.rows import Scope
 from levelog_store.tables import checkpoints
 
 
-class Point(Struct, frozen=True, kw_only=True):
+class Point(Checkpoint, frozen=True, kw_only=True):
     """A row of `checkpoints`; see the table for what each column means."""
 
     partition: int
-    sequence: int
     mirrored: int
-    record_sequence: int
-    record_id: str
     commits: int
-    time: datetime | None
 
 
 async def read_points(connection: AsyncConnection, scope: Scope) -> list[Point]:
