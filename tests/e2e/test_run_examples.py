@@ -81,7 +81,7 @@ async def test_guardrails_report_namespaces_and_write_only_where_a_label_asks(
         await until(
             lambda: levelog.levels("--view", "findings", "team-a"),
             "a quota in team-a",
-            accept=lambda levels: levels[0]["drift"] == {"missing": ["NetworkPolicy"]},
+            accept=lambda levels: [each["drift"] for each in levels] == [{"missing": ["NetworkPolicy"]}],
             pause=0.25,
         )
         policy = {
