@@ -4,8 +4,7 @@ Once a call's time is over, the handler of a signal raises TimeIsOver in the mai
 process runs, again and again. Python calls handlers between two steps of Python code, and in C code that asks for
 signals: regular expressions, sleeps, locks, sockets. Other C code is not ended; the log names the function.
 
-Limits: in another thread, as in a simulation, only Python code is ended, by an exception that may also come as the
-function returns.
+Limits: in another thread, as in a simulation, only Python code is ended.
 """
 
 import ctypes
@@ -41,6 +40,8 @@ _MAIN: Final = threading.main_thread().ident
 _raise_in_thread: Any = ctypes.pythonapi.PyThreadState_SetAsyncExc
 _running: Final[dict[int, "FunctionGuard"]] = {}
 """The call that each thread is in."""
+_ending: Final = threading.Lock()
+"""Held to raise in a thread, and by that thread to leave its call: nothing is raised in what it does next."""
 _has_begun: Final = threading.Event()
 """A call began since the watchdog saw none; while nothing is called, it sleeps."""
 
@@ -81,7 +82,8 @@ class FunctionGuard:
     def pause(self) -> None:
         """Stop the time."""
         thread = threading.get_ident()
-        _running.pop(thread, None)
+        with _ending:
+            _running.pop(thread, None)
         if thread == _MAIN:  # else it goes on until the process ends, whose signals then have no handlers
             signal.setitimer(signal.ITIMER_VIRTUAL, 0)
         self._seconds_left = self._ends_at - monotonic()
@@ -164,12 +166,14 @@ def _watch() -> None:
             _has_begun.clear()
         time.sleep(LOOK_SECONDS)
         for thread, call in list(_running.items()):
-            if call.seconds_over > TOLD_AFTER_SECONDS:
-                call.tell()
             if call.seconds_over > 0 and thread == _MAIN:
                 signal.pthread_kill(thread, SIGNAL)
             elif call.seconds_over > 0:
-                _raise_in_thread(ctypes.c_ulong(thread), ctypes.py_object(TimeIsOver))
+                with _ending:
+                    if _running.get(thread) is call:
+                        _raise_in_thread(ctypes.c_ulong(thread), ctypes.py_object(TimeIsOver))
+            if call.seconds_over > TOLD_AFTER_SECONDS:
+                call.tell()
 
 
 def _end(_: int, frame: FrameType | None) -> None:

@@ -12,6 +12,7 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
 from types import FrameType
@@ -169,6 +170,40 @@ def test_in_another_thread_python_code_is_ended_and_what_waits_in_c_is_named_in_
     assert faults[1].startswith("took longer than 0.05 s")
     told = "view webs/pods took longer than 0.05 s and still runs; it holds up its thread"
     assert set(caplog.messages) == {told}
+
+
+def test_nothing_is_raised_in_a_thread_whose_call_ends_while_others_are_told_of(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    gates, ended, raised = [threading.Lock(), threading.Lock()], threading.Event(), list[bool]()
+
+    def tell(_: FunctionGuard) -> None:
+        if not ended.is_set():
+            gates[1].release()
+            ended.wait(10)
+
+    def call(gate: threading.Lock) -> None:
+        with suppress(HandlerFault):
+            guard(SHORT).run(gate.acquire)
+        if gate is gates[1]:
+            ended.set()
+
+    monkeypatch.setattr(guards, "TOLD_AFTER_SECONDS", 0.0)
+    monkeypatch.setattr(guards, "_raise_in_thread", lambda thread, _: raised.append(thread.value in guards._running))
+    monkeypatch.setattr(FunctionGuard, "tell", tell)
+    threads = [threading.Thread(target=call, args=(gate,)) for gate in gates]
+    for gate in gates:
+        gate.acquire()
+    for thread in threads:
+        thread.start()
+        while thread.is_alive() and thread.ident not in guards._running:
+            pass
+    threads[1].join()
+    while len(raised) < 3:  # the look is over in which the second call ended
+        pass
+    gates[0].release()
+    threads[0].join()
+    assert set(raised) == {True}
 
 
 def spin_for(seconds: float) -> None:
