@@ -5,8 +5,6 @@ import re
 import sys
 from pathlib import Path
 
-import pytest
-
 from levelog_cli.demo.steps import STORY
 from rigs.levelog import Levelog, Running
 from rigs.preloaded import PROGRAM
@@ -15,20 +13,13 @@ ROOT = Path(__file__).parents[2]
 BETWEEN = "This time it looked between the two changes: "
 
 
-async def started(*arguments: str, **env: str) -> asyncio.subprocess.Process:
-    return await asyncio.create_subprocess_exec(
-        sys.executable,
-        "-c",
-        "from levelog_cli.main import main; main()",
-        *arguments,
-        env={name: value for name, value in os.environ.items() if name != "COLUMNS"} | env,
+async def test_the_demo_converges_with_no_call_and_no_write_in_vain() -> None:
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-c", "from levelog_cli.main import main; main()", "demo", "--json"),
+        env={name: value for name, value in os.environ.items() if name != "COLUMNS"},
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
     )
-
-
-async def test_the_demo_converges_with_no_call_and_no_write_in_vain() -> None:
-    process = await started("demo", "--json")
     out, err = await process.communicate()
     assert process.returncode == 0, err.decode()
     assert err == b""
@@ -69,25 +60,3 @@ async def test_a_demo_that_stays_up_says_what_a_second_terminal_needs(tmp_path: 
 def test_the_demo_runs_the_example_itself() -> None:
     for name in ("webs.py", "crd.yaml"):
         assert (ROOT / "cli/levelog_cli/demo" / name).read_bytes() == (ROOT / "examples/webs" / name).read_bytes()
-
-
-@pytest.mark.long  # ten commands as users start them; each has tests of its own, with the same operator
-async def test_the_incident_is_told_from_the_symptom_to_the_test() -> None:
-    process = await started("demo", "incident", "--json", COLUMNS="80")
-    out, err = await process.communicate()
-    assert process.returncode == 0, err.decode()
-    *lines, summary = out.decode().splitlines()
-    record = json.loads(summary)["record"]
-    told = "\n".join(lines)
-    assert f"{record}  " in told.split("created by", 1)[0].splitlines()[-1]
-    for text in (
-        "pod/migrate-orders",
-        f"$ levelog what-if webs.py --bundle night.jsonl --drop {record}",
-        "made by   then alone",
-        "  writes    fixed.py  none",
-        "writes that would follow: none",
-        "do not come out as recorded",
-        "all decisions come out as the bundle says",
-    ):
-        assert text in told
-    assert "now alone" not in told, "a pod of which one record is left comes into being with the next one"

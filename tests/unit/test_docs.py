@@ -65,16 +65,6 @@ def test_the_example_is_the_same_wherever_it_is_shown(copy: str) -> None:
     assert shown == (ROOT / "examples/webs/webs.py").read_text()
 
 
-@pytest.mark.parametrize(("copy", "example"), [("lastnight.txt", "webs.py"), ("fixed.txt", "fixed.py")])
-def test_the_operators_of_the_incident_are_those_of_the_example(copy: str, example: str) -> None:
-    assert (ROOT / "cli/levelog_cli/demo" / copy).read_text() == (ROOT / "examples/lastnight" / example).read_text()
-
-
-def test_the_definition_of_the_demo_is_that_of_the_example() -> None:
-    demo, example = ROOT / "cli/levelog_cli/demo/crd.yaml", ROOT / "examples/webs/crd.yaml"
-    assert demo.read_text() == example.read_text()
-
-
 def test_the_readme_shows_two_steps_of_the_demo() -> None:
     shown = re.findall(r"^(\d+)\. (.*)$", block(ROOT / "README.md", "text", below="Try it"), re.MULTILINE)
     steps = [(str(number), step.title) for number, step in enumerate(STORY, 1)]
