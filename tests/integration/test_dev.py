@@ -207,16 +207,18 @@ async def test_what_somebody_else_has_set_or_deleted_stays_so_until_the_file_is_
             await client.request("PATCH", path, query={"fieldManager": "kubectl"}, body=body, content_type=kind)
             file, objects = levelog.folder / "shop.py", levelog.folder / "first.yaml"
             file.write_text(file.read_text() + "# a comment\n")
-            await running.says("Shop first stays as others have set it", ".spec.copies", "save first.yaml to apply")
-            await has_copies(client, 3)
+            await running.says("the new code takes over")
             objects.write_text(objects.read_text() + "# saved\n")
+            await running.says("changed: first.yaml")
             await has_copies(client, 2)
+            assert running.log.read_text().count("changed Shop first") == 1
             await client.request("DELETE", path)
             file.write_text(file.read_text() + "# another comment\n")
-            await running.says("Shop first stays deleted; save first.yaml to create it again")
+            await running.says("the new code takes over")
             assert not await has(client, path)()
             objects.write_text(objects.read_text() + "# saved again\n")
             await until(has(client, path), "the object again", seconds=60)
+            assert running.log.read_text().count("created Shop first") == 2
         assert await running.stops() == 0
 
 
@@ -294,7 +296,7 @@ async def test_on_a_terminal_levels_are_below_the_log_and_what_is_wrong_stands_a
         await tty.says("has a syntax error in line")
         await tty.says("the code before it runs on")
         file.write_text(code.replace("    copies:", "    colour: str\n    copies:"))
-        await tty.says("! objects from before may not fit: shops.example.com v1 spec.colour: is")
+        await tty.says("may break stored objects: shops.example.com v1 spec.colour: is")
         await tty.says("! Shop first: spec.colour: Required value")
         objects.write_text(f"{good}  colour: red\n")
         await tty.says("2 of 2 in sync")

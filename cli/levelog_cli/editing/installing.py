@@ -1,6 +1,7 @@
 """The definitions of the operator's classes, installed in the cluster under development."""
 
 import asyncio
+import logging
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -15,25 +16,15 @@ from levelog_cli.crds.definitions import API_VERSION, definitions_of, is_own
 from levelog_cli.loading import load_classes
 from levelog_cli.servers.clusters import connect_cluster
 from levelog_cli.settings import Settings
-from levelog_ingest.sync import list_pages, version_of
+from levelog_ingest.sync import list_pages
 from levelog_kube.client import KubeClient
 from levelog_kube.discovery import Served, definition_of, served_in
-from levelog_kube.failures import ApiError
+
+log = logging.getLogger(__name__)
 
 _MANAGER: Final = "levelog-dev"
 _PAUSE_SECONDS: Final = 0.02
 _SERVED_SECONDS: Final = 10.0
-_NOT_FOUND: Final = 404
-
-
-class Break(Struct, frozen=True):
-    """Something that a definition may have broken of objects that were stored before it."""
-
-    line: str
-    path: str
-    """Path of the objects."""
-    version: int
-    """Objects that are newer were written under the definition."""
 
 
 class _Metadata(Struct, rename="camel"):
@@ -46,50 +37,32 @@ class StoredVersion(Struct):
     metadata: _Metadata
 
 
-async def define(settings: Settings, files: Sequence[Path]) -> list[Break] | None:
-    """Apply the definitions of the classes, and wait until they are served.
+async def define(settings: Settings, files: Sequence[Path]) -> bool:
+    """Apply the definitions of the classes, and wait until they are served; tells whether one is not as before.
 
-    Returns what that may break of objects that are stored; None where the definitions are as before.
-    Raises ConfigurationError, and what the API refuses.
+    Logs what that may break of objects that are stored. Raises ConfigurationError, and what the API refuses.
     """
     classes = [cls for cls in load_classes(files) if is_own(cls)]
     if not classes:
-        return None
-    broken: list[Break] = []
+        return False
     is_changed = False
     async with await connect_cluster(settings) as client:
         definitions = definitions_of(classes)
         for definition in definitions:
             name = definition["metadata"]["name"]
             earlier = await definition_of(client, GroupResource.parse(name))
-            await apply(client, f"/apis/{API_VERSION}/customresourcedefinitions/{name}", definition, is_forced=True)
+            await apply(client, f"/apis/{API_VERSION}/customresourcedefinitions/{name}", definition)
             later = await definition_of(client, GroupResource.parse(name))
             if earlier is None or later is None or _generation(earlier) == _generation(later):
                 continue
             is_changed = True
-            if lines := [f"{name} {line}" for line in breaks(earlier, later)]:
-                path = await _path_of(client, definition)
-                version = await version_of(client, path)
-                broken += await still_there(client, [Break(line, path, version) for line in lines])
+            path, lines = await _path_of(client, definition), list(breaks(earlier, later))
+            if lines and any([page.items async for page in list_pages(client, path, 1)]):
+                for line in lines:
+                    log.warning("may break stored objects: %s %s", name, line)
         for definition in definitions:
             await until_defined(client, definition)
-    return broken if is_changed else None
-
-
-async def still_there(client: KubeClient, broken: Sequence[Break]) -> list[Break]:
-    """The stored objects that are still broken, as nobody has written them since. Raises as `KubeClient.request`."""
-    found: list[Break] = []
-    for each in broken:
-        try:
-            pages = list_pages(client, each.path)
-            objects = [msgspec.json.decode(item, type=StoredVersion) async for page in pages for item in page.items]
-        except ApiError as error:
-            if error.status != _NOT_FOUND:  # the resource has gone with its definition
-                raise
-            continue
-        if any(int(known.metadata.resource_version) <= each.version for known in objects):
-            found.append(each)
-    return found
+    return is_changed
 
 
 async def find_served(client: KubeClient, api_version: str, kind: str) -> Served | None:
@@ -98,9 +71,9 @@ async def find_served(client: KubeClient, api_version: str, kind: str) -> Served
     return next((served for served in await served_in(client, group, version) if served.kind == kind), None)
 
 
-async def apply(client: KubeClient, path: str, manifest: dict[str, Any], *, is_forced: bool) -> str:
-    """Apply a manifest, if it is forced against what others have set; returns the version that the object then has."""
-    query = {"fieldManager": _MANAGER, "force": "true" if is_forced else "false"}
+async def apply(client: KubeClient, path: str, manifest: dict[str, Any]) -> str:
+    """Apply a manifest, whatever others have set; returns the version that the object then has."""
+    query = {"fieldManager": _MANAGER, "force": "true"}
     body, content_type = msgspec.json.encode(manifest), "application/apply-patch+yaml"
     answer = await client.request("PATCH", path, query=query, body=body, content_type=content_type)
     return answer.decode(StoredVersion).metadata.resource_version

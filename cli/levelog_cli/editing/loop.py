@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from levelog_cli.editing.board import print_changes, show_board
 from levelog_cli.editing.forking import Child, Family, fork_part, preload
-from levelog_cli.editing.installing import Break, define
+from levelog_cli.editing.installing import define
 from levelog_cli.editing.notes import BoardNotes
 from levelog_cli.editing.objectfiles import ObjectFiles
 from levelog_cli.editing.reloader import Reloader
@@ -50,12 +50,7 @@ def develop(
     kubeconfig = folder.absolute() / "kubeconfig"
     _have_one_cluster(kubeconfig)
     own = replace(settings, data_dir=folder, kubeconfig=str(kubeconfig), context="", check_purity=True)
-    family = Family()
-
-    notes = BoardNotes()
-
-    async def prepare() -> Sequence[Break] | None:
-        return await define(own, files)
+    family, notes = Family(), BoardNotes()
 
     name = ", ".join(file.name for file in files)
     with family.ending_by_signals(), _shown_levels(own, family, notes, name):
@@ -70,11 +65,11 @@ def develop(
             from levelog_cli.wiring.pages import fork_pages  # noqa: PLC0415 - it loads what reads bundles
 
             fork_pages(family, own)
-        reloader = Reloader(own, files, family, prepare=prepare, notes=notes)
+        reloader = Reloader(own, files, family, prepare=lambda: define(own, files), notes=notes)
         kept = ObjectFiles(own, objects, family, notes)
         while not family.is_ending:
             if reloader.look():
-                kept.renew(reloader.breaks)
+                kept.renew(is_redefined=reloader.is_redefined)
             kept.look()
             family.wait(cluster, *reloader.waited_for, *kept.waited_for)
             _require(cluster, family)

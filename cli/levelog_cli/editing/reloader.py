@@ -12,7 +12,6 @@ from pathlib import Path
 
 from levelog_cli.editing.codefiles import CodeFiles
 from levelog_cli.editing.forking import Child, Family, preload, until_gone
-from levelog_cli.editing.installing import Break
 from levelog_cli.editing.notes import BoardNotes
 from levelog_cli.editing.trial import Prepare, TrialResult, try_code
 from levelog_cli.running import execute
@@ -68,8 +67,8 @@ class Reloader:
         self._code = CodeFiles(files)
         self._running: Child | None = None
         self._is_tried = False
-        self.breaks: Sequence[Break] | None = None
-        """Stored objects that the code loaded last may break; None: no more of them."""
+        self.is_redefined = False
+        """Whether the definitions of the code loaded last are not those from before."""
         self._is_compared = False  # at first, and by a part: the other parts would run new code meanwhile
 
     @property
@@ -106,7 +105,7 @@ class Reloader:
             self._notes.put("code", [f"the code is broken: {what}"])
             return False
         self._notes.put("code", [])
-        self.breaks = tried.breaks
+        self.is_redefined = tried.is_redefined
         if self._running is not None:
             log.info("the new code takes over")
             self._running.stop()

@@ -3,16 +3,15 @@
 import asyncio
 import logging
 import sys
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final
 
 from msgspec import Struct
 
 from levelog_base.errors import ConfigurationError, LevelogError
 from levelog_cli.editing.codefiles import loaded_files
-from levelog_cli.editing.installing import Break
 from levelog_cli.loading import LoadedApplication
 from levelog_cli.printing.lines import print_lines
 from levelog_cli.printing.planned import change_lines
@@ -36,15 +35,12 @@ class TrialResult(Struct, frozen=True):
 
     files: Sequence[Path]
     is_broken: bool
-    breaks: Sequence[Break] | None = None
-    """Stored objects that the code's definitions may break; None: the definitions are as before."""
+    is_redefined: bool = False
+    """Whether the code's definitions are not those from before."""
 
 
-class Prepare(Protocol):
-    """Makes a cluster fit for the code, or raises what says that the code is broken."""
-
-    async def __call__(self) -> Sequence[Break] | None:
-        """Called once the code is loaded; returns `TrialResult.breaks`."""
+Prepare = Callable[[], Awaitable[bool]]
+"""Makes a cluster fit for code that is loaded, or raises what is wrong with it; returns `TrialResult.is_redefined`."""
 
 
 def try_code(
@@ -65,13 +61,11 @@ def try_code(
     async def work() -> None:
         try:
             application = await load_for_cluster(settings, files, roles, is_told=False)
-            breaks = await prepare() if prepare is not None else None
+            is_redefined = await prepare() if prepare is not None else False
         except BaseException as error:
             telling.send(TrialResult(loaded_files(files, before, error), is_broken=True))
             raise
-        for each in breaks or ():
-            log.warning("may break stored objects: %s", each.line)
-        telling.send(TrialResult(loaded_files(files, before), is_broken=False, breaks=breaks))
+        telling.send(TrialResult(loaded_files(files, before), is_broken=False, is_redefined=is_redefined))
         if not is_first:
             await print_changes(settings, application)
 
