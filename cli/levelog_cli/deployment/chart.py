@@ -6,7 +6,7 @@ A template is such an object as YAML, in which some values are expressions, each
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from importlib.metadata import version
 from typing import Any, Final
 
@@ -15,11 +15,10 @@ import msgspec
 from levelog_base.wire.manifests import as_yaml
 from levelog_cli.deployment.files import documents
 from levelog_cli.deployment.kustomization import EGRESS
-from levelog_cli.deployment.workloads import KEY_OF_REDACTION, Object, Workloads, data_key
+from levelog_cli.deployment.workloads import Object, Workloads, data_key
 from levelog_cli.settings import LogLevel
 from levelog_cli.wiring.roles import Role
 
-_MIGRATE: Final = "migrate"
 _QUOTED: Final = re.compile(r"""'(\{\{ toJson [^'\n]+ \}\})'|"(\{\{ toJson [^"\n]+ \}\})\"""")
 """An expression as YAML quotes it, and as JSON does."""
 _OPTIONAL: Final = re.compile(
@@ -38,31 +37,44 @@ _RELEASE: Final = re.compile(r"\d+\.\d+\.\d+")
 
 def contents(workloads: Workloads) -> dict[str, str]:
     """Text of each file, by its path in the folder; the same for the same operators and options."""
-    valued = msgspec.structs.replace(
-        workloads,
-        image=_expression(".Values.image"),
-        inside=_expression(".Release.Namespace"),
-        log_level=_expression(".Values.logLevel"),
-    )
-    processes = {f"{role}.yaml": [_deployment(valued, role), valued.budget(role)] for role in Role}
+    values = _Values()
+    valued = msgspec.structs.replace(workloads, inside=_expression(".Release.Namespace"), valued=values)
     templates = {
         "rbac.yaml": _template(valued.accounts()),
         "operators.yaml": _template(documents([_operators(valued)])),
+        **{
+            f"{role}.yaml": _template(documents([_open(valued.deployment(role)), valued.budget(role)])) for role in Role
+        },
         "migrate.yaml": _migration(valued),
-        **{name: _template(documents(objects)) for name, objects in processes.items()},
         "networkpolicies.yaml": EGRESS + _template(documents(valued.policies())),
         "servicemonitor.yaml": _monitor(valued),
         "NOTES.txt": _notes(workloads),
     }
-    definitions, values = workloads.definitions(), _values(workloads)
+    definitions, defaults = workloads.definitions(), {name: values.defaults[name] for name in _COMMENTS}
     return {
         **({"crds/definitions.yaml": as_yaml(definitions)} if definitions else {}),
         "Chart.yaml": documents([_chart(workloads)]),
-        "values.yaml": _explained(values),
-        "values.schema.json": json.dumps(_schema(values), indent=2) + "\n",
+        "values.yaml": "\n".join(f"# {_COMMENTS[name]}\n{documents([{name: defaults[name]}])}" for name in defaults),
+        "values.schema.json": json.dumps(_schema(defaults), indent=2) + "\n",
         **{f"operators/{path}": text for path, text in sorted(workloads.code().items())},
         **{f"templates/{name}": text for name, text in templates.items()},
     }
+
+
+class _Values:
+    """Has the objects of the base read values, of which what they have themselves are the defaults."""
+
+    def __init__(self) -> None:
+        self.defaults: Object = {name: [] for name in ("env", "envFrom", "tolerations", "imagePullSecrets")}
+        self.defaults |= {"nodeSelector": {}, "podLabels": {}, "serviceMonitor": {"enabled": False, "labels": {}}}
+
+    def __call__(self, path: str, default: Any) -> str:
+        *above, last = path.split(".")
+        place = self.defaults
+        for name in above:
+            place = place.setdefault(name, {})
+        place[last] = default
+        return _expression(f".Values.{path}")
 
 
 def _chart(workloads: Workloads) -> Object:
@@ -76,32 +88,6 @@ def _chart(workloads: Workloads) -> Object:
         "type": "application",
         "version": number,
         "appVersion": number,
-    }
-
-
-def _values(workloads: Workloads) -> Object:
-    """The defaults: what the kustomize base has in their places."""
-    pods = {str(role): workloads.deployment(role)["spec"] for role in Role}
-    pods[_MIGRATE] = workloads.migration()["spec"]
-    used = {"nats": "nats-url", "database": "database-url"}
-    keys = {
-        name: {process: key for process in pods if (key := f"{process}-{last}") in workloads.secret_keys()}
-        for name, last in used.items()
-    }
-    return {
-        "image": workloads.image,
-        "replicas": {str(role): pods[role]["replicas"] for role in Role},
-        "resources": {name: spec["template"]["spec"]["containers"][0]["resources"] for name, spec in pods.items()},
-        **{name: {"secret": workloads.name, "keys": keys[name]} for name in used},
-        "redaction": {"secret": workloads.name, "key": KEY_OF_REDACTION},
-        "logLevel": workloads.log_level,
-        "env": [],
-        "envFrom": [],
-        "nodeSelector": {},
-        "tolerations": [],
-        "imagePullSecrets": [],
-        "podLabels": {},
-        "serviceMonitor": {"enabled": False, "labels": {}},
     }
 
 
@@ -121,10 +107,6 @@ _COMMENTS: Final = {
     "podLabels": "Further labels of the pods.",
     "serviceMonitor": "Lets the Prometheus Operator scrape the processes, with the labels by which it finds monitors.",
 }
-
-
-def _explained(values: Mapping[str, Any]) -> str:
-    return "\n".join(f"# {_COMMENTS[name]}\n{documents([{name: value}])}" for name, value in values.items())
 
 
 def _schema(values: Object) -> Object:
@@ -164,45 +146,25 @@ def _operators(workloads: Workloads) -> Object:
     return made | {"data": files}
 
 
-def _deployment(workloads: Workloads, role: Role) -> Object:
-    made = workloads.deployment(role)
-    made["spec"]["replicas"] = _expression(f".Values.replicas.{role}")
-    return _with_values(made)
-
-
 def _migration(workloads: Workloads) -> str:
     """The Job, named after what it runs with these values, since a Job cannot change."""
-    made = _with_values(workloads.migration())
+    made = _open(workloads.migration())
     spec = documents([{"spec": made.pop("spec")}])
-    made["metadata"]["name"] = name = f"{workloads.name}-{_MIGRATE}"
+    made["metadata"]["name"] = name = f"{workloads.name}-migrate"
     digest = f'{{{{ include "{name}" . | sha256sum | trunc 10 }}}}'
     head = _template(documents([made])).replace(f"name: {name}\n", f"name: {name}-{digest}\n")
     return f'{{{{- define "{name}" }}}}\n{_template(spec)}{{{{- end }}}}\n{head}{{{{- include "{name}" . }}}}\n'
 
 
-def _with_values(made: Object) -> Object:
-    """The workloads, with the values of their process in them."""
-    spec = made["spec"]["template"]["spec"]
-    [container] = spec["containers"]
-    process = container["name"]
-    made["spec"]["template"]["metadata"]["labels"][_MORE] = ""
-    for field in ("imagePullSecrets", "nodeSelector", "tolerations"):
-        spec[field] = _expression(f".Values.{field}")
-    container["envFrom"] = _expression(".Values.envFrom")
-    container["resources"] = _expression(f".Values.resources.{process}")
-    for each in container["env"]:
-        if found := each.get("valueFrom"):
-            server = "nats" if found["secretKeyRef"]["key"].endswith("-nats-url") else "database"
-            found["secretKeyRef"] = {
-                "name": _expression(f".Values.{server}.secret"),
-                "key": _expression(f".Values.{server}.keys.{process}"),
-            }
+def _open(made: Object) -> Object:
+    """The workload, with what the chart's user adds."""
+    template = made["spec"]["template"]
+    template["metadata"]["labels"][_MORE] = ""
+    [container] = template["spec"]["containers"]
     container["env"].append(_MORE)
-    for volume in spec["volumes"]:
-        if secret := volume.get("secret"):
-            secret["secretName"] = _expression(".Values.redaction.secret")
-            for item in secret["items"]:
-                item["key"] = _expression(".Values.redaction.key")
+    container["envFrom"] = _expression(".Values.envFrom")
+    for field in ("imagePullSecrets", "nodeSelector", "tolerations"):
+        template["spec"][field] = _expression(f".Values.{field}")
     return made
 
 

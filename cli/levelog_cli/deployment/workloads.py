@@ -5,7 +5,7 @@ NATS, PostgreSQL and the Secret with their addresses are somebody else's, and re
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any, Final
 
@@ -32,7 +32,6 @@ RUN: Final = "run"
 _OPERATORS, _KEYS, _DATA, _PORT = "/operators", "/keys", "/data", 8080
 _EGRESS: Final = {Role.INGEST: (4222, 443, 6443), Role.PROCESS: (4222, 5432), Role.ACTUATE: (4222, 5432, 443, 6443)}
 """NATS 4222, PostgreSQL 5432; the API server is 443 at its Service, and mostly 6443 behind it."""
-_CPU: Final = {Role.INGEST: "100m", Role.PROCESS: "200m", Role.ACTUATE: "100m"}
 _PROMETHEUS: Final = "http://prometheus-operated.monitoring.svc:9090"
 """The Service that the Prometheus Operator makes, in the namespace that most use."""
 _LAG_SECONDS: Final = 5
@@ -50,6 +49,8 @@ class Workloads(Struct, frozen=True, kw_only=True):
     namespaces: Sequence[str] = ()
     """Watched namespaces; none for all."""
     log_level: str = LogLevel.INFO
+    valued: Callable[[str, Any], Any] = lambda _, value: value
+    """Given the path of what differs between clusters and what it is here, returns what the objects have there."""
 
     @property
     def name(self) -> str:
@@ -102,7 +103,7 @@ class Workloads(Struct, frozen=True, kw_only=True):
     def migration(self) -> Object:
         """The Job that brings the database to the code's revision; named after what it runs, as Jobs do not change."""
         pod = {
-            **self._pod("migrate", {"LEVELOG_DATABASE_URL": _key("migrate", "database")}),
+            **self._pod("migrate", ["database"]),
             "restartPolicy": "OnFailure",
         }
         spec = {"backoffLimit": 20, "template": self._template("migrate", pod)}  # PostgreSQL may come up later
@@ -110,13 +111,11 @@ class Workloads(Struct, frozen=True, kw_only=True):
 
     def deployment(self, role: Role) -> Object:
         """A process, twice: ingest has a standby, the others share the work."""
-        secrets = {variable("nats_url"): _key(role, "nats")}
-        if needs_sql(frozenset({role})):
-            secrets[variable("database_url")] = _key(role, "database")
-        pod = {**self._pod(role, secrets), "serviceAccountName": f"{self.name}-{role}"}
+        servers = ["nats", "database"] if needs_sql(frozenset({role})) else ["nats"]
+        pod = {**self._pod(role, servers), "serviceAccountName": f"{self.name}-{role}"}
         pod["automountServiceAccountToken"] = needs_cluster(frozenset({role}))
         spec: Object = {
-            "replicas": 2,
+            "replicas": self.valued(f"replicas.{role}", 2),
             "selector": {"matchLabels": self._labels(role)},
             "template": self._template(role, pod),
         }
@@ -130,7 +129,7 @@ class Workloads(Struct, frozen=True, kw_only=True):
         A StatefulSet makes the next pod once the last one is gone, so that there are never two; on a node that does not
         answer, that is once somebody deletes the pod by force, or the node.
         """
-        pod = {**self._pod(RUN, {}), "serviceAccountName": f"{self.name}-{RUN}", "automountServiceAccountToken": True}
+        pod = {**self._pod(RUN, []), "serviceAccountName": f"{self.name}-{RUN}", "automountServiceAccountToken": True}
         claim = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "5Gi"}}}
         spec: Object = {
             "replicas": 1,
@@ -194,22 +193,25 @@ class Workloads(Struct, frozen=True, kw_only=True):
         }
         return self._object("keda.sh/v1alpha1", "ScaledObject", Role.PROCESS, spec)
 
-    def _pod(self, command: str, secrets: Mapping[str, str]) -> Object:
+    def _pod(self, command: str, servers: Sequence[str]) -> Object:
         """A pod as the Pod Security Standard `restricted` wants it, with a root filesystem that is read only."""
         container: Object = {
             "name": command,
-            "image": self.image,
+            "image": self.valued("image", self.image),
             "args": [command, *(f"{_OPERATORS}/{path}" for path in self._arguments())],
-            "env": [*self._settings(command), *(self._secret(*each) for each in secrets.items())],
+            "env": [*self._settings(command), *(self._address(command, each) for each in servers)],
             "securityContext": {
                 "allowPrivilegeEscalation": False,
                 "readOnlyRootFilesystem": True,
                 "capabilities": {"drop": ["ALL"]},
             },
-            "resources": {
-                "requests": {"cpu": _CPU[Role(command)] if command in set(Role) else "100m", "memory": "128Mi"},
-                "limits": {"memory": "256Mi"},
-            },
+            "resources": self.valued(
+                f"resources.{command}",
+                {
+                    "requests": {"cpu": "200m" if command == Role.PROCESS else "100m", "memory": "128Mi"},
+                    "limits": {"memory": "256Mi"},
+                },
+            ),
             "volumeMounts": [
                 {"name": "operators", "mountPath": _OPERATORS, "readOnly": True},
                 {"name": "tmp", "mountPath": "/tmp"},  # noqa: S108
@@ -228,8 +230,9 @@ class Workloads(Struct, frozen=True, kw_only=True):
         elif command in set(Role):
             container |= _probed()
             container["volumeMounts"].append({"name": "keys", "mountPath": _KEYS, "readOnly": True})
-            key = {"key": KEY_OF_REDACTION, "path": KEY_OF_REDACTION}
-            volumes.append({"name": "keys", "secret": {"secretName": self.name, "defaultMode": 0o440, "items": [key]}})
+            secret = self.valued("redaction.secret", self.name)
+            key = {"key": self.valued("redaction.key", KEY_OF_REDACTION), "path": KEY_OF_REDACTION}
+            volumes.append({"name": "keys", "secret": {"secretName": secret, "defaultMode": 0o440, "items": [key]}})
         return {
             "automountServiceAccountToken": False,
             "securityContext": {
@@ -248,7 +251,8 @@ class Workloads(Struct, frozen=True, kw_only=True):
         return definitions_of(classes) if classes else []
 
     def _settings(self, command: str) -> list[Object]:
-        values = {"log_format": "json", "log_level": str(self.log_level), "application": self.application.name}
+        level = self.valued("logLevel", str(self.log_level))
+        values = {"log_format": "json", "log_level": level, "application": self.application.name}
         if command == RUN:
             # Below the volume's root, which belongs to whoever made the volume.
             values |= {"listen": f":{_PORT}", "data_dir": f"{_DATA}/levelog"}
@@ -258,8 +262,11 @@ class Workloads(Struct, frozen=True, kw_only=True):
             values["namespace"] = ",".join(self.namespaces)
         return [{"name": variable(name), "value": value} for name, value in values.items()]
 
-    def _secret(self, name: str, key: str) -> Object:
-        return {"name": name, "valueFrom": {"secretKeyRef": {"name": self.name, "key": key}}}
+    def _address(self, process: str, server: str) -> Object:
+        """The variable with the address of a server, from the Secret."""
+        secret = self.valued(f"{server}.secret", self.name)
+        key = self.valued(f"{server}.keys.{process}", _key(process, server))
+        return {"name": variable(f"{server}_url"), "valueFrom": {"secretKeyRef": {"name": secret, "key": key}}}
 
     def _policy(self, process: str, ports: Sequence[int] | None, *, is_scraped: bool) -> Object:
         """Without ports everything may be reached."""
