@@ -1,17 +1,17 @@
 """What `/metrics` says: counters and histograms that the rooms' hooks feed, and states that are read for a scrape.
 
 Names and labels of `controller_runtime_…`, `workqueue_…` and `rest_client_…` are those of controller-runtime and
-client-go, so that boards and alerts fit: a controller is a view. No label names an object.
+client-go, so that boards and alerts fit. No label names an object.
 """
 
 import asyncio
 import time
 from collections import Counter as Counts
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import CancelledError
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Final, get_args
+from typing import TYPE_CHECKING, Any, Final, get_args
 from urllib.parse import urlsplit
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, ProcessCollector, disable_created_metrics
@@ -50,9 +50,54 @@ _RECONCILE: Final = (
     *(0.005, 0.01, 0.025, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0),
     *(1.25, 1.5, 1.75, 2.0, 2.5, 3.0, 3.5, 4.0, 4.5, 5, 6, 7, 8, 9, 10, 15, 20, 25, 30, 40, 50, 60),
 )
-_DURATION: Final = Histogram.DEFAULT_BUCKETS
 _QUEUE: Final = tuple(10.0**power for power in range(-8, 4))
 _RESULTS: Final = ("success", "error", "requeue", "requeue_after")
+_COUNTERS: Final = {
+    "controller_runtime_reconcile_total": ("controller result", "Decisions on levels, by view"),
+    "controller_runtime_reconcile_errors_total": ("controller", "Decisions that found a level failed, by view"),
+    "controller_runtime_terminal_reconcile_errors_total": (
+        *("controller", "Decisions that found a level failed, and planned no other try, by view"),
+    ),
+    "workqueue_adds_total": ("name controller", "Wakeups that a fold asked for, or whose time came"),
+    "workqueue_retries_total": ("name controller", "Decisions after which a level is looked at again at a time"),
+    "rest_client_requests_total": ("code method host", "Requests to the API server"),
+    "levelog_decisions_total": ("view", "Decisions that were kept, by view"),
+    "levelog_undone_total": ("view", "Rounds that write again what was written, and undone since, by view"),
+    "levelog_writes_total": ("outcome", "Attempts to write to the API, by what came of them"),
+    "levelog_calls_total": ("function outcome", "Calls, by function and what came of them"),
+    "levelog_records_expired_total": ("handler", "Times that records had expired before a call for them"),
+}
+_HISTOGRAMS: Final = {
+    "workqueue_work_duration_seconds": (
+        *("name controller", "From reading the wakeup to the commit of the decision, by view", _QUEUE),
+    ),
+    "controller_runtime_reconcile_time_seconds": (
+        *("controller", "From reading the wakeup to the commit of the decision, by view", _RECONCILE),
+    ),
+    "workqueue_queue_duration_seconds": (
+        *("name controller", "How long a wakeup waited, from the fold that asked for it or from its time", _QUEUE),
+    ),
+    "levelog_fold_seconds": ("", "Folding a batch of records, commits included", Histogram.DEFAULT_BUCKETS),
+    "levelog_commit_seconds": ("", "Commits of transactions that write", Histogram.DEFAULT_BUCKETS),
+}
+_GAUGES: Final = {
+    "levelog_watch_last_contact_seconds": ("resource", "Time since a watch heard anything"),
+    "levelog_log_lag_seconds": ("", "Age of the oldest record that has arrived and is not folded"),
+    "levelog_index_failures": ("index", "Objects that an index function fails for"),
+    "levelog_levels": ("view status", "Levels, by view and status"),
+    "workqueue_depth": ("name controller priority", "Wakeups that are due"),
+    "controller_runtime_active_workers": ("controller", "Reconcile functions that have not returned"),
+    "controller_runtime_max_concurrent_reconciles": ("controller", "Reconcile functions that may run at one time"),
+    "workqueue_unfinished_work_seconds": (
+        *("name controller", "Time since the reconcile functions that have not returned were called, added up"),
+    ),
+    "workqueue_longest_running_processor_seconds": (
+        *("name controller", "Time since the first of the reconcile functions was called that have not returned"),
+    ),
+}
+"""Labels and text by name; of histograms also the buckets. A controller, and a name of a workqueue, is a view."""
+_OF_VIEW: Final = {"controller": 1, "view": 1, "name controller": 2}
+"""Labels that all have the view as their value, and how many they are."""
 
 
 class Metrics(Collector):
@@ -69,62 +114,13 @@ class Metrics(Collector):
         self._counting: asyncio.Task[Sequence[Workload]] | None = None
         self._counted_at = 0.0
 
-        def counter(name: str, text: str, *labels: str) -> Counter:
-            return Counter(name, text, labels, registry=registry)
-
-        def histogram(name: str, text: str, *labels: str, buckets: Sequence[float] = _DURATION) -> Histogram:
-            return Histogram(name, text, labels, registry=registry, buckets=buckets)
-
-        self._reconciles = counter(
-            "controller_runtime_reconcile_total", "Decisions on levels, by view", "controller", "result"
-        )
-        self._errors = counter(
-            "controller_runtime_reconcile_errors_total", "Decisions that found a level failed, by view", "controller"
-        )
-        self._terminal = counter(
-            "controller_runtime_terminal_reconcile_errors_total",
-            "Decisions that found a level failed, and planned no other try, by view",
-            "controller",
-        )
-        self._adds = counter(
-            "workqueue_adds_total", "Wakeups that a fold asked for, or whose time came", "name", "controller"
-        )
-        self._retries = counter(
-            "workqueue_retries_total",
-            "Decisions after which a level is looked at again at a time",
-            "name",
-            "controller",
-        )
-        self._work_time = histogram(
-            "workqueue_work_duration_seconds",
-            "From reading the wakeup to the commit of the decision, by view",
-            *("name", "controller"),
-            buckets=_QUEUE,
-        )
-        self._reconcile_time = histogram(
-            "controller_runtime_reconcile_time_seconds",
-            "From reading the wakeup to the commit of the decision, by view",
-            "controller",
-            buckets=_RECONCILE,
-        )
-        self._queue_time = histogram(
-            "workqueue_queue_duration_seconds",
-            "How long a wakeup waited, from the fold that asked for it or from its time",
-            *("name", "controller"),
-            buckets=_QUEUE,
-        )
-        self._requests = counter("rest_client_requests_total", "Requests to the API server", "code", "method", "host")
-        self._decisions = counter("levelog_decisions_total", "Decisions that were kept, by view", "view")
-        self._undone = counter(
-            "levelog_undone_total", "Rounds that write again what was written, and undone since, by view", "view"
-        )
-        self._writes = counter("levelog_writes_total", "Attempts to write to the API, by what came of them", "outcome")
-        self._calls = counter("levelog_calls_total", "Calls, by function and what came of them", "function", "outcome")
-        self._expired_records = counter(
-            "levelog_records_expired_total", "Times that records had expired before a call for them", "handler"
-        )
-        self._folds = histogram("levelog_fold_seconds", "Folding a batch of records, commits included")
-        self._commits = histogram("levelog_commit_seconds", "Commits of transactions that write")
+        self._counters = {
+            name: Counter(name, text, labels.split(), registry=registry) for name, (labels, text) in _COUNTERS.items()
+        }
+        self._histograms = {
+            name: Histogram(name, text, labels.split(), registry=registry, buckets=buckets)
+            for name, (labels, text, buckets) in _HISTOGRAMS.items()
+        }
         ProcessCollector(registry=registry)
         registry.register(self)
 
@@ -135,12 +131,12 @@ class Metrics(Collector):
 
     def database(self, database: "Database") -> None:
         """Time its commits."""
-        database.on_commit = self._commits.observe
+        database.on_commit = self._histograms["levelog_commit_seconds"].observe
 
     def client(self, client: "KubeClient") -> None:
         """Count its requests."""
         host = urlsplit(client.server).netloc
-        client.on_answer = lambda method, code: self._requests.labels(code, method, host).inc()
+        client.on_answer = lambda method, code: self._count("rest_client_requests_total", code, method, host)
 
     def ingest(self, statuses: "Callable[[], Sequence[ResourceStatus]]") -> None:
         """Tell when each watch heard something."""
@@ -149,7 +145,7 @@ class Metrics(Collector):
     def actuator(self, actuator: "Actuator") -> None:
         """Count what it writes and calls."""
         for outcome in (*get_args(Outcome), "postponed"):
-            self._writes.labels(outcome)
+            self._count("levelog_writes_total", outcome, by=0)
         actuator.observers.on_taken = self._take
 
     def processor(self, processor: "Processor") -> None:
@@ -157,21 +153,26 @@ class Metrics(Collector):
         self._processor = processor
         processor.health.on_fold, processor.health.on_batch = self._fold, self._batch
         processor.count_by(
-            lambda handler, outcome: self._calls.labels(handler, outcome).inc(),
-            lambda handler: self._expired_records.labels(handler).inc(),
+            lambda handler, outcome: self._count("levelog_calls_total", handler, outcome),
+            lambda handler: self._count("levelog_records_expired_total", handler),
         )
         for handler in processor.program.record_handlers:
-            self._expired_records.labels(handler)
+            self._count("levelog_records_expired_total", handler, by=0)
         for handler in processor.program.unrecorded:
             for ended in get_args(CallOutcome):
-                self._calls.labels(handler, ended)
+                self._count("levelog_calls_total", handler, ended, by=0)
         for view in processor.program.views:
             for result in _RESULTS:
-                self._reconciles.labels(view, result)
-            for each in (self._errors, self._terminal, self._reconcile_time, self._decisions, self._undone):
-                each.labels(view)
-            for each in (self._adds, self._retries, self._queue_time, self._work_time):
-                each.labels(view, view)
+                self._count("controller_runtime_reconcile_total", view, result, by=0)
+            for name, (labels, *_) in {**_COUNTERS, **_HISTOGRAMS}.items():
+                if labels in _OF_VIEW:
+                    (self._counters.get(name) or self._histograms[name]).labels(*[view] * _OF_VIEW[labels])
+
+    def _count(self, name: str, *labels: str, by: int = 1) -> None:
+        self._counters[name].labels(*labels).inc(by)
+
+    def _count_view(self, name: str, view: str, by: int) -> None:
+        self._count(name, *[view] * _OF_VIEW[_COUNTERS[name][0]], by=by)
 
     def collect(self) -> Iterable[Metric]:
         """States, as the event loop has them now; none of them while it is blocked."""
@@ -188,34 +189,19 @@ class Metrics(Collector):
 
     async def _read(self) -> list[Metric]:
         now = datetime.now(UTC)
-        contact = GaugeMetricFamily(
-            "levelog_watch_last_contact_seconds", "Time since a watch heard anything", labels=["resource"]
-        )
-        for status in self._statuses():
-            if status.last_contact is not None:
-                age = max(0.0, (now - status.last_contact).total_seconds())
-                contact.add_metric([str(status.watched.resource)], age)
+        contacts = {str(each.watched.resource): each.last_contact for each in self._statuses()}
+        ages = {name: max(0.0, (now - at).total_seconds()) for name, at in contacts.items() if at is not None}
+        contact = _gauge("levelog_watch_last_contact_seconds", ages)
         if self._processor is None:
             return [contact]
-        lag = GaugeMetricFamily(
-            "levelog_log_lag_seconds",
-            "Age of the oldest record that has arrived and is not folded",
-            self._processor.health.lag_seconds(now),
-        )
-        suppressed = CounterMetricFamily(
-            "levelog_suppressed", "Wakeups for which no function was called", self._processor.calls.suppressed
-        )
-        failures = GaugeMetricFamily(
-            "levelog_index_failures", "Objects that an index function fails for", labels=["index"]
-        )
         failed = self._processor.index_failures
-        for index in self._processor.program.indices:
-            failures.add_metric([index], failed.get(index, 0))
         return [
             contact,
-            lag,
-            suppressed,
-            failures,
+            _gauge("levelog_log_lag_seconds", {"": self._processor.health.lag_seconds(now)}),
+            CounterMetricFamily(
+                *("levelog_suppressed", "Wakeups for which no function was called", self._processor.calls.suppressed)
+            ),
+            _gauge("levelog_index_failures", {name: failed.get(name, 0) for name in self._processor.program.indices}),
             *_running(self._processor),
             *await self._work(self._processor),
         ]
@@ -238,22 +224,17 @@ class Metrics(Collector):
                 levels[work.view, work.status] = work.count
             else:
                 depth[work.view] = work.count
-        shown = GaugeMetricFamily("levelog_levels", "Levels, by view and status", labels=["view", "status"])
-        for place, count in levels.items():
-            shown.add_metric(place, count)
-        queue = GaugeMetricFamily("workqueue_depth", "Wakeups that are due", labels=["name", "controller", "priority"])
-        for view, count in depth.items():
-            queue.add_metric([view, view, ""], count)
-        return [shown, queue]
+        queue = {(view, view, ""): count for view, count in depth.items()}
+        return [_gauge("levelog_levels", levels), _gauge("workqueue_depth", queue)]
 
     def _fold(self, folded: "Folded", seconds: float) -> None:
-        self._folds.observe(seconds)
+        self._histograms["levelog_fold_seconds"].observe(seconds)
         if len(self._woken) + len(folded.wakes) > MOST_WOKEN:
             self._woken.clear()
         now = self._clock()
         for name in folded.wakes:
             self._woken.setdefault(name, now)
-            self._adds.labels(name[0], name[0]).inc()
+            self._count_view("workqueue_adds_total", name[0], 1)
 
     def _batch(self, batch: "EvaluationBatch", seconds: float) -> None:
         from levelog_processors.decide.settling import is_undone
@@ -265,15 +246,19 @@ class Metrics(Collector):
         for view, decisions in of_view.items():
             results = Counts(map(_result, decisions))
             for result, count in results.items():
-                self._reconciles.labels(view, result).inc(count)
-            self._errors.labels(view).inc(results["error"])
-            self._decisions.labels(view).inc(sum(each.is_kept for each in decisions))
-            self._undone.labels(view).inc(sum(map(is_undone, decisions)))
-            self._terminal.labels(view).inc(sum(_is_terminal(each) for each in decisions))
-            self._adds.labels(view, view).inc(sum(each.wake.due_at is not None for each in decisions))
-            self._retries.labels(view, view).inc(sum(each.due_at is not None for each in decisions))
-            took, waited = self._reconcile_time.labels(view), self._queue_time.labels(view, view)
-            worked = self._work_time.labels(view, view)
+                self._count("controller_runtime_reconcile_total", view, result, by=count)
+            for name, count in {
+                "controller_runtime_reconcile_errors_total": results["error"],
+                "controller_runtime_terminal_reconcile_errors_total": sum(map(_is_terminal, decisions)),
+                "levelog_decisions_total": sum(each.is_kept for each in decisions),
+                "levelog_undone_total": sum(map(is_undone, decisions)),
+                "workqueue_adds_total": sum(each.wake.due_at is not None for each in decisions),
+                "workqueue_retries_total": sum(each.due_at is not None for each in decisions),
+            }.items():
+                self._count_view(name, view, count)
+            took = self._histograms["controller_runtime_reconcile_time_seconds"].labels(view)
+            waited = self._histograms["workqueue_queue_duration_seconds"].labels(view, view)
+            worked = self._histograms["workqueue_work_duration_seconds"].labels(view, view)
             for each in decisions:
                 took.observe(seconds)
                 worked.observe(seconds)
@@ -287,48 +272,37 @@ class Metrics(Collector):
         for receipt in receipts:
             if receipt.verb == "call":
                 outcome = "returned" if receipt.outcome == "written" else "given_up"
-                self._calls.labels(effect_of(receipt.view, receipt.target), outcome).inc()
+                self._count("levelog_calls_total", effect_of(receipt.view, receipt.target), outcome)
                 for patch in receipt.patches:
-                    self._writes.labels(patch.outcome).inc()
+                    self._count("levelog_writes_total", patch.outcome)
             else:
-                self._writes.labels(receipt.outcome).inc()
+                self._count("levelog_writes_total", receipt.outcome)
         for later in postponed:
             if later.intent.verb != "call":
-                self._writes.labels("postponed").inc()
+                self._count("levelog_writes_total", "postponed")
             elif later.is_counted:
-                self._calls.labels(later.intent.effect, "failed").inc()
+                self._count("levelog_calls_total", later.intent.effect, "failed")
+
+
+def _gauge(name: str, values: Mapping[Any, float]) -> Metric:
+    """A gauge by its labels' values: texts, or tuples of several."""
+    labels, text = _GAUGES[name]
+    gauge = GaugeMetricFamily(name, text, labels=labels.split())
+    for place, value in values.items():
+        gauge.add_metric(place if isinstance(place, tuple) else [place] if labels else [], value)
+    return gauge
 
 
 def _running(processor: "Processor") -> Iterable[Metric]:
     """The reconcile functions that are on their way."""
-    ages: defaultdict[str, list[float]] = defaultdict(list)
+    ages: dict[str, list[float]] = {view: [] for view in processor.program.views}
     for view, seconds in processor.under_way:
-        ages[view].append(seconds)
-    active = GaugeMetricFamily(
-        "controller_runtime_active_workers", "Reconcile functions that have not returned", labels=["controller"]
-    )
-    most = GaugeMetricFamily(
-        "controller_runtime_max_concurrent_reconciles",
-        "Reconcile functions that may run at one time",
-        labels=["controller"],
-    )
-    unfinished = GaugeMetricFamily(
-        "workqueue_unfinished_work_seconds",
-        "Time since the reconcile functions that have not returned were called, added up",
-        labels=["name", "controller"],
-    )
-    longest = GaugeMetricFamily(
-        "workqueue_longest_running_processor_seconds",
-        "Time since the first of the reconcile functions was called that have not returned",
-        labels=["name", "controller"],
-    )
-    for view in processor.program.views:
-        active.add_metric([view], len(ages[view]))
-        unfinished.add_metric([view, view], sum(ages[view]))
-        longest.add_metric([view, view], max(ages[view], default=0.0))
-    for view, number in processor.most_at_once.items():
-        most.add_metric([view], number)
-    return active, most, unfinished, longest
+        ages.setdefault(view, []).append(seconds)
+    yield _gauge("controller_runtime_active_workers", {view: len(each) for view, each in ages.items()})
+    yield _gauge("controller_runtime_max_concurrent_reconciles", processor.most_at_once)
+    yield _gauge("workqueue_unfinished_work_seconds", {(view, view): sum(each) for view, each in ages.items()})
+    longest = {(view, view): max(each, default=0.0) for view, each in ages.items()}
+    yield _gauge("workqueue_longest_running_processor_seconds", longest)
 
 
 def _is_terminal(decided: "Decided") -> bool:
