@@ -56,11 +56,11 @@ async def test_a_change_starts_the_application_anew_and_says_what_it_changes(
         await running.says("webs/pods, 1 level: in_sync -> settling; apply pods (1)")
         await levelog.in_sync(2)
         assert len(sandbox.user.list("pods")) == 4
-        (levelog.folder / "other.py").write_text("nobody = 'imports it'\n")
+        (levelog.folder / "test_webs.py").write_text("'A test is no part of the application.'\n")
         file.write_text(file.read_text().replace("+ 1 + MORE", "+ 2 + MORE"))
         await has_pods(sandbox, 5)
         assert count(running, "changed: ") == 3
-        assert "other.py" not in running.log.read_text()
+        assert "test_webs.py" not in running.log.read_text()
         assert await running.stops(signal.SIGINT) == 0
 
 

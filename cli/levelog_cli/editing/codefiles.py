@@ -1,18 +1,18 @@
-"""The files that an application is made of, and whether any of them has changed since it was loaded.
+"""The Python files that an application may be made of, and whether any of them has changed since it was loaded.
 
 They are looked at again and again: a mounted folder of a container sends no notifications, and a few files cost
 nothing to look at.
 """
 
-import sys
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from levelog_cli.packages import package_of
 
-_FOREIGN: Final = ("site-packages", "node_modules", "__pycache__")
-"""Folders in a folder of operators whose files are not edited there."""
+_TESTS: Final = ("test_*.py", "conftest.py")
 
 
 class Stamp(NamedTuple):
@@ -25,15 +25,11 @@ class Stamp(NamedTuple):
 
 
 class CodeFiles:
-    """Which files count, and how each was when the application was loaded from them.
-
-    While the code is broken, every Python file beside the given ones counts too: it may lack one that is not there yet.
-    """
+    """How the files of the operators' folders, and of the packages in these, were when they were loaded; but tests."""
 
     def __init__(self, files: Sequence[Path]) -> None:
-        self._given = [file.resolve() for file in files]
-        self._loaded: frozenset[Path] = frozenset()
-        self._is_broken = True
+        self._given = [file.resolve() for file in files if not file.is_dir()]
+        self._folders = {_edited_folder(file.resolve()) for file in files}
         self._before: dict[Path, Stamp | None] = {}
         self._seen: dict[Path, Stamp | None] | None = None
 
@@ -42,40 +38,16 @@ class CodeFiles:
         self._before = self._stamps()
         self._seen = None
 
-    def follow(self, loaded: Iterable[Path], *, is_broken: bool) -> None:
-        """Take note of what was loaded since `mark`; what has changed in between counts as changed."""
-        found = frozenset(loaded)
-        self._is_broken = is_broken
-        self._before |= {file: stamp_of(file) for file in found - self._loaded if file not in self._beside()}
-        self._loaded = self._loaded | found if is_broken else found
-
     def changed(self) -> list[Path]:
         """The files that differ from what was loaded, once two looks in a row find the same: a save takes a while."""
         now = self._stamps()
         is_at_rest, self._seen = now == self._seen, now
-        counting = {*now, *self._before} if self._is_broken else self._loaded | self._of_folders()
-        return sorted(file for file in counting if now.get(file) != self._before.get(file)) if is_at_rest else []
-
-    def _of_folders(self) -> set[Path]:
-        """All files of the folders that are given, and the files that are."""
-        files = {file for file in self._given if not file.is_dir()}
-        return files | {file for folder in self._given if folder not in files for file in folder.glob("*.py")}
-
-    def _beside(self) -> set[Path]:
-        folders = {file if file.is_dir() else file.parent for file in self._given}
-        return {file for folder in folders for file in folder.glob("*.py")}
+        counting = {*now, *self._before} if is_at_rest else set[Path]()
+        return sorted(file for file in counting if now.get(file) != self._before.get(file))
 
     def _stamps(self) -> dict[Path, Stamp | None]:
-        return {file: stamp_of(file) for file in (*self._loaded, *self._beside(), *self._of_folders())}
-
-
-def loaded_files(files: Sequence[Path], before: Collection[str], error: BaseException | None = None) -> list[Path]:
-    """Files in the folders of operators that modules were loaded from since `before`, and those that an error names."""
-    folders = {_edited_folder(file.resolve()) for file in files}
-    modules = [module for name, module in list(sys.modules.items()) if name not in before]
-    named = [getattr(module, "__file__", None) for module in modules] + list(_named(error))
-    found = {Path(name).resolve() for name in named if name and name.endswith(".py")}
-    return sorted(file for file in found if any(_is_edited(file, folder) for folder in folders))
+        beside = (file for folder in self._folders for file in _files_in(folder))
+        return {file: stamp_of(file) for file in (*self._given, *beside)}
 
 
 def _edited_folder(given: Path) -> Path:
@@ -84,23 +56,13 @@ def _edited_folder(given: Path) -> Path:
     return package.root / package.module.partition(".")[0] if package else given if given.is_dir() else given.parent
 
 
-def _is_edited(file: Path, folder: Path) -> bool:
-    if not file.is_relative_to(folder):
-        return False
-    parts = file.relative_to(folder).parts
-    return not any(part.startswith(".") or part in _FOREIGN for part in parts)
-
-
-def _named(error: BaseException | None) -> Iterator[str]:
-    """Files that were running, or read, when an error or one that led to it was raised."""
-    while error is not None:
-        if isinstance(error, SyntaxError) and error.filename:
-            yield error.filename
-        trace = error.__traceback__
-        while trace is not None:
-            yield trace.tb_frame.f_code.co_filename
-            trace = trace.tb_next
-        error = error.__cause__ or error.__context__
+def _files_in(folder: Path) -> Iterator[Path]:
+    with suppress(FileNotFoundError):  # it may go meanwhile
+        for path in folder.iterdir():
+            if path.suffix == ".py" and not any(fnmatch(path.name, pattern) for pattern in _TESTS):
+                yield path
+            elif (path / "__init__.py").exists() and not path.is_symlink():
+                yield from _files_in(path)
 
 
 def stamp_of(file: Path) -> Stamp | None:

@@ -98,7 +98,6 @@ class Reloader:
         tried = self._try()
         if tried is None:
             return False
-        self._code.follow(tried.files, is_broken=tried.is_broken)
         if tried.is_broken:
             what = "the code before it runs on" if self._running else "waits for a change"
             log.warning("%s", what)
@@ -126,7 +125,7 @@ class Reloader:
                     return None
             result = received.recv() if received.poll() else None
         # Code may end its process as it is loaded, without a word.
-        return result if isinstance(result, TrialResult) else TrialResult([], is_broken=True)
+        return result if isinstance(result, TrialResult) else TrialResult(is_broken=True)
 
     def _try_code(self, telling: Connection) -> None:
         try_code(

@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-import sys
 from collections.abc import Awaitable, Callable, Sequence
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -11,7 +10,6 @@ from typing import Final
 from msgspec import Struct
 
 from levelog_base.errors import ConfigurationError, LevelogError
-from levelog_cli.editing.codefiles import loaded_files
 from levelog_cli.loading import LoadedApplication
 from levelog_cli.printing.lines import print_lines
 from levelog_cli.printing.planned import change_lines
@@ -33,7 +31,6 @@ _PATIENCE_SECONDS: Final = 5.0
 class TrialResult(Struct, frozen=True):
     """The outcome of loading code."""
 
-    files: Sequence[Path]
     is_broken: bool
     is_redefined: bool = False
     """Whether the code's definitions are not those from before."""
@@ -56,16 +53,15 @@ def try_code(
 
     Ends the process, with an error on stderr if the code is broken.
     """
-    before = set(sys.modules)
 
     async def work() -> None:
         try:
             application = await load_for_cluster(settings, files, roles, is_told=False)
             is_redefined = await prepare() if prepare is not None else False
-        except BaseException as error:
-            telling.send(TrialResult(loaded_files(files, before, error), is_broken=True))
+        except BaseException:
+            telling.send(TrialResult(is_broken=True))
             raise
-        telling.send(TrialResult(loaded_files(files, before), is_broken=False, is_redefined=is_redefined))
+        telling.send(TrialResult(is_broken=False, is_redefined=is_redefined))
         if not is_first:
             await print_changes(settings, application)
 

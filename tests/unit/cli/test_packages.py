@@ -8,7 +8,6 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
-from levelog_cli.editing.codefiles import loaded_files
 from levelog_cli.loading import load_operators
 from levelog_cli.main import app
 from levelog_cli.packages import file_of, package_of
@@ -109,10 +108,3 @@ def test_a_file_whose_folder_has_the_name_of_another_module_stands_for_itself(pr
     assert package.is_taken
     [loaded] = load_operators([folder / "shops.py"])
     assert loaded.name == "shops"
-
-
-def test_the_files_of_the_whole_package_are_looked_at_for_changes(project: Path) -> None:
-    before = set(sys.modules)
-    file = found("acme_of_this_test.handlers.teams")
-    load_operators([file])
-    assert project / "acme_of_this_test/words.py" in loaded_files([file], before)
