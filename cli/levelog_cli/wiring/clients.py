@@ -1,4 +1,4 @@
-"""Client libraries that Kopf files import: configured for levelog's own cluster, as Kopf's login does."""
+"""Client libraries for Kubernetes that operator files import: configured for levelog's own cluster."""
 
 import ast
 import inspect
@@ -16,7 +16,7 @@ from levelog_cli.settings import Settings
 from levelog_kube.configuration import kubeconfig_files
 
 LIBRARIES: Final = ("kubernetes", "kubernetes_asyncio")
-"""Libraries that Kopf configures for all of a process; one makes its own objects of pykube's configuration."""
+"""Libraries with a configuration for all of a process."""
 log = logging.getLogger(__name__)
 
 
@@ -33,7 +33,7 @@ async def configure_clients(settings: Settings) -> None:
                 await loading
         except Exception as error:  # noqa: BLE001 - as in `levelog_kube.configuration`
             log.warning(
-                "%s is not configured: %s: %s; if functions of a Kopf file use it in this process, call "
+                "%s is not configured: %s: %s; if functions use it in this process, call "
                 "%s.config.load_kube_config() or load_incluster_config() in a start-up handler",
                 *(name, type(error).__name__, error, name),
             )
