@@ -4,17 +4,15 @@ import asyncio
 import logging
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
-from datetime import timedelta
 from typing import Final
 
 from msgspec import Struct
-from nats.aio.msg import Msg
 
 from levelog.resources import ResourceType
 from levelog_base.errors import ConfigurationError
 from levelog_base.wire.objects import Application, Cluster, Partition, is_newer
 from levelog_base.wire.records import SyncFinished, SyncStarted
-from levelog_base.wire.subjects import Control, control_subject, control_subjects, stream_name
+from levelog_base.wire.subjects import Control, control_subject, control_subjects
 from levelog_cli.loading import LoadedApplication
 from levelog_cli.servers.data_dir import DataDir
 from levelog_cli.servers.embedded import EmbeddedNats
@@ -53,8 +51,7 @@ def _access(settings: Settings) -> NatsAccess:
     )
 
 
-_STREAM_MADE: Final = "$JS.EVENT.ADVISORY.STREAM.CREATED"
-_RESYNC: Final = timedelta(seconds=10)  # an advisory may be lost, or not be exported to the account
+_PAUSE_SECONDS: Final = 0.5
 
 
 async def await_log(connection: Connection, settings: Settings, cluster: Cluster | None) -> LogStream:
@@ -62,30 +59,14 @@ async def await_log(connection: Connection, settings: Settings, cluster: Cluster
 
     Raises ConfigurationError if there are logs of several clusters and the settings name none.
     """
-    has_changed = asyncio.Event()
-
-    async def note(_: Msg) -> None:
-        has_changed.set()
-
     wanted = cluster or Cluster(settings.cluster)
-    stop = await connection.subscribe(f"{_STREAM_MADE}.{stream_name(wanted) if wanted else '*'}", note)
     is_told = False
-    try:
-        while True:
-            has_changed.clear()
-            found = await _find_log(connection, wanted)
-            if found is not None:
-                return found
-            if not is_told:
-                log.info("waits for the log, which `levelog ingest` makes", extra={"nats": connection.url})
-                is_told = True
-            try:
-                async with asyncio.timeout(_RESYNC.total_seconds()):
-                    await has_changed.wait()
-            except TimeoutError:
-                continue
-    finally:
-        await stop()
+    while (found := await _find_log(connection, wanted)) is None:
+        if not is_told:
+            log.info("waits for the log, which `levelog ingest` makes", extra={"nats": connection.url})
+            is_told = True
+        await asyncio.sleep(_PAUSE_SECONDS)
+    return found
 
 
 async def _find_log(connection: Connection, wanted: Cluster) -> LogStream | None:
