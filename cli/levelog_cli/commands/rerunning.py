@@ -154,9 +154,7 @@ def what_if(
 @answering(*NATS, "database_url", *DECIDING, looks_back=True)
 def bisect(
     settings: Settings,
-    file: Annotated[
-        Path | None, argument("Operators that --code tries, of each commit, and that decide for --inevitable.", "FILE")
-    ] = None,
+    file: Annotated[Path | None, argument("Operators that decide for --inevitable.", "FILE")] = None,
     *,
     bad: Annotated[
         str,
@@ -175,38 +173,23 @@ def bisect(
         ),
     ] = "",
     orders: Annotated[int, option("Try at most this many orders for --inevitable.", "NUMBER", min=1)] = 200,
-    code: Annotated[
-        str,
-        option(
-            "Find the first commit after GOOD, up to BAD, with which a replay of the bundle decides differently.",
-            "GOOD..BAD",
-        ),
-    ] = "",
     bundle: FromBundle = None,
     form: Plain = None,
 ) -> Work:
-    """Find the record that made an expression true, or inevitable, or the commit that decides differently.
+    """Find the record that made an expression true, or inevitable.
 
     Ends with status 1 if there is none.
     """
     from levelog_base.errors import ConfigurationError
-    from levelog_cli.wiring.commits import show_first_commit
     from levelog_cli.wiring.travel import show_first_bad, show_inevitable
 
-    if sum(map(bool, (bad, inevitable, code))) != 1:
-        raise ConfigurationError(
-            "give one of --bad EXPRESSION and --inevitable EXPRESSION to look for a record, or --code GOOD..BAD for a "
-            "commit"
-        )
+    if bool(bad) == bool(inevitable):
+        raise ConfigurationError("give one of --bad EXPRESSION and --inevitable EXPRESSION")
     if bad:
         return show_first_bad(settings, bad, bundle=bundle, form=form)
-    if inevitable:
-        if file is None:
-            raise ConfigurationError("--inevitable decides again with FILE: name the operators")
-        return show_inevitable(settings, file, inevitable, most=orders, bundle=bundle, form=form)
-    if file is None or bundle is None:
-        raise ConfigurationError("--code tries FILE of each commit on a --bundle: give both")
-    return show_first_commit(settings, file.absolute(), code, bundle=bundle.absolute(), form=form)
+    if file is None:
+        raise ConfigurationError("--inevitable decides again with FILE: name the operators")
+    return show_inevitable(settings, file, inevitable, most=orders, bundle=bundle, form=form)
 
 
 @answering(*NATS, "database_url", "data_dir", "application", "cluster", "kubeconfig", "context", looks_back=True)

@@ -1,9 +1,8 @@
-"""`levelog bisect`: the first record after which something is so, and the first commit that decides otherwise."""
+"""`levelog bisect`: the first record after which something is so."""
 
 import json
 import shutil
 import sqlite3
-import subprocess
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
@@ -12,7 +11,7 @@ from levelog_replay.bundles.reading import Bundle, open_bundle
 from levelog_replay.travel.bisecting import Bisection
 from levelog_replay.travel.expressions import Expression
 from rigs.histories import Told, told
-from rigs.lastnight import BAD, FIXED, ORDERS, SHOP, LastNight
+from rigs.lastnight import ORDERS, SHOP, LastNight
 
 
 async def found(night: LastNight, expression: str) -> tuple[int | None, list[tuple[str, int]]]:
@@ -86,10 +85,9 @@ REFUSED = {
     ("--bad", "1 +"): "is no Python expression",
     ("--bad", "1 / 0"): "fails after record 0: ZeroDivisionError",
     ("--bad", 'deleted("shop")'): "names no object",
-    (): "give one of --bad EXPRESSION and --inevitable EXPRESSION to look for a record, or --code GOOD..BAD",
+    (): "give one of --bad EXPRESSION and --inevitable EXPRESSION",
     ("--bad", "1", "--inevitable", "1"): "give one of --bad",
     ("--inevitable", "1"): "name the operators",
-    ("--code", "a..b"): "give both",
 }
 
 
@@ -97,37 +95,3 @@ async def test_what_cannot_be_looked_for_is_refused_in_one_sentence(night: LastN
     for arguments, words in REFUSED.items():
         refused = await night.levelog.refused("bisect", "--bundle", night.bundle, *arguments, status=2)
         assert words in refused
-
-
-def git(folder: Path, *arguments: str) -> str:
-    command = ["git", "-c", "user.name=a", "-c", "user.email=a@example.com", *arguments]
-    return subprocess.run(command, cwd=folder, check=True, capture_output=True, text=True).stdout.strip()
-
-
-async def test_the_first_commit_that_decides_otherwise_is_found_in_worktrees(night: LastNight, tmp_path: Path) -> None:
-    git(tmp_path, "init", "--quiet")
-    file = tmp_path / "ops" / "webs.py"
-    file.parent.mkdir()
-    commits: list[str] = []
-    recorded = BAD.read_text()
-    for text in (recorded, f"{recorded}\n", FIXED.read_text(), f"{FIXED.read_text()}\n"):
-        file.write_text(text)
-        git(tmp_path, "add", "--all")
-        git(tmp_path, "commit", "--quiet", "--message", f"Step {len(commits)}")
-        commits.append(git(tmp_path, "rev-parse", "HEAD"))
-    file.write_text("not committed")
-    run = ("bisect", file, "--bundle", night.bundle)
-    ended = await night.levelog.ends(*run, "--code", f"{commits[0]}..HEAD", "--json")
-    assert ended.status == 0, ended
-    answer = json.loads(ended.stdout)
-    assert answer["commit"] == commits[2]
-    assert "first decision that differs" in answer["replay"]
-    assert "-@op.index(labels=" in answer["diff"]
-    ended = await night.levelog.ends(*run, "--code", f"{commits[0]}..{commits[1]}", "--json")
-    assert (ended.status, json.loads(ended.stdout)) == (1, {"commit": None})
-    refused = await night.levelog.refused(*run, "--code", f"{commits[2]}..HEAD", status=2)
-    assert "decides otherwise already" in refused
-    refused = await night.levelog.refused(*run, "--code", f"{commits[0]}..HEAD", "--application", "other", status=2)
-    assert "the operators given are other" in refused
-    assert git(tmp_path, "worktree", "list").count("\n") == 0, "none is left"
-    assert file.read_text() == "not committed"
