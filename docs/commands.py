@@ -17,7 +17,6 @@ HEAD: Final = """# Commands
 Every command and option, out of `levelog COMMAND --help`: do not edit, run `make reference`.
 
 - A moment is a sequence, a time, or how long ago (15m).
-- Commands with `--output` also take `--json`, which is `--output json`.
 - The last line of each command names the [settings](configuration.md#settings) that it takes. `--nats-…` and
   `--redact…` stand for all that begin so. All commands but `demo` and `completion` also take `--log-format`,
   `--log-level` and `--debug`.
@@ -41,8 +40,6 @@ def _command(name: str, params: Sequence[object], text: str) -> Iterator[str]:
     yield f"\n## levelog {name}\n\n`levelog {name}{shown}`\n\n{text}\n"
     rows = [(f"`{_named(param)}`", param.help) for param in arguments]
     own = [param for param in options if not param.envvar]
-    if any("--output" in param.opts for param in own):
-        own = [param for param in own if "--json" not in param.opts]
     rows += [(", ".join(f"`{opt}`" for opt in param.opts), param.help) for param in own]
     if rows:
         yield "\n" + "".join(f"- {what}: {' '.join((text or '').replace(MOMENT, '').split())}\n" for what, text in rows)

@@ -15,7 +15,6 @@ async def test_each_status_is_that_of_a_command(tmp_path: Path) -> None:
     levelog = Levelog(tmp_path)
     assert (await levelog.ends("migrate")).status == 0
     assert (await levelog.ends("levels", "--no-such-option")).status == 2
-    await levelog.refused("levels", "--json", "-o", "name", status=2)
     assert "holds no application yet" in await levelog.refused("levels", status=2)
     (tmp_path / "earlier.yaml").write_text(NARROWER)
     assert (await levelog.ends("crd", WEBS / "webs.py", "--against", tmp_path / "earlier.yaml")).status == 1

@@ -9,23 +9,21 @@ from levelog_cli.checks.apichecks import examine_cluster
 from levelog_cli.checks.findings import Finding, Found, finding_plain, print_finding
 from levelog_cli.checks.serverchecks import examine_database, examine_nats
 from levelog_cli.loading import LoadedApplication
-from levelog_cli.printing.forms import PlainForm, print_plain
+from levelog_cli.printing.lines import print_json
 from levelog_cli.settings import Settings
 from levelog_cli.wiring.expanding import load_for_cluster
 from levelog_cli.wiring.roles import EVERYTHING, Role
 
 
-async def examine(
-    settings: Settings, files: Sequence[Path], role: Role | None = None, *, form: PlainForm | None = None
-) -> bool:
+async def examine(settings: Settings, files: Sequence[Path], role: Role | None = None, *, as_json: bool) -> bool:
     """Print what is found, each as soon as it is known; tells whether nothing is wrong."""
     is_well = True
     async for finding in _findings(settings, files, role):
-        if form is None:
-            print_finding(finding)
-        else:
-            print_plain(finding_plain(finding), form)
+        if as_json:
+            print_json(finding_plain(finding))
             sys.stdout.flush()
+        else:
+            print_finding(finding)
         is_well = is_well and finding.found is not Found.WRONG
     return is_well
 

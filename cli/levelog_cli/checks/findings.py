@@ -9,9 +9,8 @@ from msgspec import Struct
 from levelog.escapes import escaped
 from levelog_base.errors import LevelogError
 from levelog_base.wire.objects import Cluster
-from levelog_cli.printing.forms import coloured
 from levelog_cli.printing.lines import print_line
-from levelog_cli.printing.tables import folded
+from levelog_cli.printing.tables import coloured, folded
 
 
 class Found(StrEnum):

@@ -10,8 +10,6 @@ from typing import Annotated, Any, Final
 import typer
 from msgspec.structs import replace
 
-from levelog_base.errors import ConfigurationError
-from levelog_cli.printing.forms import PlainForm
 from levelog_cli.running import FAILED, execute
 from levelog_cli.servers.data_dir import DEV_DIR, DataDir
 from levelog_cli.settings import DEFAULTS, LOGS, OPTIONS, TYPES, LogLevel, Settings
@@ -46,13 +44,8 @@ def switch(text: str, *flags: str) -> Any:
     return typer.Option(*flags, help=text)
 
 
-Plain = Annotated[PlainForm | None, typer.Option("--output", "-o", help="json or yaml.", show_default=False)]
-"""The parameter `form` of a command that answers in text unless it is asked for one of the forms."""
-PlainLines = Annotated[
-    PlainForm | None,
-    typer.Option("--output", "-o", help="Lines of JSON, or documents of YAML.", show_default=False),
-]
-_AsJson = Annotated[bool, switch("Print JSON, as --output json does.", "--json")]
+Json = Annotated[bool, switch("Print JSON.", "--json")]
+JsonLines = Annotated[bool, switch("Print lines of JSON.", "--json")]
 FromBundle = Annotated[Path | None, option("Read a file from `levelog export` instead of the log.", "FILE", "--bundle")]
 Deciders = Annotated[Path, argument("Operators to decide with.", "FILE")]
 Operators = Annotated[list[Path], argument("Operators, as `levelog run` takes them.", "FILE")]
@@ -97,8 +90,8 @@ def answering(
 ) -> Callable[[Callable[..., Work | None]], Callable[..., None]]:
     """Turn a function that does something, or returns what is to do, into a command as `taking` and `execute` do.
 
-    Its parameter `form` becomes two options, --output and --json. `is_quiet`: the answer says what the log would warn
-    of. `seen`: parameters with which all that functions do in the event loop is looked at.
+    `is_quiet`: the answer says what the log would warn of. `seen`: parameters with which all that functions do in the
+    event loop is looked at.
     """
 
     def decorate(command: Callable[..., Work | None]) -> Callable[..., None]:
@@ -109,12 +102,6 @@ def answering(
             is_seen = any(values[name] for name in seen)
             execute(settings, lambda: _work(command, settings, values), is_seen=is_seen)
 
-        signature = inspect.signature(command)
-        parameters = list(signature.parameters.values())
-        if parameters[-1].name == "form":
-            parameters[-1] = parameters[-1].replace(name="output")
-            parameters.append(parameters[-1].replace(name="as_json", annotation=_AsJson, default=False))
-        executed.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
         return taking(*names, looks_back=looks_back)(executed)
 
     return decorate
@@ -123,11 +110,6 @@ def answering(
 def _work(
     command: Callable[..., Work | None], settings: Settings, values: dict[str, Any]
 ) -> Coroutine[Any, Any, None] | None:
-    if "as_json" in values:
-        as_json, form = values.pop("as_json"), values.pop("output")
-        if as_json and form not in (None, "json"):
-            raise ConfigurationError(f"--json and --output {form} ask for two forms: drop one of them")
-        values["form"] = "json" if as_json else form
     work = command(settings, **values)
     return None if work is None else _ended(work)
 

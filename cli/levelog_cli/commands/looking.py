@@ -6,8 +6,8 @@ from typing import Annotated
 from levelog_cli.commands.declaring import (
     PORTS,
     FromBundle,
-    Plain,
-    PlainLines,
+    Json,
+    JsonLines,
     View,
     Work,
     answering,
@@ -16,12 +16,10 @@ from levelog_cli.commands.declaring import (
     option,
     switch,
 )
-from levelog_cli.printing.forms import Form
 from levelog_cli.settings import NATS, Settings
 
 _STORED = (*NATS, "database_url", "data_dir", "application", "cluster")
 _Since = Annotated[str, moment("Only what came after a moment")]
-_Form = Annotated[Form | None, option("name: only the parents' names; wide: more columns.", None, "--output", "-o")]
 _Objects = Annotated[
     list[str],
     argument(
@@ -56,7 +54,7 @@ def levels(
     status: Annotated[str, option("in_sync, drifting, settling, failed, blocked or deleting.", "STATUS")] = "",
     at: Annotated[str, moment("As they were at a moment")] = "",
     watch: Annotated[bool, switch("Go on, and print levels that change.", "--watch", "-w")] = False,
-    form: _Form = None,
+    as_json: Json = False,
 ) -> Work:
     """Show the status of each level and how actual differs from desired, while the application runs or afterwards."""
     from levelog_base.errors import ConfigurationError
@@ -68,8 +66,12 @@ def levels(
     if watch and at:
         raise ConfigurationError("--watch shows what changes from now on: drop one of --watch and --at")
     if watch:
-        return watch_levels(settings, wanted, form)
-    return show_levels_at(settings, wanted, at=at, form=form) if at else show_levels(settings, wanted, form)
+        return watch_levels(settings, wanted, as_json=as_json)
+    return (
+        show_levels_at(settings, wanted, at=at, as_json=as_json)
+        if at
+        else show_levels(settings, wanted, as_json=as_json)
+    )
 
 
 @answering(*_STORED, looks_back=True)
@@ -112,7 +114,7 @@ def history(
         bool, switch("Show what was decided on the objects, and which records caused it.", "--decisions")
     ] = False,
     bundle: FromBundle = None,
-    form: PlainLines = None,
+    as_json: JsonLines = False,
 ) -> Work:
     """Show each recorded revision of an object: when, who wrote it, which fields changed."""
     from levelog_base.errors import ConfigurationError
@@ -120,12 +122,12 @@ def history(
 
     wanted = Wanted(selector=selector, since=since, is_followed=follow, has_receipts=receipts, has_decisions=decisions)
     if not (at or blame):
-        return show_history(settings, objects, wanted, bundle=bundle, form=form)
+        return show_history(settings, objects, wanted, bundle=bundle, as_json=as_json)
     if wanted != Wanted():
         raise ConfigurationError(
-            "--at and --blame print one object: only --bundle, --output and --json go with them, and the settings"
+            "--at and --blame print one object: only --bundle and --json go with them, and the settings"
         )
-    return show_object(settings, objects, bundle=bundle, at=at, blamed=blame, form=form)
+    return show_object(settings, objects, bundle=bundle, at=at, blamed=blame, as_json=as_json)
 
 
 @answering(*_STORED, looks_back=True)
@@ -148,22 +150,22 @@ def why(
     full: Annotated[
         bool, switch("Show every decision, with what it read and the receipts of its writes.", "--full")
     ] = False,
-    form: PlainLines = None,
+    as_json: JsonLines = False,
 ) -> Work:
     """Show what caused a level or a write: the records, what the view read, the level, the writes."""
     from levelog_cli.wiring.lookback import show_why
     from levelog_history.why import Question
 
     question = Question(name=name, view=view, since=since, at=at, is_all=all_decisions, is_suppressed=suppressed)
-    return show_why(settings, question, is_full=full, form=form)
+    return show_why(settings, question, is_full=full, as_json=as_json)
 
 
 @answering(*NATS, "data_dir", "cluster", looks_back=True)
-def writers(settings: Settings, objects: _Written = None, *, since: _Since = "", form: Plain = None) -> Work:
+def writers(settings: Settings, objects: _Written = None, *, since: _Since = "", as_json: Json = False) -> Work:
     """Show who writes objects, how often, which writes changed nothing, and which come at a fixed period."""
     from levelog_cli.wiring.lookback import show_writers
 
-    return show_writers(settings, objects or [], since=since, form=form)
+    return show_writers(settings, objects or [], since=since, as_json=as_json)
 
 
 @answering(*NATS, "data_dir", "cluster", looks_back=True)
@@ -183,13 +185,20 @@ def wakes(
     log: Annotated[bool, switch("Take bodies that the audit log does not have from levelog's log.", "--log")] = False,
     bundle: Annotated[Path | None, option("Take them from a file from `levelog export` instead.", "FILE")] = None,
     draft: Annotated[Path | None, option("Write levelog code for each condition into a new folder.", "FOLDER")] = None,
-    form: Plain = None,
+    as_json: Json = False,
 ) -> Work:
     """Show when each client wakes, for which field, and what waking on that field alone would save."""
     from levelog_cli.wiring.audits import show_wakes
 
     return show_wakes(
-        settings, files or (), client=user_agent, listen=listen, has_log=log, bundle=bundle, draft=draft, form=form
+        settings,
+        files or (),
+        client=user_agent,
+        listen=listen,
+        has_log=log,
+        bundle=bundle,
+        draft=draft,
+        as_json=as_json,
     )
 
 

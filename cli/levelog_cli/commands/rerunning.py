@@ -7,7 +7,7 @@ from typing import Annotated
 from levelog_cli.commands.declaring import (
     Deciders,
     FromBundle,
-    Plain,
+    Json,
     Work,
     answering,
     argument,
@@ -38,7 +38,7 @@ def plan(
     files: Files,
     *,
     allow_network: Annotated[bool, switch("Let reconcile functions use the network.", "--allow-network")] = False,
-    form: Plain = None,
+    as_json: Json = False,
 ) -> Work:
     """Show what these operators would change: levels, and writes. Ends with status 1 if anything.
 
@@ -46,7 +46,7 @@ def plan(
     """
     from levelog_cli.wiring.rerun import plan_changes
 
-    return plan_changes(settings, files, allows_network=allow_network, form=form)
+    return plan_changes(settings, files, allows_network=allow_network, as_json=as_json)
 
 
 @answering(*NATS, "database_url", *DECIDING, looks_back=True, seen=("calls", "breaks"))
@@ -90,7 +90,7 @@ def replay(
     is_pdb: Annotated[
         bool, switch("Open the debugger where a function raises, and at the first difference.", "--pdb")
     ] = False,
-    form: Plain = None,
+    as_json: Json = False,
 ) -> Work:
     """Repeat recorded decisions and compare the results. Ends with status 1 if one differs.
 
@@ -115,7 +115,7 @@ def replay(
         calls=calls or [],
         is_pdb=is_pdb,
     )
-    return replay_history(settings, choice, form=form)
+    return replay_history(settings, choice, as_json=as_json)
 
 
 @answering(*NATS, *DECIDING, looks_back=True)
@@ -138,7 +138,7 @@ def what_if(
         Path | None, option("Operators that decide on the changed history instead of FILE.", "FILE")
     ] = None,
     bundle: FromBundle = None,
-    form: Plain = None,
+    as_json: Json = False,
 ) -> Work:
     """Change recorded history, decide again, and show which decisions differ. Ends with status 1 if any does.
 
@@ -148,7 +148,7 @@ def what_if(
     from levelog_replay.travel.edits import WantedEdits
 
     changes = WantedEdits(dropped=drop or [], swapped=swap, delay=delay_receipt, value=value)
-    return show_what_if(settings, file, changes, code=code or file, bundle=bundle, form=form)
+    return show_what_if(settings, file, changes, code=code or file, bundle=bundle, as_json=as_json)
 
 
 @answering(*NATS, "database_url", *DECIDING, looks_back=True)
@@ -174,7 +174,7 @@ def bisect(
     ] = "",
     orders: Annotated[int, option("Try at most this many orders for --inevitable.", "NUMBER", min=1)] = 200,
     bundle: FromBundle = None,
-    form: Plain = None,
+    as_json: Json = False,
 ) -> Work:
     """Find the record that made an expression true, or inevitable.
 
@@ -186,10 +186,10 @@ def bisect(
     if bool(bad) == bool(inevitable):
         raise ConfigurationError("give one of --bad EXPRESSION and --inevitable EXPRESSION")
     if bad:
-        return show_first_bad(settings, bad, bundle=bundle, form=form)
+        return show_first_bad(settings, bad, bundle=bundle, as_json=as_json)
     if file is None:
         raise ConfigurationError("--inevitable decides again with FILE: name the operators")
-    return show_inevitable(settings, file, inevitable, most=orders, bundle=bundle, form=form)
+    return show_inevitable(settings, file, inevitable, most=orders, bundle=bundle, as_json=as_json)
 
 
 @answering(*NATS, "database_url", "data_dir", "application", "cluster", "kubeconfig", "context", looks_back=True)

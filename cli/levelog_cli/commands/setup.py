@@ -6,7 +6,7 @@ from typing import Annotated, Final, Literal
 
 from levelog.escapes import escaped
 from levelog_base.errors import ConfigurationError
-from levelog_cli.commands.declaring import Operators, PlainLines, Work, answering, argument, option, switch
+from levelog_cli.commands.declaring import JsonLines, Operators, Work, answering, argument, option, switch
 from levelog_cli.settings import NATS, Settings
 from levelog_cli.wiring.roles import Role
 
@@ -28,12 +28,12 @@ def doctor(
     role: Annotated[
         Role | None, option("ingest, process or actuate: what it needs; default: all.", "ROLE", show_default=False)
     ] = None,
-    form: PlainLines = None,
+    as_json: JsonLines = False,
 ) -> Work:
     """Check the cluster and the permissions, NATS, and the database. Ends with status 1 if something is wrong."""
     from levelog_cli.checks.examination import examine
 
-    return examine(settings, files or [], role, form=form)
+    return examine(settings, files or [], role, as_json=as_json)
 
 
 @answering("database_url", "data_dir", "application")

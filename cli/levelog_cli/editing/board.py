@@ -9,9 +9,8 @@ from typing import Final
 
 from levelog.escapes import escaped
 from levelog_base.errors import LevelogError
-from levelog_cli.printing.columns import level_cells, level_paints
-from levelog_cli.printing.forms import is_coloured
-from levelog_cli.printing.tables import folded, table_lines
+from levelog_cli.printing.columns import LEVEL_COLUMNS, LEVEL_PAINTS, level_cells
+from levelog_cli.printing.tables import folded, is_coloured, table_lines
 from levelog_cli.servers.databases import open_to_read
 from levelog_cli.settings import Settings
 from levelog_cli.wiring.levelwatch import watch_levels
@@ -29,7 +28,6 @@ _NOTE: Final = "! "
 _MARGIN: Final = 3
 """Characters: what Ctrl-C prints would otherwise begin a line."""
 _QUIET: Final = "in_sync"
-_COLUMNS: Final = ("VIEW", "PARENT", "STATUS", "ROUND", "DRIFT", "REASON")
 
 Levels = Sequence[tuple[Scope, LevelLine]]
 
@@ -38,7 +36,7 @@ async def print_changes(settings: Settings) -> None:
     """Print a line for each level that changes, from the moment on when there are tables, until cancelled."""
     async for _ in _read(settings):
         break
-    await watch_levels(settings, LevelFilter(), None)
+    await watch_levels(settings, LevelFilter())
 
 
 async def show_board(settings: Settings, lines: int, noted: Connection, heading: str) -> None:
@@ -119,8 +117,8 @@ def board_lines(levels: Levels, heading: str, notes: Sequence[str], width: int, 
     shown = 0
     table: list[str] = []
     while shown < len(ordered):
-        rows = [level_cells(scope, line, _COLUMNS) for scope, line in ordered[: shown + 1]]
-        taller = table_lines(_COLUMNS, rows, width, level_paints(_COLUMNS))
+        rows = [level_cells(line) for _, line in ordered[: shown + 1]]
+        taller = table_lines(LEVEL_COLUMNS, rows, width, LEVEL_PAINTS)
         if shown and len(taller) > room:
             break
         table, shown = taller, shown + 1

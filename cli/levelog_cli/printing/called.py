@@ -35,17 +35,6 @@ def call_lines(comparison: CallComparison, names: tuple[str, str]) -> Iterator[s
         yield from folded(f"{counted(count, 'call')} skipped: {obstacle}")
 
 
-def calls_plain(comparison: CallComparison) -> dict[str, Any]:
-    """The same as JSON has it."""
-    first = comparison.first
-    return {
-        "functions": msgspec.to_builtins(comparison.tallies),
-        "refusals": msgspec.to_builtins(comparison.refusals),
-        "obstacles": comparison.obstacles,
-        "first": _difference_plain(first) if first is not None else None,
-    }
-
-
 def call_stop_lines(kind: str, scene: CallScene) -> Iterator[str]:
     """The lines of a stop in a function that is called again."""
     yield from _made(scene.past, scene.retry)
@@ -124,21 +113,3 @@ def _yielded(result: object) -> dict[str, Any] | None:
         place = "/".join(str(intent[part]) for part in ("resource", "namespace", "name") if intent.get(part))
         found[f"{intent['verb']} {place}"] = intent.get("body")
     return found or None
-
-
-def _difference_plain(found: CallDifference) -> dict[str, Any]:
-    return {
-        "function": found.name,
-        "kind": found.kind,
-        "parent": found.past.parent,
-        "decided_at": found.past.decided_at,
-        "cause": found.past.cause,
-        "retry": found.retry,
-        "request": found.request,
-        "before": _came_plain(found.before),
-        "after": _came_plain(found.after),
-    }
-
-
-def _came_plain(came: Came) -> dict[str, Any]:
-    return {"result": msgspec.Raw(came.result) if came.result else None, "error": came.error or None}

@@ -1,19 +1,17 @@
-"""The columns of `levelog levels` and `levelog writers`."""
+"""The columns of `levelog levels`, `levelog writers` and `levelog history --blame`."""
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 import msgspec
 
-from levelog.handlers.callnames import shown_write
 from levelog_base.counting import counted
 from levelog_base.secrets.scrubbing import is_redacted
 from levelog_base.wire.objects import CLUSTER_SCOPE
-from levelog_cli.printing.forms import coloured
-from levelog_cli.printing.lines import print_line, print_lines
-from levelog_cli.printing.tables import Paint, is_narrow, table_lines
+from levelog_cli.printing.lines import print_line
+from levelog_cli.printing.tables import Paint, coloured, is_narrow, table_lines
 from levelog_history.differences import drift_text, shown
 from levelog_history.levels import LevelsNow
 from levelog_history.revisions import Revision
@@ -22,68 +20,39 @@ from levelog_store.decide.decisions import Decision
 from levelog_store.look.overview import LevelLine
 from levelog_store.rows import Scope, UnreadableRow
 
-_STATUS: Final = "STATUS"
-_LEVEL_COLUMNS: Final = (
-    *("APPLICATION", "VIEW", "PARENT", _STATUS, "ROUND"),
-    *("CLUSTER", "DECIDED", "WRITES", "DRIFT", "REASON"),
-)
-
+LEVEL_COLUMNS: Final = ("VIEW", "PARENT", "STATUS", "ROUND", "DRIFT", "REASON")
+LEVEL_PAINTS: Final[Mapping[int, Paint]] = {LEVEL_COLUMNS.index("STATUS"): coloured}
 _NAMED: Final = 5
 _FIELDS: Final = 4
 _BOOKMARKED: Final = timedelta(minutes=2)
 """Twice the time between two bookmarks: https://kubernetes.io/docs/reference/using-api/api-concepts/#watch-bookmarks"""
 
 
-def print_levels(
-    found: Sequence[tuple[Scope, LevelLine | Decision]], *, has_several: bool, is_wide: bool = False
-) -> None:
-    """Print a row for each level; with the application, if there are several.
+def levels_table(has_several: bool) -> tuple[Sequence[str], Mapping[int, Paint]]:
+    """The columns of levels and their colours; with the application, if there are several."""
+    if not has_several:
+        return LEVEL_COLUMNS, LEVEL_PAINTS
+    return ("APPLICATION", *LEVEL_COLUMNS), {column + 1: paint for column, paint in LEVEL_PAINTS.items()}
 
-    `is_wide` adds the application, its cluster, when it was decided, and writes under way or failed.
-    """
-    headings = level_headings(has_several=has_several, is_wide=is_wide)
-    rows = [level_cells(scope, each, headings) for scope, each in found]
-    sys.stdout.writelines(f"{line}\n" for line in table_lines(headings, rows, paints=level_paints(headings)))
+
+def level_rows(found: Sequence[tuple[Scope, LevelLine | Decision]], *, has_several: bool) -> list[list[str]]:
+    """A row for each level, below `levels_table`."""
+    return [[*([scope.application] if has_several else ()), *level_cells(each)] for scope, each in found]
+
+
+def level_cells(level: LevelLine | Decision) -> list[str]:
+    """The cells below `LEVEL_COLUMNS`."""
+    reason = level.told_reason if isinstance(level, LevelLine) else level.reason
+    return [level.view, level.parent, level.status, str(level.round), _drift(level), reason]
+
+
+def print_levels(found: Sequence[tuple[Scope, LevelLine | Decision]], *, has_several: bool) -> None:
+    """Print a row for each level."""
+    columns, paints = levels_table(has_several)
+    lines = table_lines(columns, level_rows(found, has_several=has_several), paints=paints)
+    sys.stdout.writelines(f"{line}\n" for line in lines)
     if is_narrow() and any(f"/{CLUSTER_SCOPE}/" in each.parent for _, each in found):
         print_line("", f"{CLUSTER_SCOPE} stands for no namespace")
-
-
-def level_paints(headings: Sequence[str]) -> dict[int, Paint]:
-    """The colours of the columns."""
-    return {headings.index(_STATUS): coloured}
-
-
-def level_headings(*, has_several: bool, is_wide: bool) -> list[str]:
-    """The columns that are shown."""
-    left_out = set() if is_wide else {"CLUSTER", "DECIDED", "WRITES"}
-    left_out |= set() if has_several or is_wide else {"APPLICATION"}
-    return [each for each in _LEVEL_COLUMNS if each not in left_out]
-
-
-def level_cells(scope: Scope, level: LevelLine | Decision, headings: Sequence[str]) -> list[str]:
-    """The cells under the headings."""
-    at = level.evaluated_at if isinstance(level, LevelLine) else level.decided_at
-    pending = level.writes if isinstance(level, LevelLine) else []
-    writes = [f"{shown_write(level.view, write.verb, write.target)} {write.state}" for write in pending]
-    cells = (
-        scope.application,
-        level.view,
-        level.parent,
-        level.status,
-        str(level.round),
-        scope.cluster,
-        f"{at:%Y-%m-%dT%H:%M:%SZ}" if at else "",
-        ", ".join(writes),
-        _drift(level),
-        level.told_reason if isinstance(level, LevelLine) else level.reason,
-    )
-    by_heading = dict(zip(_LEVEL_COLUMNS, cells, strict=True))
-    return [by_heading[each] for each in headings]
-
-
-def print_names(found: Sequence[tuple[Scope, LevelLine | Decision]]) -> None:
-    """Print the name of each parent once, as the commands take it."""
-    print_lines(dict.fromkeys(each.parent for _, each in found))
 
 
 def _drift(level: LevelLine | Decision) -> str:

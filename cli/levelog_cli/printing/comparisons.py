@@ -1,7 +1,7 @@
 """What a replay came to, as it is printed: a table of the views, and the first decision that came out otherwise."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec.structs import asdict
@@ -11,7 +11,6 @@ from levelog_base.counting import counted
 from levelog_cli.printing.called import (
     call_lines,
     call_stop_lines,
-    calls_plain,
     difference_lines,
     made_lines,
     tally_lines,
@@ -56,22 +55,6 @@ def report_lines(report: "Report") -> Iterator[str]:
     yield f"{counted(report.records, 'record')} folded in {report.seconds:.1f} s ({rate} a second)"
 
 
-def report_plain(report: "Report") -> dict[str, Any]:
-    """The report as one JSON object."""
-    comparison = report.comparison
-    first = comparison.first
-    return {
-        "is_same": report.is_same,
-        "compared": list(report.names),
-        "views": {view: msgspec.to_builtins(tally) for view, tally in sorted(comparison.tallies.items())},
-        "obstacles": comparison.obstacles,
-        "records": report.records,
-        "seconds": round(report.seconds, 3),
-        "first": _divergence_plain(first) if first is not None else None,
-        "calls": calls_plain(report.calls) if report.calls is not None else None,
-    }
-
-
 def differing_lines(found: Sequence[Divergence], names: tuple[str, str]) -> Iterator[str]:
     """The lines of decisions that came out otherwise: the first in full, the others in a table."""
     if not found:
@@ -84,11 +67,6 @@ def differing_lines(found: Sequence[Divergence], names: tuple[str, str]) -> Iter
         yield from table_lines(["RECORD", "VIEW", "PARENT", "ALSO DIFFERS"], rows)
     yield ""
     yield f"{counted(len(found), 'decision')} {'differs' if len(found) == 1 else 'differ'}"
-
-
-def differing_plain(found: Sequence[Divergence]) -> dict[str, Any]:
-    """The same as one JSON object."""
-    return {"is_same": not found, "differing": [_divergence_plain(each) for each in found]}
 
 
 def inevitable_lines(found: "Inevitable") -> Iterator[str]:
@@ -160,64 +138,6 @@ def _part(
 def verdict_lines(part: str, before: Verdict, after: Verdict) -> Iterator[str]:
     """The lines of a part in which two verdicts differ: status, round, desired, actual or drift."""
     yield from (line for text in part_texts(part, before, after) for line in labelled(part, text))
-
-
-def _divergence_plain(found: Divergence) -> dict[str, Any]:
-    past = found.past
-    return {
-        "view": past.view,
-        "parent": past.parent,
-        "decided_at": past.decided_at,
-        "cause": past.cause,
-        "parent_sequence": past.parent_sequence,
-        "parent_body": msgspec.Raw(found.parent.body) if found.parent is not None else None,
-        "parts": found.parts,
-        "reads": [
-            {
-                "index": index,
-                "key": msgspec.json.decode(key) if not key.startswith(("*", "!")) else key,
-                "sequence": past.versions.get((index, key)),
-                "values": [msgspec.Raw(value) for value in values],
-            }
-            for (index, key), values in sorted(found.reads.items())
-        ],
-        "before": _conclusion_plain(found.before),
-        "after": _conclusion_plain(found.after),
-    }
-
-
-def _conclusion_plain(conclusion: Conclusion | None) -> dict[str, Any] | None:
-    if conclusion is None:
-        return None
-    known = {intent.key: intent for intent in conclusion.intents}
-    return {
-        **verdict_plain(conclusion.verdict),
-        "intents": [
-            {
-                "key": key,
-                "verb": known[key].verb if key in known else None,
-                "target": known[key].target if key in known else None,
-                "body": _raw(known[key].body) if key in known else None,
-            }
-            for key in conclusion.keys
-        ],
-    }
-
-
-def verdict_plain(verdict: Verdict) -> dict[str, Any]:
-    """A verdict as JSON has it."""
-    return {
-        "status": verdict.status,
-        "reason": verdict.reason,
-        "round": verdict.round,
-        "desired": _raw(verdict.desired),
-        "actual": _raw(verdict.actual),
-        "drift": verdict.differing,
-    }
-
-
-def _raw(value: bytes | None) -> msgspec.Raw | None:
-    return None if value is None else msgspec.Raw(value)
 
 
 def stop_lines(stop: Stop) -> Iterator[str]:

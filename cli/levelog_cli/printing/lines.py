@@ -4,6 +4,8 @@ import sys
 from collections.abc import Iterable
 from typing import Any
 
+import msgspec
+
 from levelog.escapes import escaped, is_acting
 from levelog.handlers.callnames import in_words
 
@@ -18,11 +20,24 @@ def print_lines(lines: Iterable[str]) -> None:
     sys.stdout.writelines(f"{escaped(line)}\n" for line in lines)
 
 
-def print_yaml(plain: Any, *, explicit_start: bool = False) -> None:
+def print_json(plain: object) -> None:
+    """Print one line of JSON."""
+    print_lines([msgspec.json.encode(plain).decode()])
+
+
+def print_answer(plain: object, lines: Iterable[str], *, as_json: bool) -> None:
+    """Print the plain answer if JSON is asked for, else the lines, which are not escaped yet."""
+    if as_json:
+        print_json(plain)
+    else:
+        print_lines(lines)
+
+
+def print_yaml(plain: Any) -> None:
     """Print a document of YAML. Everything but ASCII is escaped in it if anything acts on a terminal."""
     from levelog_base.wire.manifests import as_yaml  # noqa: PLC0415 - commands load this module for their options
 
     text = as_yaml([plain])
     if any(is_acting(line) for line in text.split("\n")):
         text = as_yaml([plain], is_ascii=True)
-    sys.stdout.write(f"---\n{text}" if explicit_start else text)
+    sys.stdout.write(text)

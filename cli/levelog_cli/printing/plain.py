@@ -1,142 +1,123 @@
-"""Answers as JSON objects, the same for each command."""
+"""Answers as JSON: of each value that is told, the parts that count, in the order of these lists."""
 
-from typing import Any
+from collections.abc import Collection, Mapping
+from operator import attrgetter
+from typing import Any, Final
 
 import msgspec
+from msgspec import UNSET, Struct
 
-from levelog_base.wire.records import ReceiptNoted, TargetObserved
+from levelog_base.wire.objects import GroupResource, ObjectKey
 from levelog_history.explaining import Explained
-from levelog_history.ignoring import Ignored
 from levelog_history.levels import LevelsNow
-from levelog_history.revisions import Missing, Revision
 from levelog_history.timeline import AnyEntry, DecisionEntry
 from levelog_history.why import KeptLevel
-from levelog_store.decide.decisions import Decision
 from levelog_store.rows import Scope
 
+_VERDICT: Final = "status reason round desired actual drift"
+_DECISION: Final = "view parent parent_uid sequence cause decided_at"
+SHOWN: Final = {
+    # of `levelog levels`
+    "LevelLine": "view parent status reason=told_reason drift round tried evaluated_at writes",
+    # of timelines
+    "Decision": f"{_DECISION} {_VERDICT} before=basis.status is_due=basis.is_due is_called fingerprint "
+    "causes=causes.sequences has_more_causes=causes.has_more",
+    "Revision": "sequence time object happened uid version written is_listed differences",
+    "Explained": "reads levels=level_statuses before=before.verdict after=decision.verdict writes",
+    "ExplainedWrite": "key=intent.key verb=intent.verb target=intent.target state=intent.state "
+    "attempts=intent.attempts next_at=intent.next_at error=intent.error queue receipt receipt_sequence "
+    "shown_by=shown.sequence",
+    # of decisions that are made again
+    "Verdict": _VERDICT,
+    "Asked": "key verb target body",
+    "Report": "is_same compared=names views=comparison.tallies obstacles=comparison.obstacles records seconds "
+    "first=comparison.first calls",
+    "Divergence": " ".join(f"{name}=past.{name}" for name in (*_DECISION.split(), "parent_sequence"))
+    + " parent_body=parent.body parts reads before after",
+    "Conclusion": " ".join(f"{name}=verdict.{name}" for name in _VERDICT.split()) + " keys intents",
+    "CallComparison": "functions=tallies refusals obstacles first",
+    "CallDifference": "function=name kind parent=past.parent decided_at=past.decided_at cause=past.cause retry request "
+    "before after",
+    "Came": "result error",
+    "Planned": "is_same at views=counts levels dropped waiting unlisted later",
+    "PlannedLevel": "view=change.view parent=change.parent is_due is_later deletions before=change.before "
+    "after=change.after writes",
+}
+"""By the name of a class, which its subclasses share: attributes, `name=path` where they lie deeper. Of other structs
+all fields count. Names, since classes of rooms that take long to load are among them."""
+_PARTS: Final = {
+    cls: [(name, path or name) for name, _, path in (part.partition("=") for part in parts.split())]
+    for cls, parts in SHOWN.items()
+}
+TYPES: Final = {
+    "Revision": "revision",
+    "Missing": "missing",
+    "ReceiptNoted": "receipt",
+    "TargetObserved": "observation",
+    "Ignored": "ignored",
+}
+"""The `type` of what stands on a timeline."""
 
-def blamed_plain(path: str, value: Any, revision: Revision) -> dict[str, Any]:
-    """A field, and the revision that set it."""
-    plain = entry_plain(revision, revision.sequence)
-    return {
-        "field": path,
-        "value": value,
-        **{name: plain[name] for name in ("sequence", "time", "happened", "written")},
-    }
+
+def plain(value: object) -> Any:
+    """What JSON has of a value: bytes hold JSON themselves, and names of objects are text."""
+    if isinstance(value, bytes):
+        return msgspec.Raw(value) if value else None
+    if isinstance(value, ObjectKey | GroupResource):
+        return str(value)
+    if isinstance(value, Mapping):
+        named: Mapping[Any, Any] = value  # the key of an index is as text has it
+        return {"{}[{}]".format(*key) if isinstance(key, tuple) else key: plain(each) for key, each in named.items()}
+    if isinstance(value, Collection) and not isinstance(value, str):
+        several: Collection[Any] = value
+        return [plain(each) for each in several]
+    if not (shown := _shown(type(value))):
+        return value
+    name = type(value).__name__
+    typed = {"type": TYPES[name]} if name in TYPES else {}
+    return typed | {name: plain(each) for name, path in shown if (each := _part(value, path)) is not UNSET}
+
+
+def _shown(cls: type) -> list[tuple[str, str]]:
+    """The names and paths that are shown of a class; none: it is shown as it is."""
+    for each in cls.__mro__:
+        if each.__name__ in _PARTS:
+            return _PARTS[each.__name__]
+    return [(name, name) for name in cls.__struct_fields__] if issubclass(cls, Struct) else []
+
+
+def _part(value: Any, path: str) -> Any:
+    for name in path.split("."):
+        value = None if value is None else attrgetter(name)(value)
+    return value
 
 
 def entry_plain(entry: AnyEntry, sequence: int) -> dict[str, Any]:
     """An entry of a timeline, without the body of the object."""
     if isinstance(entry, DecisionEntry):
-        return _decision_entry(entry)
-    plain: dict[str, Any] = msgspec.to_builtins(entry)
-    match entry:
-        case Revision():
-            del plain["body"]
-            return {"type": "revision", **plain}
-        case Missing():
-            return {"type": "missing", **plain}
-        case ReceiptNoted() | TargetObserved():
-            return {
-                "type": "receipt" if isinstance(entry, ReceiptNoted) else "observation",
-                "sequence": sequence,
-                **plain,
-                "parent": str(entry.parent),
-                "target": str(entry.target),
-            }
-
-
-def _of(row: object, *names: str) -> dict[str, Any]:
-    return {name: getattr(row, name) for name in names}
-
-
-def _sides(decision: Decision) -> dict[str, Any]:
-    return {name: msgspec.Raw(getattr(decision, name) or b"null") for name in ("desired", "actual")}
-
-
-def _decision_entry(entry: DecisionEntry) -> dict[str, Any]:
-    decision = entry.decision
-    return {
-        "type": "decision",
-        "after": entry.after,
-        "sequence": decision.sequence,
-        "time": decision.decided_at,
-        "application": entry.application,
-        **_of(decision, "view", "parent", "parent_uid"),
-        "before": decision.basis.status,
-        **_of(decision, "status", "reason", "round"),
-        "drift": decision.differing,
-        "causes": decision.causes.sequences,
-        "has_more_causes": decision.causes.has_more,
-        "is_due": decision.basis.is_due,
-        **_of(decision, "is_called", "fingerprint"),
-        "writes": [_of(each, "key", "verb", "target") for each in entry.writes],
-    }
+        more = {"after": entry.after, "application": entry.application, "writes": plain(entry.writes)}
+        return {"type": "decision", **plain(entry.decision), **more}
+    return {**plain(entry), "sequence": sequence}
 
 
 def explained_plain(level: KeptLevel, explained: Explained) -> dict[str, Any]:
     """A decision that is explained."""
-    decision, before = explained.decision, explained.before
-
-    def side(each: Decision) -> dict[str, Any]:
-        return {**_of(each, "status", "reason"), **_sides(each), "drift": each.differing}
-
-    return {
-        "type": "decision",
-        "application": level.scope.application,
-        **_of(decision, "view", "parent", "parent_uid", "decided_at", "sequence", "round", "is_called"),
-        "is_due": decision.basis.is_due,
-        "fingerprint": decision.fingerprint,
-        "causes": [
-            {"sequence": each.sequence, "entries": [entry_plain(entry, each.sequence) for entry in each.entries]}
-            for each in explained.causes
-        ],
-        "has_more_causes": decision.causes.has_more,
-        "reads": explained.reads,
-        "levels": explained.level_statuses,
-        "before": side(before) if before is not None else None,
-        "after": side(decision),
-        "writes": [
-            {
-                **_of(each.intent, "key", "verb", "target", "state", "attempts", "next_at", "error"),
-                "queue": each.queue,
-                "receipt": {"sequence": each.receipt_sequence, **_of(each.receipt, "outcome", "target_version", "time")}
-                if each.receipt
-                else None,
-                "shown_by": each.shown.sequence if each.shown else None,
-            }
-            for each in explained.writes
-        ],
-    }
-
-
-def ignored_plain(level: KeptLevel, ignored: Ignored) -> dict[str, Any]:
-    """A change that led to no decision."""
-    return {"type": "ignored", "view": level.view, "parent": level.parent, **msgspec.to_builtins(ignored)}
+    causes = [
+        {"sequence": cause.sequence, "entries": [entry_plain(each, cause.sequence) for each in cause.entries]}
+        for cause in explained.causes
+    ]
+    of = {"type": "decision", "application": level.scope.application}
+    return {**of, **plain(explained.decision), **plain(explained), "causes": causes}
 
 
 def levels_plain(levels: LevelsNow) -> list[dict[str, Any]]:
     """Levels as they are, as far as was known at the last contact."""
     return [
-        {
-            **_of(scope, "cluster", "application"),
-            **_of(line, "view", "parent", "status"),
-            "reason": line.told_reason,
-            "drift": msgspec.json.decode(line.drift) if line.drift else None,
-            **_of(line, "round", "tried", "evaluated_at"),
-            "last_contact": levels.contacts[scope.number][1] if scope.number in levels.contacts else None,
-            "writes": line.writes,
-        }
+        {**level_plain(scope, line), "last_contact": levels.contacts.get(scope.number, ("", None))[1]}
         for scope, line in levels.lines
     ]
 
 
-def past_level_plain(scope: Scope, decision: Decision) -> dict[str, Any]:
-    """A level as it was."""
-    return {
-        **_of(scope, "cluster", "application"),
-        **_of(decision, "view", "parent", "status", "reason"),
-        **_sides(decision),
-        "drift": decision.differing or None,
-        **_of(decision, "round", "sequence", "decided_at"),
-    }
+def level_plain(scope: Scope, level: Struct) -> dict[str, Any]:
+    """A level as it is or was, with its application."""
+    return {"cluster": scope.cluster, "application": scope.application, **plain(level)}

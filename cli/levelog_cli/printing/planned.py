@@ -2,14 +2,12 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, Final
-
-import msgspec
+from typing import Final
 
 from levelog.handlers.callnames import title_of
 from levelog_base.counting import counted
 from levelog_base.secrets.scrubbing import without_hashes
-from levelog_cli.printing.comparisons import verdict_lines, verdict_plain
+from levelog_cli.printing.comparisons import verdict_lines
 from levelog_cli.printing.tables import folded, labelled, table_lines
 from levelog_replay.planning import Planned, PlannedLevel
 from levelog_store.rows import Verdict
@@ -161,36 +159,3 @@ def _remarks(plan: Planned) -> Iterator[str]:
         remarks.append(f"{', '.join(plan.later)} {'decides' if len(plan.later) == 1 else 'decide'} after that")
     for remark in remarks:
         yield from folded(remark)
-
-
-def plan_plain(plan: Planned) -> dict[str, Any]:
-    """The plan as one JSON object."""
-    return {
-        "is_same": plan.is_same,
-        "at": plan.at,
-        "views": {view: {"before": before, "after": after} for view, (before, after) in plan.counts.items()},
-        "levels": [
-            {
-                "view": level.change.view,
-                "parent": level.change.parent,
-                "is_due": level.is_due,
-                "is_later": level.is_later,
-                "deletions": level.deletions,
-                "before": _verdict_plain(level.change.before),
-                "after": _verdict_plain(level.change.after),
-                "writes": [
-                    {"verb": write.verb, "target": write.target, "key": write.key, "body": msgspec.Raw(write.body)}
-                    for write in level.writes
-                ],
-            }
-            for level in plan.levels
-        ],
-        "dropped": plan.dropped,
-        "waiting": [{"view": view, "parent": parent} for view, parent in plan.waiting],
-        "unlisted": plan.unlisted,
-        "later": plan.later,
-    }
-
-
-def _verdict_plain(verdict: Verdict | None) -> dict[str, Any] | None:
-    return verdict_plain(verdict) if verdict is not None else None

@@ -1,10 +1,13 @@
 """Aligned columns on stdout: folded to the width of a terminal, and one row a line for whatever reads a pipe."""
 
+import os
 import re
 import shutil
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
+
+import typer
 
 from levelog.escapes import escaped
 from levelog.handlers.callnames import in_words
@@ -24,12 +27,23 @@ _LEAST_TEXT: Final = 20
 """Text behind a label is not folded to less."""
 _BREAKS: Final = ",/-"
 """A word is broken after these: they are between the parts of an object's name."""
+_COLOURS: Final = {
+    "ok": "green",
+    "note": "yellow",
+    "wrong": "red",
+    "in_sync": "green",
+    "settling": "yellow",
+    "drifting": "yellow",
+    "deleting": "yellow",
+    "blocked": "red",
+    "failed": "red",
+}
 
 
 class GrowingTable:
     """Rows that come one after the other, a line each; a column is as wide as its widest cell so far."""
 
-    def __init__(self, columns: Sequence[str], *, paints: Mapping[int, Paint]) -> None:
+    def __init__(self, columns: Sequence[str], paints: Mapping[int, Paint]) -> None:
         self._columns = columns
         self._widths: list[int] = []
         self._paints = paints
@@ -43,6 +57,16 @@ class GrowingTable:
             max(width, *map(len, cells)) for width, cells in zip(widths, zip(*printed, strict=True), strict=True)
         ]
         sys.stdout.writelines(f"{_line(row, self._widths, self._paints)}\n" for row in printed)
+
+
+def coloured(word: str) -> str:
+    """A word for a finding or a status, in its colour where `is_coloured`."""
+    return typer.style(word, fg=_COLOURS[word]) if is_coloured() and word in _COLOURS else word
+
+
+def is_coloured() -> bool:
+    """Whether stdout is a terminal that shows colours, and nobody objects: https://no-color.org."""
+    return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
 def is_narrow() -> bool:

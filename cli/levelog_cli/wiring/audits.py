@@ -5,8 +5,7 @@ from pathlib import Path
 
 from levelog_base.errors import ConfigurationError
 from levelog_cli.monitoring.listening import ListenAddress
-from levelog_cli.printing.forms import PlainForm, print_plain
-from levelog_cli.printing.lines import print_line, print_lines
+from levelog_cli.printing.lines import print_json, print_line, print_lines
 from levelog_cli.printing.tables import table_lines
 from levelog_cli.settings import Settings
 from levelog_cli.wiring.lookback import opened_source
@@ -30,7 +29,7 @@ async def show_wakes(
     has_log: bool,
     bundle: Path | None,
     draft: Path | None,
-    form: PlainForm | None,
+    as_json: bool,
 ) -> None:
     """Print what files of audit logs say, or what is heard at an address; draft code into a folder.
 
@@ -50,8 +49,8 @@ async def show_wakes(
         found = await found_wakes(files, client=client)
     if draft is not None:
         _write_drafts(draft, found)
-    if form:
-        print_plain(found, form)
+    if as_json:
+        print_json(found)
         return
     if shown := rows(found):
         print_lines(table_lines([*COLUMNS], [cells(each) for each in shown]))

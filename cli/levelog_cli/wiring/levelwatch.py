@@ -13,8 +13,8 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from levelog_cli.printing.columns import level_cells, level_headings, level_paints, print_names
-from levelog_cli.printing.forms import Form, print_plain
+from levelog_cli.printing.columns import level_rows, levels_table
+from levelog_cli.printing.lines import print_json
 from levelog_cli.printing.plain import levels_plain
 from levelog_cli.printing.tables import GrowingTable
 from levelog_cli.servers.databases import open_to_read
@@ -32,24 +32,22 @@ _SHARE: Final = 10
 """At most one of so many seconds is spent in the database, however many levels there are."""
 
 
-async def watch_levels(settings: Settings, wanted: LevelFilter, form: Form | None) -> None:
+async def watch_levels(settings: Settings, wanted: LevelFilter, *, as_json: bool = False) -> None:
     """Print the levels that are selected, and each of them again when it changes, until cancelled.
 
     Raises as `levels_now`, and Unavailable when the database goes away.
     """
     async with await open_to_read(settings) as database:
         scopes = await chosen_scopes(settings, database)
-        headings = level_headings(has_several=len(scopes) > 1, is_wide=form == "wide")
-        table = GrowingTable(headings, paints=level_paints(headings))
+        has_several = len(scopes) > 1
+        table = GrowingTable(*levels_table(has_several))
         async with aclosing(changes(database, scopes, wanted)) as changing:
             async for levels in changing:
-                if form in ("json", "yaml"):
+                if as_json:
                     for each in levels_plain(levels):
-                        print_plain(each, form)
-                elif form == "name":
-                    print_names(levels.lines)
+                        print_json(each)
                 else:
-                    table.add([level_cells(scope, line, headings) for scope, line in levels.lines])
+                    table.add(level_rows(levels.lines, has_several=has_several))
                 sys.stdout.flush()
 
 

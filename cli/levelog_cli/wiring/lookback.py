@@ -17,19 +17,16 @@ from levelog_cli.printing.columns import (
     print_age,
     print_blanks,
     print_levels,
-    print_names,
     writers_lines,
 )
 from levelog_cli.printing.explained import explained_lines, ignored_lines
-from levelog_cli.printing.forms import Form, PlainForm, print_answer, print_plain
-from levelog_cli.printing.lines import print_line, print_lines, print_yaml
+from levelog_cli.printing.lines import print_answer, print_json, print_line, print_lines, print_yaml
 from levelog_cli.printing.plain import (
-    blamed_plain,
     entry_plain,
     explained_plain,
-    ignored_plain,
+    level_plain,
     levels_plain,
-    past_level_plain,
+    plain,
 )
 from levelog_cli.printing.timeline import Timeline
 from levelog_cli.servers.data_dir import DataDir
@@ -72,46 +69,43 @@ async def chosen_scopes(settings: Settings, database: Database, *, cluster: str 
         return await scopes_of(connection, database.name, **chosen)
 
 
-async def show_why(settings: Settings, question: Question, *, is_full: bool, form: PlainForm | None) -> None:
+async def show_why(settings: Settings, question: Question, *, is_full: bool, as_json: bool) -> None:
     """Print what led to the levels of a parent, or to the writes of an object. Raises as `Looking` does."""
     async with opened_log(settings) as stream, await open_to_read(settings) as database:
         looking = Looking(stream, database, await chosen_scopes(settings, database, cluster=stream.cluster))
         for number, level in enumerate(await looking.levels(question)):
-            if number and not form:
+            if number and not as_json:
                 print_line("")
             if question.is_suppressed:
                 ignored = await looking.ignored(level, question.moment() if question.since else None)
-                plain = [ignored_plain(level, each) for each in ignored]
+                answer = [{"view": level.view, "parent": level.parent, **plain(each)} for each in ignored]
                 lines = ignored_lines(level.view, level.parent, ignored)
             else:
                 explained = await looking.decisions(level, question)
-                plain = [explained_plain(level, each) for each in explained]
+                answer = [explained_plain(level, each) for each in explained]
                 lines = explained_lines(level.decisions[-1], explained, target=level.target, is_full=is_full)
-            _print(plain, lines, form)
+            _print(answer, lines, as_json=as_json)
 
 
-def _print(plain: Sequence[dict[str, Any]], lines: Iterable[str], form: PlainForm | None) -> None:
-    if form:
-        for each in plain:
-            print_plain(each, form)
+def _print(answer: Sequence[dict[str, Any]], lines: Iterable[str], *, as_json: bool) -> None:
+    if as_json:
+        for each in answer:
+            print_json(each)
     else:
         print_lines(lines)
 
 
-async def show_levels(settings: Settings, wanted: LevelFilter, form: Form | None) -> None:
+async def show_levels(settings: Settings, wanted: LevelFilter, *, as_json: bool) -> None:
     """Print the levels that are selected, of all applications that the settings select. Raises as `levels_now`."""
     async with await open_to_read(settings) as database:
         scopes = await chosen_scopes(settings, database)
         async with database.reading() as connection:
             levels = await levels_now(connection, scopes, wanted)
-    if form in ("json", "yaml"):
-        print_plain(levels_plain(levels), form)
-        return
-    if form == "name":
-        print_names(levels.lines)
+    if as_json:
+        print_json(levels_plain(levels))
         return
     if levels.lines:
-        print_levels(levels.lines, has_several=len(scopes) > 1, is_wide=form == "wide")
+        print_levels(levels.lines, has_several=len(scopes) > 1)
     else:
         nothing = f"no level is {wanted.status}" if wanted.status else "no levels: no object of a view's resource yet"
         print_line(nothing)
@@ -119,24 +113,22 @@ async def show_levels(settings: Settings, wanted: LevelFilter, form: Form | None
     print_age(levels, datetime.now(UTC))
 
 
-async def show_levels_at(settings: Settings, wanted: LevelFilter, *, at: str, form: Form | None) -> None:
+async def show_levels_at(settings: Settings, wanted: LevelFilter, *, at: str, as_json: bool) -> None:
     """Print the levels that are selected, as of a moment. Raises as `levels_at`."""
     moment = Moment.parse(at, datetime.now(UTC))
     async with opened_log(settings) as stream, await open_to_read(settings) as database:
         scopes = await chosen_scopes(settings, database, cluster=stream.cluster)
         found = await levels_at(stream, database, scopes, wanted, moment)
-    if form in ("json", "yaml"):
-        print_plain([past_level_plain(*each) for each in found], form)
-    elif form == "name":
-        print_names(found)
+    if as_json:
+        print_json([level_plain(*each) for each in found])
     elif found:
-        print_levels(found, has_several=len(scopes) > 1, is_wide=form == "wide")
+        print_levels(found, has_several=len(scopes) > 1)
     else:
         what = f"no level was {wanted.status}" if wanted.status else "there were no levels"
         print_line(f"{what} at {moment}")
 
 
-async def show_writers(settings: Settings, objects: Sequence[str], *, since: str, form: PlainForm | None) -> None:
+async def show_writers(settings: Settings, objects: Sequence[str], *, since: str, as_json: bool) -> None:
     """Print a row for each field manager and resource; without objects, for each field that managers undo.
 
     Raises ConfigurationError if nobody wrote such an object.
@@ -149,17 +141,17 @@ async def show_writers(settings: Settings, objects: Sequence[str], *, since: str
         async for revision in revisions_after(source, selected, start):
             (writers if objects else contests).take(revision)
     if not objects:
-        print_answer(contests.found(), contests_lines(contests.found()), form)
+        print_answer(contests.found(), contests_lines(contests.found()), as_json=as_json)
         return
     found = writers.found()
-    if not found and not form:
+    if not found and not as_json:
         when = f" since {start}" if since else ""
         raise ConfigurationError(f"the log shows no write to {' or '.join(map(str, selected))}{when}")
-    print_answer(found, writers_lines(found), form)
+    print_answer(found, writers_lines(found), as_json=as_json)
 
 
 async def show_history(
-    settings: Settings, objects: Sequence[str], wanted: Wanted, *, bundle: Path | None = None, form: PlainForm | None
+    settings: Settings, objects: Sequence[str], wanted: Wanted, *, bundle: Path | None = None, as_json: bool
 ) -> None:
     """Print the revisions of the objects in the order of the log; receipts of writes and decisions if asked for.
 
@@ -178,7 +170,7 @@ async def show_history(
         decisions: list[AsyncIterator[DecisionEntry]] = []
         if wanted.has_decisions:
             decisions = await stack.enter_async_context(opened_decisions(settings, source, shown))
-        if not form:
+        if not as_json:
             await _tell_beginning(source)
         if wanted.selector and (wanted.has_receipts or wanted.has_decisions):
             await shown.read_ahead(source.about(selected))  # what made an object stands above its first revision
@@ -189,7 +181,8 @@ async def show_history(
         async for entry, sequence in entries:
             has_any_entry |= not isinstance(entry, Missing)
             if start is None or is_after(start, entry, sequence):
-                _print([entry_plain(entry, sequence)] if form else [], timeline.lines(entry, sequence), form)
+                answer = [entry_plain(entry, sequence)] if as_json else []
+                _print(answer, timeline.lines(entry, sequence), as_json=as_json)
                 if wanted.is_followed:
                     sys.stdout.flush()
         if not has_any_entry:
@@ -203,7 +196,7 @@ async def show_object(
     bundle: Path | None = None,
     at: str,
     blamed: str,
-    form: PlainForm | None,
+    as_json: bool,
 ) -> None:
     """Print one object as it was at a moment, YAML or JSON; or who set a field, `blamed`, with its parts.
 
@@ -220,8 +213,9 @@ async def show_object(
         revision = await object_at(source, selected[0], moment, see=blame.take if blamed else None)
     if blamed:
         fields = blame.of(blamed)
-        print_answer([blamed_plain(*each) for each in fields], blame_lines(fields), form)
-    elif form == "json":
+        answer = [{"field": path, "value": value, **plain(revision)} for path, value, revision in fields]
+        print_answer(answer, blame_lines(fields), as_json=as_json)
+    elif as_json:
         print_lines([revision.body.decode()])
     else:
         print_yaml(revision.manifest())

@@ -15,10 +15,10 @@ from levelog_base.errors import ConfigurationError
 from levelog_base.wire.objects import GroupResource
 from levelog_cli.loading import LoadedApplication, load_application
 from levelog_cli.printing.bars import Bars
-from levelog_cli.printing.comparisons import divergence_lines, report_lines, report_plain, stop_lines
-from levelog_cli.printing.forms import PlainForm, print_answer
-from levelog_cli.printing.lines import print_line, print_lines
-from levelog_cli.printing.planned import plan_lines, plan_plain
+from levelog_cli.printing.comparisons import divergence_lines, report_lines, stop_lines
+from levelog_cli.printing.lines import print_answer, print_line, print_lines
+from levelog_cli.printing.plain import plain
+from levelog_cli.printing.planned import plan_lines
 from levelog_cli.running import MISUSED
 from levelog_cli.servers.backing import known_redactor
 from levelog_cli.servers.databases import open_to_read
@@ -46,19 +46,19 @@ from levelog_store.fold.statereads import read_syncs
 from levelog_store.rows import Scope
 
 
-async def replay_history(settings: Settings, choice: Choice, *, form: PlainForm | None) -> bool:
+async def replay_history(settings: Settings, choice: Choice, *, as_json: bool) -> bool:
     """Replay and print; tells whether all decisions came out the same.
 
     Raises ConfigurationError for files, objects, handlers and moments that there is nothing of.
     """
-    _refuse_misfits(choice, is_asked=form is None)
+    _refuse_misfits(choice, is_asked=not as_json)
     bars = Bars()
     async with opened_versions(settings, choice, bars) as (first, versions, history, begins):
         selection = selection_of(choice, first.program, datetime.now(UTC))
         refuse_moments(history, begins, selection)
         broken = find_broken_calls(choice.breaks, versions.programs)
         stops = None
-        if not form:  # else nobody can be asked, since a program reads the output
+        if not as_json:  # else nobody can be asked, since a program reads the output
             breaks = Breaks()
             if choice.breaks and isinstance(history, LiveHistory | Bundle):
                 called = broken.values()
@@ -87,7 +87,7 @@ async def replay_history(settings: Settings, choice: Choice, *, form: PlainForm 
             f"no decision of application {first.name} was recorded {chosen}: it decides on objects of "
             f"{', '.join(parents)}"
         )
-    print_answer(report_plain(report), report_lines(report), form)
+    print_answer(plain(report), report_lines(report), as_json=as_json)
     return report.is_same
 
 
@@ -101,7 +101,7 @@ def _refuse_misfits(choice: Choice, *, is_asked: bool) -> None:
     if choice.calls and choice.is_in_order:
         raise ConfigurationError("--call calls what was called when decisions were recorded: leave out --mode log")
     if (choice.breaks or choice.is_pdb) and not is_asked:
-        raise ConfigurationError("--break and --pdb ask on the terminal: leave out --json and --output")
+        raise ConfigurationError("--break and --pdb ask on the terminal: leave out --json")
     if (choice.breaks or choice.is_pdb) and choice.is_in_order:
         raise ConfigurationError(
             "--break and --pdb stop at decisions that were recorded: leave out --mode log, or write breakpoint() into "
@@ -182,15 +182,13 @@ async def _only_scope(settings: Settings, database: Database, which: str) -> Sco
     return scope
 
 
-async def plan_changes(
-    settings: Settings, files: Sequence[Path], *, allows_network: bool, form: PlainForm | None
-) -> bool:
+async def plan_changes(settings: Settings, files: Sequence[Path], *, allows_network: bool, as_json: bool) -> bool:
     """Try operators on what their application's tables hold, and print; tells whether they would change nothing.
 
     Raises ConfigurationError if the database does not hold the application, or on several clusters.
     """
     found = await planned(settings, load_application(settings, files), allows_network=allows_network, course=Course())
-    print_answer(plan_plain(found), plan_lines(found), form)
+    print_answer(plain(found), plan_lines(found), as_json=as_json)
     return found.is_same
 
 

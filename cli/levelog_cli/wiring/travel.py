@@ -6,10 +6,9 @@ from pathlib import Path
 
 from levelog_base.wire.objects import Application, GroupResource
 from levelog_cli.printing.bars import Bars
-from levelog_cli.printing.comparisons import differing_lines, differing_plain, inevitable_lines, verdict_lines
-from levelog_cli.printing.forms import PlainForm, print_answer, print_plain
-from levelog_cli.printing.lines import print_line, print_lines
-from levelog_cli.printing.plain import entry_plain
+from levelog_cli.printing.comparisons import differing_lines, inevitable_lines, verdict_lines
+from levelog_cli.printing.lines import print_answer, print_json, print_line, print_lines
+from levelog_cli.printing.plain import entry_plain, plain
 from levelog_cli.printing.timeline import Timeline
 from levelog_cli.settings import Settings
 from levelog_cli.wiring.lookback import has_database, opened_decisions, opened_source
@@ -25,7 +24,7 @@ from levelog_replay.travel.expressions import Expression
 
 
 async def show_what_if(
-    settings: Settings, file: Path, changes: WantedEdits, *, code: Path, bundle: Path | None, form: PlainForm | None
+    settings: Settings, file: Path, changes: WantedEdits, *, code: Path, bundle: Path | None, as_json: bool
 ) -> bool:
     """Decide on history as it was and as it is changed, and print what differs; tells whether nothing does.
 
@@ -35,12 +34,13 @@ async def show_what_if(
     choice = Choice(file=file, against=str(code), is_in_order=True, bundle=bundle)
     async with opened_versions(settings, choice, Bars()) as (_, versions, history, _):
         found = [each async for each in versions.differing(history, edits)]
-    print_answer(differing_plain(found), differing_lines(found, versions.names), form)
+    answer = {"is_same": not found, "differing": plain(found)}
+    print_answer(answer, differing_lines(found, versions.names), as_json=as_json)
     return not found
 
 
 async def show_inevitable(
-    settings: Settings, file: Path, text: str, *, most: int, bundle: Path | None, form: PlainForm | None
+    settings: Settings, file: Path, text: str, *, most: int, bundle: Path | None, as_json: bool
 ) -> bool:
     """Print from which record on something comes out in every order that was tried; tells whether it comes out at all.
 
@@ -52,8 +52,8 @@ async def show_inevitable(
         found = await versions.inevitable(history, expression, most=most)
         wanted = {found.symptom, found.since, *(found.race or ())} if found else set[int]()
         entries = await revisions_of(history, wanted, history.last)
-    if form:
-        print_plain(found, form)
+    if as_json:
+        print_json(found)
     elif found is None:
         print_line(f"{text} does not come out in the order of the log")
     else:
@@ -63,7 +63,7 @@ async def show_inevitable(
     return found is not None
 
 
-async def show_first_bad(settings: Settings, text: str, *, bundle: Path | None, form: PlainForm | None) -> bool:
+async def show_first_bad(settings: Settings, text: str, *, bundle: Path | None, as_json: bool) -> bool:
     """Print the first record after which an expression holds, and what led to it; tells whether there is one.
 
     Raises ConfigurationError as `Expression` does, and for history that is not there.
@@ -80,10 +80,10 @@ async def show_first_bad(settings: Settings, text: str, *, bundle: Path | None, 
         every = history.last - history.first + 1
         async with Bars().following("bisect", every, lambda: bisection.records):
             found = await bisection.run(decisions)
-    if form:
+    if as_json:
         entries = [entry_plain(*each) for each in found.entries] if found else []
         record = found.sequence if found else None
-        print_plain({"record": record, "held_always": not found and bisection.held, "led_to": entries}, form)
+        print_json({"record": record, "held_always": not found and bisection.held, "led_to": entries})
     elif found is None:
         held = "holds from the beginning on" if bisection.held else "begins to hold after no record"
         print_line(f"{text} {held}")

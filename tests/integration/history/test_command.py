@@ -71,7 +71,7 @@ async def test_levels_are_watched_beside_an_operator_that_runs(sandbox: Sandbox,
     watching: list[Running] = []
     try:
         await levelog.in_sync()
-        watching += [levelog.start("levels", "-w"), levelog.start("levels", "-w", "-o", "json")]
+        watching += [levelog.start("levels", "-w"), levelog.start("levels", "-w", "--json")]
         rows, lines = watching
         await rows.says(SHOP, "in_sync  1")
         await lines.says(SHOP, '"in_sync"', '"round":1')
@@ -109,7 +109,7 @@ async def test_writers_are_counted_from_the_log(ran: Levelog) -> None:
         (["webs.example.com/none"], "one object is webs.example.com/NAMESPACE/NAME, with _ for no namespace"),
         (
             [SHOP, "--at", "9", "--follow"],
-            "--at and --blame print one object: only --bundle, --output and --json go with them",
+            "--at and --blame print one object: only --bundle and --json go with them",
         ),
         (["pods/default/a", "--at", "1"], "holds no record of pods/default/a"),
         ([SHOP, "--at", "99999"], "the log ends at sequence"),
@@ -137,19 +137,6 @@ async def test_a_field_is_blamed_on_the_record_that_set_it(ran: Levelog) -> None
     assert image["sequence"] < phase["sequence"], "what the kubelet left as it was keeps its record"
     shown = (await ran.ends("history", "pods/default/shop-0", "--blame", "spec.containers[web].image")).stdout
     assert [line.split()[0] for line in shown.splitlines()] == ["RECORD", str(image["sequence"])]
-
-
-async def test_levels_and_history_are_told_in_each_form(ran: Levelog) -> None:
-    [level] = await ran.levels()
-    assert yaml.safe_load((await ran.ends("levels", "-o", "yaml")).stdout) == [level]
-    name = (await ran.ends("levels", "shop", "-o", "name")).stdout.strip()
-    assert name == SHOP
-    assert (await ran.ends("levels", name, "-o", "name")).stdout.strip() == SHOP
-    headings, row = (line.split() for line in (await ran.ends("levels", "-o", "wide")).stdout.splitlines()[:2])
-    assert " ".join(headings) == "APPLICATION VIEW PARENT STATUS ROUND CLUSTER DECIDED WRITES DRIFT REASON"
-    assert row[:5] == ["webs", "webs/pods", SHOP, "in_sync", "1"]
-    entries = yaml.safe_load_all((await ran.ends("history", SHOP, "-o", "yaml")).stdout)
-    assert [entry["happened"] for entry in entries] == [entry["happened"] for entry in await told(ran, SHOP)]
 
 
 async def test_without_a_log_it_is_said_where_one_is_looked_for(tmp_path: Path) -> None:

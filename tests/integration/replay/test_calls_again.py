@@ -217,7 +217,7 @@ async def test_what_raises_now_is_told_with_what_it_was_called_with(again: Again
     first = calls["first"]
     assert (first["function"], first["parent"], first["cause"]) == ("webs/greet", SHOP, again.updated)
     assert first["request"]["object"]["spec"] == {"image": "a", "replicas": 3}
-    assert first["before"] == {"result": None, "error": None}
+    assert first["before"] == {"result": None, "error": ""}
     assert first["after"] == {"result": None, "error": "handler greet: KeyError: 'x'"}
 
 
@@ -289,7 +289,7 @@ async def test_two_versions_are_both_called(again: Again) -> None:
     calls = await again.told(file, "--against", again.file, "--call", "greet", "--call", "notify", status=1)
     assert calls["functions"] == {"webs/greet": counted(3, changed=1), "webs/notify": counted(4)}
     assert calls["first"]["before"]["error"] == "handler greet: KeyError: 'x'"
-    assert calls["first"]["after"] == {"result": None, "error": None}
+    assert calls["first"]["after"] == {"result": None, "error": ""}
 
 
 async def test_calls_that_only_one_of_both_asks_for_are_not_made(again: Again) -> None:

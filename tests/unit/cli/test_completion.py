@@ -22,7 +22,7 @@ def test_bash_completes_commands_and_options() -> None:
     ask = """
         source <("$1" completion bash)
         complete -p levelog
-        for line in 'levelog impo' 'levelog levels --outp'; do
+        for line in 'levelog impo' 'levelog levels --stat'; do
             COMP_WORDS=($line) COMP_CWORD=$(($(wc -w <<<"$line") - 1))
             _levelog_completion levelog
             echo "${COMPREPLY[@]}"
@@ -37,4 +37,4 @@ def test_bash_completes_commands_and_options() -> None:
         timeout=60,
         env={**os.environ, "PATH": path},
     )
-    assert [line.split() for line in ended.stdout.splitlines()[-2:]] == [["import-crd"], ["--output"]], ended
+    assert [line.split() for line in ended.stdout.splitlines()[-2:]] == [["import-crd"], ["--status"]], ended

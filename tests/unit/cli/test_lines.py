@@ -12,8 +12,7 @@ import levelog_cli
 from levelog.escapes import escaped
 from levelog_cli.checks.findings import Finding, print_finding
 from levelog_cli.logs import set_up_logs
-from levelog_cli.printing.forms import print_plain
-from levelog_cli.printing.lines import print_line, print_lines
+from levelog_cli.printing.lines import print_json, print_line, print_lines, print_yaml
 from levelog_cli.printing.tables import GrowingTable, table_lines
 from levelog_cli.settings import LogFormat, LogLevel
 
@@ -40,13 +39,13 @@ def test_every_form_of_printing_escapes(
     text = f"a{ACTING}b".replace("\ud800", "")
     match form:
         case "json" | "yaml":
-            print_plain({"reason": text}, form)
+            (print_json if form == "json" else print_yaml)({"reason": text})
         case "line":
             print_line(text)
         case "table":
             print_lines(table_lines(["A", "B"], [[text, text]]))
         case "growing":
-            GrowingTable(["A", "B"], paints={}).add([[text, text]])
+            GrowingTable(["A", "B"], {}).add([[text, text]])
         case _:
             print_finding(Finding.wrong(text.replace(" \n", ""), text, text))
     out = capsys.readouterr().out

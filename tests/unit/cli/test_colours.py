@@ -1,30 +1,12 @@
-"""The forms of an answer: JSON and YAML hold the same, and colours are for terminals only."""
+"""Colours are for terminals only."""
 
 import io
 import sys
 
-import msgspec
 import pytest
-import yaml
 
 from levelog_cli.checks.findings import Finding, print_finding
-from levelog_cli.printing.forms import coloured, print_plain
-from levelog_cli.printing.tables import UNLIMITED, table_lines
-
-TOLD = {
-    "parent": "webs.example.com/default/shop",
-    "drift": msgspec.Raw(b'{"missing":["on"]}'),
-    "reason": "é: #1",
-    "n": None,
-}
-
-
-def test_yaml_holds_what_json_holds(capsys: pytest.CaptureFixture[str]) -> None:
-    print_plain(TOLD)
-    as_json = msgspec.json.decode(capsys.readouterr().out)
-    print_plain(TOLD, "yaml")
-    print_plain([TOLD], "yaml")
-    assert list(yaml.safe_load_all(capsys.readouterr().out)) == [as_json, [as_json]]
+from levelog_cli.printing.tables import UNLIMITED, coloured, table_lines
 
 
 class Terminal(io.StringIO):
