@@ -25,7 +25,6 @@ from rigs.run import leftovers
 from rigs.run.examples import choose_examples
 from rigs.run.memory import write_to_memory
 from rigs.run.spread import check_groups, spread, workers
-from rigs.run.standstill import Standstill
 
 __all__ = [
     "control_plane",
@@ -51,9 +50,7 @@ write_to_memory()
 def pytest_configure(config: pytest.Config) -> None:
     choose_examples(config)
     config.pluginmanager.register(leftovers)  # its fixtures are for examples/, too
-    if not hasattr(config, "workerinput"):
-        config.pluginmanager.register(Standstill())
-    else:
+    if hasattr(config, "workerinput"):
         gc.disable()  # until all tests are collected: nothing is garbage before, and to look for it takes a fifth
 
 
