@@ -83,10 +83,10 @@ class Ingester:
         self._log = log
         self._task: asyncio.Task[None] | None = None
         self._parked, self._turn = asyncio.Event(), asyncio.Event()
-        self._ends = False
+        self._ends: bool | Exception = False
 
-    async def step(self, *, ends: bool = False) -> None:
-        """Let it have the next line or answer; or else the server ends the connection, in good order."""
+    async def step(self, *, ends: bool | Exception = False) -> None:
+        """Let it have the next line or answer; or else the server ends the connection, in good order or by an error."""
         self._ends = ends
         self._parked.clear()
         if self._task is None:
@@ -137,6 +137,8 @@ class Ingester:
             if server.restores != restores:
                 raise NoAnswer("the connection broke")
             yield [next(lines)]
+        if isinstance(self._ends, Exception):
+            raise self._ends
 
     def _listing(self) -> Iterator[bytes]:
         position = self._server.revision
