@@ -40,21 +40,6 @@ async def test_the_official_client_is_answered_the_same(compare: Compare) -> Non
 
 
 @pytest.mark.long
-async def test_lightkube_is_answered_the_same(compare: Compare) -> None:
-    from rigs.clients import light
-
-    await compare(lambda kubeconfig, namespace: asyncio.to_thread(light.story, kubeconfig, namespace))
-
-
-@pytest.mark.long
-@pytest.mark.filterwarnings("ignore:Kubernetes version .* is not supported")
-async def test_kr8s_is_answered_the_same(compare: Compare) -> None:
-    from rigs.clients import kr8
-
-    await compare(kr8.story)
-
-
-@pytest.mark.long
 @pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl not found: put it on the PATH")
 async def test_kubectl_is_answered_the_same(compare: Compare, tmp_path: Path) -> None:
     from rigs.clients import kubectl
