@@ -10,10 +10,9 @@ from levelog_base.secrets.redaction import Redactor
 from levelog_base.wire.objects import Sequence as LogSequence
 from levelog_base.wire.records import LoggedRecord, ReceiptNoted, SyncFinished
 from levelog_processors.clock import DatabaseClock
-from levelog_processors.decide.evaluating import Evaluator
+from levelog_processors.decide.evaluating import Evaluator, are_of_others
 from levelog_processors.decide.functions import MOST_BEGUN, PATIENCE, Acting, Caller
 from levelog_processors.decide.levelstatuses import deciding_views, told, woken
-from levelog_processors.decide.others import are_of_others, look_around
 from levelog_processors.decide.readiness import Readiness
 from levelog_processors.decide.rules import conclude
 from levelog_processors.decide.settling import is_settled
@@ -21,7 +20,7 @@ from levelog_processors.decide.statereader import StateReader
 from levelog_processors.decide.tally import BATCH, CallCounts, EvaluationBatch
 from levelog_processors.fold.batches import ALONE, Folded, parts, tell_forgotten
 from levelog_processors.program import Program
-from levelog_processors.state.bodies import MOST_BYTES
+from levelog_processors.state.contents import MOST_BYTES
 from levelog_processors.state.restoring import (
     index_anew,
     leave_out,
@@ -246,7 +245,7 @@ class Engine:
     async def _look_around(self) -> None:
         self._has_lookups = False
         if self.is_shared and self._program.looked_up:
-            await look_around(self.tables.levels_of, self.state_reader, self.epochs)
+            await self.evaluator.look_around(self.state_reader)
 
     async def decide(
         self, *, now: datetime | None = None, leaving: Collection[ViewParent] = (), most: int = BATCH
@@ -343,7 +342,7 @@ class Engine:
         async with self.tables.deciding(state, fresh, self.claimant) as written:
             for decided in written.valid:
                 state.take(decided)
-                self._has_lookups |= self.is_shared and are_of_others(state, decided.dependencies_added, self.epochs)
+                self._has_lookups |= self.is_shared and are_of_others(state, decided.dependencies_added)
             state.confirm(confirmed, shown)  # which may be looked up in this very batch for the first time
             asked = woken(self._program, written.valid)
             state.tell(told(self._program, written.valid), asked)

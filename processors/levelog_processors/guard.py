@@ -21,8 +21,9 @@ from types import FrameType
 from typing import Any, Final, TypeVar
 
 from levelog.calls.audithook import computing, unchecked
-from levelog.calls.faults import HandlerFault
+from levelog.calls.faults import HandlerFault, Interruption, described
 from levelog.handlers.views import VIEW_TIME
+from levelog_base.wire.canonical import digest
 from levelog_processors.bound import BoundView
 
 T = TypeVar("T")
@@ -146,6 +147,20 @@ def filtered(view: BoundView, ask: Callable[[], T]) -> T:
     if not view.handler.reader.selector.has_functions:
         return ask()
     return FunctionGuard(f"filter of view {view.name}", VIEW_TIME).run(ask)
+
+
+def parent_inputs(view: BoundView, body: bytes, looked_at: bytes | None) -> str | None:
+    """Identity of the part of a parent that a view sees; None if the view's filters exclude it.
+
+    `looked_at` lists the reads of the last evaluation, for views of plain objects. If the parent cannot be decoded, or
+    a filter raises, the identity is that of the error, so that the level is evaluated and shows it.
+    """
+    try:
+        return filtered(view, lambda: view.handler.reader.inputs(body, looked_at))
+    except Interruption:
+        raise
+    except BaseException as error:  # noqa: BLE001 - a filter is the user's and may raise anything; only this level is concerned
+        return digest("unreadable", described(error))
 
 
 @cache

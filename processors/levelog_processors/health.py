@@ -1,14 +1,20 @@
 """Health of a processor's loop, for probes and metrics: whether it stalls, how long steps take, how far it lags."""
 
+import logging
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from time import monotonic
 from typing import Final
 
+from msgspec import Struct
+
+from levelog_base.counting import counted
 from levelog_base.wire.records import LoggedRecord
 from levelog_log.reader import Reader
 from levelog_processors.decide.tally import EvaluationBatch
 from levelog_processors.fold.batches import Folded
+
+log = logging.getLogger(__name__)
 
 STALLED_SECONDS: Final = 8.0
 """One turn of the loop folds 1,000 records and decides on 256 levels; one that takes longer waits for something."""
@@ -27,6 +33,7 @@ class LoopHealth:
         self.is_behind = True
         """It folds history, and decides nothing before the log's end is reached."""
         self.clock = clock
+        self.catching_up = CatchingUp(clock)
         self._busy_since: float | None = None
         self._at_hand: Sequence[LoggedRecord] = ()
         """Records of a turn that has not ended."""
@@ -76,3 +83,52 @@ class LoopHealth:
         if oldest is None:
             return 0.0
         return max(0.0, ((now or datetime.now(UTC)) - oldest.record.time).total_seconds())
+
+
+TELL_EVERY: Final = timedelta(seconds=10)
+"""As often as somebody would look at the progress bar of a first list."""
+
+
+class WorkProgress(Struct, frozen=True, kw_only=True):
+    """How far one thing is that takes long."""
+
+    what: str
+    """`index webs/images`"""
+    done: int
+    total: int
+    unit: str
+    """`objects`"""
+
+
+class CatchingUp:
+    """The way from where a processor begins to read to where the log ended then; the log of the process tells of it."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        """`clock` counts seconds."""
+        self._clock = clock
+        self._first = 0
+        self._read_to = 0
+        self._end = 0
+        self._told_at: float | None = None
+        """None: it has caught up."""
+
+    @property
+    def progress(self) -> WorkProgress | None:
+        """How far it is; None: there is nothing to catch up with."""
+        total = self._end - self._first
+        if self._told_at is None or total <= 0:
+            return None
+        return WorkProgress(what="the log", done=min(self._read_to - self._first, total), total=total, unit="records")
+
+    def go_on(self, first: int, read_to: int, end: int) -> None:
+        """Record that everything from `first` to `read_to` is folded, and that the log ended at `end`."""
+        if self._told_at is None:
+            self._first, self._told_at = first, self._clock()
+        self._read_to, self._end = read_to, end
+        if self._clock() - self._told_at >= TELL_EVERY.total_seconds() and (progress := self.progress) is not None:
+            self._told_at = self._clock()
+            log.info("folds the log before it decides: %d of %s", progress.done, counted(progress.total, "record"))
+
+    def reach(self) -> None:
+        """Note that it has caught up."""
+        self._told_at = None

@@ -14,8 +14,7 @@ from levelog.absence import level_of
 from levelog.indices import Contact, LiveIndex
 from levelog_base.errors import LevelogError, Unavailable
 from levelog_log.notifications import Notifier, Topic
-from levelog_processors.decide.lookups import key_from
-from levelog_processors.fold.entries import lookup_key
+from levelog_processors.keys import key_from, lookup_key
 from levelog_processors.program import Program
 from levelog_processors.waiting import RESYNC
 from levelog_store.connect.database import Database

@@ -15,7 +15,6 @@ from levelog_base.wire.records import LoggedRecord
 from levelog_log.notifications import Notifier, Topic
 from levelog_log.reader import Reader
 from levelog_log.stream import LogStream
-from levelog_processors.decide.portions import Portion
 from levelog_processors.decide.tally import EvaluationBatch
 from levelog_processors.deliver.feed import RecordFeed
 from levelog_processors.deliver.timers import Timers
@@ -23,9 +22,8 @@ from levelog_processors.engine import Engine
 from levelog_processors.fold.batches import Folded
 from levelog_processors.health import LoopHealth
 from levelog_processors.program import Program
-from levelog_processors.progress import CatchingUp
 from levelog_processors.upkeep import PRUNE_EVERY, Statistics
-from levelog_processors.waiting import RESYNC, Arrivals, HighWatermark, Pace, Schedule
+from levelog_processors.waiting import RESYNC, Arrivals, HighWatermark, Pace, Portion, Schedule
 from levelog_store.rows import IndexKey
 
 log = logging.getLogger(__name__)
@@ -69,7 +67,6 @@ class Loop:
         self._on_keys = on_keys
         self._writes_after = writes_after
         self.health = LoopHealth()
-        self.catching_up = CatchingUp(monotonic)
         self.records = 0
         """Records folded."""
         self._schedule = Schedule(monotonic)
@@ -106,14 +103,14 @@ class Loop:
                     if records:
                         await self._fold(records)
                     if is_reached:
-                        self.catching_up.reach()
+                        self.health.catching_up.reach()
                         self._timers.open()
                         self.health.is_behind = False
                         is_busy = await self._take_turn(arrivals.seen_to)
                         wait = min(self._schedule.wait, self._write_wait)
                     else:
                         first = records[0].sequence if records else start
-                        self.catching_up.go_on(first - 1, arrivals.seen_to, high_watermark.end)
+                        self.health.catching_up.go_on(first - 1, arrivals.seen_to, high_watermark.end)
                         if len(engine.state.unwritten) >= MOST_UNWRITTEN:
                             await engine.flush()
                         is_busy, wait = bool(records), high_watermark.wait
@@ -129,7 +126,7 @@ class Loop:
                 await self._write_last()
                 raise
             finally:
-                self.catching_up.reach()
+                self.health.catching_up.reach()
 
     async def _take_turn(self, read_to: Sequence) -> bool:
         """Take what others ask for, decide on one batch and write, each if it is time; tells whether there is more."""

@@ -22,9 +22,9 @@ from levelog_processors.decide.tally import CallCounts
 from levelog_processors.deliver.feed import RecordFeed
 from levelog_processors.deliver.timers import Timers
 from levelog_processors.engine import Engine
+from levelog_processors.health import WorkProgress
 from levelog_processors.loop import WRITES_AFTER, Loop
 from levelog_processors.program import Program
-from levelog_processors.progress import WorkProgress
 from levelog_processors.tables import SqlTables
 from levelog_processors.upkeep import PARTITION, Pruner, Statistics, start_over
 from levelog_store.actuate.claims import Claimant
@@ -127,7 +127,7 @@ class Processor:
     @property
     def progress(self) -> list[WorkProgress]:
         """How far it is with what holds decisions up for long; empty: with nothing of the kind."""
-        catching_up = self._loop.catching_up.progress
+        catching_up = self.health.catching_up.progress
         return [catching_up] if catching_up is not None else []
 
     @property

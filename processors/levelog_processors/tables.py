@@ -1,18 +1,22 @@
 """The tables of a State: it begins with what they hold, and whatever it folds and decides is written there."""
 
-from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+import logging
+import math
+from collections import Counter
+from collections.abc import AsyncGenerator, Collection, Generator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from datetime import UTC, datetime
 from typing import Final, Protocol, TypeAlias
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from levelog_processors.decide.transaction import claimed_intents, handing_over, tell
+from levelog.handlers.callnames import shown_write
 from levelog_processors.state.state import State
-from levelog_store.actuate.claims import Claimant, Claiming, new_claim
+from levelog_store.actuate.claims import Claimant, ClaimedIntent, Claiming, new_claim
+from levelog_store.actuate.elapsed import elapsed
 from levelog_store.connect.database import Database
 from levelog_store.decide import inputreads as stored
-from levelog_store.decide.decisions import Decided
+from levelog_store.decide.decisions import Decided, IntentRow, Sendable
 from levelog_store.decide.decisionwrites import WrittenDecisions, write_valid
 from levelog_store.decide.inputreads import ToldIntent
 from levelog_store.fold.checkpoints import advance_checkpoints, count_commit, note_mirrored
@@ -20,8 +24,10 @@ from levelog_store.fold.ends import write_ends
 from levelog_store.fold.statereads import StoredState, read_requested, read_state
 from levelog_store.fold.statewrites import write_keys, write_reads, write_state, write_wakes_of
 from levelog_store.owners.handlers import Backfill
-from levelog_store.owners.leases import check_checkpoints, check_commits, guard
+from levelog_store.owners.leases import check_commits, guard
 from levelog_store.rows import LevelRow, Scope, StoredObject, ViewParent
+
+log = logging.getLogger(__name__)
 
 Rounds: TypeAlias = Mapping[tuple[str, str, str], int]
 """The last round of which there are intents, by view, parent and the parent's uid."""
@@ -200,8 +206,8 @@ class SqlTables(Tables):
         """Take wakeups of other processes; returns the database's time, and those of calls without records."""
         async with self._database.reading() as connection:
             found = await read_requested(connection, self._scope, list(self.epochs))
-        check_checkpoints(self._scope, found.folded_to, self._checkpoints)
-        check_commits(self._scope, found.commits, self._commits)
+        points = ((each.partition, each.sequence, each.commits) for each in found.points)
+        check_commits(self._scope, points, self._checkpoints, self._commits)
         wakes, calls = state.wakes, set[ViewParent]()
         for wake in found.wakes:
             name = wake.view, wake.parent
@@ -242,10 +248,10 @@ class SqlTables(Tables):
                 await self._guard(connection, state)
                 written = await write_valid(connection, self._scope, batch, self._scope.fingerprint, claiming=claiming)
                 if claiming is not None:
-                    claimed.extend(claimed_intents(written, claiming.number))
+                    claimed.extend(_claimed_intents(written, claiming.number))
                 yield written
                 await self._write(connection, state)
-        tell(written.valid)
+        _tell(written.valid)
         self._written(state)
 
     def _begin(self) -> None:
@@ -301,3 +307,77 @@ class SqlTables(Tables):
             self._unfinished = [each for each in self._unfinished if each not in self._done]
             self._mirrored |= {partition: state.folded_to[partition] for partition in self.epochs}
         state.written(is_mirrored=self._is_mirroring or not self.hold_state)
+
+
+@contextmanager
+def handing_over(claimant: Claimant | None) -> Generator[list[ClaimedIntent]]:
+    """Hand over what is in the list once the context ends, or have it looked up if it is unknown whether that holds."""
+    claimed: list[ClaimedIntent] = []
+    began = elapsed()
+    try:
+        yield claimed
+    except BaseException:  # cut off or cancelled while it committed
+        began = -math.inf
+        raise
+    finally:
+        if claimant is not None and claimed:
+            claimant.begin(claimed, began)
+
+
+def _claimed_intents(written: WrittenDecisions, number: int) -> list[ClaimedIntent]:
+    """The intents that are claimed, by the number of the claim."""
+    rows = [(each, row) for each in written.valid for row in each.intents if row.key in written.claimed]
+    return [_claimed(each, row, number) for each, row in rows]
+
+
+def _claimed(decided: Decided, row: IntentRow, number: int) -> ClaimedIntent:
+    wake, at = decided.wake, decided.level.evaluated_at
+    if at is None:
+        raise TypeError(f"{row.target} is decided by a view that was not called")
+    return ClaimedIntent(
+        **{name: getattr(row, name) for name in Sendable.__struct_fields__},
+        view=wake.view,
+        parent=wake.parent,
+        parent_uid=decided.level.parent_uid,
+        partition=wake.partition,
+        decided_at=at,
+        attempts=1,
+        claim=number,
+        is_doubtful=False,
+    )
+
+
+def _tell(valid: Sequence[Decided]) -> None:
+    """Log one line for all that is news, and each level at debug; a single one is news by its name.
+
+    A handler, timer or daemon is news only if no call can be made for it: the actuator tells how its calls end.
+    """
+    news = [
+        each
+        for each in valid
+        if (each.level.status != each.basis.status or each.intents)
+        and (not each.is_made or each.level.status in ("failed", "blocked"))
+    ]
+    single = news if len(news) == 1 else []
+    for decided in valid if log.isEnabledFor(logging.DEBUG) else single:
+        level = decided.level
+        log.log(
+            logging.INFO if decided in single else logging.DEBUG,
+            "%s of %s is %s%s",
+            level.view,
+            level.parent,
+            level.status,
+            f" ({level.reason})" if level.reason else "",
+            extra={
+                "object": level.parent,
+                "view": level.view,
+                "sequence": level.cause,
+                "round": level.round,
+                "intents": [shown_write(level.view, row.verb, row.target) for row in decided.intents],
+            },
+        )
+    if len(news) > 1:
+        counts = Counter(each.level.status for each in news)
+        intents = sum(len(each.intents) for each in news)
+        by_status = ", ".join(f"{count} {status}" for status, count in sorted(counts.items()))
+        log.info("%d levels: %s", len(news), by_status, extra={"intents": intents})

@@ -15,7 +15,7 @@ from levelog_processors.decide.levelstatuses import encoded
 from levelog_processors.decide.lookups import contents_of
 from levelog_processors.decide.rules import conclude
 from levelog_processors.decide.views import Evaluation
-from levelog_processors.fold.rules import parent_inputs
+from levelog_processors.guard import parent_inputs
 from levelog_processors.program import Program
 from levelog_replay.comparing import FILTERED, NO_VIEW, Conclusion, Judged
 from levelog_replay.stops.stopping import Scene, Stops

@@ -8,7 +8,6 @@ from typing import Final, TypeAlias
 
 from msgspec.structs import replace
 
-from levelog_processors.decide.overlay import told
 from levelog_processors.state.state import State
 from levelog_processors.tables import Rounds, Tables
 from levelog_store.actuate.claims import Claimant
@@ -106,7 +105,7 @@ class MemoryTables(Tables):
                     self._change(each.intent.key, "settled")
         named = dict.fromkeys(each.record.key for each, _ in ends.receipts)
         named |= dict.fromkeys(each.key for each in ends.observations)
-        for intent in told([self.intents[key] for key in named if key in self.intents], ends):
+        for intent in ends.told_to(self.intents[key] for key in named if key in self.intents):
             self.intents[intent.key] = replace(self.intents[intent.key], intent=intent)
         self._supersede(ends.gone)
         made = ends.made(self.intents)

@@ -7,7 +7,7 @@ from sqlalchemy import Table, insert, select
 from levelog import Operator, Resource
 from levelog.handlers.indexers import call_entry
 from levelog_processors.engine import Engine
-from levelog_processors.fold.receipts import calls_key
+from levelog_processors.keys import calls_key
 from levelog_processors.program import Program
 from levelog_processors.tables import SqlTables
 from levelog_store.connect.database import Database

@@ -7,7 +7,7 @@ import pytest
 from sqlalchemy import select
 
 from levelog import Index, Level, Operator, Resource, Struct
-from levelog_processors.decide import portions
+from levelog_processors import waiting
 from levelog_store.tables import decisions, wakeups
 from rigs.kinds import Pod
 from rigs.nats import NatsServer
@@ -60,7 +60,7 @@ async def decided(stack: Processing) -> list[str]:
 async def test_a_second_object_that_a_view_loops_for_is_tried_once_all_else_is_decided(
     nats_server: NatsServer, database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(portions, "LEAST", 2)  # fewer than there are to loop for
+    monkeypatch.setattr(waiting, "LEAST", 2)  # fewer than there are to loop for
     tried.clear()
     records = [web(name, 2 + number, image="loops") for number, name in enumerate(LOOPERS)]
     async with Processing(nats_server.url, database_url, [op]) as stack:

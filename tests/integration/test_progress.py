@@ -4,8 +4,8 @@ import asyncio
 import sys
 from pathlib import Path
 
+from levelog_processors.health import WorkProgress
 from levelog_processors.processor import Processor
-from levelog_processors.progress import WorkProgress
 from rigs.nats import NatsServer
 from rigs.processing import Processing
 from rigs.tty import on_terminal

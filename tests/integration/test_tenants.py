@@ -5,8 +5,8 @@ from datetime import timedelta
 from levelog import Level, Operator
 from levelog_base.wire.objects import ObjectKey
 from levelog_base.wire.records import ObjectSeen
-from levelog_processors.decide.portions import LEAST
 from levelog_processors.decide.tally import BATCH
+from levelog_processors.waiting import LEAST
 from levelog_store.actuate.claims import claim
 from levelog_store.tables import decisions
 from rigs.nats import NatsServer

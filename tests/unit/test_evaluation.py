@@ -11,7 +11,7 @@ from levelog_base.wire.canonical import canonical
 from levelog_processors.bound import BoundView
 from levelog_processors.decide.lookups import digest_of
 from levelog_processors.decide.views import Evaluation
-from levelog_processors.fold.entries import canonical_key
+from levelog_processors.keys import canonical_key
 from levelog_processors.program import Program
 from levelog_store.rows import ERRORS, Bucket, IndexKey, WholeIndex
 from rigs.evaluating import evaluation_of

@@ -13,7 +13,8 @@ from levelog.handlers.indexers import OnError
 from levelog_base.wire.objects import Uid
 from levelog_base.wire.records import ObjectDeleted, ObjectSeen, SyncStarted
 from levelog_cli.loading import load_operators
-from levelog_processors.fold.entries import MOST_OWNERS, canonical_key, index_entries
+from levelog_processors.fold.entries import MOST_OWNERS, index_entries
+from levelog_processors.keys import canonical_key
 from levelog_processors.program import Program
 from levelog_processors.state.state import State
 from levelog_store.fold.changes import Changes

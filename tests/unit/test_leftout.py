@@ -14,7 +14,7 @@ from levelog_base.errors import ObjectTooLarge
 from levelog_base.secrets.redaction import Redactor
 from levelog_ingest.trimming import only_metadata
 from levelog_processors.fold.entries import index_entries
-from levelog_processors.fold.rules import parent_inputs
+from levelog_processors.guard import parent_inputs
 from levelog_processors.program import Program
 from levelog_store.rows import ERRORS, Bucket, IndexKey, WholeIndex
 from rigs.evaluating import evaluation_of

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from levelog_processors.decide.portions import LEAST, LONG_SECONDS, Portion
 from levelog_processors.decide.tally import BATCH, EvaluationBatch
+from levelog_processors.waiting import LEAST, LONG_SECONDS, Portion
 from rigs.webs import NOON
 
 LEVEL: Any = object()

@@ -2,7 +2,7 @@
 
 import pytest
 
-from levelog_processors.progress import CatchingUp, WorkProgress
+from levelog_processors.health import CatchingUp, WorkProgress
 
 
 class Clock:

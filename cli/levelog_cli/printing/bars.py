@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
     from levelog_ingest.status import ResourceStatus
-    from levelog_processors.progress import WorkProgress
+    from levelog_processors.health import WorkProgress
 
 
 _FIRST_SECONDS: Final = 0.5

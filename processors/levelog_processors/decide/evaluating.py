@@ -20,7 +20,8 @@ from levelog_processors.state.state import State
 from levelog_processors.tables import Tables
 from levelog_store.decide.decisions import PendingWake
 from levelog_store.decide.inputreads import ToldIntent
-from levelog_store.rows import StoredObject, ViewParent
+from levelog_store.fold.changes import Wake
+from levelog_store.rows import IndexKey, StoredObject, ViewParent, is_of_levels, parent_at
 
 
 class Evaluator:
@@ -122,3 +123,36 @@ class Evaluator:
         held = state.lacking(sorted(parents))
         if held and (gone := set(held) - (await self.whole(state, held)).keys()):
             raise CommitsLost(f"the database does not have {min(gone)}, which it was given")
+
+    async def look_around(self, state_reader: StateReader) -> None:
+        """Read the levels anew that others decide on and views here look up; ask for the levels that look up a change.
+
+        Raises Unavailable.
+        """
+        state = state_reader.state
+        places = {place: parent_at(place) for place in state.readers if _is_of_others(state, place)}
+        if not places:
+            return
+        levels = await self._tables.levels_of(sorted({*places.values()}))
+        before = {place: state_reader.bucket(place).values for place in places}
+        causes: dict[str, int] = {}
+        for parent in {*places.values()}:  # which may be looked up under several keys
+            for view in self._program.views:
+                state.levels.pop((view, parent), None)
+            fresh = {(view, parent): row for view in self._program.views if (row := levels.get((view, parent)))}
+            state.levels |= fresh
+            causes[parent] = max((row.cause for row in fresh.values()), default=0)
+        shown = ((at, parent) for at, parent in places.items() if state_reader.bucket(at).values != before[at])
+        asked: dict[ViewParent, Wake] = {}
+        state.tell({place: (causes[parent],) for place, parent in shown}, asked)
+        state.ask(asked)
+
+
+def are_of_others(state: State, places: Iterable[IndexKey]) -> bool:
+    """Tell whether levels under one of the keys are decided on by a process that holds other partitions."""
+    return any(_is_of_others(state, place) for place in places)
+
+
+def _is_of_others(state: State, place: IndexKey) -> bool:
+    row = state.objects.get(parent_at(place)) if is_of_levels(place) else None
+    return row is not None and row.partition not in state.leased

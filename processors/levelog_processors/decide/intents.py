@@ -18,7 +18,7 @@ from levelog_base.wire.projection import merge
 from levelog_processors.bound import BoundView
 from levelog_processors.decide.facts import Outlook, Round
 from levelog_processors.decide.targets import Outward, addressed, is_outward, place_of_call, target_key, target_type
-from levelog_processors.fold.receipts import calls_key, kept_call
+from levelog_processors.keys import calls_key, kept_call
 from levelog_store.decide.decisions import IntentRow, request_of
 from levelog_store.rows import Bucket, IndexKey, StoredObject
 

@@ -10,7 +10,7 @@ from levelog.handlers.children import ChildrenView
 from levelog.levels import LevelStatus
 from levelog_base.wire.canonical import canonical
 from levelog_processors.bound import BoundView
-from levelog_processors.fold.rules import parent_inputs
+from levelog_processors.guard import parent_inputs
 from levelog_processors.program import Program
 from levelog_store.decide.decisions import Decided
 from levelog_store.fold.changes import Wake, read_causes

@@ -17,8 +17,7 @@ from levelog_base.errors import OperatorError
 from levelog_base.wire.canonical import digest
 from levelog_processors.bound import BoundView
 from levelog_processors.decide.levelstatuses import decoded, timeless
-from levelog_processors.fold.entries import canonical_key, lookup_key
-from levelog_processors.fold.lists import CONTACT, contact_key
+from levelog_processors.keys import CONTACT, canonical_key, contact_key, key_from, lookup_key
 from levelog_store.owners.handlers import CHANGED_CODE
 from levelog_store.rows import ERRORS, WHOLE_INDEX, Bucket, IndexKey, WholeIndex, is_of_levels, levels_place
 
@@ -327,12 +326,3 @@ class IndexReader(Index[Any, Any]):
     def is_stale(self) -> bool:
         """Whether the objects behind the index are being listed again."""
         return bool(self._reads.bucket(*contact_key(self._resource)))
-
-
-def key_from(text: str) -> Any:
-    """The key of a canonical text."""
-    return _as_key(msgspec.json.decode(text))
-
-
-def _as_key(value: Any) -> Any:
-    return tuple(_as_key(part) for part in value) if isinstance(value, list) else value  # pyright: ignore[reportUnknownVariableType]

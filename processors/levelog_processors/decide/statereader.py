@@ -11,9 +11,8 @@ from levelog_processors.decide.facts import Facts, Outlook, digest_with, level_b
 from levelog_processors.decide.levelstatuses import encoded, level_statuses
 from levelog_processors.decide.lookups import digest_of, digest_of_versions, sight
 from levelog_processors.decide.omissions import lacking
-from levelog_processors.decide.overlay import told as told_intents
 from levelog_processors.decide.readiness import as_watched
-from levelog_processors.fold.rules import parent_inputs
+from levelog_processors.guard import parent_inputs
 from levelog_processors.program import Program
 from levelog_processors.state.state import State
 from levelog_store.decide.decisions import OpenIntent, PendingWake
@@ -79,7 +78,7 @@ class StateReader(Struct, frozen=True):
 
     def _intents(self, told: Sequence[ToldIntent], uid: str) -> list[OpenIntent]:
         """The intents for a parent of this uid, with what is known now of what they have led to."""
-        known = told_intents([each for each in told if each.uid == uid], self.state.ends)
+        known = self.state.ends.told_to(each for each in told if each.uid == uid)
         return [self.with_target(intent) for intent in known]
 
     def with_intents(self, look: Outlook, told: Sequence[ToldIntent]) -> Outlook:

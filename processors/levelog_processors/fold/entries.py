@@ -17,47 +17,12 @@ from levelog_base.wire.canonical import canonical
 from levelog_base.wire.records import LoggedRecord, ReceiptNoted, TargetObserved, Unreadable
 from levelog_processors.bound import BoundIndex
 from levelog_processors.guard import FunctionGuard
+from levelog_processors.keys import canonical_key
 from levelog_store.fold.changes import Changes
 from levelog_store.rows import ERRORS, Entry, whole_index_key
 
-MAX_KEY_BYTES: Final = 1024
-"""A longer index key does not fit into a B-tree page; the entry is marked with an error instead."""
-
-
 MOST_OWNERS: Final = 100
 """Most owners that are told of an object that an index by owner fails for: its controller first. Each is two rows."""
-
-
-def canonical_key(key: object) -> str:
-    """Text of an index key: JSON scalars and tuples of them.
-
-    Raises TypeError for another kind of key, ValueError for one over 1,024 bytes.
-    """
-    _require_scalars(key)
-    text = canonical(key)
-    if len(text) > MAX_KEY_BYTES:
-        raise ValueError(f"key of {len(text)} bytes; {MAX_KEY_BYTES} are allowed: {text[:60].decode()}…")
-    return text.decode()
-
-
-def lookup_key(index: str, key_type: object, key: object) -> str:
-    """The same of a key that an index of such keys is asked for.
-
-    Raises TypeError for anything but an owner where keys are owners: a uid alone finds nothing, for ever.
-    """
-    if key_type is Owner and not isinstance(key, Owner):
-        raise TypeError(f"index {index} is by Owner: look up an object's as_owner, not {key!r}")
-    return canonical_key(key)
-
-
-def _require_scalars(key: object) -> None:
-    if isinstance(key, tuple):
-        for part in key:  # pyright: ignore[reportUnknownVariableType]
-            _require_scalars(part)
-    elif key is not None and not isinstance(key, str | int | float | bool):
-        raise TypeError(
-            f"key {key!r} is a {type(key).__name__}; keys are strings, numbers, booleans, None and tuples of them"
-        )
 
 
 def note_time(times: dict[int, datetime], logged: LoggedRecord) -> None:

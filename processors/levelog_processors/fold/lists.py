@@ -1,7 +1,7 @@
 """Lists of a resource as one partition sees them begin and finish, and which resources are stale."""
 
 from collections.abc import Mapping
-from typing import Final, TypeAlias
+from typing import TypeAlias
 
 import msgspec
 from msgspec.structs import replace
@@ -17,9 +17,9 @@ from levelog_base.wire.records import (
     SyncStarted,
     with_begun,
 )
-from levelog_processors.fold.entries import canonical_key
+from levelog_processors.keys import CONTACT, contact_key
 from levelog_store.fold.changes import Changes
-from levelog_store.rows import Entry, IndexKey, Input, SyncRow
+from levelog_store.rows import Entry, Input, SyncRow
 
 Mark: TypeAlias = SyncStarted | GapNoted | HistoryReverted | BookmarkNoted | ContactLost
 """What a record says of the watch of a resource, but for the end of a list, which sweeps."""
@@ -80,15 +80,6 @@ def finish(row: SyncRow, record: SyncFinished, sequence: int) -> SyncRow:
 
 def _text(begun: dict[str, int]) -> str:
     return msgspec.json.encode(begun).decode()
-
-
-CONTACT: Final = "@contact"
-"""Name of the index, and of the object whose entries it holds: one for each partition where a resource is stale."""
-
-
-def contact_key(resource: str) -> IndexKey:
-    """The key for the contact with one resource, `pods`."""
-    return CONTACT, canonical_key(resource)
 
 
 def note_sync(changes: Changes, before: SyncRow | None, after: SyncRow, sequence: int) -> None:

@@ -2,9 +2,8 @@
 
 from collections.abc import Iterable
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Any
 
-import msgspec
 from msgspec import Struct
 
 from levelog.effects import Call
@@ -14,6 +13,7 @@ from levelog_base.wire.canonical import canonical
 from levelog_base.wire.objects import effect_of
 from levelog_base.wire.records import CallNoted, LoggedRecord, ReceiptNoted, TargetObserved
 from levelog_processors.fold.entries import change_key
+from levelog_processors.keys import calls_key, kept_call
 from levelog_processors.program import Program
 from levelog_store.fold.changes import Changes, FoldedReceipt, PriorState, Wake
 from levelog_store.rows import Entry, ViewParent
@@ -119,25 +119,8 @@ def levels_of_calls(records: Iterable[LoggedRecord], *, with_writes: bool = Fals
     return {(each.view, str(each.parent)) for each in told if with_writes or each.verb == "call"}
 
 
-class _Called(Struct):
-    """What counts in levelog of a call that took place."""
-
-    idempotency_key: str
-    called_at: datetime
-    name: str = ""
-
-
-kept_call: Final = msgspec.json.Decoder(_Called)
-"""Reads the values of the indices of effects."""
-
-
 def _called_at(entry: Entry | None) -> datetime:
     return kept_call.decode(entry.value).called_at if entry is not None else datetime.min.replace(tzinfo=UTC)
-
-
-def calls_key(parent_uid: str) -> str:
-    """Key of an index of an effect."""
-    return canonical(parent_uid).decode()
 
 
 def _memory_of_call(record: ReceiptNoted, call: CallNoted) -> Memory:

@@ -6,8 +6,6 @@ Live processors, replay and `levelog.testing` all run this one function, so that
 import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
-from levelog.calls.faults import Interruption, described
-from levelog_base.wire.canonical import digest
 from levelog_base.wire.objects import ObjectKey, is_newer
 from levelog_base.wire.records import (
     BookmarkNoted,
@@ -32,8 +30,9 @@ from levelog_processors.bound import BoundIndex, BoundView
 from levelog_processors.fold.entries import change_key, index_entries, is_expired, note_time, replace_entries, unexpired
 from levelog_processors.fold.lists import finish, note_mark, note_sync
 from levelog_processors.fold.objects import Latest, deleted, place_of, stored, unreadable
-from levelog_processors.fold.receipts import Receipts, calls_key
-from levelog_processors.guard import filtered
+from levelog_processors.fold.receipts import Receipts
+from levelog_processors.guard import parent_inputs
+from levelog_processors.keys import calls_key
 from levelog_processors.program import Program
 from levelog_store.fold.changes import Changes, Checkpoint, EndedObject, PriorState, Replaced, Wake
 from levelog_store.rows import Entry, Input, StoredObject, SyncRow, Tombstone, UnreadableRow
@@ -367,17 +366,3 @@ class Fold:
             prior = self._prior.levels.get((reader.name, name))
             if parent_inputs(reader, body, prior.looked_at if prior else None) is not None:
                 self._changes.wake((reader.name, name), wake)
-
-
-def parent_inputs(view: BoundView, body: bytes, looked_at: bytes | None) -> str | None:
-    """Identity of the part of a parent that a view sees; None if the view's filters exclude it.
-
-    `looked_at` lists the reads of the last evaluation, for views of plain objects. If the parent cannot be decoded, or
-    a filter raises, the identity is that of the error, so that the level is evaluated and shows it.
-    """
-    try:
-        return filtered(view, lambda: view.handler.reader.inputs(body, looked_at))
-    except Interruption:
-        raise
-    except BaseException as error:  # noqa: BLE001 - a filter is the user's and may raise anything; only this level is concerned
-        return digest("unreadable", described(error))

@@ -1,17 +1,20 @@
 """What is held of the log: objects, entries of indices, lists; what changes of it is noted for the tables."""
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime
+from typing import Final
 
 from msgspec.structs import replace
 
 from levelog.indices import Contact
 from levelog_base.wire.objects import ObjectKey
+from levelog_base.wire.records import LoggedRecord
+from levelog_processors.fold.entries import note_time
+from levelog_processors.fold.receipts import levels_of_calls
 from levelog_processors.program import Program
-from levelog_processors.state.bodies import ABSENT, Bodies
 from levelog_processors.state.buckets import Buckets
 from levelog_store.decide.decisions import OpenIntent
-from levelog_store.fold.changes import Replaced
+from levelog_store.fold.changes import PriorState, Replaced
 from levelog_store.fold.statewrites import Unwritten
 from levelog_store.rows import (
     Entry,
@@ -25,6 +28,11 @@ from levelog_store.rows import (
     contact_of,
 )
 
+ABSENT: Final = b""
+"""In place of a body that is not in memory."""
+MOST_BYTES: Final = 2**25
+"""Of bodies in memory, 32 MiB."""
+
 
 class Contents:
     """Objects, entries and lists of all partitions, up to a position, and how far levels are. No I/O."""
@@ -36,7 +44,7 @@ class Contents:
         self.partitions = partitions
         self.objects: dict[str, StoredObject] = {}
         """Objects by name; ABSENT stands for a body that has left memory."""
-        self._bodies = Bodies(most_bodies)
+        self._bodies = _Bodies(most_bodies)
         self.tombstones: dict[str, Tombstone] = {}
         self.unreadable: dict[tuple[int, str], UnreadableRow] = {}
         """Records that were skipped, by partition and place."""
@@ -161,6 +169,70 @@ class Contents:
             for name in [name for name in of if str(ObjectKey.parse(name).group_resource) == each.resource]:
                 self.lift(name)
 
+    def prior_to(self, part: Sequence[LoggedRecord]) -> PriorState:
+        """What the fold of a part of a batch has to know of what was there before."""
+        expires = self.program.expires
+        return PriorState(
+            objects=self.objects,
+            tombstones=self.tombstones,
+            entries_of=self.buckets.of,
+            levels=self.levels,
+            rounds=self._rounds(part),
+            syncs=self.syncs,
+            api_versions=self.api_versions,
+            times=self.times if expires else {},
+            expired=self._expired(part) if expires else (),
+        )
+
+    def _rounds(self, part: Sequence[LoggedRecord]) -> dict[ViewParent, tuple[str, int]]:
+        named = levels_of_calls(part, with_writes=self.may_lack_levels)
+        rows = ((level, self.levels.get(level)) for level in named)
+        unmade = ("", 0)
+        return {
+            level: (row.parent_uid, row.round) if row is not None else unmade
+            for level, row in rows
+            if row is not None or self.may_lack_levels
+        }
+
+    def _expired(self, part: Sequence[LoggedRecord]) -> Sequence[tuple[str, Entry]]:
+        times = dict(self.times)
+        for logged in part:
+            note_time(times, logged)
+        return self.buckets.expired(max(times.values())) if times else ()
+
     def contact(self, resource: str) -> Contact:
         """How far the watch of a resource can be trusted, as all partitions have seen it."""
         return contact_of([row for row in self.syncs.values() if row.resource == resource], self.partitions)
+
+
+class _Bodies:
+    """Sizes of the bodies that may leave memory, least recently used first."""
+
+    def __init__(self, most: int | None) -> None:
+        """`most`: bytes; None: all bodies stay."""
+        self.most: Final = most
+        self._sizes: dict[str, int] = {}
+        self._bytes = 0
+
+    def use(self, name: str, body: bytes) -> None:
+        """Count an object's body as used last."""
+        self.drop(name)
+        self._sizes[name] = len(body)
+        self._bytes += len(body)
+
+    def drop(self, name: str) -> None:
+        """Count the body of an object no more."""
+        self._bytes -= self._sizes.pop(name, 0)
+
+    def take_excess(self) -> list[str]:
+        """Objects whose bodies have to go, which are not counted any more."""
+        gone: list[str] = []
+        left = self._bytes
+        for name, size in self._sizes.items():  # in one go: to find the first one passes all that has gone before it
+            if self.most is None or left <= self.most:
+                break
+            gone.append(name)
+            left -= size
+        for name in gone:
+            self.drop(name)
+        return gone

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from levelog_processors.decide.statereader import StateReader
 from levelog_processors.fold.rules import Fold
 from levelog_processors.program import Program
-from levelog_processors.state.bodies import ABSENT
+from levelog_processors.state.contents import ABSENT
 from levelog_processors.state.outdated import as_left
 from levelog_processors.state.state import State
 from levelog_store.fold.changes import Changes, PriorState, Wake

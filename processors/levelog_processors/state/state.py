@@ -8,11 +8,10 @@ from levelog.handlers.indexers import applied_place
 from levelog_base.wire.objects import DELETED
 from levelog_base.wire.records import LoggedRecord, ReceiptNoted, SyncFinished
 from levelog_processors.decide.settling import is_settled
-from levelog_processors.fold.receipts import calls_key
 from levelog_processors.fold.rules import Fold
+from levelog_processors.keys import calls_key
 from levelog_processors.program import Program
 from levelog_processors.state.contents import Contents
-from levelog_processors.state.inputs import prior_to
 from levelog_processors.state.outdated import Outdated
 from levelog_processors.state.wakes import Wakes
 from levelog_processors.state.writes import OpenWrites
@@ -64,7 +63,7 @@ class State(Contents):
 
         All are of partitions that are leased, or none is: how far levels are is not known of those.
         """
-        prior = prior_to(self, part)
+        prior = self.prior_to(part)
         if not is_leased:
             prior.rounds = {}
         if not isinstance(part[0].record, SyncFinished):

@@ -1,19 +1,24 @@
 """What folded records end of that which only SQL keeps: intents, levels of parents that are gone, checkpoints."""
 
-from collections.abc import Container, Mapping
+from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import Final
 
 from msgspec import Struct
-from sqlalchemy import Dialect, Update, and_, bindparam, case, or_, select, update
+from msgspec.structs import replace
+from sqlalchemy import Dialect, Integer, Text, Update, and_, bindparam, case, func, null, or_, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from levelog_base.wire.records import TargetObserved
+from levelog_base.wire.records import ReceiptNoted, TargetObserved
+from levelog_store.actuate.claims import IS_KEY
 from levelog_store.actuate.outcomes import values_of
+from levelog_store.decide.decisions import OpenIntent
+from levelog_store.decide.inputreads import ToldIntent
 from levelog_store.dialects import (
     built_once,
     change,
     delete_each,
     is_of_resource,
+    now,
     one_of,
     row_of,
     rows_of,
@@ -22,7 +27,6 @@ from levelog_store.dialects import (
 )
 from levelog_store.fold.changes import Checkpoint, FoldedReceipt
 from levelog_store.fold.checkpoints import write_checkpoints
-from levelog_store.fold.levelwrites import end_intents, write_observations
 from levelog_store.rows import Input, LevelRow, Scope, ViewParent
 from levelog_store.tables import intents, levels
 
@@ -45,6 +49,22 @@ class Ends(Struct):
 
     def __bool__(self) -> bool:
         return bool(self.receipts or self.observations or self.gone or self.levels or self.unmade or self.reverted)
+
+    def told_to(self, intents: Iterable[ToldIntent]) -> list[OpenIntent]:
+        """The intents as `write_ends` will have them."""
+        receipts: dict[str, list[tuple[ReceiptNoted, str]]] = {}
+        for folded, state in sorted(self.receipts, key=lambda each: each[0].record.key):
+            receipts.setdefault(folded.record.key, []).append((folded.record, state))
+        observations = {each.key: each for each in self.observations}
+        found: list[OpenIntent] = []
+        for each in intents:
+            intent = each.intent
+            for record, state in receipts.get(intent.key, ()):
+                intent = _ended(intent, each.owner, record, state)
+            if (observed := observations.get(intent.key)) is not None:
+                intent = replace(intent, observed_version=observed.target_version, observed_at=observed.time)
+            found.append(intent)
+        return found
 
     def made(self, kept: Container[str]) -> list[LevelRow]:
         """The levels that are made, each at its last round, if these are the intents that there are."""
@@ -70,11 +90,11 @@ async def write_ends(connection: AsyncConnection, scope: Scope, ends: Ends) -> l
     if ends.receipts:
         told = sorted(ends.receipts, key=lambda each: each[0].record.key)
         rows = [values_of(scope, each.record) | {"by": each.record.process, "new_state": state} for each, state in told]
-        await write(connection, end_intents(connection.dialect), rows)
+        await write(connection, _end_intents(connection.dialect), rows)
     if ends.gone:  # after receipts that were folded while the parent was there
         await supersede(connection, scope, ends.gone)
     if ends.observations:
-        await write_observations(connection, scope, ends.observations)
+        await _write_observations(connection, scope, ends.observations)
     made: list[LevelRow] = []
     if ends.unmade:
         is_told = one_of(connection.dialect, intents.c.key, ends.unmade)
@@ -82,6 +102,74 @@ async def write_ends(connection: AsyncConnection, scope: Scope, ends: Ends) -> l
         made = ends.made({*kept})
     await upsert(connection, levels, rows_of(scope, [*made, *(row for _, row in sorted(ends.levels.items()))]))
     return made
+
+
+@built_once
+def _end_intents(dialect: Dialect) -> Update:
+    """End the row `of_key`, but not by a receipt of an earlier claim than the one that holds or ended it.
+
+    A row that was claimed and is no longer may be ended by any of its receipts.
+    """
+    table = intents.c
+    final = or_(*(table.state == state for state in ("settled", "satisfied", "failed")))  # no IN for many rows at once
+    to_state, is_first = bindparam("new_state", type_=Text), table.receipt.is_(None)
+    made, is_owners = bindparam("new_attempts", type_=Integer), table.owner == bindparam("by")
+    is_of_claim = or_(table.state != "claimed", table.owner == "", and_(is_owners, table.attempts == made))
+    is_latest = or_(table.state != "written", table.attempts <= made)
+    return (
+        update(intents)
+        .where(IS_KEY, is_of_claim, is_latest)
+        .values(
+            state=case((final, table.state), else_=to_state),
+            outcome=case((is_first, bindparam("new_outcome", type_=Text)), else_=table.outcome),
+            error=case((is_first, bindparam("new_error", type_=Text)), else_=table.error),
+            receipt=func.coalesce(table.receipt, bindparam("new_receipt", type_=table.receipt.type)),
+            due_at=case((final, table.due_at), (to_state == "written", now(dialect)), else_=null()),
+            expires_at=None,
+            is_relayed=True,
+            is_folded=True,
+            result_uid=bindparam("new_result_uid"),
+            result_version=bindparam("new_result_version"),
+        )
+    )
+
+
+def _ended(intent: OpenIntent, owner: str, record: ReceiptNoted, state: str) -> OpenIntent:
+    """The same in memory, of one intent and receipt."""
+    is_of_claim = (
+        intent.state != "claimed" or not owner or (owner == record.process and intent.attempts == record.attempts)
+    )
+    is_latest = intent.state != "written" or intent.attempts <= record.attempts
+    if not is_of_claim or not is_latest:
+        return intent
+    is_first = not intent.outcome
+    outcome = record.outcome if is_first else intent.outcome
+    return replace(
+        intent,
+        state=intent.state if intent.state in ("settled", "satisfied", "failed") else state,
+        outcome=outcome,
+        error=record.error if is_first else intent.error,
+        answer=record.answer if is_first and outcome == "failed" else intent.answer,
+        is_folded=True,
+        result_uid=record.target_uid,
+        result_version=record.target_version,
+    )
+
+
+async def _write_observations(
+    connection: AsyncConnection, scope: Scope, observations: Sequence[TargetObserved]
+) -> None:
+    """Note what the API had of the targets of intents, the last of each."""
+    table = intents.c
+    statement = (
+        update(intents)
+        .where(table.scope == scope.number, table.key == bindparam("of"))
+        .values(observed_version=bindparam("had"), observed_at=bindparam("at", type_=table.observed_at.type))
+    )
+    newest = {each.key: each for each in observations}  # in the order of the log
+    await connection.execute(
+        statement, [{"of": key, "had": each.target_version, "at": each.time} for key, each in sorted(newest.items())]
+    )
 
 
 async def supersede(connection: AsyncConnection, scope: Scope, of: Mapping[ViewParent, str]) -> None:

@@ -1,6 +1,6 @@
 """How the fold and `levelog retry` change levels: wakeups, receipts, observations, levels of deleted parents."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from datetime import UTC, datetime
 from secrets import randbits
 from typing import Any, Final
@@ -9,14 +9,11 @@ from sqlalchemy import (
     BigInteger,
     ColumnElement,
     Dialect,
-    Integer,
     Select,
-    Text,
     Update,
     and_,
     bindparam,
     case,
-    func,
     literal,
     null,
     or_,
@@ -26,8 +23,6 @@ from sqlalchemy import (
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from levelog_base.wire.records import TargetObserved
-from levelog_store.actuate.claims import IS_KEY
 from levelog_store.connect.database import Database
 from levelog_store.dialects import (
     built_once,
@@ -40,51 +35,6 @@ from levelog_store.dialects import (
 from levelog_store.owners.handlers import CHANGED_CODE
 from levelog_store.rows import UNKNOWN, UNSETTLED, Scope, ViewParent
 from levelog_store.tables import backfills, intents, levels, wakeups
-
-
-@built_once
-def end_intents(dialect: Dialect) -> Update:
-    """End the row `of_key`, but not by a receipt of an earlier claim than the one that holds or ended it.
-
-    A row that was claimed and is no longer may be ended by any of its receipts.
-    """
-    table = intents.c
-    final = or_(*(table.state == state for state in ("settled", "satisfied", "failed")))  # no IN for many rows at once
-    to_state, is_first = bindparam("new_state", type_=Text), table.receipt.is_(None)
-    made, is_owners = bindparam("new_attempts", type_=Integer), table.owner == bindparam("by")
-    is_of_claim = or_(table.state != "claimed", table.owner == "", and_(is_owners, table.attempts == made))
-    is_latest = or_(table.state != "written", table.attempts <= made)
-    return (
-        update(intents)
-        .where(IS_KEY, is_of_claim, is_latest)
-        .values(
-            state=case((final, table.state), else_=to_state),
-            outcome=case((is_first, bindparam("new_outcome", type_=Text)), else_=table.outcome),
-            error=case((is_first, bindparam("new_error", type_=Text)), else_=table.error),
-            receipt=func.coalesce(table.receipt, bindparam("new_receipt", type_=table.receipt.type)),
-            due_at=case((final, table.due_at), (to_state == "written", now(dialect)), else_=null()),
-            expires_at=None,
-            is_relayed=True,
-            is_folded=True,
-            result_uid=bindparam("new_result_uid"),
-            result_version=bindparam("new_result_version"),
-        )
-    )
-
-
-async def write_observations(connection: AsyncConnection, scope: Scope, observations: Sequence[TargetObserved]) -> None:
-    """Note what the API had of the targets of intents, the last of each."""
-    table = intents.c
-    statement = (
-        update(intents)
-        .where(table.scope == scope.number, table.key == bindparam("of"))
-        .values(observed_version=bindparam("had"), observed_at=bindparam("at", type_=table.observed_at.type))
-    )
-    newest = {each.key: each for each in observations}  # in the order of the log
-    await connection.execute(
-        statement, [{"of": key, "had": each.target_version, "at": each.time} for key, each in sorted(newest.items())]
-    )
-
 
 ASKED_FOR: Final = datetime(1970, 1, 1, tzinfo=UTC)
 """Due time of levels that are to be tried again: it has come by every clock, also once a fold wakes them for itself.

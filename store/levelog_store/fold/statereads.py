@@ -11,7 +11,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from levelog_store.actuate.claims import is_unsettled
 from levelog_store.decide.decisions import OpenIntent, PendingWake
 from levelog_store.dialects import PAGED, built_once, fields, mappings, named, now, one_of, read_as, run
-from levelog_store.fold.checkpoints import read_points
+from levelog_store.fold.checkpoints import Point, read_points
 from levelog_store.owners.handlers import Backfill
 from levelog_store.rows import Entry, IndexKey, Input, LevelRow, Scope, StoredObject, SyncRow, Tombstone, UnreadableRow
 from levelog_store.tables import (
@@ -146,8 +146,8 @@ class Requested(Struct, frozen=True, kw_only=True):
     moment: datetime
     wakes: Sequence[PendingWake]
     """Wakes whose time has come."""
-    folded_to: dict[int, int]
-    commits: dict[int, int]
+    points: Sequence[Point]
+    """How far each partition is."""
 
 
 async def read_requested(connection: AsyncConnection, scope: Scope, partitions: Sequence[int]) -> Requested:
@@ -155,13 +155,7 @@ async def read_requested(connection: AsyncConnection, scope: Scope, partitions: 
     rows = mappings(await run(connection, scope, _requested, partitions=partitions))
     names = PendingWake.__struct_fields__
     wakes = [PendingWake(**{name: row[name] for name in names}) for row in rows if row["view"] is not None]
-    points = await read_points(connection, scope)
-    return Requested(
-        moment=rows[0]["moment"],
-        wakes=wakes,
-        folded_to={point.partition: point.sequence for point in points},
-        commits={point.partition: point.commits for point in points},
-    )
+    return Requested(moment=rows[0]["moment"], wakes=wakes, points=await read_points(connection, scope))
 
 
 @built_once

@@ -11,7 +11,7 @@ that works for a partition begins with `guard`; it cannot commit under an epoch 
 In SQLite one transaction writes at a time, and needs no locks.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import timedelta
 from time import monotonic
 from typing import Final
@@ -103,27 +103,25 @@ async def guard(
                 f"the lease of partition {partition} for {scope.application} under epoch {epoch} is lost, "
                 f"its epoch is {current.get(partition, 'of another owner')} now"
             )
-    check_checkpoints(scope, {row["partition"]: row["sequence"] for row in rows}, folded_to or {})
-    check_commits(scope, {row["partition"]: row["commits"] for row in rows}, commits or {})
+    check_commits(scope, [(row["partition"], row["sequence"], row["commits"]) for row in rows], folded_to, commits)
 
 
-def check_commits(scope: Scope, stored: Mapping[int, int], made: Mapping[int, int]) -> None:
-    """Raise CommitsLost if the database does not have all commits that were counted for a partition."""
-    for partition, count in made.items():
-        if stored[partition] != count:
+def check_commits(
+    scope: Scope,
+    stored: Iterable[tuple[int, int, int]],
+    folded_to: Mapping[int, int] | None,
+    commits: Mapping[int, int] | None,
+) -> None:
+    """Raise CommitsLost if a partition is not stored as folded to there, or has not seen so many commits.
+
+    `stored` has each partition with its checkpoint and its count of commits.
+    """
+    for partition, sequence, count in stored:
+        told = (folded_to or {}).get(partition, sequence), (commits or {}).get(partition, count)
+        if told != (sequence, count):
             raise CommitsLost(
-                f"partition {partition} of {scope.application} has seen {count} commits, the database has "
-                f"{stored[partition]}: it lost some, and what they said is found out again"
-            )
-
-
-def check_checkpoints(scope: Scope, stored: Mapping[int, int], folded_to: Mapping[int, int]) -> None:
-    """Raise CommitsLost if a partition is not stored as folded up to where this process has folded it."""
-    for partition, sequence in folded_to.items():
-        if stored[partition] != sequence:
-            raise CommitsLost(
-                f"partition {partition} of {scope.application} was folded up to {sequence}, the database has it up to "
-                f"{stored[partition]}: it lost commits, and is folded again from there"
+                f"partition {partition} of {scope.application} was folded up to {told[0]} by {told[1]} commits, the "
+                f"database has it up to {sequence} by {count}: it lost some, and the log is folded again from there"
             )
 
 

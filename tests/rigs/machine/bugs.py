@@ -17,7 +17,7 @@ from levelog_base.wire.records import HistoryReverted, LoggedRecord
 from levelog_ingest.feed import Feed
 from levelog_kube.failures import NoAnswer
 from levelog_log.trail import Trail
-from levelog_processors import engine, tables
+from levelog_processors import engine, guard, tables
 from levelog_processors.bound import BoundView
 from levelog_processors.decide import facts, functions, intents, lookups, settling, statereader
 from levelog_processors.decide.facts import Outlook, Round
@@ -30,8 +30,8 @@ from levelog_processors.fold import rules as folding
 from levelog_processors.fold.lists import Mark, note_mark
 from levelog_processors.fold.rules import Fold
 from levelog_processors.program import Program
-from levelog_processors.state.bodies import ABSENT
 from levelog_processors.state.buckets import Buckets
+from levelog_processors.state.contents import ABSENT
 from levelog_processors.state.state import State
 from levelog_processors.waiting import HighWatermark
 from levelog_store.actuate.claims import Claimant, ClaimedIntent
@@ -203,7 +203,7 @@ def failures_wake_nobody(_: Laboratory) -> Generator[None]:
 
 def wake_by_version(_: Laboratory) -> Generator[None]:
     """A parent's resourceVersion counts as something that its views see."""
-    real = folding.parent_inputs
+    real = guard.parent_inputs
 
     def with_version(view: BoundView, body: bytes, looked_at: bytes | None) -> str | None:
         inputs = real(view, body, looked_at)
@@ -370,8 +370,7 @@ def late_decisions_by_wakeup_alone(_: Laboratory) -> Generator[None]:
 
 def folded_on_after_a_crash(_: Laboratory) -> Generator[None]:
     """What the tables have is not looked at again: a processor goes on from what it remembers."""
-    places = [(module, name) for module in (leases, tables) for name in ("check_checkpoints", "check_commits")]
-    with _replaced(*places, by=lambda *_: None):
+    with _replaced((leases, "check_commits"), (tables, "check_commits"), by=lambda *_: None):
         yield
 
 
