@@ -18,7 +18,7 @@ from levelog_store.look.levelpages import LevelQuery
 from levelog_store.look.overview import LevelLine, WriteLine
 from levelog_store.look.recall import Woke, take_woke
 from levelog_store.look.refusals import FailedBefore
-from levelog_ui.past import LevelName, LevelPlace, line_of, page_of
+from levelog_ui.places import LevelName, LevelPlace, line_of, page_of
 
 
 class BundlePast:

@@ -18,7 +18,8 @@ from levelog_store.look.levelpages import OUT_OF_SYNC, LevelOrder, LevelQuery
 from levelog_store.look.overview import LevelLine, WriteLine, error_of
 from levelog_store.rows import STATUSES
 from levelog_ui.links import object_path, with_query
-from levelog_ui.past import LevelPlace, Past, page_of, round_of_news
+from levelog_ui.past import Past
+from levelog_ui.places import LevelPlace, page_of, round_of_news
 
 MOST: Final = 100
 """Levels on one page."""

@@ -10,7 +10,8 @@ from levelog_history.revisions import Revision
 from levelog_ui.lanes import picture_of
 from levelog_ui.links import number_of, object_path, with_query
 from levelog_ui.marks import Mark, folded, marks_of, why_marks
-from levelog_ui.past import Past, round_of_news
+from levelog_ui.past import Past
+from levelog_ui.places import round_of_news
 from levelog_ui.stories import Story, read_story
 
 _MOST: Final = 120

@@ -1,11 +1,10 @@
 """The past that the pages show: the log and the databases of applications."""
 
 from collections import Counter
-from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from datetime import datetime
-from typing import Protocol, TypeAlias
+from typing import TypeAlias
 
-from msgspec import Struct
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from levelog_base.errors import ConfigurationError
@@ -16,101 +15,22 @@ from levelog_base.wire.subjects import partition_of, receipt_subject
 from levelog_history.levels import LevelFilter, levels_at
 from levelog_history.reach import Moment
 from levelog_history.records import LogSource, RecordSource, read_about
-from levelog_history.selection import Selected, Shown, ends, is_named
+from levelog_history.selection import Selected, Shown
 from levelog_history.timeline import DecisionEntry, decisions_on
 from levelog_log.stream import LogStream
 from levelog_replay.bundles.reading import Bundle
 from levelog_replay.sources import LiveHistory, open_history
 from levelog_store.connect.database import Database
-from levelog_store.decide.decisions import Decision, PastIntent
-from levelog_store.look.levelpages import LevelQuery, count_levels, in_order, read_level_page
-from levelog_store.look.overview import LevelLine, WriteLine, read_unlevelled, with_waits
+from levelog_store.decide.decisions import PastIntent
+from levelog_store.look.levelpages import LevelQuery, count_levels, read_level_page
+from levelog_store.look.overview import LevelLine, read_unlevelled, with_waits
 from levelog_store.look.recall import Woke, read_intents, read_parent, read_woke, take_woke
 from levelog_store.look.refusals import FailedBefore, read_refusals
 from levelog_store.owners.handlers import UNRECORDED
 from levelog_store.owners.promotion import read_handlers
 from levelog_store.rows import Scope
-
-LevelName: TypeAlias = tuple[Application, str, str]
-"""Application, view and parent."""
-
-
-class LevelPlace(Struct, frozen=True):
-    """A level, of an application."""
-
-    application: Application
-    line: LevelLine
-
-    @property
-    def name(self) -> LevelName:
-        """The name that tells it from others."""
-        return self.application, self.line.view, self.line.parent
-
-
-class Past(Protocol):
-    """History, and the decisions that were made on it."""
-
-    @property
-    def name(self) -> str:
-        """Its name at the head of a page."""
-        ...
-
-    @property
-    def source(self) -> RecordSource:
-        """The records."""
-        ...
-
-    async def decided(self, shown: Shown) -> list[DecisionEntry]:
-        """Decisions on objects that are shown, and those that wrote to one, in their order."""
-        ...
-
-    async def history(self, application: Application) -> LiveHistory | Bundle:
-        """All of it up to now, to decide on again. Raises ConfigurationError if it has no such application."""
-        ...
-
-    async def parent_of(self, ordinal: int) -> str:
-        """The parent that a decision was made on; empty: there is no such decision."""
-        ...
-
-    def about(
-        self, selected: Sequence[Selected], parents: Collection[ObjectKey], applications: Collection[Application]
-    ) -> AsyncIterator[LoggedRecord]:
-        """Records about objects, and the receipts of what applications wrote for parents."""
-        ...
-
-    async def records(self, sequences: Collection[int]) -> list[LoggedRecord]:
-        """Some records, as far as they are there."""
-        ...
-
-    async def intents(
-        self, entries: Sequence[DecisionEntry], receipts: dict[str, tuple[int, ReceiptNoted]]
-    ) -> dict[str, PastIntent]:
-        """The writes of decisions, by key."""
-        ...
-
-    async def levels(self, wanted: LevelQuery, *, after: LevelPlace | None, most: int) -> list[LevelPlace]:
-        """At most so many levels, after the last one of the page before."""
-        ...
-
-    async def levels_at(self, moment: Moment) -> list[LevelPlace]:
-        """All levels as they were at a moment. Raises ConfigurationError for one that is out of reach."""
-        ...
-
-    async def count_levels(self) -> dict[str, int]:
-        """The number of levels with each status."""
-        ...
-
-    async def refusals(self, before: Mapping[LevelName, int]) -> dict[LevelName, FailedBefore]:
-        """The failures of each level in rounds before the given one, since it was last in sync."""
-        ...
-
-    async def woke(self, start: Moment) -> dict[int, Woke]:
-        """Records that woke levels, by sequence: at least those that came after a moment."""
-        ...
-
-    async def views(self) -> list[str]:
-        """Names of the views, sorted."""
-        ...
+from levelog_ui.bundlepast import BundlePast
+from levelog_ui.places import LevelName, LevelPlace, line_of
 
 
 class LivePast:
@@ -129,7 +49,7 @@ class LivePast:
         return ", ".join(each.application for each in self.scopes)
 
     async def decided(self, shown: Shown) -> list[DecisionEntry]:
-        """Reads SQL."""
+        """Decisions on objects that are shown, and those that wrote to one, in their order."""
         return [
             entry
             for scope in self.scopes
@@ -137,14 +57,14 @@ class LivePast:
         ]
 
     async def history(self, application: Application) -> LiveHistory | Bundle:
-        """Asks the stream where it ends."""
+        """All of it up to now, to decide on again. Raises ConfigurationError if it has no such application."""
         for scope in self.scopes:
             if scope.application == application:
                 return await open_history(self.stream, self.database, scope)
         raise ConfigurationError(f"the code is of application {application}, the pages are of {self.name}")
 
     async def parent_of(self, ordinal: int) -> str:
-        """Reads one row."""
+        """The parent that a decision was made on; empty: there is no such decision."""
         async with self.database.reading() as connection:
             for scope in self.scopes:
                 if parent := await read_parent(connection, scope, ordinal):
@@ -154,7 +74,7 @@ class LivePast:
     def about(
         self, selected: Sequence[Selected], parents: Collection[ObjectKey], applications: Collection[Application]
     ) -> AsyncIterator[LoggedRecord]:
-        """Reads the partitions of the parents, as to receipts."""
+        """Records about objects, and the receipts of what applications wrote for parents."""
         partitions = {partition_of(each, self.stream.partitions) for each in parents}
         subjects = [
             receipt_subject(self.stream.cluster, partition, application)
@@ -164,7 +84,7 @@ class LivePast:
         return read_about(self.stream, selected, receipts=subjects)
 
     async def records(self, sequences: Collection[int]) -> list[LoggedRecord]:
-        """One request for each."""
+        """Some records, as far as they are there."""
         found = [await self.stream.record_at(LogSequence(each)) for each in sorted(sequences)]
         return [each for each in found if each is not None]
 
@@ -173,7 +93,7 @@ class LivePast:
         entries: Sequence[DecisionEntry],
         receipts: dict[str, tuple[int, ReceiptNoted]],  # noqa: ARG002
     ) -> dict[str, PastIntent]:
-        """Reads SQL, which knows how far each is."""
+        """The writes of decisions, by key, as far as SQL knows that they are."""
         found: dict[str, PastIntent] = {}
         async with self.database.reading() as connection:
             for scope in self.scopes:
@@ -184,7 +104,7 @@ class LivePast:
         return found
 
     async def levels(self, wanted: LevelQuery, *, after: LevelPlace | None, most: int) -> list[LevelPlace]:
-        """Applications one after the other, each in the order."""
+        """At most so many levels after the last one of the page before: applications one after the other."""
         found: list[LevelPlace] = []
         async with self.database.reading() as connection:
             for scope in self.scopes:
@@ -208,12 +128,12 @@ class LivePast:
         return await with_waits(connection, scope, chosen[: most // 4], are_few=True)
 
     async def levels_at(self, moment: Moment) -> list[LevelPlace]:
-        """Reads all decisions."""
+        """All levels as they were at a moment. Raises ConfigurationError for one that is out of reach."""
         found = await levels_at(self.stream, self.database, self.scopes, LevelFilter(), moment)
         return [LevelPlace(scope.application, line_of(each, since=each.decided_at)) for scope, each in found]
 
     async def count_levels(self) -> dict[str, int]:
-        """Reads an index."""
+        """The number of levels with each status."""
         counts: Counter[str] = Counter()
         async with self.database.reading() as connection:
             for scope in self.scopes:
@@ -221,7 +141,7 @@ class LivePast:
         return counts
 
     async def refusals(self, before: Mapping[LevelName, int]) -> dict[LevelName, FailedBefore]:
-        """Reads SQL."""
+        """The failures of each level in rounds before the given one, since it was last in sync."""
         found: dict[LevelName, FailedBefore] = {}
         async with self.database.reading() as connection:
             for scope in self.scopes:
@@ -233,7 +153,7 @@ class LivePast:
         return found
 
     async def woke(self, start: Moment) -> dict[int, Woke]:
-        """Reads what decisions since then were made for; since a record: what all were."""
+        """Records that woke levels, by sequence: at least those that came after a moment."""
         found: dict[int, Woke] = {}
         for scope in self.scopes:
             for sequence, came in (await read_woke(self.database, scope, start.time)).items():
@@ -241,46 +161,11 @@ class LivePast:
         return found
 
     async def views(self) -> list[str]:
-        """Of the code that runs, with functions whose calls leave no records."""
+        """Names of the views, and of functions whose calls leave no records, sorted."""
         async with self.database.reading() as connection:
             found = [each for scope in self.scopes for each in await read_handlers(connection, scope)]
         return sorted({each.name for each in found if each.kind in ("view", *UNRECORDED)})
 
 
-def line_of(decision: Decision, *, since: datetime | None, writes: Sequence[WriteLine] = ()) -> LevelLine:
-    """The level as a decision left it."""
-    return LevelLine(
-        view=decision.view,
-        parent=decision.parent,
-        status=decision.status,
-        reason=decision.reason,
-        drift=decision.drift,
-        round=decision.round,
-        evaluated_at=decision.decided_at,
-        since=since,
-        writes=[*writes],
-    )
-
-
-def round_of_news(level: LevelLine | Decision) -> int:
-    """The first round whose refusals are told elsewhere: of a level that failed the last one, by its reason."""
-    return level.round + (level.status != "failed")
-
-
-def page_of(
-    places: Iterable[LevelPlace], wanted: LevelQuery, *, after: LevelPlace | None, most: int
-) -> list[LevelPlace]:
-    """A page of levels that are all in memory."""
-    found = {each.name: each for each in places}
-    names = {id(each.line): name for name, each in found.items()}
-    lines = [
-        each.line
-        for each in found.values()
-        if (not wanted.statuses or each.line.status in wanted.statuses)
-        and (not wanted.view or is_named(wanted.view, each.line.view))
-        and (not wanted.name or ends(wanted.name, each.line.parent))
-    ]
-    ordered = [found[names[id(line)]] for line in in_order(lines, wanted.order)]
-    last = after.name if after is not None else None
-    begin = next((n + 1 for n, each in enumerate(ordered) if names[id(each.line)] == last), 0)
-    return ordered[begin : begin + most]
+Past: TypeAlias = LivePast | BundlePast
+"""History, and the decisions that were made on it."""

@@ -12,7 +12,8 @@ from levelog_history.happenings import Entry, Happened
 from levelog_history.revisions import Revision, Revisions
 from levelog_history.selection import Selected, Shown
 from levelog_history.timeline import DecisionEntry
-from levelog_ui.past import LevelName, Past
+from levelog_ui.past import Past
+from levelog_ui.places import LevelName
 
 MOST_OBJECTS: Final = 24
 """Objects of which one page tells; of more, those that changed last."""

@@ -1,0 +1,67 @@
+"""Levels on pages: of which application each is, as a decision left it, and a page of many."""
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from typing import TypeAlias
+
+from msgspec import Struct
+
+from levelog_base.wire.objects import Application
+from levelog_history.selection import ends, is_named
+from levelog_store.decide.decisions import Decision
+from levelog_store.look.levelpages import LevelQuery, in_order
+from levelog_store.look.overview import LevelLine, WriteLine
+
+LevelName: TypeAlias = tuple[Application, str, str]
+"""Application, view and parent."""
+
+
+class LevelPlace(Struct, frozen=True):
+    """A level, of an application."""
+
+    application: Application
+    line: LevelLine
+
+    @property
+    def name(self) -> LevelName:
+        """The name that tells it from others."""
+        return self.application, self.line.view, self.line.parent
+
+
+def line_of(decision: Decision, *, since: datetime | None, writes: Sequence[WriteLine] = ()) -> LevelLine:
+    """The level as a decision left it."""
+    return LevelLine(
+        view=decision.view,
+        parent=decision.parent,
+        status=decision.status,
+        reason=decision.reason,
+        drift=decision.drift,
+        round=decision.round,
+        evaluated_at=decision.decided_at,
+        since=since,
+        writes=[*writes],
+    )
+
+
+def round_of_news(level: LevelLine | Decision) -> int:
+    """The first round whose refusals are told elsewhere: of a level that failed the last one, by its reason."""
+    return level.round + (level.status != "failed")
+
+
+def page_of(
+    places: Iterable[LevelPlace], wanted: LevelQuery, *, after: LevelPlace | None, most: int
+) -> list[LevelPlace]:
+    """A page of levels that are all in memory."""
+    found = {each.name: each for each in places}
+    names = {id(each.line): name for name, each in found.items()}
+    lines = [
+        each.line
+        for each in found.values()
+        if (not wanted.statuses or each.line.status in wanted.statuses)
+        and (not wanted.view or is_named(wanted.view, each.line.view))
+        and (not wanted.name or ends(wanted.name, each.line.parent))
+    ]
+    ordered = [found[names[id(line)]] for line in in_order(lines, wanted.order)]
+    last = after.name if after is not None else None
+    begin = next((n + 1 for n, each in enumerate(ordered) if names[id(each.line)] == last), 0)
+    return ordered[begin : begin + most]
