@@ -22,7 +22,7 @@ from levelog_ui.fieldspage import fields_page
 from levelog_ui.flowpage import flow_page
 from levelog_ui.levelspage import levels_page
 from levelog_ui.links import object_path
-from levelog_ui.live import LogProgress, stream_changes
+from levelog_ui.live import LogPosition
 from levelog_ui.objectpage import object_page
 from levelog_ui.past import LivePast, Past
 from levelog_ui.rendering import rendered
@@ -38,7 +38,6 @@ _HEADERS: Final = {
     "Referrer-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
 }
-_LIVE: Final = "/live"
 _ASSETS: Final = {"levelog.css": "text/css", "live.js": "text/javascript", "icon.svg": "image/svg+xml"}
 
 Answer = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -58,7 +57,7 @@ class PageServer:
         self._wakes = wakes
         self._again = again
         self._shown: Past | None = None
-        self._progress: LogProgress | None = None
+        self._position: LogPosition | None = None
         self._asked = 0
         """Requests that are being answered."""
         self._is_idle = asyncio.Event()
@@ -68,11 +67,11 @@ class PageServer:
     async def showing(self, past: Past) -> AsyncGenerator[None]:
         """Answer from a past while the context is open; at its end, wait for the answers that are under way."""
         self._shown = past
-        self._progress = LogProgress(past) if isinstance(past, LivePast) else None
+        self._position = LogPosition(past) if isinstance(past, LivePast) else None
         try:
             yield
         finally:
-            self._shown = self._progress = None
+            self._shown = self._position = None
             while self._asked:
                 self._is_idle.clear()
                 await self._is_idle.wait()
@@ -100,15 +99,14 @@ class PageServer:
         application.router.add_get("/flow", self._flow)
         application.router.add_get("/wakes", self._wakes_page)
         application.router.add_get("/find", self._find)
-        application.router.add_get(_LIVE, self._live)
+        application.router.add_get("/live", self._live)
         application.router.add_get("/assets/{name}", self._asset)
         return application
 
     @web.middleware
     async def _guarded(self, request: web.Request, handler: Answer) -> web.StreamResponse:
         """Refuse strangers, and turn errors into pages."""
-        is_counted = request.path != _LIVE  # which lasts as long as the page is open
-        self._asked += is_counted
+        self._asked += 1
         try:
             if host := strange_name(request.headers, self._names):
                 raise web.HTTPForbidden(
@@ -130,7 +128,7 @@ class PageServer:
             log.warning("%s: %s", request.path, error)
             response = self._refusal(request, 503, str(error))
         finally:
-            self._asked -= is_counted
+            self._asked -= 1
             self._is_idle.set()
         if not response.prepared:
             response.headers.update(_HEADERS)
@@ -213,10 +211,15 @@ class PageServer:
             raise web.HTTPNotFound(text=f"{asked or 'nothing'} names no one object: write its name, or how it ends")
         return self._page(request, "found.html", {"asked": asked, "names": sorted(map(str, keys))})
 
-    async def _live(self, request: web.Request) -> web.StreamResponse:
+    async def _live(self, _: web.Request) -> web.StreamResponse:
         if isinstance(self._shown, BundlePast) or self._wakes is not None:
             raise web.HTTPNotFound(text="nothing more happens in a file")
-        return await stream_changes(request, lambda: self._progress, _HEADERS)
+        try:
+            if self._position is None:
+                raise Unavailable("the application starts anew")
+            return web.Response(text=await self._position.read(), headers={"Cache-Control": "no-store"})
+        except LevelogError as error:  # no warning, as pages ask again each second
+            return web.Response(status=503, text=" ".join(str(error).split()))
 
     async def _asset(self, request: web.Request) -> web.StreamResponse:
         name = request.match_info["name"]

@@ -41,16 +41,22 @@
 
   const scroll = document.querySelector(".scroll");
   if (scroll && !location.hash) scroll.scrollLeft = scroll.scrollWidth;
-  // A browser has six connections to a server, and keeps pages that were left, for whoever goes back.
-  let source;
-  function follow() {
-    source = new EventSource("/live");
-    source.addEventListener("open", () => say("live", "live"));
-    source.addEventListener("log", renew);
-    source.addEventListener("lost", (event) => say("lost", event.data));
-    source.addEventListener("error", () => say("lost", "connection lost"));
+  // A browser keeps pages that were left, for whoever goes back.
+  let seen = "", timer = 0, isShown = true;
+  async function follow() {
+    try {
+      const answer = await fetch("/live", { cache: "no-store" });
+      const text = await answer.text();
+      if (!answer.ok) throw new Error(text);
+      if (!isShown) return;
+      say("live", "live");
+      if (text !== seen) { seen = text; await renew(); }
+    } catch (error) {
+      if (isShown) { seen = ""; say("lost", error instanceof TypeError ? "connection lost" : error.message); }
+    }
+    if (isShown) timer = setTimeout(follow, 1000);
   }
   follow();
-  addEventListener("pagehide", () => { source.close(); say("", ""); });
-  addEventListener("pageshow", (event) => { if (event.persisted) follow(); });
+  addEventListener("pagehide", () => { isShown = false; clearTimeout(timer); say("", ""); });
+  addEventListener("pageshow", (event) => { if (event.persisted) { isShown = true; follow(); } });
 })();
