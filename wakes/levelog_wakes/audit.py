@@ -58,7 +58,7 @@ class _Line(Struct, rename="camel", gc=False):
     stage_timestamp: _Time | None = None
 
 
-class AuditCall(Struct, gc=False, eq=False, array_like=True):
+class AuditCall(Struct, gc=False, eq=False):
     """One request to the API that has an answer, or a watch that has begun."""
 
     client: str

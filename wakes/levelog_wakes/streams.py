@@ -1,79 +1,28 @@
-"""Audit logs in files: plain or gzip, of one server or of several, as one stream in the order of time.
-
-Large ones are read in a process of its own, so that two cores share the work: `python -m levelog_wakes.streams FILE…`
-writes batches of calls.
-"""
+"""Audit logs in files: plain or gzip, of one server or of several, as one stream in the order of time."""
 
 import gzip
 import heapq
-import os
-import subprocess
-import sys
 import zlib
 from collections.abc import Iterator, Sequence
-from itertools import islice
-from multiprocessing.connection import Connection
 from operator import attrgetter
 from pathlib import Path
 from typing import IO, Final, cast
 
-import msgspec
-
 from levelog_base.errors import ConfigurationError
-from levelog_wakes.audit import AuditCall, AuditReader, Remarks
+from levelog_wakes.audit import AuditCall, AuditReader
 
 _LONGEST_BYTES: Final = 64 << 20
 """Of a line, or of a file that is one EventList over many lines; objects have at most 1.5 MiB each."""
-_LARGE_BYTES: Final = 32 << 20
-"""Of a file; smaller ones are read before another process has started."""
 _SORTED: Final = 256
 """Events that are put in order: servers log a request when it ends, in batches, side by side."""
-_BATCH: Final = 500
 _BY_END: Final = attrgetter("ended")
 
 
-class _Batch(msgspec.Struct, array_like=True):
-    calls: list[AuditCall]
-    """Empty in the last one."""
-    events: int = 0
-    """As the reader counts them; this and what follows is in the last one."""
-    remarks: dict[str, tuple[str, int]] = {}
-    error: str = ""
-
-
-def read_ahead(files: Sequence[Path], reader: AuditReader) -> Iterator[AuditCall]:
+def read_files(files: Sequence[Path], reader: AuditReader) -> Iterator[AuditCall]:
     """The calls of all files by the time at which they ended; `-` is the standard input.
 
-    Another process reads them if one is large or a pipe. Raises ConfigurationError for a file that cannot be read.
+    Raises ConfigurationError for a file that cannot be read.
     """
-    if all(file.is_file() and file.stat().st_size < _LARGE_BYTES for file in files):
-        yield from read_files(files, reader)
-        return
-    argv = [sys.executable, "-m", __name__, *map(str, files)]
-    decode = msgspec.msgpack.Decoder(_Batch).decode
-    here, there = os.pipe()
-    with (
-        # in a session of its own Ctrl-C does not reach it: it is ended below
-        subprocess.Popen(argv, stdout=there, start_new_session=True) as process,  # noqa: S603 - this program
-        Connection(here, writable=False) as batches,
-    ):
-        os.close(there)
-        try:
-            while (batch := decode(batches.recv_bytes())).calls:
-                yield from batch.calls
-            reader.events = batch.events
-            for what, (place, times) in batch.remarks.items():
-                reader.remarks.note(what, place, times)
-            if batch.error:
-                raise ConfigurationError(batch.error)
-        except EOFError:
-            raise ConfigurationError(f"the process that reads audit logs has ended: status {process.wait()}") from None
-        finally:
-            process.terminate()
-
-
-def read_files(files: Sequence[Path], reader: AuditReader) -> Iterator[AuditCall]:
-    """As `read_ahead`, in this process."""
     last = 0.0
     for call in heapq.merge(*(_ordered(_calls(file, reader)) for file in files), key=_BY_END):
         if call.ended >= last:
@@ -113,20 +62,3 @@ def _ordered(calls: Iterator[AuditCall]) -> Iterator[AuditCall]:
             yield from waiting[:_SORTED]
             del waiting[:_SORTED]
     yield from sorted(waiting, key=_BY_END)
-
-
-def _send(files: Sequence[Path]) -> None:
-    """Read the files, and write to the standard output what `read_ahead` takes."""
-    reader, error = AuditReader(Remarks()), ""
-    calls, pipe = read_files(files, reader), Connection(os.dup(sys.stdout.fileno()), readable=False)
-    try:
-        while batch := list(islice(calls, _BATCH)):
-            pipe.send_bytes(msgspec.msgpack.encode(_Batch(batch)))
-    except ConfigurationError as refused:
-        error = str(refused)
-    reader.finish()
-    pipe.send_bytes(msgspec.msgpack.encode(_Batch([], reader.events, reader.remarks, error)))
-
-
-if __name__ == "__main__":
-    _send([Path(each) for each in sys.argv[1:]])

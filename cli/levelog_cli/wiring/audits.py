@@ -15,7 +15,7 @@ from levelog_wakes.answer import WakesFound, answer
 from levelog_wakes.audit import AuditReader, Remarks
 from levelog_wakes.bursts import Bursts
 from levelog_wakes.recorded import take_with_records
-from levelog_wakes.streams import read_ahead
+from levelog_wakes.streams import read_files
 from levelog_wakes.table import COLUMNS, cells, footer, rows
 from levelog_wakes.webhook import hear
 
@@ -62,7 +62,7 @@ async def show_wakes(
 async def found_wakes(files: Sequence[Path], *, client: str = "", source: RecordSource | None = None) -> WakesFound:
     """The answer of the files; `client` is a part of a name. Raises ConfigurationError for one that cannot be read."""
     reader, bursts = AuditReader(Remarks()), Bursts(client)
-    calls = read_ahead(files, reader)
+    calls = read_files(files, reader)
     if source is None:
         for call in calls:
             bursts.take(call)

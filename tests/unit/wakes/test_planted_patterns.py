@@ -3,7 +3,6 @@
 import gzip
 import json
 import random
-import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,11 +11,10 @@ import pytest
 
 from levelog_base.errors import ConfigurationError
 from levelog_cli.loading import load_operators
-from levelog_wakes import streams
 from levelog_wakes.answer import WakesFound, Woken, answer
 from levelog_wakes.audit import AuditCall, AuditReader, Remarks
 from levelog_wakes.bursts import Bursts
-from levelog_wakes.streams import read_ahead, read_files
+from levelog_wakes.streams import read_files
 from rigs.auditlogs import SETS, SHOPS, PlantedLog, moments, ready_sets
 
 LOGS = Path(__file__).parents[3] / "bench/wakes/logs"
@@ -213,28 +211,9 @@ def test_files_of_any_form_give_the_same_answer(tmp_path: Path) -> None:
         assert answered(read_files(files, reader), reader) == expected
 
 
-def test_another_process_reads_large_files_alike(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    file, lines = tmp_path / "audit.log", [*ready_sets().lines(), "nonsense"]
-    file.write_text("\n".join(lines))
-    reader = AuditReader(Remarks())
-    expected = answered(read_ahead([file], reader), reader)
-    monkeypatch.setattr(streams, "_LARGE_BYTES", 0)
-    reader = AuditReader(Remarks())
-    assert answered(read_ahead([file], reader), reader) == expected
-    assert expected.remarks == [f"1 lines are cut or no audit events, and left out (first: audit.log:{len(lines)})"]
-
-
-def test_a_file_that_another_process_cannot_read_is_named(tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match=r"nowhere\.log cannot be read: No such file"):
-        next(read_ahead([tmp_path / "nowhere.log"], AuditReader(Remarks())))
-
-
-def test_a_process_that_ends_too_early_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(streams, "_LARGE_BYTES", 0)
-    monkeypatch.setattr(sys, "executable", "false")
-    (tmp_path / "audit.log").touch()
-    with pytest.raises(ConfigurationError, match="has ended: status 1"):
-        list(read_ahead([tmp_path / "audit.log"], AuditReader(Remarks())))
+        next(read_files([tmp_path / "nowhere.log"], AuditReader(Remarks())))
 
 
 def test_a_file_that_is_cut_is_read_up_to_there(tmp_path: Path) -> None:
