@@ -7,7 +7,6 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from levelog_base.secrets.scrubbing import without_hashes
 from levelog_history.differences import differences, drift_text, shown
 from levelog_replay.sources import History
 from levelog_store.decide.decisions import Asked, Decided, Decision, IntentRow
@@ -18,9 +17,6 @@ FILTERED: Final = "the view's filters exclude the object"
 T = TypeVar("T")
 
 COMPARED: Final = ("status", "round", "desired", "actual", "drift")
-_PLAIN: Final = ("status", "round", "drift")
-_LOOKED_UP: Final = 1000
-"""Differences whose intents of then are looked up."""
 
 
 class Conclusion(Struct, frozen=True, kw_only=True):
@@ -55,19 +51,6 @@ class Conclusion(Struct, frozen=True, kw_only=True):
         parts = [name for name in COMPARED if getattr(self.verdict, name) != getattr(other.verdict, name)]
         return parts if self.keys == other.keys else [*parts, "keys"]
 
-    def differs_in_redacted_alone(self, other: "Conclusion") -> bool:
-        """Whether the values behind hashes are all that differs; False where intents are not known in full."""
-        one, two = ([without_hashes(each) for each in side.contents] for side in (self, other))
-        are_known = all(len(side.intents) == len(side.keys) for side in (self, other))
-        is_alike = all(getattr(self.verdict, name) == getattr(other.verdict, name) for name in _PLAIN)
-        return is_alike and are_known and one == two and self.contents != other.contents
-
-    @property
-    def contents(self) -> list[bytes | None]:
-        """All that may hold hashes."""
-        writes = [part for each in self.intents for part in (each.verb.encode(), each.target.encode(), each.body)]
-        return [self.verdict.desired, self.verdict.actual, *writes]
-
     @property
     def writes_text(self) -> str:
         """The writes, for a sentence."""
@@ -95,8 +78,6 @@ class Tally(Struct):
 
     same: int = 0
     changed: int = 0
-    redacted: int = 0
-    """Those of `changed` that differ only in redacted values, as far as their intents are known."""
     only_before: int = 0
     """Made by the first code alone; the second has no such view, or its filters exclude the object."""
     only_after: int = 0
@@ -195,17 +176,12 @@ class DecisionComparison(Comparison[Divergence]):
         """`take` is given each difference."""
         super().__init__()
         self._given = take
-        self._unsure: list[tuple[Conclusion, Conclusion, Tally]] = []
 
     async def complete(self, history: History) -> None:
-        """Look up the intents of then, of which decisions hold the keys alone, and tell what is redacted alone."""
+        """Look up what the first difference wrote then, of which its decision holds the keys alone."""
         if self.first is not None and self.first.before is not None and not self.first.before.intents:
             found = await history.intents(list(self.first.before.keys))
             self.first = replace(self.first, before=self.first.before.with_intents(found))
-        unsure, self._unsure = self._unsure, []
-        found = await history.intents([key for before, _, _ in unsure for key in before.keys]) if unsure else {}
-        for before, after, tally in unsure:
-            tally.redacted += before.with_intents(found).differs_in_redacted_alone(after)
 
     def take_recorded(self, now: Judged, fingerprint: str) -> Divergence | None:
         """Compare a decision with what was recorded; `fingerprint` is that of the code that made it again."""
@@ -239,10 +215,6 @@ class DecisionComparison(Comparison[Divergence]):
                 tally.same += 1
                 return None
             tally.changed += 1
-            if len(before.intents) == len(before.keys):
-                tally.redacted += before.differs_in_redacted_alone(after.conclusion)
-            elif len(self._unsure) < _LOOKED_UP:
-                self._unsure.append((before, after.conclusion, tally))
         found = Divergence(
             past=past, parts=parts, before=before, after=after.conclusion, parent=shown.parent, reads=shown.reads
         )

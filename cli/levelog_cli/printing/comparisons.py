@@ -47,8 +47,6 @@ def report_lines(report: "Report") -> Iterator[str]:
         yield ""
         yield from call_lines(report.calls, report.names)
     total = comparison.total
-    if total.redacted:
-        yield f"{total.redacted} of {total.changed} changed differ only in redacted values"
     if total.of_other_code:
         yield from folded(f"{total.of_other_code} were recorded by other code than this (another fingerprint)")
     rate = round(report.records / report.seconds) if report.seconds else 0
