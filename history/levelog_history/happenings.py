@@ -1,8 +1,8 @@
 """The text of given records and of the changes that they made to their objects."""
 
 from collections import Counter
-from collections.abc import Collection, Iterable
-from typing import Final, TypeAlias
+from collections.abc import AsyncIterator, Callable, Collection, Iterable
+from typing import Final, Self, TypeAlias
 
 from msgspec import Struct
 
@@ -16,7 +16,8 @@ from levelog_history.revisions import Missing, Revision, Revisions
 from levelog_history.selection import Selected, has_any
 from levelog_log.stream import LogStream
 
-Entry: TypeAlias = Revision | Missing | ReceiptNoted | TargetObserved
+Ending: TypeAlias = ReceiptNoted | TargetObserved
+Entry: TypeAlias = Revision | Missing | Ending
 
 _MANY: Final = 20
 """Objects of one namespace; of more, all records of the namespace are read, in place of so many filters."""
@@ -32,10 +33,39 @@ class Happened(Struct, frozen=True, kw_only=True):
     others: dict[int, LoggedRecord]
     """Records asked for that are no entry, such as lists and repeated versions."""
 
+    @classmethod
+    def of(cls, told: Iterable[tuple[Entry, int]], asked: Iterable[LoggedRecord]) -> Self:
+        """Put entries together, each with its sequence, and records that were asked for."""
+        entries: dict[int, list[Entry]] = {}
+        for entry, sequence in told:
+            entries.setdefault(sequence, []).append(entry)
+        noted = ((sequence, each) for sequence, some in entries.items() for each in some)
+        return cls(
+            entries=entries,
+            receipts={each.key: (sequence, each) for sequence, each in noted if isinstance(each, ReceiptNoted)},
+            others={each.sequence: each for each in asked if each.sequence not in entries},
+        )
+
     def revisions_of(self, name: str) -> list[tuple[int, Revision]]:
         """Revisions of an object, with their sequences."""
         found = ((sequence, entry) for sequence, entries in self.entries.items() for entry in entries)
         return [(sequence, entry) for sequence, entry in found if isinstance(entry, Revision) and entry.object == name]
+
+
+async def entries_in(
+    records: AsyncIterator[LoggedRecord],
+    is_wanted: Callable[[ObjectKey], bool],
+    tells: Callable[[Ending], bool] = lambda _: False,
+) -> AsyncIterator[tuple[Entry, int]]:
+    """Revisions of wanted objects, gaps, and receipts that are told of, each with its sequence."""
+    revisions = Revisions(is_wanted)
+    async for logged in records:
+        record = logged.record
+        if not isinstance(record, ReceiptNoted | TargetObserved):
+            for entry in revisions.take(logged):
+                yield entry, logged.sequence
+        elif tells(record) and not (isinstance(record, ReceiptNoted) and record.is_repeated):
+            yield record, logged.sequence
 
 
 async def read_happened(
@@ -56,23 +86,12 @@ async def read_happened(
                 keys.add(logged.record.key)
     selected = selected_for(keys)
     partition = partition_of(ObjectKey.parse(parent), stream.partitions)
-    subject = receipt_subject(stream.cluster, partition, application)
-    revisions = Revisions(lambda key: key in keys)
-    entries: dict[int, list[Entry]] = {}
-    receipts: dict[str, tuple[int, ReceiptNoted]] = {}
-    async for logged in read_about(stream, selected, receipts=[subject]):
-        record = logged.record
-        if isinstance(record, ReceiptNoted) and record.is_repeated:
-            continue
-        if isinstance(record, ReceiptNoted | TargetObserved):
-            if has_any(selected, record.parent) or has_any(selected, record.target):
-                entries[logged.sequence] = [record]
-            if isinstance(record, ReceiptNoted):
-                receipts[record.key] = logged.sequence, record
-        elif found := list(revisions.take(logged)):
-            entries[logged.sequence] = list(found)
-    others = {sequence: logged for sequence, logged in asked.items() if sequence not in entries}
-    return Happened(entries=entries, receipts=receipts, others=others)
+    records = read_about(stream, selected, receipts=[receipt_subject(stream.cluster, partition, application)])
+
+    def tells(record: Ending) -> bool:
+        return has_any(selected, record.parent) or has_any(selected, record.target)
+
+    return Happened.of([each async for each in entries_in(records, keys.__contains__, tells)], asked.values())
 
 
 async def read_there(stream: LogStream, objects: Iterable[str], moment: Moment) -> dict[str, str]:
@@ -81,14 +100,12 @@ async def read_there(stream: LogStream, objects: Iterable[str], moment: Moment) 
     Raises as `Reader` does.
     """
     keys = {ObjectKey.parse(name) for name in objects}
-    revisions = Revisions(lambda key: key in keys)
     there: dict[str, str] = {}
-    async for logged in read_about(stream, selected_for(keys)):
-        if moment.precedes(logged):
+    async for entry, sequence in entries_in(read_about(stream, selected_for(keys)), keys.__contains__):
+        if moment.is_before(sequence, entry.time):
             break
-        for entry in revisions.take(logged):
-            if isinstance(entry, Revision):
-                there[entry.object] = "" if entry.is_gone else entry.uid
+        if isinstance(entry, Revision):
+            there[entry.object] = "" if entry.is_gone else entry.uid
     return {name: uid for name, uid in there.items() if uid}
 
 

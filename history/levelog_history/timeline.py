@@ -2,17 +2,17 @@
 
 from collections.abc import AsyncIterator, Callable, Sequence
 from datetime import datetime, timedelta
-from typing import Final, TypeAlias
+from typing import Final, TypeAlias, TypeVar
 
 from msgspec import Struct
 
 from levelog_base.errors import ConfigurationError
 from levelog_base.wire.objects import Application
-from levelog_base.wire.records import LoggedRecord, ReceiptNoted, TargetObserved
-from levelog_history.happenings import Entry
+from levelog_base.wire.records import LoggedRecord
+from levelog_history.happenings import Ending, Entry, entries_in
 from levelog_history.reach import Moment, nothing_of
 from levelog_history.records import RecordSource
-from levelog_history.revisions import Missing, Revision, Revisions
+from levelog_history.revisions import Revision
 from levelog_history.selection import Selected, Shown
 from levelog_store.connect.database import Database
 from levelog_store.decide.decisions import Asked, Decision
@@ -55,22 +55,18 @@ class DecisionEntry(Struct, frozen=True, kw_only=True):
 
 
 AnyEntry: TypeAlias = Entry | DecisionEntry
+T = TypeVar("T")
 
 
 async def entries_of(records: AsyncIterator[LoggedRecord], shown: Shown) -> AsyncIterator[tuple[AnyEntry, int]]:
     """The revisions, gaps and receipts among records, each with its sequence."""
-    revisions = Revisions(shown.selects)
-    async for logged in records:
-        record = logged.record
-        if isinstance(record, ReceiptNoted) and record.is_repeated:
-            continue
-        if isinstance(record, ReceiptNoted | TargetObserved):
-            if shown.has(str(record.parent)) or shown.has(str(record.target)):
-                yield record, logged.sequence
-            continue
-        for entry in revisions.take(logged):
-            if isinstance(entry, Missing) or shown.takes(entry):
-                yield entry, logged.sequence
+
+    def tells(record: Ending) -> bool:
+        return shown.has(str(record.parent)) or shown.has(str(record.target))
+
+    async for entry, sequence in entries_in(records, shown.selects, tells):
+        if not isinstance(entry, Revision) or shown.takes(entry):
+            yield entry, sequence
 
 
 async def decisions_on(
@@ -89,9 +85,9 @@ async def decisions_on(
 
 
 async def interleaved(
-    entries: AsyncIterator[tuple[AnyEntry, int]], decisions: AsyncIterator[DecisionEntry]
-) -> AsyncIterator[tuple[AnyEntry, int]]:
-    """Put decisions between entries; both come in their order, an entry with its sequence."""
+    entries: AsyncIterator[tuple[T, int]], decisions: AsyncIterator[DecisionEntry]
+) -> AsyncIterator[tuple[T | DecisionEntry, int]]:
+    """Put decisions between entries or records; all come in their order, an entry with its sequence."""
     ahead = await anext(decisions, None)
     async for entry, sequence in entries:
         while ahead is not None and ahead.after < sequence:

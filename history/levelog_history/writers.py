@@ -4,6 +4,7 @@ import statistics
 from collections import defaultdict
 from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from datetime import datetime
+from functools import partial
 from itertools import pairwise
 from typing import Any, Final
 
@@ -12,9 +13,10 @@ from msgspec import Struct, field
 from levelog_base.errors import ConfigurationError
 from levelog_base.wire.canonical import is_other
 from levelog_base.wire.objects import GroupResource, ObjectKey
+from levelog_history.happenings import entries_in
 from levelog_history.reach import Moment, nothing_of
 from levelog_history.records import RecordSource
-from levelog_history.revisions import Revision, Revisions
+from levelog_history.revisions import Revision
 from levelog_history.selection import Selected, has_any
 from levelog_store.look.recall import Woke
 
@@ -203,15 +205,13 @@ async def revisions_after(
     Raises ConfigurationError if there is no record of a selected object.
     """
     chosen = selected or [Selected(GroupResource.parse(name)) for name in await source.resources()]
-    revisions = Revisions(lambda key: has_any(chosen, key))
     has_any_record = not selected
     if not chosen:
         return
-    async for logged in source.about(chosen):
-        for entry in revisions.take(logged):
-            has_any_record = True
-            if isinstance(entry, Revision) and start.precedes(logged):
-                yield entry
+    async for entry, sequence in entries_in(source.about(chosen), partial(has_any, chosen)):
+        has_any_record = True
+        if isinstance(entry, Revision) and start.is_before(sequence, entry.time):
+            yield entry
     if not has_any_record:
         raise ConfigurationError(await nothing_of(source, selected))
 

@@ -49,11 +49,13 @@ class Recording(Protocol):
         ...
 
 
-async def each_record(history: Recording) -> AsyncGenerator[LoggedRecord]:
-    """All records of a recording, one by one; end it by `aclosing` unless you read them all."""
+async def each_record(history: Recording, last: int | None = None) -> AsyncGenerator[LoggedRecord]:
+    """All records of a recording up to the last, one by one; end it by `aclosing` unless you read them all."""
     async with aclosing(history.records()) as batches:
         async for batch in batches:
             for logged in batch:
+                if last is not None and logged.sequence > last:
+                    return
                 yield logged
 
 

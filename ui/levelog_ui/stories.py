@@ -1,15 +1,16 @@
 """One object with everything that concerns it: related objects, their records, and the decisions in between."""
 
 from collections.abc import Collection, Iterable, Sequence
+from operator import itemgetter
 from typing import Final
 
 from msgspec import Struct
 
 from levelog_base.wire.objects import CLUSTER_SCOPE, Application, ObjectKey
-from levelog_base.wire.records import LoggedRecord, ObjectDeleted, ObjectSeen, ReceiptNoted, TargetObserved
+from levelog_base.wire.records import LoggedRecord, ObjectDeleted, ObjectSeen
 from levelog_history.explaining import Explained, ExplainedWrite, explain
-from levelog_history.happenings import Entry, Happened
-from levelog_history.revisions import Revision, Revisions
+from levelog_history.happenings import Entry, Happened, entries_in
+from levelog_history.revisions import Revision
 from levelog_history.selection import Selected, Shown
 from levelog_history.timeline import DecisionEntry
 from levelog_ui.past import Past
@@ -81,25 +82,18 @@ async def read_story(past: Past, key: ObjectKey) -> Story:
     written = list(dict.fromkeys([name, *sorted(parents), *targets]))
     first = written[: 1 + len(parents - {name})]
     objects = first + sorted(written[len(first) : MOST_OBJECTS], key=_as_counted)
-    records = await _read(past, objects, parents, decided)
-    asked = decided if is_parent else _near(decided, name, records)
-    known = {number for number, _ in records.entries}
+    told = await _read(past, objects, parents, decided)
+    asked = decided if is_parent else _near(decided, name, told)
+    known = {number for _, number in told}
     unknown = {cause for each in asked for cause in each.decision.causes.sequences} - known
     others = await past.records(sorted(unknown)[-_MOST_LOOKED_UP:])
     if more := sorted(_objects_of(others) - set(objects), key=_as_counted)[: MOST_OBJECTS - len(objects)]:
         objects += more
         later = await _read(past, more, (), ())
-        new = [each for each in later.entries if isinstance(each[1], Revision) or each[0] not in known]
-        records.entries = sorted([*records.entries, *new], key=lambda each: each[0])
-    intents = await past.intents(decided, records.receipts)
-    entries: dict[int, list[Entry]] = {}
-    for number, entry in records.entries:
-        entries.setdefault(number, []).append(entry)
-    happened = Happened(
-        entries=entries,
-        receipts=records.receipts,
-        others={each.sequence: each for each in others if each.sequence not in entries},
-    )
+        told += [each for each in later if isinstance(each[0], Revision) or each[1] not in known]
+        told.sort(key=itemgetter(1))
+    happened = Happened.of(told, others)
+    intents = await past.intents(decided, happened.receipts)
     by_level: dict[LevelName, list[DecisionEntry]] = {}
     for each in decided:
         by_level.setdefault((each.application, each.decision.view, each.decision.parent), []).append(each)
@@ -109,7 +103,7 @@ async def read_story(past: Past, key: ObjectKey) -> Story:
         objects=objects,
         bodies={write.key: write.body for each in decided for write in each.writes},
         left_out=len(written) - len(written[:MOST_OBJECTS]),
-        entries=records.entries,
+        entries=[(number, each) for each, number in told],
         levels={
             level: explain(sorted((e.decision for e in some), key=lambda d: d.ordinal), intents, happened)
             for level, some in sorted(by_level.items())
@@ -117,39 +111,20 @@ async def read_story(past: Past, key: ObjectKey) -> Story:
     )
 
 
-class _StoryRecords(Struct):
-    entries: list[tuple[int, Entry]]
-    receipts: dict[str, tuple[int, ReceiptNoted]]
-
-
 async def _read(
     past: Past, objects: Iterable[str], parents: Collection[str], decided: Sequence[DecisionEntry]
-) -> _StoryRecords:
+) -> list[tuple[Entry, int]]:
     """Revisions of the objects, and receipts of what was written for parents."""
     keys = {ObjectKey.parse(each) for each in objects}
-    revisions = Revisions(lambda key: key in keys)
-    records = _StoryRecords([], {})
-    applications = dict.fromkeys(each.application for each in decided)
-    parent_keys = {ObjectKey.parse(each) for each in parents}
-    async for logged in past.about(
-        [_selected(each) for each in sorted(keys, key=str)], parent_keys, list(applications)
-    ):
-        record = logged.record
-        if isinstance(record, ReceiptNoted | TargetObserved):
-            if isinstance(record, ReceiptNoted) and record.is_repeated:
-                continue
-            if record.parent in parent_keys:
-                records.entries.append((logged.sequence, record))
-                if isinstance(record, ReceiptNoted):
-                    records.receipts[record.key] = logged.sequence, record
-            continue
-        records.entries += [(logged.sequence, each) for each in revisions.take(logged)]
-    return records
+    of = {ObjectKey.parse(each) for each in parents}
+    selected = [_selected(each) for each in sorted(keys, key=str)]
+    records = past.about(selected, of, list(dict.fromkeys(each.application for each in decided)))
+    return [each async for each in entries_in(records, keys.__contains__, lambda record: record.parent in of)]
 
 
-def _near(decided: Sequence[DecisionEntry], name: str, records: _StoryRecords) -> list[DecisionEntry]:
+def _near(decided: Sequence[DecisionEntry], name: str, told: Iterable[tuple[Entry, int]]) -> list[DecisionEntry]:
     """Decisions that wrote an object, or that its records caused."""
-    own = {number for number, each in records.entries if isinstance(each, Revision) and each.object == name}
+    own = {number for each, number in told if isinstance(each, Revision) and each.object == name}
     return [
         each
         for each in decided

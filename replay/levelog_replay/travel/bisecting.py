@@ -1,15 +1,14 @@
 """The first record after which a condition holds, and what led to it."""
 
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
-from contextlib import aclosing
 
 from msgspec import Struct
 
 from levelog_base.wire.objects import ObjectKey
 from levelog_base.wire.records import LoggedRecord, ObjectDeleted, ObjectSeen
-from levelog_history.happenings import Entry
-from levelog_history.revisions import Revision, Revisions
-from levelog_history.timeline import AnyEntry, DecisionEntry
+from levelog_history.happenings import Entry, entries_in
+from levelog_history.revisions import Revision
+from levelog_history.timeline import AnyEntry, DecisionEntry, interleaved
 from levelog_processors.program import Program
 from levelog_replay.sources import Recording, each_record
 from levelog_replay.tape import Rebuilt
@@ -48,18 +47,21 @@ class Bisection:
     async def run(self, decisions: Sequence[AsyncIterator[DecisionEntry]]) -> FirstBad | None:
         """Look for it, with the decisions of each application; None: it never begins to hold. Raises as expressions."""
         self.held = self._holds(0)
-        async for logged, entry in _steps(self._history, _in_order(decisions)):
+        last: LoggedRecord | None = None
+        records = ((each, int(each.sequence)) async for each in each_record(self._history))
+        async for each, _ in interleaved(records, _in_order(decisions)):
             before = None
-            if entry is None:
-                self._rebuilt.fold([logged])
-                self._past.follow(logged)
+            if isinstance(each, LoggedRecord):
+                last = each
+                self._rebuilt.fold([each])
+                self._past.follow(each)
                 self.records += 1
-            else:
-                before = self._take(entry)
-            was, self.held = self.held, self._holds(logged.sequence)
-            if self.held and not was:
-                found = FirstBad(sequence=logged.sequence, entries=[], before=before)
-                return await self._explained(found, logged, entry)
+            elif last is not None:
+                before = self._take(each)
+            was, self.held = self.held, self._holds(last.sequence if last is not None else 0)
+            if self.held and not was and last is not None:
+                found = FirstBad(sequence=last.sequence, entries=[], before=before)
+                return await self._explained(found, last, each if isinstance(each, DecisionEntry) else None)
         return None
 
     def _take(self, entry: DecisionEntry) -> Verdict | None:
@@ -90,16 +92,11 @@ class Bisection:
 async def revisions_of(history: Recording, wanted: set[int], last: int) -> list[tuple[Entry, int]]:
     """The revisions in the wanted records, in the order of the log up to the last."""
     keys: set[ObjectKey] = set()
-    async for logged in _each(history, last):
+    async for logged in each_record(history, last):
         if logged.sequence in wanted and isinstance(logged.record, ObjectSeen | ObjectDeleted):
             keys.add(logged.record.key)
-    revisions = Revisions(keys.__contains__)
-    found: list[tuple[Entry, int]] = []
-    async for logged in _each(history, last):
-        told = list(revisions.take(logged))
-        if logged.sequence in wanted:
-            found += [(each, logged.sequence) for each in told if isinstance(each, Revision)]
-    return found
+    told = entries_in(each_record(history, last), keys.__contains__)
+    return [(each, sequence) async for each, sequence in told if sequence in wanted and isinstance(each, Revision)]
 
 
 async def _in_order(decisions: Sequence[AsyncIterator[DecisionEntry]]) -> AsyncGenerator[DecisionEntry]:
@@ -111,29 +108,3 @@ async def _in_order(decisions: Sequence[AsyncIterator[DecisionEntry]]) -> AsyncG
         ahead.remove(first)
         if (entry := await anext(first[0], None)) is not None:
             ahead.append((first[0], entry))
-
-
-async def _steps(
-    history: Recording, decisions: AsyncIterator[DecisionEntry]
-) -> AsyncGenerator[tuple[LoggedRecord, DecisionEntry | None]]:
-    """Each record, and each decision with the last record that it has seen."""
-    ahead = await anext(decisions, None)
-    last: LoggedRecord | None = None
-    async for logged in _each(history, history.last):
-        while ahead is not None and ahead.after < logged.sequence:
-            if last is not None:
-                yield last, ahead
-            ahead = await anext(decisions, None)
-        yield logged, None
-        last = logged
-    while ahead is not None and last is not None:
-        yield last, ahead
-        ahead = await anext(decisions, None)
-
-
-async def _each(history: Recording, last: int) -> AsyncGenerator[LoggedRecord]:
-    async with aclosing(each_record(history)) as records:
-        async for logged in records:
-            if logged.sequence > last:
-                return
-            yield logged

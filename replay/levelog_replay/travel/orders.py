@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from levelog_base.wire.records import LoggedRecord, ObjectDeleted, ObjectSeen, ReceiptNoted
 from levelog_processors.program import Program
 from levelog_replay.logmode import LogReplay
-from levelog_replay.sources import Recording
+from levelog_replay.sources import Recording, each_record
 from levelog_replay.travel.edits import PastWrites
 from levelog_replay.travel.expressions import Expression, PastState
 
@@ -69,7 +69,7 @@ class Orders:
     async def run(self) -> Inevitable | None:
         """Go back from where the expression holds first; None: it does not. Raises as expressions do."""
         written = await PastWrites.read(self._history)
-        records = [each async for batch in _batches(self._history) for each in batch]
+        records = [each async for each in each_record(self._history)]
         decided: dict[str, int] = {}
         symptom = await self._holds_at(records, written, decided)
         if symptom is None:
@@ -164,9 +164,3 @@ class Orders:
 
 def _may_move(logged: LoggedRecord) -> bool:
     return isinstance(logged.record, ObjectSeen | ObjectDeleted | ReceiptNoted)
-
-
-async def _batches(history: Recording) -> AsyncGenerator[list[LoggedRecord]]:
-    async with aclosing(history.records()) as batches:
-        async for batch in batches:
-            yield batch
