@@ -16,12 +16,7 @@ from levelog_log.stream import LogStream
 from levelog_store.connect.database import Database
 from levelog_store.decide.decisions import Decision
 from levelog_store.fold.statereads import read_syncs
-from levelog_store.look.contact import (
-    read_errors,
-    read_oldest_contact,
-    read_unlisted,
-    read_unreadable,
-)
+from levelog_store.look.contact import oldest_contact, read_inputs, read_unlisted, read_unreadable
 from levelog_store.look.overview import LevelLine, read_level_lines, read_levelled
 from levelog_store.look.recall import read_newest
 from levelog_store.owners.scopes import find_scopes
@@ -93,9 +88,10 @@ async def read_levels(connection: AsyncConnection, scopes: list[Scope], wanted: 
         lines = await read_level_lines(connection, scope, view=wanted.view, status=wanted.status, name=wanted.name)
         found.lines += [(scope, line) for line in lines]
         found.skipped += await read_unreadable(connection, scope)
-        found.silent += await read_errors(connection, scope)
+        inputs = await read_inputs(connection, scope)
+        found.silent += [(each.resource, each.error) for each in inputs if each.error]
         found.unlisted += await read_unlisted(connection, scope)
-        if contact := await read_oldest_contact(connection, scope):
+        if contact := oldest_contact(inputs):
             found.contacts[scope.number] = contact
     return found
 

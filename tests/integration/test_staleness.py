@@ -4,7 +4,7 @@ from datetime import timedelta
 from levelog import Index, Level, Operator, Owner
 from levelog_base.wire.objects import Version
 from levelog_base.wire.records import BookmarkNoted, GapNoted
-from levelog_store.look.contact import read_errors
+from levelog_store.look.contact import read_inputs
 from levelog_store.tables import key_versions, levels, syncs, wakeups
 from rigs.kinds import Pod, Web
 from rigs.nats import NatsServer
@@ -96,7 +96,8 @@ async def test_levels_say_from_where_to_where_history_is_missing_until_it_is_lis
         ):
             await stack.folded(await stack.mark(mark))
             async with stack.database.reading() as connection:
-                assert await read_errors(connection, stack.scope) == errors
+                inputs = await read_inputs(connection, stack.scope)
+                assert [(each.resource, each.error) for each in inputs if each.error] == errors
 
 
 async def test_two_processors_agree_on_what_is_stale(nats_server: NatsServer, postgres_url: str) -> None:

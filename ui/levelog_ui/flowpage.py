@@ -12,9 +12,9 @@ from levelog_base.wire.objects import Sequence as LogSequence
 from levelog_base.wire.records import BookmarkNoted, LoggedRecord, ObjectDeleted, ObjectSeen, ReceiptNoted
 from levelog_base.wire.subjects import stream_subjects
 from levelog_log.reader import read_up_to_now
-from levelog_store.look.contact import read_unreadable
+from levelog_store.look.contact import WatchedInput, read_inputs, read_unreadable
 from levelog_store.look.levelpages import OUT_OF_SYNC, count_levels
-from levelog_store.look.progress import PartitionProgress, count_decided, read_contacts, read_progress
+from levelog_store.look.progress import PartitionProgress, count_decided, read_progress
 from levelog_ui.past import LivePast
 from levelog_ui.times import span
 
@@ -53,7 +53,7 @@ async def flow_page(past: LivePast) -> dict[str, Any]:
     async with past.database.reading() as connection:
         for scope in past.scopes:
             progress = await read_progress(connection, scope)
-            contacts = await read_contacts(connection, scope)
+            contacts = await read_inputs(connection, scope)
             decided = await count_decided(connection, scope, _MINUTE)
             levels = await count_levels(connection, scope)
             behind = _behind(progress, window)
@@ -114,7 +114,9 @@ def _behind(progress: Sequence[PartitionProgress], window: Sequence[LoggedRecord
     return found
 
 
-def _watch(contacts: Sequence[Any], recent: Sequence[LoggedRecord], seconds: float, now: datetime) -> FlowStage:
+def _watch(
+    contacts: Sequence[WatchedInput], recent: Sequence[LoggedRecord], seconds: float, now: datetime
+) -> FlowStage:
     seen = sum(isinstance(each.record, ObjectSeen | ObjectDeleted) for each in recent)
     errors = [each.resource for each in contacts if each.error]
     heard = [each.heard_at for each in contacts if each.heard_at is not None]

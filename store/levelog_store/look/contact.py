@@ -1,10 +1,12 @@
 """The watches of an application: listed, stale or silent; and its unreadable records. Reads only."""
 
+from collections.abc import Sequence
 from datetime import datetime
 from operator import itemgetter
 from typing import Any
 
-from sqlalchemy import ColumnElement, Select, and_, case, exists, func, or_, select
+from msgspec import Struct
+from sqlalchemy import Select, and_, case, exists, func, or_, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from levelog.indices import Contact
@@ -29,6 +31,19 @@ _STALE = func.coalesce(func.sum(case((_IS_STALE, 1), else_=0)), 0)
 """Number of those in which it is listed again, history is missing, or nothing is heard of it now."""
 
 
+class WatchedInput(Struct, frozen=True):
+    """A resource as all partitions see it."""
+
+    resource: str
+    heard_at: datetime | None
+    error: str
+    """Why nothing is heard of it now; empty: it is."""
+    is_listed: bool
+    """A list was folded to its end in every partition."""
+    is_read: bool
+    """The code reads it."""
+
+
 async def read_contact(connection: AsyncConnection, scope: Scope, resource: str) -> Contact:
     """How far the watch of one resource can be trusted, as all partitions have seen it."""
     rows = await read_as(SyncRow, connection, scope, syncs, syncs.c.resource == resource)
@@ -44,36 +59,34 @@ async def read_unlisted(connection: AsyncConnection, scope: Scope) -> list[str]:
     return [resource for (resource,) in rows if not resource.endswith(DELETED)]
 
 
-async def read_errors(connection: AsyncConnection, scope: Scope) -> list[tuple[str, str]]:
-    """Resources that nothing is heard of now, each with the reason, by name."""
-    return await _by_resource(connection, scope, func.max(syncs.c.error), syncs.c.error != "")
+async def read_inputs(connection: AsyncConnection, scope: Scope) -> list[WatchedInput]:
+    """Resources of which a list was begun, by name."""
+    table = syncs.c
+    is_read = exists().where(handlers.c.scope == scope.number, handlers.c.resource == table.resource)
+    shown = func.max(table.heard_at), func.max(table.error), scope.partitions <= _LISTED, is_read
+    query = select(table.resource, *shown).where(table.scope == scope.number)
+    rows = await connection.execute(query.group_by(table.resource).order_by(table.resource))
+    return [WatchedInput(*row) for row in rows]
 
 
-async def _by_resource(
-    connection: AsyncConnection, scope: Scope, value: ColumnElement[Any], *conditions: ColumnElement[bool]
-) -> list[tuple[str, Any]]:
-    """Resources by name, with a value over all their partitions that meet the conditions."""
-    query = select(syncs.c.resource, value).where(syncs.c.scope == scope.number, *conditions)
-    rows = await connection.execute(query.group_by(syncs.c.resource).order_by(syncs.c.resource))
-    return [(resource, found) for resource, found in rows]
-
-
-async def read_oldest_contact(connection: AsyncConnection, scope: Scope) -> tuple[str, datetime] | None:
+def oldest_contact(inputs: Sequence[WatchedInput]) -> tuple[str, datetime] | None:
     """The watched resource whose last list or bookmark is the oldest, and when that came; None: there was none yet.
 
     What fails now is left out, and what the code does not read any more; so are external records: their sources may be
     asked once a day.
     """
-    is_read = exists().where(handlers.c.scope == syncs.c.scope, handlers.c.resource == syncs.c.resource)
-    rows = await _by_resource(connection, scope, func.max(syncs.c.heard_at), syncs.c.error == "", is_read)
-    watched = [(name, at) for name, at in rows if at is not None and not is_external(GroupResource.parse(name))]
+    watched = [
+        (each.resource, each.heard_at)
+        for each in inputs
+        if each.heard_at is not None and not each.error and each.is_read
+        if not is_external(GroupResource.parse(each.resource))
+    ]
     return min(watched, key=itemgetter(1), default=None)
 
 
 async def listed_resources(connection: AsyncConnection, scope: Scope) -> dict[str, bool]:
     """Resources of which a list was begun, and whether one was folded to its end in every partition."""
-    rows = await _by_resource(connection, scope, _LISTED)
-    return {resource: count >= scope.partitions for resource, count in rows}
+    return {each.resource: each.is_listed for each in await read_inputs(connection, scope)}
 
 
 def inputs_of_applications() -> Select[Any, Any, bool, bool, Any, Any, Any]:

@@ -10,7 +10,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from levelog_store.actuate.claims import CLAIMED, PENDING, is_unsettled
 from levelog_store.dialects import now
 from levelog_store.rows import Scope
-from levelog_store.tables import checkpoints, decisions, intents, leases, syncs, wakeups
+from levelog_store.tables import checkpoints, decisions, intents, leases, wakeups
 
 _MOST_DECISIONS: Final = 2000
 
@@ -31,15 +31,6 @@ class PartitionProgress(Struct, frozen=True, kw_only=True):
     """Writes that the API has answered, and the log has not shown."""
     oldest_at: datetime | None = None
     """When the oldest of all these writes was decided."""
-
-
-class InputContact(Struct, frozen=True, kw_only=True):
-    """A resource that is watched."""
-
-    resource: str
-    heard_at: datetime | None
-    error: str
-    """Why nothing is heard of it now; empty: it is."""
 
 
 async def read_progress(connection: AsyncConnection, scope: Scope) -> list[PartitionProgress]:
@@ -74,15 +65,6 @@ async def _by_partition(connection: AsyncConnection, scope: Scope) -> list[Any]:
     is_same = (lease.scope == point.scope) & (lease.partition == point.partition)
     query = select(point.partition, point.sequence, lease.owner).outerjoin(leases, is_same)
     return list(await connection.execute(query.where(point.scope == scope.number)))
-
-
-async def read_contacts(connection: AsyncConnection, scope: Scope) -> list[InputContact]:
-    """Resources that are watched, by name."""
-    column = syncs.c
-    heard, error = func.max(column.heard_at).label("heard_at"), func.max(column.error).label("error")
-    query = select(column.resource, heard, error).where(column.scope == scope.number)
-    rows = await connection.execute(query.group_by(column.resource).order_by(column.resource))
-    return [InputContact(resource=row.resource, heard_at=row.heard_at, error=row.error) for row in rows]
 
 
 async def read_newest_ordinal(connection: AsyncConnection) -> int:

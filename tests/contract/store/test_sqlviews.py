@@ -13,7 +13,7 @@ from levelog_processors.sqlviews import sql_views
 from levelog_store.connect.database import Database
 from levelog_store.dialects import upsert
 from levelog_store.fold.statewrites import Unwritten, write_state
-from levelog_store.look.contact import read_index_failures, read_oldest_contact
+from levelog_store.look.contact import oldest_contact, read_index_failures, read_inputs
 from levelog_store.look.sqlviews import IndexView, JsonColumn, SqlType, replace_views
 from levelog_store.owners.scopes import find_scopes
 from levelog_store.rows import ERRORS, Entry, LevelRow, SyncRow
@@ -239,7 +239,7 @@ async def test_the_oldest_contact_is_of_a_resource_that_is_read_and_watched_and_
 
     async with database.reading() as connection:
         [scope] = await find_scopes(connection)
-        assert await read_oldest_contact(connection, scope) is None
+        assert oldest_contact(await read_inputs(connection, scope)) is None
     rows = [row(resource, partition, "refused" * (resource == "nodes")) for resource in heard for partition in (0, 1)]
     async with database.transaction() as connection:
         syncs = {(each.partition, each.resource): each for each in rows}
@@ -251,7 +251,7 @@ async def test_the_oldest_contact_is_of_a_resource_that_is_read_and_watched_and_
         ]
         await connection.execute(insert(handlers), read)
     async with database.reading() as connection:
-        contact = await read_oldest_contact(connection, scope)
+        contact = oldest_contact(await read_inputs(connection, scope))
     assert contact == ("webs.example.com", NOON + timedelta(minutes=2, seconds=1))
 
 
