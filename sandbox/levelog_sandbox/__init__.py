@@ -2,9 +2,9 @@
 
 from levelog_base.errors import ConfigurationError
 from levelog_sandbox.api.refusals import StatusError
-from levelog_sandbox.api.targets import Denial, Identity
+from levelog_sandbox.api.targets import Denial
 from levelog_sandbox.requestlog import LoggedRequest, RequestLog
 from levelog_sandbox.sandbox import Sandbox
 from levelog_sandbox.user import User
 
-__all__ = ["ConfigurationError", "Denial", "Identity", "LoggedRequest", "RequestLog", "Sandbox", "StatusError", "User"]
+__all__ = ["ConfigurationError", "Denial", "LoggedRequest", "RequestLog", "Sandbox", "StatusError", "User"]

@@ -2,8 +2,9 @@
 
 What it does not imitate, first:
 
-- No TLS, no authentication: all requests are of one user. Authorization is a deny list, without groups; there is no
-  SelfSubjectRulesReview. No admission webhooks (but `mutate`), no quota, no priority and fairness.
+- No TLS, no authentication: all requests are of one user. Authorization is a deny list; the only
+  reviews are SelfSubjectReview and SelfSubjectAccessReview. No admission webhooks (but `mutate`), no quota, no priority
+  and fairness.
 - Nothing runs: no scheduler, no kubelet, no controllers but owner garbage collection and the emptying of namespaces.
   Pods stay Pending, or with `pods_run=True` are Running at once.
 - Core kinds are checked against the types and required fields of their OpenAPI and a few rules of their own; many other

@@ -46,12 +46,8 @@ SERVED = {
     "apis/coordination.k8s.io/v1": ("leases",),
     "apis/events.k8s.io/v1": ("events",),
     "apis/apiextensions.k8s.io/v1": ("customresourcedefinitions",),
-    "apis/authentication.k8s.io/v1": ("selfsubjectreviews", "tokenreviews"),
-    "apis/authorization.k8s.io/v1": (
-        "localsubjectaccessreviews",
-        "selfsubjectaccessreviews",
-        "subjectaccessreviews",
-    ),
+    "apis/authentication.k8s.io/v1": ("selfsubjectreviews",),
+    "apis/authorization.k8s.io/v1": ("selfsubjectaccessreviews",),
 }
 KEPT = (
     "type",

@@ -76,47 +76,6 @@ def resource_list(registry: Registry, group_name: str, version: str) -> Json | N
     return {"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": group_version, "resources": resources}
 
 
-def aggregated(registry: Registry, *, is_core: bool) -> Json:
-    """`/api` or `/apis` for clients that ask for `as=APIGroupDiscoveryList`."""
-    by_group: dict[str, dict[str, list[Json]]] = {}
-    for resource in (*registry, *registry.reviews.values()):
-        if bool(resource.group) is is_core:
-            continue
-        by_group.setdefault(resource.group, {}).setdefault(resource.version, []).append(_aggregated_resource(resource))
-    items = [
-        {
-            "metadata": {"name": name, "creationTimestamp": None} if name else {"creationTimestamp": None},
-            "versions": [
-                {"version": version, "resources": resources, "freshness": "Current"}
-                for version, resources in versions.items()
-            ],
-        }
-        for name, versions in by_group.items()
-    ]
-    return {"kind": "APIGroupDiscoveryList", "apiVersion": "apidiscovery.k8s.io/v2", "metadata": {}, "items": items}
-
-
-def _aggregated_resource(resource: ServedResource) -> Json:
-    kind = {"group": resource.group, "version": resource.version, "kind": resource.kind}
-    entry: Json = {
-        "resource": resource.plural,
-        "responseKind": kind,
-        "scope": "Namespaced" if resource.namespaced else "Cluster",
-        "singularResource": resource.singular,
-        "verbs": resource.verbs,
-        **_nicknames(resource),
-    }
-    subresources = {"scale": SCALE} if resource.scale else {}
-    if resource.has_status:
-        subresources["status"] = kind
-    if subresources:
-        entry["subresources"] = [
-            {"subresource": name, "responseKind": response, "verbs": SUBRESOURCE_VERBS}
-            for name, response in subresources.items()
-        ]
-    return entry
-
-
 def _nicknames(resource: ServedResource) -> Json:
     names = {"shortNames": resource.short_names, "categories": resource.categories}
     return {key: value for key, value in names.items() if value}

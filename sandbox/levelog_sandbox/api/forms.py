@@ -1,4 +1,4 @@
-"""Other representations of an object: a Table for `kubectl get`, and PartialObjectMetadata.
+"""Another representation of objects: a Table for `kubectl get`.
 
 Limits: core kinds have the columns NAME and AGE, pods, namespaces, deployments and definitions a few more.
 """
@@ -14,7 +14,7 @@ from levelog_sandbox.fields.jsonpaths import first_at, is_readable
 from levelog_sandbox.schemas.registry import Column, ServedResource
 
 Json = dict[str, Any]
-Form = Literal["object", "table", "metadata"]
+Form = Literal["object", "table"]
 
 _AGE: Final = Column("Age", "date", ".metadata.creationTimestamp")
 _COLUMNS: Final[Mapping[str, Sequence[Column]]] = {
@@ -42,11 +42,8 @@ def form(accept: str) -> Form | None:
         asked = dict(parameter.split("=", 1) for parameter in parameters if "=" in parameter)
         if media not in {"application/json", "application/*", "*/*"}:
             continue
-        if asked.get("g") == "meta.k8s.io" and asked.get("v", "v1") == "v1":
-            if asked.get("as") == "Table":
-                return "table"
-            if asked.get("as") in {"PartialObjectMetadata", "PartialObjectMetadataList"}:
-                return "metadata"
+        if asked.get("g") == "meta.k8s.io" and asked.get("v", "v1") == "v1" and asked.get("as") == "Table":
+            return "table"
         if "as" not in asked:
             return "object"
     return None
@@ -70,7 +67,7 @@ def table(resource: ServedResource, bodies: Sequence[Json], list_metadata: Json,
     rows = [
         {
             "cells": [body["metadata"]["name"], *(_cell(body, column) for column in shown)],
-            "object": partial(body),
+            "object": {"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": body["metadata"]},
         }
         for body in bodies
     ]
@@ -80,22 +77,6 @@ def table(resource: ServedResource, bodies: Sequence[Json], list_metadata: Json,
         "metadata": list_metadata,
         "columnDefinitions": definitions if with_columns else None,
         "rows": rows,
-    }
-
-
-def partial(body: Json) -> Json:
-    """The object as PartialObjectMetadata."""
-    return {"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": body["metadata"]}
-
-
-def partial_list(bodies: Sequence[Json], list_metadata: Json) -> Json:
-    """The objects as a PartialObjectMetadataList."""
-    items = [partial(body) for body in bodies]
-    return {
-        "kind": "PartialObjectMetadataList",
-        "apiVersion": "meta.k8s.io/v1",
-        "metadata": list_metadata,
-        "items": items,
     }
 
 

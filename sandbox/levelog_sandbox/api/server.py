@@ -95,8 +95,8 @@ class Server:
 
     async def _answer(self, exchange: Exchange) -> web.StreamResponse:
         request = exchange.request
-        if asked := review(self._cluster.registry, request.path):
-            return await self._review(exchange, *asked)
+        if kind := review(self._cluster.registry, request.path):
+            return await self._review(exchange, kind)
         exchange.target = target(self._cluster.registry, request.path)
         if exchange.target is None:
             return await self._elsewhere(request)
@@ -148,10 +148,6 @@ class Server:
                 return self._requests(request.query)
             case ["version"]:
                 answer = catalog.VERSION
-            case ["api" | "apis" as root] if "APIGroupDiscoveryList" in request.headers.get("Accept", ""):
-                answer = catalog.aggregated(registry, is_core=root == "api")
-                content = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
-                return web.Response(body=msgspec.json.encode(answer), headers={"Content-Type": content})
             case ["openapi", "v3"]:
                 answer = catalog.index(registry)
             case ["openapi", "v3", *root]:
@@ -194,8 +190,6 @@ class Server:
         if form == "object":
             return json_bytes(stored.encoded_as(kind))
         body = stored.body_as(kind)
-        if form == "metadata":
-            return json_response(forms.partial(body))
         version = {"resourceVersion": body["metadata"]["resourceVersion"]}
         return json_response(forms.table(kind, [body], version))
 
@@ -206,8 +200,6 @@ class Server:
             return json_bytes(pages.encode_list(at.resource, page))
         bodies = [stored.body_as(at.resource) for stored in page.objects]
         about = pages.list_metadata(at.resource, page)
-        if form == "metadata":
-            return json_response(forms.partial_list(bodies, about))
         return json_response(forms.table(at.resource, bodies, about))
 
     async def _write(self, exchange: Exchange, at: RequestTarget) -> web.Response:
@@ -239,14 +231,12 @@ class Server:
             exchange.target = at._replace(name=outcome.stored.name)
         return warned(json_bytes(outcome.stored.encoded_as(kind), outcome.code), outcome.warnings)
 
-    async def _review(self, exchange: Exchange, kind: ServedResource, namespace: str) -> web.Response:
+    async def _review(self, exchange: Exchange, kind: ServedResource) -> web.Response:
         if exchange.request.method != "POST":
             raise refusals.method_not_allowed()
         accepted(exchange)
         raw, access, options = await body_of(exchange), self._cluster.access, write_options(exchange)
-        if not kind.kind.startswith("Self"):
-            access.require("create", RequestTarget(kind, namespace, "", ""))
-        answer, warnings = reviewed(access, kind, namespace, decoded(raw), options, self._cluster.clock)
+        answer, warnings = reviewed(access, kind, decoded(raw), options, self._cluster.clock)
         return warned(json_response(answer, 201), warnings)
 
     async def _delete(self, exchange: Exchange, at: RequestTarget) -> web.Response:

@@ -124,8 +124,8 @@ async def _pump(
         if now >= next_bookmark and not watcher.is_ended:
             lines.append(bookmark_line(at.resource, exchange.cluster.store.revision))
             next_bookmark = _next_bookmark(now, end, wish.bookmark_seconds)
-        if wish.form != "object":
-            lines = [_reformed(line, at, wish.form) for line in lines]
+        if wish.form == "table":
+            lines = [_as_row(line, at) for line in lines]
         for start in range(0, len(lines), CHUNK_LINES):
             await response.write(b"".join(lines[start : start + CHUNK_LINES]))
         if watcher.is_ended or now >= end:
@@ -141,14 +141,12 @@ def _next_bookmark(now: float, end: float, seconds: float | None) -> float:
     return due if due > now else math.inf
 
 
-def _reformed(line: bytes, at: RequestTarget, form: forms.Form) -> bytes:
-    """An event with its object as a Table of one row, or as metadata only."""
+def _as_row(line: bytes, at: RequestTarget) -> bytes:
+    """An event with its object as a Table of one row."""
     event: Json = msgspec.json.decode(line)
     body = event["object"]
     if event["type"] == "ERROR":
         return line
-    if form == "metadata":
-        return watch_line(event["type"], ENCODER.encode(forms.partial(body)))
     version = {"resourceVersion": body["metadata"]["resourceVersion"]}
     rows = [] if event["type"] == "BOOKMARK" else [body]
     return watch_line(event["type"], ENCODER.encode(forms.table(at.resource, rows, version)))

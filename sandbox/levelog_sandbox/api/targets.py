@@ -12,8 +12,6 @@ VERBS: Final = {"POST": "create", "PUT": "update", "PATCH": "patch"}
 Json = dict[str, Any]
 USER: Final = "sandbox-user"
 TOKEN: Final = "levelog-sandbox"  # noqa: S105 - of the kubeconfig; nobody looks at it
-# Origin: the issuer's URL, which is the default of --api-audiences.
-AUDIENCE: Final = "https://kubernetes.default.svc"
 
 
 class RequestTarget(NamedTuple):
@@ -25,16 +23,13 @@ class RequestTarget(NamedTuple):
     subresource: str
 
 
-def review(registry: Registry, path: str) -> tuple[ServedResource, str] | None:
-    """The kind of review that a path asks for, and its namespace; None for other paths."""
+def review(registry: Registry, path: str) -> ServedResource | None:
+    """The kind of review that a path asks for; None for other paths."""
     match path.strip("/").split("/"):
         case ["apis", group, version, plural]:
-            kind, namespace = registry.reviews.get((group, version, plural)), ""
-        case ["apis", group, version, "namespaces", namespace, plural]:
-            kind = registry.reviews.get((group, version, plural))
+            return registry.reviews.get((group, version, plural))
         case _:
             return None
-    return (kind, namespace) if kind is not None and kind.namespaced is bool(namespace) else None
 
 
 def target(registry: Registry, path: str) -> RequestTarget | None:
@@ -100,46 +95,30 @@ def is_true(text: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Denial:
-    """A verb that is refused on a resource (`plural` or `plural.group`); `*` stands for any.
-
-    Requests are all of one user; for others, and for paths such as `/metrics` as resource, reviews alone say no.
-    """
+    """A verb that is refused on a resource (`plural` or `plural.group`); `*` stands for any."""
 
     verb: str
     resource: str
     namespace: str = "*"
     subresource: str = "*"
-    user: str = "*"
 
-    def covers(self, verb: str, resource: str, namespace: str, subresource: str, user: str) -> bool:
+    def covers(self, verb: str, resource: str, namespace: str, subresource: str) -> bool:
         """Whether the denial applies to a request; who asks for any verb or resource asks for the denied one too."""
-        denied = (self.verb, self.resource, self.namespace, self.subresource, self.user)
-        asked = ({verb, "*"}, {resource, "*"}, {namespace, "*"}, {subresource, "*"}, {user, "*"})
-        is_any = (verb == "*", resource == "*", False, subresource == "*", False)
+        denied = (self.verb, self.resource, self.namespace, self.subresource)
+        asked = ({verb, "*"}, {resource, "*"}, {namespace, "*"}, {subresource, "*"})
+        is_any = (verb == "*", resource == "*", False, subresource == "*")
         return all(mine in theirs or wide for mine, theirs, wide in zip(denied, asked, is_any, strict=True))
 
 
-@dataclass(frozen=True, slots=True)
-class Identity:
-    """Whom a token stands for."""
-
-    name: str
-    uid: str = ""
-    groups: tuple[str, ...] = ()
-
-
 class Access:
-    """The deny list, and whose tokens there are; both may be changed while the sandbox runs."""
+    """The deny list, which may be changed while the sandbox runs."""
 
     def __init__(self, denials: Sequence[Denial] = ()) -> None:
         self.denials = list(denials)
-        self.identity = Identity(USER)
-        self.tokens = {TOKEN: self.identity}
-        """The tokens that a TokenReview knows; requests need none."""
 
-    def is_allowed(self, verb: str, resource: str, namespace: str, subresource: str, user: str = USER) -> bool:
+    def is_allowed(self, verb: str, resource: str, namespace: str, subresource: str) -> bool:
         """Whether no denial covers a request; `resource` is `plural` or `plural.group`, or a path."""
-        return not any(denial.covers(verb, resource, namespace, subresource, user) for denial in self.denials)
+        return not any(denial.covers(verb, resource, namespace, subresource) for denial in self.denials)
 
     def require(self, verb: str, target: RequestTarget) -> None:
         """Raises `StatusError` 403 naming verb and resource."""

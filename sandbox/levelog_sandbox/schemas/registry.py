@@ -45,7 +45,6 @@ CREATED_BY_REPLACE: Final = _RBAC | {
     "services",
 }
 VERBS: Final = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
-AUTHORIZATION: Final = "authorization.k8s.io"
 NEVER_UNCONDITIONAL: Final = frozenset(
     {
         "customresourcedefinitions.apiextensions.k8s.io",

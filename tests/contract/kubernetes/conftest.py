@@ -9,7 +9,6 @@ import pytest
 import pytest_asyncio
 
 from levelog_sandbox import Sandbox
-from levelog_sandbox.api.targets import TOKEN
 from rigs.clusterclient import ClusterClient
 from rigs.controlplane import ControlPlane
 from rigs.customresources import Webs, webs_of
@@ -32,12 +31,6 @@ async def api(control_plane_or_none: ControlPlane | None) -> AsyncIterator[Clust
         return
     async with Sandbox(collects_garbage=False) as sandbox, client_of(sandbox) as client:
         yield client
-
-
-@pytest.fixture
-def own_token(control_plane_or_none: ControlPlane | None) -> str:
-    """The token of the user whose requests those of `api` are."""
-    return control_plane_or_none.admin_token if control_plane_or_none is not None else TOKEN
 
 
 @pytest_asyncio.fixture

@@ -13,10 +13,6 @@ from rigs.clusterclient import TABLE, ClusterClient
 from rigs.controlplane import ControlPlane
 from rigs.customresources import Webs
 
-PARTIAL = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
-PARTIAL_LIST = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
-AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
-
 
 @pytest.mark.parametrize("path", ["/readyz", "/livez", "/healthz"])
 async def test_a_server_that_is_up_says_ok(api: ClusterClient, path: str) -> None:
@@ -69,22 +65,6 @@ async def test_the_resources_of_a_version_are_listed(api: ClusterClient, webs: W
     assert core["pods"]["categories"] == ["all"]
     assert core["namespaces"]["namespaced"] is False
     assert core["pods/status"]["verbs"] == ["get", "patch", "update"]
-
-
-async def test_all_resources_are_listed_in_one_answer_when_asked_so(api: ClusterClient, webs: Webs) -> None:
-    answer = await api.get("/apis", accept=f"{AGGREGATED},application/json")
-    assert answer.body["kind"] == "APIGroupDiscoveryList"
-    (group,) = [group for group in answer.body["items"] if group["metadata"]["name"] == "contract.example.com"]
-    (version,) = group["versions"]
-    (resource,) = version["resources"]
-    assert version["version"] == "v1"
-    assert resource["resource"] == "webs"
-    assert resource["scope"] == "Namespaced"
-    assert resource["responseKind"]["kind"] == "Web"
-    assert [sub["subresource"] for sub in resource["subresources"]] == ["status"]
-    core = (await api.get("/api", accept=f"{AGGREGATED},application/json")).body
-    names = {resource["resource"] for resource in core["items"][0]["versions"][0]["resources"]}
-    assert {"pods", "configmaps", "namespaces"} <= names
 
 
 @pytest.mark.parametrize(
@@ -147,18 +127,6 @@ async def test_a_table_has_a_row_an_object_with_its_metadata(api: ClusterClient,
             "apiVersion": "meta.k8s.io/v1",
             "metadata": made.metadata,
         }
-
-
-async def test_metadata_alone_can_be_had(api: ClusterClient, webs: Webs) -> None:
-    made = await webs.create("a")
-    one = (await api.get(webs.at("a"), accept=PARTIAL)).body
-    assert one == {"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": made.metadata}
-    several = (await api.get(webs.path, accept=PARTIAL_LIST)).body
-    assert several["kind"] == "PartialObjectMetadataList"
-    assert several["items"] == [one]
-    before = str(int(made.version) - 1)
-    async with api.watch(webs.path, accept=PARTIAL, resourceVersion=before) as events:
-        assert await events.next() == {"type": "ADDED", "object": one}
 
 
 async def test_answers_come_in_no_form_that_the_client_does_not_accept(api: ClusterClient, config_maps: str) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from levelog_sandbox import Denial, Identity, Sandbox
+from levelog_sandbox import Denial, Sandbox
 from rigs.clusterclient import ClusterClient
 from rigs.customresources import Webs, webs_of
 from rigs.waiting import until
@@ -112,32 +112,6 @@ async def test_denied_requests_are_forbidden_and_a_review_says_so() -> None:
         assert await is_allowed(verb="watch", resource="pods")
         sandbox.access.denials.clear()
         assert await is_allowed(verb="list", resource="pods")
-
-
-async def test_reviews_answer_for_other_users_and_tokens_of_the_tests_own() -> None:
-    async with Sandbox() as sandbox, ClusterClient(sandbox.url) as api:
-        sandbox.access.tokens["jane's"] = Identity("jane", uid="7", groups=("readers",))
-        sandbox.access.denials += [Denial("get", "/metrics", user="jane"), Denial("delete", "pods", namespace="prod")]
-        token = {"spec": {"token": "jane's"}}
-        status = (await api.create("/apis/authentication.k8s.io/v1/tokenreviews", token)).body["status"]
-        assert status["user"] == {"username": "jane", "uid": "7", "groups": ["readers", "system:authenticated"]}
-
-        async def is_allowed(user: str, **spec: dict[str, str]) -> bool:
-            review = {"spec": {"user": user, **spec}}
-            answer = await api.create("/apis/authorization.k8s.io/v1/subjectaccessreviews", review)
-            return bool(answer.body["status"]["allowed"])
-
-        metrics = {"path": "/metrics", "verb": "get"}
-        assert not await is_allowed("jane", nonResourceAttributes=metrics)
-        assert await is_allowed("john", nonResourceAttributes=metrics)
-        everything = {"verb": "*", "resource": "*"}
-        assert not await is_allowed("john", resourceAttributes={**everything, "namespace": "prod"})
-        assert await is_allowed("john", resourceAttributes={**everything, "namespace": "default"})
-        # No request comes from jane, and reviews are no requests about objects.
-        assert (await api.get("/api/v1/pods")).code == 200
-        assert [request.resource for request in sandbox.requests] == ["pods"]
-        sandbox.access.denials.append(Denial("create", "tokenreviews.authentication.k8s.io"))
-        assert (await api.create("/apis/authentication.k8s.io/v1/tokenreviews", token)).code == 403
 
 
 async def test_times_are_those_of_the_given_clock() -> None:
