@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from levelog.absence import level_of
-from levelog.handlers.sources import SourceHandler
+from levelog.sources import SourceHandler
 from levelog_base.errors import ConfigurationError, IdentityMismatch, LevelogError
 from levelog_base.secrets.redaction import Redactor
 from levelog_base.wire.objects import Application

@@ -8,10 +8,10 @@ from levelog.handlers.children import refuse_shared
 from levelog.handlers.forobjects import CalledHandler, RecordHandler
 from levelog.handlers.purity import require_pure
 from levelog.handlers.runs import DaemonHandler
-from levelog.handlers.sources import SourceHandler
 from levelog.handlers.timers import TimerHandler
 from levelog.operator import Operator
 from levelog.resources import ResourceType, is_external
+from levelog.sources import SourceHandler
 from levelog_base.errors import OperatorError
 from levelog_base.wire.canonical import digest
 from levelog_processors.bound import BoundIndex, BoundView, BoundViews, grouped

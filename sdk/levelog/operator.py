@@ -36,12 +36,12 @@ from levelog.handlers.signatures import (
     one_place,
     require_function,
 )
-from levelog.handlers.sources import SOURCE_TIME, PolledF, SourceHandler, WatchingF
 from levelog.handlers.timers import TimerHandler
 from levelog.handlers.views import RECONCILE_TIME, VIEW_TIME, ReconcileHandler, ViewHandler, Writes
 from levelog.levels import Level
 from levelog.resources import External, Manifest, ResourceBase, ResourceType, is_external
 from levelog.selectors import FilterKeywords, Selector, taken_from
+from levelog.sources import SOURCE_TIME, PolledF, SourceHandler, WatchingF
 from levelog_base.errors import OperatorError
 
 if TYPE_CHECKING:

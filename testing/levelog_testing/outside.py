@@ -11,8 +11,8 @@ from msgspec import UNSET
 
 from levelog.effects import EffectHandler, GiveUp
 from levelog.handlers.forobjects import CalledHandler
-from levelog.handlers.sources import SourceHandler
 from levelog.resources import External
+from levelog.sources import SourceHandler
 from levelog_base.errors import LevelogError
 from levelog_base.secrets.redaction import Redactor
 from levelog_base.wire.objects import ObjectKey, Version

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from levelog import External, Operator
-from levelog.handlers.sources import SOURCE_TIME, SourceHandler
+from levelog.sources import SOURCE_TIME, SourceHandler
 from levelog_base.secrets.redaction import Redactor
 from levelog_base.wire.records import LoggedRecord, ObjectDeleted, ObjectSeen
 from levelog_ingest.sources.runner import SourceRunner

@@ -7,8 +7,8 @@ from uuid import NAMESPACE_URL, uuid5
 import msgspec
 from msgspec import Struct
 
-from levelog.handlers.sources import SourceHandler
 from levelog.resources import External, Gone, Traced, external_key
+from levelog.sources import SourceHandler
 from levelog_base.errors import RecordError
 from levelog_base.secrets.redaction import Redactor
 from levelog_base.wire.canonical import refuse_unwritable

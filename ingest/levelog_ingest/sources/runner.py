@@ -8,11 +8,9 @@ from contextlib import aclosing, closing
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, NoReturn
 
-from levelog.calls.caller import LeftBehind, Threads
-from levelog.calls.faults import HandlerFault, described, tell_fault
-from levelog.handlers.injection import about
-from levelog.handlers.sources import SOURCE_TIME, SourceHandler
+from levelog.layers import LeftBehind, Threads, about, described, tell_fault
 from levelog.resources import External, Gone, Traced
+from levelog.sources import SOURCE_TIME, SourceHandler
 from levelog_base.errors import ConfigurationError, IdentityMismatch, LevelogError
 from levelog_base.secrets.redaction import Redactor
 from levelog_ingest.sources.known import read_log_state
@@ -30,7 +28,7 @@ _LONGEST_OF_ALL: Final = timedelta(minutes=5)
 _FAR_SECONDS: Final = timedelta(days=365).total_seconds()
 
 
-class SourceFault(HandlerFault):
+class SourceFault(LevelogError):
     """A source's function failed; the message does not name the function."""
 
 

@@ -9,8 +9,8 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
-from levelog.handlers.sources import SourceHandler
 from levelog.resources import External, Gone, Traced
+from levelog.sources import SourceHandler
 from levelog_base.counting import counted
 from levelog_base.errors import RecordError
 from levelog_base.secrets.redaction import Redactor

@@ -14,10 +14,10 @@ from typing import Any, Final, NoReturn
 
 import msgspec
 
-from levelog.calls.caller import Threads
 from levelog.compat.kopf.failures import InnerPending, TryLimits, judged
 from levelog.compat.kopf.filters import Filters
 from levelog.compat.kopf.given.keywords import Patch, call_keywords
+from levelog.layers import Threads
 from levelog_base.errors import OperatorError
 
 

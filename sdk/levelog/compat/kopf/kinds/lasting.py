@@ -8,7 +8,6 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import Any, Final
 
-from levelog.calls.caller import Threads
 from levelog.compat.kopf.attempts import LEFT, Attempts, left
 from levelog.compat.kopf.failures import HandlerTimeoutError, PermanentError
 from levelog.compat.kopf.given.keywords import Body, Meta, ReadOnly
@@ -17,6 +16,7 @@ from levelog.compat.kopf.kinds.declaring import LONGEST, AttemptedHandler
 from levelog.daemons import Daemon, RunEnd, StopReason
 from levelog.handlers.runs import DaemonHandler
 from levelog.indices import LiveIndex
+from levelog.layers import Threads
 
 log = logging.getLogger("levelog.compat.kopf")
 
