@@ -4,15 +4,15 @@ import asyncio
 import sys
 import threading
 import time
-from collections.abc import AsyncGenerator, Callable, Generator, Sequence
-from contextlib import asynccontextmanager, contextmanager, suppress
-from types import TracebackType
-from typing import TYPE_CHECKING, Final, Self
+from collections.abc import AsyncGenerator, Callable, Generator, Iterable, Sequence
+from contextlib import ExitStack, asynccontextmanager, contextmanager
+from functools import partial
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from levelog_cli.settings import LogFormat
 
 if TYPE_CHECKING:
-    from rich.progress import Progress, TaskID
+    from rich.progress import Progress
 
     from levelog_ingest.status import ResourceStatus
     from levelog_processors.health import WorkProgress
@@ -22,159 +22,129 @@ _FIRST_SECONDS: Final = 0.5
 """What is done sooner needs no bar."""
 _PAUSE_SECONDS: Final = 0.2
 
+Far: TypeAlias = "Callable[[], tuple[int, int | None, str]]"
+"""How much is done, of how much if that is known, and a word on it; it is asked in a thread that draws."""
+
 
 class Bars:
-    """The bars of one process, each by a name: the first that is shown begins them, with the last they go.
-
-    Where nobody watches, or the log is lines of JSON for machines, all of it does nothing.
-    """
+    """The bars of one process, each by a name. There are none if nobody watches, or the log is JSON for machines."""
 
     def __init__(self, log_format: LogFormat = LogFormat.TEXT) -> None:
-        self._is_wanted = sys.stderr.isatty() and log_format is not LogFormat.JSON
-        self._progress: Progress | None = None
-        self._tasks: dict[str, TaskID] = {}
-        self._lock = threading.RLock()
-
-    @property
-    def are_wanted(self) -> bool:
+        self.are_wanted = sys.stderr.isatty() and log_format is not LogFormat.JSON
         """Whether somebody may see them, so that it is worth finding out what to show."""
-        return self._is_wanted
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.put_away()
+        self._progress: Progress | None = None
+        self._lock = threading.RLock()
 
     def put_away(self) -> None:
         """Take them off the terminal for good."""
         with self._lock:
-            self._is_wanted = False
-            self._clear()
-
-    def show(self, name: str, done: int = 0, total: int | None = None, state: str = "") -> None:
-        """Show a bar, or how far it is now; without a total it only says that something goes on."""
-        with self._lock:
-            if not self._is_wanted:
-                return
-            if self._progress is None:
-                self._progress = _progress()
-                self._progress.start()
-            if name not in self._tasks:
-                self._tasks[name] = self._progress.add_task(name, total=total, state=state)
-            self._progress.update(self._tasks[name], completed=done, total=total, state=state)
-
-    def end(self, name: str) -> None:
-        """Take one away."""
-        with self._lock:
-            task = self._tasks.pop(name, None)
-            if self._progress is None or task is None:
-                return
-            if self._tasks:
-                self._progress.remove_task(task)
-            else:
-                self._clear()
+            self.are_wanted = False
+            if self._progress is not None:
+                self._progress.stop()
 
     @contextmanager
-    def meanwhile(self, name: str) -> Generator[Callable[[int, int], None]]:
-        """Show that something goes on as long as the context is open, also if it keeps the event loop busy.
-
-        What it gives may be told how much is done, of how much.
-        """
-        far: tuple[int, int | None] = (0, None)
-
-        def begin() -> None:
-            self.show(name, *far)
-
-        def tell(done: int, total: int) -> None:
-            nonlocal far
-            far = done, total
-            with self._lock:
-                if name in self._tasks:
-                    self.show(name, *far)
-
-        timer = threading.Timer(_FIRST_SECONDS, begin)
+    def following(self, name: str, far: Far) -> Generator[None]:
+        """Show how far something is while the context is open, also if it keeps the event loop busy."""
+        if not self.are_wanted:
+            yield
+            return
+        timer = threading.Timer(_FIRST_SECONDS, self._show, (name, far))
         timer.start()
-        try:
-            yield tell
-        finally:
-            timer.cancel()
-            timer.join()
-            self.end(name)
-
-    @asynccontextmanager
-    async def following(self, label: str, total: int, done: Callable[[], int]) -> AsyncGenerator[None]:
-        """Show how many records are done out of `total`, and how many a second, while the context is open."""
-        task = asyncio.create_task(self._follow_records(label, total, done), name="progress")
         try:
             yield
         finally:
-            task.cancel()
-            with suppress(asyncio.CancelledError):
-                await task
-            self.end(label)
+            timer.cancel()
+            timer.join()
+            self._end(name)
 
-    async def _follow_records(self, label: str, total: int, done: Callable[[], int]) -> None:
+    @contextmanager
+    def meanwhile(self, name: str) -> Generator[Callable[[int, int], None]]:
+        """Show that something goes on; what it gives may be told how much is done, of how much."""
+        told: tuple[int, int | None] = (0, None)
+
+        def tell(done: int, total: int) -> None:
+            nonlocal told
+            told = done, total
+
+        with self.following(name, lambda: (*told, "")):
+            yield tell
+
+    @asynccontextmanager
+    async def records(self, name: str, total: int, done: Callable[[], int]) -> AsyncGenerator[None]:
+        """Show how many records are done out of `total`, and how many a second."""
         begun = time.monotonic()
-        await asyncio.sleep(_FIRST_SECONDS)
-        while self._is_wanted:
-            rate = done() / (time.monotonic() - begun)
-            self.show(label, min(done(), total), total, f"{rate:,.0f} records/s")
-            await asyncio.sleep(_PAUSE_SECONDS)
+
+        def far() -> tuple[int, int, str]:
+            return min(done(), total), total, f"{done() / (time.monotonic() - begun):,.0f} records/s"
+
+        with self.following(name, far):
+            yield
 
     async def follow(self, progress: "Callable[[], Sequence[WorkProgress]]") -> None:
         """Show how far a processor is with what takes long, until cancelled."""
-        since: dict[str, float] = {}
-        while self._is_wanted:
-            there = {each.what: each for each in progress()}
-            for name in since.keys() - there.keys():
-                self.end(name)
-            since = {name: since.get(name, time.monotonic()) for name in there}
-            for name, each in there.items():
-                if time.monotonic() - since[name] >= _FIRST_SECONDS:
-                    self.show(name, each.done, each.total, each.unit)
+
+        def far() -> tuple[int, int | None, str]:
+            return next(((each.done, each.total, each.unit) for each in progress()), (0, None, ""))
+
+        while self.are_wanted:
+            if progress():
+                with self.following("the log", far):
+                    while progress():  # noqa: ASYNC110 - nothing tells of it
+                        await asyncio.sleep(_PAUSE_SECONDS)
             await asyncio.sleep(_PAUSE_SECONDS)
 
-    def _clear(self) -> None:
-        if self._progress is not None:
-            self._progress.stop()
-        self._progress = None
-        self._tasks.clear()
+    def _show(self, name: str, far: Far) -> None:
+        with self._lock:
+            if self.are_wanted:
+                self._progress = self._progress or _progress()
+                self._progress.add_task(name, total=None, far=far, state="")
+                self._progress.start()
+
+    def _end(self, name: str) -> None:
+        with self._lock:
+            if self._progress is None:
+                return
+            for task in self._progress.tasks:
+                if task.description == name:
+                    self._progress.remove_task(task.id)
+            if not self._progress.tasks:
+                self._progress.stop()
 
 
 class FirstLists:
     """Shows how far the first list of each resource is; it is called with each status of ingest."""
 
-    def __init__(self, bars: Bars, resources: Sequence[str]) -> None:
-        self._bars = bars
-        self._waiting = set(resources)
-        for name in resources:
-            bars.show(name, state="starting")
+    def __init__(self, bars: Bars, resources: Iterable[str]) -> None:
+        self._far: dict[str, tuple[int, int | None, str]] = dict.fromkeys(resources, (0, None, "starting"))
+        self._waiting = {name: ExitStack() for name in self._far}
+        for name, stack in self._waiting.items():
+            stack.enter_context(bars.following(name, partial(self._far.__getitem__, name)))
 
     def __call__(self, status: "ResourceStatus") -> None:
         """Take note of a status."""
         name = str(status.watched.resource)
-        if name not in self._waiting:
-            return
-        if status.phase == "watching":
-            self._waiting.discard(name)
-            self._bars.end(name)
-        else:
-            self._bars.show(name, status.objects, status.total, status.detail or status.phase)
+        self._far[name] = status.objects, status.total, status.detail or status.phase
+        if status.phase == "watching" and (stack := self._waiting.pop(name, None)) is not None:
+            stack.close()
 
 
 def _progress() -> "Progress":
-    from rich.console import Console  # noqa: PLC0415 - loaded for terminals only
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn  # noqa: PLC0415
+    from rich import progress as bars  # noqa: PLC0415 - loaded for terminals only
+    from rich.console import Console, RenderableType  # noqa: PLC0415
 
-    return Progress(
-        SpinnerColumn(),
-        TextColumn("{task.description:<32}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("{task.fields[state]}"),
+    class Polled(bars.Progress):
+        def get_renderables(self) -> Iterable[RenderableType]:
+            for task in self.tasks:
+                done, total, state = task.fields["far"]()
+                self.update(task.id, completed=done, total=total, state=state)
+            return super().get_renderables()
+
+    return Polled(
+        bars.SpinnerColumn(),
+        bars.TextColumn("{task.description:<32}"),
+        bars.BarColumn(),
+        bars.MofNCompleteColumn(),
+        bars.TextColumn("{task.fields[state]}"),
         console=Console(stderr=True),
         transient=True,
     )

@@ -134,7 +134,7 @@ async def opened_versions(
             threads=settings.threads,
             allows_network=choice.allows_network,
             stops=None,
-            following=bars.following,
+            following=bars.records,
         )
         yield applications[0], versions, history, begins
 
@@ -245,7 +245,7 @@ async def export_history(
         schemas = await read_schemas(settings, stream.cluster, resources)
         begins = first or Moment(sequence=history.first)
         before = history.first - 1
-        async with Bars().following("export", history.last - before, lambda: history.read_to - before):
+        async with Bars().records("export", history.last - before, lambda: history.read_to - before):
             written = await export(
                 history,
                 file,

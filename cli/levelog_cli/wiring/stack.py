@@ -40,7 +40,8 @@ async def run_stack(
     """
     client = cluster = database = None
     async with AsyncExitStack() as stack:
-        bars = stack.enter_context(Bars(settings.log_format))
+        bars = Bars(settings.log_format)
+        stack.callback(bars.put_away)
         monitor = await stack.enter_async_context(monitoring(settings.listen, roles))
         if needs_cluster(roles):
             from levelog_cli.servers.clusters import known_cluster

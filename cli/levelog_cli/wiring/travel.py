@@ -78,7 +78,7 @@ async def show_first_bad(settings: Settings, text: str, *, bundle: Path | None, 
         history = source if isinstance(source, Bundle) else await open_recording(source.stream, Application(""))
         bisection = Bisection(history, expression)
         every = history.last - history.first + 1
-        async with Bars().following("bisect", every, lambda: bisection.records):
+        async with Bars().records("bisect", every, lambda: bisection.records):
             found = await bisection.run(decisions)
     if as_json:
         entries = [entry_plain(*each) for each in found.entries] if found else []
