@@ -25,7 +25,6 @@ class Choice(Struct, frozen=True, kw_only=True):
     start: str = ""
     end: str = ""
     objects: Sequence[str] = ()
-    resource: str = ""
     handler: str = ""
     allows_network: bool = False
     is_in_order: bool = False
@@ -53,10 +52,9 @@ def refuse_strangers(choice: Choice, one: Program, other: Program) -> None:
 def selection_of(choice: Choice, program: Program, now: datetime) -> Selection:
     """The decisions that are wanted; raises ConfigurationError for what there is nothing of in the code."""
     selected = [Selected.parse(text) for text in choice.objects]
-    resource = Selected.parse(choice.resource) if choice.resource else None
 
     def has(key: ObjectKey) -> bool:
-        return (not selected or has_any(selected, key)) and (resource is None or resource.has(key))
+        return not selected or has_any(selected, key)
 
     return Selection(
         start=Moment.parse(choice.start, now) if choice.start else None,
@@ -93,10 +91,7 @@ def refuse_moments(history: Recording, first: Moment | None, selection: Selectio
         refuse_expired(first, moment)
 
 
-def described(
-    objects: Sequence[str], *, resource: str = "", handler: str = "", labels: str = "", start: str = "", end: str = ""
-) -> str:
+def described(objects: Sequence[str], *, handler: str = "", labels: str = "", start: str = "", end: str = "") -> str:
     """Words for what was chosen."""
-    parts = [("on", " or ".join(objects)), ("on", resource), ("with", labels), ("by", handler)]
-    parts += [("from", start), ("up to", end)]
+    parts = [("on", " or ".join(objects)), ("with", labels), ("by", handler), ("from", start), ("up to", end)]
     return " ".join(f"{word} {chosen}" for word, chosen in parts if chosen) or "yet"

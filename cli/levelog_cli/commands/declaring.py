@@ -20,6 +20,8 @@ Work = Coroutine[Any, Any, bool | None]
 
 MOMENT: Final = ": a sequence, a time, or how long ago (15m)"
 """What a moment is, in help."""
+NAMES: Final = "or how the name ends: webs.example.com/default/shop, default/shop, shop. _ stands for no namespace."
+"""The names that stand for an object, in help."""
 PORTS: Final = {"min": 0, "max": 65_535}
 """Bounds of an option; 0 is a free port."""
 
@@ -49,6 +51,18 @@ JsonLines = Annotated[bool, switch("Print lines of JSON.", "--json")]
 FromBundle = Annotated[Path | None, option("Read a file from `levelog export` instead of the log.", "FILE", "--bundle")]
 Deciders = Annotated[Path, argument("Operators to decide with.", "FILE")]
 Operators = Annotated[list[Path], argument("Operators, as `levelog run` takes them.", "FILE")]
+Start = Annotated[str, moment("Begin at a moment, with the state of that time", "--from")]
+End = Annotated[str, option("End there.", "MOMENT", "--to")]
+Chosen = Annotated[
+    list[str] | None,
+    option(
+        "Only decisions on this object, or on all of a namespace or resource: RESOURCE[.GROUP]/NAMESPACE/NAME; may be "
+        "repeated.",
+        "OBJECT",
+        "--object",
+    ),
+]
+Labels = Annotated[str, option("Only objects with these labels: app=web,tier!=db", "LABELS", "--selector", "-l")]
 View = Annotated[str, option("One view: webs/pods, or pods.", "VIEW")]
 
 

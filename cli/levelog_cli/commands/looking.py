@@ -4,10 +4,12 @@ from pathlib import Path
 from typing import Annotated
 
 from levelog_cli.commands.declaring import (
+    NAMES,
     PORTS,
     FromBundle,
     Json,
     JsonLines,
+    Labels,
     View,
     Work,
     answering,
@@ -22,11 +24,7 @@ _STORED = (*NATS, "database_url", "data_dir", "application", "cluster")
 _Since = Annotated[str, moment("Only what came after a moment")]
 _Objects = Annotated[
     list[str],
-    argument(
-        "RESOURCE[.GROUP]/NAMESPACE/NAME, or how it ends: webs.example.com/default/shop, default/shop, shop; "
-        "webs.example.com/default and webs.example.com: all objects there. _ stands for no namespace.",
-        "OBJECT",
-    ),
+    argument(f"An object, {NAMES} webs.example.com/default, webs.example.com: all objects there.", "OBJECT"),
 ]
 _Written = Annotated[
     list[str] | None,
@@ -41,14 +39,7 @@ _Written = Annotated[
 @answering(*_STORED, looks_back=True)
 def levels(
     settings: Settings,
-    name: Annotated[
-        str,
-        argument(
-            "A parent, or how its name ends: webs.example.com/default/shop, default/shop, shop. "
-            "_ stands for no namespace.",
-            "NAME",
-        ),
-    ] = "",
+    name: Annotated[str, argument(f"A parent, {NAMES}", "NAME")] = "",
     *,
     view: View = "",
     status: Annotated[str, option("in_sync, drifting, settling, failed, blocked or deleting.", "STATUS")] = "",
@@ -65,22 +56,15 @@ def levels(
     wanted = LevelFilter(name=name, view=view, status=status)
     if watch and at:
         raise ConfigurationError("--watch shows what changes from now on: drop one of --watch and --at")
-    if watch:
-        return watch_levels(settings, wanted, as_json=as_json)
-    return (
-        show_levels_at(settings, wanted, at=at, as_json=as_json)
-        if at
-        else show_levels(settings, wanted, as_json=as_json)
-    )
+    if at:
+        return show_levels_at(settings, wanted, at=at, as_json=as_json)
+    return (watch_levels if watch else show_levels)(settings, wanted, as_json=as_json)
 
 
 @answering(*_STORED, looks_back=True)
 def retry(
     settings: Settings,
-    names: Annotated[
-        list[str] | None,
-        argument("Parents, or how their names end: webs.example.com/default/shop, default/shop, shop.", "NAME"),
-    ] = None,
+    names: Annotated[list[str] | None, argument(f"A parent, {NAMES}", "NAME")] = None,
     *,
     view: View = "",
     all_failed: Annotated[bool, switch("Every level that is failed.", "--all-failed")] = False,
@@ -96,23 +80,15 @@ def history(
     settings: Settings,
     objects: _Objects,
     *,
-    selector: Annotated[
-        str, option("Only objects with these labels: app=web,tier!=db", "LABELS", "--selector", "-l")
-    ] = "",
+    selector: Labels = "",
     since: _Since = "",
     at: Annotated[str, moment("Print the object as it was at a moment")] = "",
     blame: Annotated[
-        str,
-        option(
-            "Print who set a field of the object, and its parts, and in which record: spec, or . for all fields.",
-            "FIELD",
-        ),
+        str, option("Print who set a field of the object, or its parts, and in which record; . for all.", "FIELD")
     ] = "",
     follow: Annotated[bool, switch("Keep printing what happens.", "--follow", "-f")] = False,
     receipts: Annotated[bool, switch("Show the receipts of levelog's own writes too.", "--receipts")] = False,
-    decisions: Annotated[
-        bool, switch("Show what was decided on the objects, and which records caused it.", "--decisions")
-    ] = False,
+    decisions: Annotated[bool, switch("Show decisions on them too, and what caused these.", "--decisions")] = False,
     bundle: FromBundle = None,
     as_json: JsonLines = False,
 ) -> Work:
@@ -133,23 +109,14 @@ def history(
 @answering(*_STORED, looks_back=True)
 def why(
     settings: Settings,
-    name: Annotated[
-        str,
-        argument(
-            "A parent, an object written for one, or the end of its name: webs.example.com/default/shop, "
-            "default/shop, shop. _ stands for no namespace.",
-            "OBJECT",
-        ),
-    ],
+    name: Annotated[str, argument(f"A parent, or an object written for one, {NAMES}", "OBJECT")],
     *,
     view: View = "",
     since: _Since = "",
     at: Annotated[str, moment("The decision that was in force at a moment")] = "",
     all_decisions: Annotated[bool, switch("Every stored decision.", "--all")] = False,
     suppressed: Annotated[bool, switch("Which changes caused no decision, and why.", "--suppressed")] = False,
-    full: Annotated[
-        bool, switch("Show every decision, with what it read and the receipts of its writes.", "--full")
-    ] = False,
+    full: Annotated[bool, switch("Show every decision, with its reads and receipts.", "--full")] = False,
     as_json: JsonLines = False,
 ) -> Work:
     """Show what caused a level or a write: the records, what the view read, the level, the writes."""
@@ -172,16 +139,11 @@ def writers(settings: Settings, objects: _Written = None, *, since: _Since = "",
 def wakes(
     settings: Settings,
     files: Annotated[
-        list[Path] | None,
-        argument(
-            "Audit logs of kube-apiserver: JSON lines or EventLists, plain or gzip; - is the standard input.", "FILE"
-        ),
+        list[Path] | None, argument("Audit logs: JSON lines or EventLists, plain or gzip; - is stdin.", "FILE")
     ] = None,
     *,
     user_agent: Annotated[str, option("Only clients with this in their program or user.", "TEXT")] = "",
-    listen: Annotated[
-        str, option("Be an audit webhook at HOST:PORT until Ctrl-C, instead of reading files.", "ADDRESS")
-    ] = "",
+    listen: Annotated[str, option("Be an audit webhook at HOST:PORT until Ctrl-C, without files.", "ADDRESS")] = "",
     log: Annotated[bool, switch("Take bodies that the audit log does not have from levelog's log.", "--log")] = False,
     bundle: Annotated[Path | None, option("Take them from a file from `levelog export` instead.", "FILE")] = None,
     draft: Annotated[Path | None, option("Write levelog code for each condition into a new folder.", "FOLDER")] = None,
@@ -208,9 +170,7 @@ def open_past(
     bundle: Annotated[Path | None, argument("A file from `levelog export`; without one: the log.", "BUNDLE")] = None,
     *,
     at: Annotated[str, moment("The moment, by default the last")] = "",
-    play: Annotated[
-        float, option("Go on from there, this many times as fast; pauses take at most 10 s.", "SPEED", min=0)
-    ] = 0,
+    play: Annotated[float, option("Go on, this many times as fast; pauses take at most 10 s.", "SPEED", min=0)] = 0,
     port: Annotated[int, option("Port on 127.0.0.1.", "PORT", show_default="a free one", **PORTS)] = 0,
 ) -> Work:
     """Serve all recorded objects, as they were at a moment, as a Kubernetes API on 127.0.0.1, until Ctrl-C.

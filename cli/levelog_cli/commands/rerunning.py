@@ -5,20 +5,22 @@ from pathlib import Path
 from typing import Annotated
 
 from levelog_cli.commands.declaring import (
+    Chosen,
     Deciders,
+    End,
     FromBundle,
     Json,
+    Labels,
+    Start,
     Work,
     answering,
     argument,
-    moment,
     option,
     switch,
 )
 from levelog_cli.commands.run import Files
 from levelog_cli.settings import DECIDING, NATS, Settings
 
-_End = Annotated[str, option("End there.", "MOMENT", "--to")]
 _Network = Annotated[
     bool,
     switch("Let reconcile functions use the network, and functions named with --call do anything.", "--allow-network"),
@@ -63,19 +65,12 @@ def replay(
         ),
     ] = Mode.RECORDED,
     bundle: FromBundle = None,
-    start: Annotated[str, moment("Begin at a moment", "--from")] = "",
-    end: _End = "",
-    objects: Annotated[
-        list[str] | None,
-        option("Only decisions on this object: RESOURCE/NAMESPACE/NAME; may be repeated.", "OBJECT", "--object"),
-    ] = None,
-    resource: Annotated[str, option("Only decisions on objects of this resource: webs.example.com.", "RESOURCE")] = "",
-    handler: Annotated[
-        str, option("Only decisions of this view, or with this reconcile function or index.", "NAME")
-    ] = "",
+    start: Start = "",
+    end: End = "",
+    objects: Chosen = None,
+    handler: Annotated[str, option("Only decisions of a view, or with a reconcile function or index.", "NAME")] = "",
     calls: Annotated[
-        list[str] | None,
-        option("Call a handler, timer or effect again, and compare; may be repeated.", "NAME", "--call"),
+        list[str] | None, option("Call a handler, timer or effect again, and compare; repeatable.", "NAME", "--call")
     ] = None,
     allow_network: _Network = False,
     breaks: Annotated[
@@ -87,9 +82,7 @@ def replay(
             "--break",
         ),
     ] = None,
-    is_pdb: Annotated[
-        bool, switch("Open the debugger where a function raises, and at the first difference.", "--pdb")
-    ] = False,
+    is_pdb: Annotated[bool, switch("Open the debugger where a function raises, and at a difference.", "--pdb")] = False,
     as_json: Json = False,
 ) -> Work:
     """Repeat recorded decisions and compare the results. Ends with status 1 if one differs.
@@ -106,7 +99,6 @@ def replay(
         start=start,
         end=end,
         objects=objects or [],
-        resource=resource,
         handler=handler,
         allows_network=allow_network,
         is_in_order=mode is Mode.LOG,
@@ -197,19 +189,10 @@ def export(
     settings: Settings,
     file: Annotated[Path, argument("The bundle to write, as in shop.jsonl.", "FILE")],
     *,
-    start: Annotated[str, moment("Begin at a moment, with the state of that time", "--from")] = "",
-    end: _End = "",
-    objects: Annotated[
-        list[str] | None,
-        option(
-            "Only decisions on this object, or on all of a namespace or resource: RESOURCE[.GROUP]/NAMESPACE/NAME.",
-            "OBJECT",
-            "--object",
-        ),
-    ] = None,
-    selector: Annotated[
-        str, option("Only decisions on objects with these labels: team=a", "LABELS", "--selector", "-l")
-    ] = "",
+    start: Start = "",
+    end: End = "",
+    objects: Chosen = None,
+    selector: Labels = "",
     bookmarks: Annotated[
         bool, switch("Include the bookmarks of each minute, for indices with expires=.", "--bookmarks")
     ] = False,

@@ -80,9 +80,7 @@ async def replay_history(settings: Settings, choice: Choice, *, as_json: bool) -
             raise SystemExit(MISUSED) from None
     if not report.comparison.tallies:
         parents = sorted({str(view.handler.resource.group_resource) for view in first.program.views.values()})
-        chosen = described(
-            choice.objects, resource=choice.resource, handler=choice.handler, start=choice.start, end=choice.end
-        )
+        chosen = described(choice.objects, handler=choice.handler, start=choice.start, end=choice.end)
         raise ConfigurationError(
             f"no decision of application {first.name} was recorded {chosen}: it decides on objects of "
             f"{', '.join(parents)}"

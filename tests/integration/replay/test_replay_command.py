@@ -107,7 +107,7 @@ REFUSED = {
     ("--from", "soon"): "is no moment",
     ("--object", "webs.example.com/default/none"): "no decision of application webs was recorded on",
     ("--object", "a/b/c/d"): "names no objects",
-    ("--resource", "pods"): "was recorded on pods: it decides on objects of webs.example.com",
+    ("--object", "pods"): "was recorded on pods: it decides on objects of webs.example.com",
     ("--handler", "podz"): "no view, index or reconcile function 'podz'",
     ("--mode", "log"): "give --against FILE",
     ("--against", "nothing.py"): "nothing.py does not exist",
