@@ -46,8 +46,11 @@ def level_cells(level: LevelLine | Decision) -> list[str]:
     return [level.view, level.parent, level.status, str(level.round), _drift(level), reason]
 
 
-def print_levels(found: Sequence[tuple[Scope, LevelLine | Decision]], *, has_several: bool) -> None:
-    """Print a row for each level."""
+def print_levels(found: Sequence[tuple[Scope, LevelLine | Decision]], nothing: str, *, has_several: bool) -> None:
+    """Print a row for each level, or that there are none, and why."""
+    if not found:
+        print_line(nothing)
+        return
     columns, paints = levels_table(has_several)
     lines = table_lines(columns, level_rows(found, has_several=has_several), paints=paints)
     sys.stdout.writelines(f"{line}\n" for line in lines)

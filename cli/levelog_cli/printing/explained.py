@@ -88,7 +88,7 @@ def _brief(chosen: Sequence[Explained], timeline: Timeline, target: str) -> Iter
 
 def _brief_decision(explained: Explained, timeline: Timeline, target: str) -> Iterator[str]:
     decision = explained.decision
-    yield from _status(explained, timeline)
+    yield from timeline.decided(decision)
     if decision.basis.is_due:
         yield from detailed("its time had come")
     if decision.status in ("failed", "blocked"):
@@ -140,21 +140,9 @@ def _time_of(cause: CausingRecord) -> str:
     return f"{cause.record.record.time.astimezone(UTC):%H:%M:%S}" if cause.record else ""
 
 
-def _status(explained: Explained, timeline: Timeline) -> Iterator[str]:
-    """The line of a decision: the status before and after it."""
-    decision, before = explained.decision, explained.before
-    yield from timeline.day(decision.decided_at)
-    at = f"{decision.decided_at.astimezone(UTC):%H:%M:%S}"
-    was = before.status if before else ""
-    status = decision.status if was in ("", decision.status) else f"{was} -> {decision.status}"
-    has_round = before is None or before.round != decision.round
-    rounds = f", round {decision.round}" if has_round and decision.round else ""
-    yield from folded(f"{decision.view}: {status}{rounds}", f"{'=>':>8}  {at}  ")
-
-
 def _decision(explained: Explained, timeline: Timeline, target: str) -> Iterator[str]:
     decision = explained.decision
-    yield from _status(explained, timeline)
+    yield from timeline.decided(decision)
     yield from detailed(woken(decision))
     if explained.is_of_other_code:
         yield from detailed("by other code than before")

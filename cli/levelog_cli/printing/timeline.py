@@ -12,6 +12,7 @@ from levelog_history.happenings import Entry
 from levelog_history.revisions import Missing, Revision
 from levelog_history.timeline import AnyEntry, DecisionEntry
 from levelog_history.wording import happened_text, is_first, receipt_text, woken, writer_text
+from levelog_store.decide.decisions import Decision
 from levelog_store.rows import Verdict, ViewParent
 
 INDENT: Final = " " * 20
@@ -74,6 +75,15 @@ class Timeline:
         if (more := len(fields) - _MOST_FIELDS) > 0:
             yield from detailed(f"and {counted(more, 'more field')}")
 
+    def decided(self, decision: Decision, *, of: str = "", reason: str = "") -> Iterator[str]:
+        """The line of a decision: the status before and after it, and the round if it is another."""
+        yield from self.day(decision.decided_at)
+        was = decision.basis.status
+        status = decision.status if is_first(decision) or was == decision.status else f"{was} -> {decision.status}"
+        rounds = f", round {decision.round}" if decision.round != decision.basis.round else ""
+        begin = f"{'=>':>8}  {decision.decided_at.astimezone(UTC):%H:%M:%S}  "
+        yield from folded(f"{decision.view}{of}: {status}{rounds}{reason}", begin)
+
     def _decision(self, entry: DecisionEntry) -> Iterator[str]:
         decision = entry.decision
         verdict = decision.verdict
@@ -81,14 +91,8 @@ class Timeline:
         before, self._newest[level] = self._newest.get(level), verdict
         if before == verdict and not decision.intents:
             return
-        yield from self.day(decision.decided_at)
-        at = f"{decision.decided_at.astimezone(UTC):%H:%M:%S}"
-        parent = "" if decision.parent == self._only else f" of {decision.parent}"
-        was = decision.basis.status
-        status = decision.status if is_first(decision) or was == decision.status else f"{was} -> {decision.status}"
-        rounds = f", round {decision.round}" if decision.round != decision.basis.round else ""
-        reason = f": {decision.reason}" if decision.reason else ""
-        yield from folded(f"{decision.view}{parent}: {status}{rounds}{reason}", f"{'=>':>8}  {at}  ")
+        of = "" if decision.parent == self._only else f" of {decision.parent}"
+        yield from self.decided(decision, of=of, reason=f": {decision.reason}" if decision.reason else "")
         writes = [shown_write(decision.view, asked.verb, asked.target) for asked in entry.writes[:_MOST_WRITES]]
         if more := len(decision.intents) - len(writes):
             writes.append(f"{more} more" if writes else f"{counted(more, 'write')} not kept any more")

@@ -42,6 +42,7 @@ from levelog_history.selection import Shown
 from levelog_history.timeline import DecisionEntry, decisions_on, entries_of, interleaved, is_after, object_at
 from levelog_history.why import Looking, Question
 from levelog_history.writers import Contests, Writers, revisions_after
+from levelog_log.stream import LogStream
 from levelog_store.connect.database import Database
 from levelog_store.rows import Scope
 
@@ -69,10 +70,17 @@ async def chosen_scopes(settings: Settings, database: Database, *, cluster: str 
         return await scopes_of(connection, database.name, **chosen)
 
 
+@asynccontextmanager
+async def opened(settings: Settings) -> AsyncGenerator[tuple[LogStream, Database, list[Scope]]]:
+    """The log, the database, and what it holds of the applications on that log. Raises as what opens each."""
+    async with opened_log(settings) as stream, await open_to_read(settings) as database:
+        yield stream, database, await chosen_scopes(settings, database, cluster=stream.cluster)
+
+
 async def show_why(settings: Settings, question: Question, *, is_full: bool, as_json: bool) -> None:
     """Print what led to the levels of a parent, or to the writes of an object. Raises as `Looking` does."""
-    async with opened_log(settings) as stream, await open_to_read(settings) as database:
-        looking = Looking(stream, database, await chosen_scopes(settings, database, cluster=stream.cluster))
+    async with opened(settings) as opened_now:
+        looking = Looking(*opened_now)
         for number, level in enumerate(await looking.levels(question)):
             if number and not as_json:
                 print_line("")
@@ -104,11 +112,8 @@ async def show_levels(settings: Settings, wanted: LevelFilter, *, as_json: bool)
     if as_json:
         print_json(levels_plain(levels))
         return
-    if levels.lines:
-        print_levels(levels.lines, has_several=len(scopes) > 1)
-    else:
-        nothing = f"no level is {wanted.status}" if wanted.status else "no levels: no object of a view's resource yet"
-        print_line(nothing)
+    nothing = f"no level is {wanted.status}" if wanted.status else "no levels: no object of a view's resource yet"
+    print_levels(levels.lines, nothing, has_several=len(scopes) > 1)
     print_blanks(levels)
     print_age(levels, datetime.now(UTC))
 
@@ -116,16 +121,13 @@ async def show_levels(settings: Settings, wanted: LevelFilter, *, as_json: bool)
 async def show_levels_at(settings: Settings, wanted: LevelFilter, *, at: str, as_json: bool) -> None:
     """Print the levels that are selected, as of a moment. Raises as `levels_at`."""
     moment = Moment.parse(at, datetime.now(UTC))
-    async with opened_log(settings) as stream, await open_to_read(settings) as database:
-        scopes = await chosen_scopes(settings, database, cluster=stream.cluster)
+    async with opened(settings) as (stream, database, scopes):
         found = await levels_at(stream, database, scopes, wanted, moment)
     if as_json:
         print_json([level_plain(*each) for each in found])
-    elif found:
-        print_levels(found, has_several=len(scopes) > 1)
-    else:
-        what = f"no level was {wanted.status}" if wanted.status else "there were no levels"
-        print_line(f"{what} at {moment}")
+        return
+    nothing = f"no level was {wanted.status}" if wanted.status else "there were no levels"
+    print_levels(found, f"{nothing} at {moment}", has_several=len(scopes) > 1)
 
 
 async def show_writers(settings: Settings, objects: Sequence[str], *, since: str, as_json: bool) -> None:

@@ -14,11 +14,9 @@ from levelog_cli.monitoring.listening import ListenAddress
 from levelog_cli.printing.lines import print_line
 from levelog_cli.servers.backing import known_redactor
 from levelog_cli.servers.data_dir import DataDir
-from levelog_cli.servers.databases import open_to_read
-from levelog_cli.servers.nats import opened_log
 from levelog_cli.settings import Settings
 from levelog_cli.wiring.audits import found_wakes
-from levelog_cli.wiring.lookback import chosen_scopes
+from levelog_cli.wiring.lookback import opened
 from levelog_cli.wiring.rerun import quieten
 from levelog_replay.bundles.reading import open_bundle
 from levelog_ui.again import AgainCode, Opened
@@ -114,5 +112,5 @@ async def _opened(settings: Settings, bundle: Path | None) -> AsyncGenerator[Pas
     if bundle is not None:
         yield BundlePast(open_bundle(bundle))
         return
-    async with opened_log(settings) as stream, await open_to_read(settings) as database:
-        yield LivePast(stream, database, await chosen_scopes(settings, database, cluster=stream.cluster))
+    async with opened(settings) as found:
+        yield LivePast(*found)
