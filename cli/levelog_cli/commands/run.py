@@ -114,7 +114,7 @@ def _pages(settings: Settings) -> Generator[None]:
     from levelog_cli.editing.forking import Family
     from levelog_cli.wiring.pages import fork_pages
 
-    family = Family()
+    family = Family(settings)
     fork_pages(family, settings)
     try:
         yield

@@ -6,7 +6,6 @@ process that forks has no threads and no event loop, and runs no code of operato
 
 import asyncio
 import importlib
-import multiprocessing
 import os
 import signal
 import sys
@@ -14,7 +13,7 @@ from collections.abc import Callable, Coroutine, Generator
 from contextlib import contextmanager
 from multiprocessing import connection
 from multiprocessing.connection import Connection
-from multiprocessing.context import ForkContext
+from multiprocessing.context import ForkProcess
 from typing import Any, Final
 
 from levelog_cli.running import execute, tell_of
@@ -24,8 +23,6 @@ LOOK_SECONDS: Final = 0.1
 """Between two looks at what may have changed."""
 _STOP_SECONDS: Final = 20.0
 """The embedded NATS server has ten to end in."""
-_context: Final[ForkContext] = multiprocessing.get_context("fork")
-
 
 _LOADED: Final = (
     "uvloop",
@@ -48,12 +45,13 @@ def preload() -> None:
 
 
 class Family:
-    """The processes that one command forks, which end with it; `with Family() as family`.
+    """The processes that one command forks, which end with it.
 
     SIGINT and SIGTERM set `is_ending`: whoever waits returns soon after.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
         self.is_ending = False
         self._alive, self._lifeline = os.pipe()
         self._members: list[Child] = []
@@ -87,26 +85,37 @@ class Family:
             if member is not but:
                 member.stop()
 
-    def fork(self, name: str, work: Callable[[], None]) -> "Child":
-        """Start a member that does the work and ends."""
+    def fork(self, name: str, work: Callable[[], Coroutine[Any, Any, None]]) -> "Child":
+        """Start a member that does some work as a command does, until that is done or the command is gone."""
 
         def begin() -> None:
             os.setpgid(0, 0)  # Ctrl-C is for the command, which stops its members in order
             for number in (signal.SIGINT, signal.SIGTERM):
                 signal.signal(number, signal.SIG_DFL)
             os.close(self._lifeline)
-            work()
+            execute(self._settings, lambda: self._until_gone(work()), is_part=True)
 
-        child = Child(name, begin)
-        self._members = [*(each for each in self._members if each.is_running), child]
+        sys.stdout.flush()
+        sys.stderr.flush()
+        child = Child(target=begin, name=name)
+        child.start()
+        self._members = [*(each for each in self._members if each.is_alive()), child]
         return child
 
-    async def alive(self) -> None:
-        """Wait, in a member, for the end of the command, whatever ended it."""
-        loop, is_over = asyncio.get_running_loop(), asyncio.Event()
-        loop.add_reader(self._alive, is_over.set)
+    async def _until_gone(self, work: Coroutine[Any, Any, None]) -> None:
+        """Do the work of a member; whatever ended the command, its end of the pipe is closed then."""
+        loop, member, doing = asyncio.get_running_loop(), asyncio.current_task(), asyncio.ensure_future(work)
+
+        def end() -> None:
+            loop.remove_reader(self._alive)
+            doing.cancel()
+
+        loop.add_reader(self._alive, end)
         try:
-            await is_over.wait()
+            await doing
+        except asyncio.CancelledError:
+            if member is None or member.cancelling():  # by a signal
+                raise
         finally:
             loop.remove_reader(self._alive)
 
@@ -115,52 +124,16 @@ class Family:
         connection.wait([each.sentinel if isinstance(each, Child) else each for each in children], LOOK_SECONDS)
 
 
-class Child:
-    """A process; its status is as `levelog` itself would end."""
-
-    def __init__(self, name: str, work: Callable[[], None]) -> None:
-        sys.stdout.flush()
-        sys.stderr.flush()
-        self._process = _context.Process(target=work, name=name)
-        self._process.start()
-        self.sentinel = self._process.sentinel
-
-    @property
-    def is_running(self) -> bool:
-        """Whether it has not ended."""
-        return self._process.is_alive()
-
-    @property
-    def status(self) -> int | None:
-        """Exit status, negative for a signal; None while it runs."""
-        return self._process.exitcode
+class Child(ForkProcess):
+    """A process; its exit code is the status with which `levelog` itself would end."""
 
     def stop(self) -> None:
-        """Ask it to end, and wait for that; after twenty seconds it is killed."""
-        if self.is_running:
-            self._process.terminate()
-        self.join()
+        """Ask it to end, and wait for that."""
+        self.terminate()
+        self.end()
 
-    def join(self) -> None:
-        """Wait until it has ended by itself; it is killed after twenty seconds."""
-        self._process.join(_STOP_SECONDS)
+    def end(self) -> None:
+        """Wait until it has ended by itself; after twenty seconds it is killed."""
+        self.join(_STOP_SECONDS)
         self.kill()
-
-    def kill(self) -> None:
-        """End it at once."""
-        self._process.kill()
-        self._process.join()
-
-
-def fork_part(family: Family, settings: Settings, name: str, work: Callable[[], Coroutine[Any, Any, None]]) -> Child:
-    """Start a member that does some work as a command does, until that is done or the command is gone."""
-    return family.fork(name, lambda: execute(settings, lambda: until_gone(family, work()), is_part=True))
-
-
-async def until_gone(family: Family, work: Coroutine[Any, Any, None]) -> None:
-    """Do the work of a member until it is done, or the command that forked it is gone."""
-    async with asyncio.TaskGroup() as tasks:
-        living = tasks.create_task(family.alive())
-        doing = tasks.create_task(work)
-        living.add_done_callback(lambda _: doing.cancel())
-        doing.add_done_callback(lambda _: living.cancel())
+        self.join()

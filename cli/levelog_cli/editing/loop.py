@@ -14,7 +14,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from levelog_cli.editing.board import print_changes, show_board
-from levelog_cli.editing.forking import Child, Family, fork_part, preload
+from levelog_cli.editing.forking import Child, Family, preload
 from levelog_cli.editing.installing import define
 from levelog_cli.editing.notes import BoardNotes
 from levelog_cli.editing.objectfiles import ObjectFiles
@@ -50,11 +50,11 @@ def develop(
     kubeconfig = folder.absolute() / "kubeconfig"
     _have_one_cluster(kubeconfig)
     own = replace(settings, data_dir=folder, kubeconfig=str(kubeconfig), context="", check_purity=True)
-    family, notes = Family(), BoardNotes()
+    family, notes = Family(own), BoardNotes()
 
     name = ", ".join(file.name for file in files)
     with family.ending_by_signals(), _shown_levels(own, family, notes, name):
-        cluster, url = _start_cluster(own, family, folder / "cluster", kubeconfig, port)
+        cluster, url = _start_cluster(family, folder / "cluster", kubeconfig, port)
         if not url:
             return
         variables = {"KUBECONFIG": kubeconfig, "LEVELOG_DATA_DIR": folder.absolute()}
@@ -82,7 +82,7 @@ def _have_one_cluster(kubeconfig: Path) -> None:
         os.environ.pop(name, None)
 
 
-def _start_cluster(settings: Settings, family: Family, folder: Path, kubeconfig: Path, port: int) -> tuple[Child, str]:
+def _start_cluster(family: Family, folder: Path, kubeconfig: Path, port: int) -> tuple[Child, str]:
     """A cluster with its URL; the URL is empty if the command is to end. Ends the command if the cluster fails."""
     data = DataDir(folder)
     told, telling = Pipe(duplex=False)
@@ -97,7 +97,7 @@ def _start_cluster(settings: Settings, family: Family, folder: Path, kubeconfig:
                         telling.send(sandbox.url)
                         await asyncio.get_running_loop().create_future()
 
-        cluster = fork_part(family, settings, "cluster", serve)
+        cluster = family.fork("cluster", serve)
         while not family.is_ending:
             family.wait(cluster, told)
             if told.poll():
@@ -108,15 +108,15 @@ def _start_cluster(settings: Settings, family: Family, folder: Path, kubeconfig:
 
 def _require(cluster: Child, family: Family) -> None:
     """End the command as the cluster has ended, if nobody asked it to."""
-    if not cluster.is_running and not family.is_ending:
-        raise SystemExit(cluster.status or FAILED)
+    if not cluster.is_alive() and not family.is_ending:
+        raise SystemExit(cluster.exitcode or FAILED)
 
 
 @contextmanager
 def _shown_levels(settings: Settings, family: Family, notes: BoardNotes, name: str) -> Generator[None]:
     """Show the levels while the context is open: a board on a terminal, which the output of all others goes above."""
     if not all(os.isatty(number) for number in _OUTPUTS) or settings.log_format is LogFormat.JSON:
-        fork_part(family, settings, "levels", lambda: print_changes(settings))
+        family.fork("levels", lambda: print_changes(settings))
         yield
         return
     lines, writing = os.pipe()
@@ -127,12 +127,12 @@ def _shown_levels(settings: Settings, family: Family, notes: BoardNotes, name: s
         noting.close()
         await show_board(settings, lines, noted, name)
 
-    board = fork_part(family, settings, "levels", show)
+    board = family.fork("levels", show)
     os.close(lines)
     noted.close()
     with ExitStack() as stack, noting:
         notes.show_by(noting)
-        stack.callback(board.join)
+        stack.callback(board.end)
         for number in _OUTPUTS:
             kept = os.dup(number)
             os.dup2(writing, number)

@@ -13,7 +13,7 @@ from levelog_base.errors import ConfigurationError, LevelogError
 from levelog_base.wire.manifests import each_manifest
 from levelog_cli.crds.definitions import API_VERSION
 from levelog_cli.editing.codefiles import Stamp, stamp_of
-from levelog_cli.editing.forking import Child, Family, fork_part
+from levelog_cli.editing.forking import Child, Family
 from levelog_cli.editing.installing import StoredVersion, apply, find_served, until_defined
 from levelog_cli.editing.notes import BoardNotes
 from levelog_cli.servers.clusters import connect_cluster
@@ -78,7 +78,7 @@ class ObjectFiles:
             async with await connect_cluster(self._settings) as client:
                 telling.send(await _refusals(client, self._due))
 
-        child = fork_part(self._family, self._settings, "objects", work)
+        child = self._family.fork("objects", work)
         telling.close()
         self._applying = child, told
 
@@ -105,7 +105,7 @@ class ObjectFiles:
         except EOFError:  # it was asked to end, or what ended it is on stderr
             refusals = None
         told.close()
-        child.join()
+        child.end()
         self._applying = None
         if refusals is None:
             return True

@@ -5,13 +5,14 @@ stops nothing, and is reported once.
 """
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from pathlib import Path
+from typing import Any
 
 from levelog_cli.editing.codefiles import CodeFiles
-from levelog_cli.editing.forking import Child, Family, preload, until_gone
+from levelog_cli.editing.forking import Child, Family, preload
 from levelog_cli.editing.notes import BoardNotes
 from levelog_cli.editing.trial import Prepare, TrialResult, try_code
 from levelog_cli.running import execute
@@ -33,7 +34,7 @@ def run_reloading(
 
     execute(settings, check)
     preload()
-    family = Family()
+    family = Family(settings)
     with family.ending_by_signals():
         if has_pages:
             from levelog_cli.wiring.pages import fork_pages  # noqa: PLC0415 - it loads what reads bundles
@@ -88,8 +89,8 @@ class Reloader:
                 log.info("changed: %s", ", ".join(file.name for file in changed))
             self._is_tried = True
             is_replaced = self._replace()
-        if self._running is not None and not self._running.is_running:
-            log.error("ended with status %s: is started again when a file changes", self._running.status)
+        if self._running is not None and not self._running.is_alive():
+            log.error("ended with status %s: is started again when a file changes", self._running.exitcode)
             self._running = None
         return is_replaced
 
@@ -118,7 +119,7 @@ class Reloader:
         received, sent = Pipe(duplex=False)
         with received, sent:
             trial = self._family.fork("trial", lambda: self._try_code(sent))
-            while trial.is_running:
+            while trial.is_alive():
                 self._family.wait(trial)
                 if self._family.is_ending or self._code.changed():  # code that is loaded may not come to an end
                     trial.stop()
@@ -127,14 +128,10 @@ class Reloader:
         # Code may end its process as it is loaded, without a word.
         return result if isinstance(result, TrialResult) else TrialResult(is_broken=True)
 
-    def _try_code(self, telling: Connection) -> None:
-        try_code(
-            self._settings, self._files, self._roles, telling, is_first=not self._is_compared, prepare=self._prepare
-        )
+    def _try_code(self, telling: Connection) -> Coroutine[Any, Any, None]:
+        is_first = not self._is_compared
+        return try_code(self._settings, self._files, self._roles, telling, is_first=is_first, prepare=self._prepare)
 
-    def _run(self) -> None:
-        async def work() -> None:
-            application = await load_for_cluster(self._settings, self._files, self._roles)
-            await until_gone(self._family, run_stack(self._settings, application, self._roles))
-
-        execute(self._settings, work, is_part=True)
+    async def _run(self) -> None:
+        application = await load_for_cluster(self._settings, self._files, self._roles)
+        await run_stack(self._settings, application, self._roles)

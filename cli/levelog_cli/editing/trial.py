@@ -13,7 +13,6 @@ from levelog_base.errors import ConfigurationError, LevelogError
 from levelog_cli.loading import LoadedApplication
 from levelog_cli.printing.lines import print_lines
 from levelog_cli.printing.planned import change_lines
-from levelog_cli.running import execute
 from levelog_cli.settings import Settings
 from levelog_cli.wiring.expanding import load_for_cluster
 from levelog_cli.wiring.rerun import planned
@@ -40,7 +39,7 @@ Prepare = Callable[[], Awaitable[bool]]
 """Makes a cluster fit for code that is loaded, or raises what is wrong with it; returns `TrialResult.is_redefined`."""
 
 
-def try_code(
+async def try_code(
     settings: Settings,
     files: Sequence[Path],
     roles: frozenset[Role],
@@ -51,21 +50,17 @@ def try_code(
 ) -> None:
     """Load the code, tell what became of that, and print what it changes of what is stored, unless it is the first.
 
-    Ends the process, with an error on stderr if the code is broken.
+    Raises what says that the code is broken.
     """
-
-    async def work() -> None:
-        try:
-            application = await load_for_cluster(settings, files, roles, is_told=False)
-            is_redefined = await prepare() if prepare is not None else False
-        except BaseException:
-            telling.send(TrialResult(is_broken=True))
-            raise
-        telling.send(TrialResult(is_broken=False, is_redefined=is_redefined))
-        if not is_first:
-            await print_changes(settings, application)
-
-    execute(settings, work, is_part=True)
+    try:
+        application = await load_for_cluster(settings, files, roles, is_told=False)
+        is_redefined = await prepare() if prepare is not None else False
+    except BaseException:
+        telling.send(TrialResult(is_broken=True))
+        raise
+    telling.send(TrialResult(is_broken=False, is_redefined=is_redefined))
+    if not is_first:
+        await print_changes(settings, application)
 
 
 async def print_changes(settings: Settings, application: LoadedApplication) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from levelog_base.errors import ConfigurationError, Unavailable
-from levelog_cli.editing.forking import Family, fork_part
+from levelog_cli.editing.forking import Family
 from levelog_cli.loading import load_application
 from levelog_cli.monitoring.listening import ListenAddress
 from levelog_cli.printing.lines import print_line
@@ -79,7 +79,7 @@ async def serve_pages(
 
 def fork_pages(family: Family, settings: Settings) -> None:
     """Serve the pages of an application that is about to begin, in a process of their own beside it."""
-    fork_part(family, settings, "pages", lambda: serve_pages(settings, is_early=True))
+    family.fork("pages", lambda: serve_pages(settings, is_early=True))
 
 
 def _loaded(settings: Settings, code: Path, opened: Opened) -> AgainCode:
