@@ -9,7 +9,6 @@ from levelog_cli.demo.steps import STORY
 from rigs.levelog import Levelog, Running
 from rigs.preloaded import PROGRAM
 
-ROOT = Path(__file__).parents[2]
 BETWEEN = "This time it looked between the two changes: "
 
 
@@ -55,8 +54,3 @@ async def test_a_demo_that_stays_up_says_what_a_second_terminal_needs(tmp_path: 
         assert history.status == 0, history.stderr
         assert "spec.replicas: 3 -> 2" in history.stdout
         assert await demo.stops() == 0
-
-
-def test_the_demo_runs_the_example_itself() -> None:
-    for name in ("webs.py", "crd.yaml"):
-        assert (ROOT / "cli/levelog_cli/demo" / name).read_bytes() == (ROOT / "examples/webs" / name).read_bytes()

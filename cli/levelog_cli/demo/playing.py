@@ -9,10 +9,10 @@ from typing import Final, TypeVar
 import msgspec
 from rich.console import Console
 
-from levelog_base.wire.manifests import manifests_of
+from levelog_cli.crds.definitions import definitions_of
 from levelog_cli.demo.steps import STORY
 from levelog_cli.demo.telling import Watching, tell, tell_how_to_try, tell_lists, tell_start, tell_sum
-from levelog_cli.loading import load_application
+from levelog_cli.loading import load_application, load_classes
 from levelog_cli.settings import Settings
 from levelog_cli.wiring.roles import EVERYTHING
 from levelog_cli.wiring.stack import run_stack
@@ -20,7 +20,7 @@ from levelog_processors.processor import Processor
 from levelog_sandbox import Sandbox
 from levelog_store.connect.database import Database
 
-_HERE: Final = Path(__file__).parent
+_WEBS: Final = Path(__file__).with_name("webs.py")
 ResultT = TypeVar("ResultT")
 
 
@@ -30,10 +30,10 @@ async def play(settings: Settings, *, as_json: bool, keep: bool, ui: bool) -> No
     tell_start(console)
     async with Sandbox() as sandbox:
         sandbox.kubeconfig(settings.kubeconfig)
-        for manifest in manifests_of(_HERE / "crd.yaml"):
-            sandbox.user.create(manifest)
+        for definition in definitions_of(load_classes([_WEBS])):
+            sandbox.user.create(definition)
         begun: asyncio.Future[Processor] = asyncio.get_running_loop().create_future()
-        application = load_application(settings, [_HERE / "webs.py"])
+        application = load_application(settings, [_WEBS])
         running = asyncio.create_task(run_stack(settings, application, EVERYTHING, on_processor=begun.set_result))
         try:
             processor = await _first(running, begun)
