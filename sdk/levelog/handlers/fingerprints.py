@@ -3,7 +3,7 @@
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Set
 from enum import Enum
-from functools import partial
+from functools import lru_cache, partial
 from types import CodeType
 from typing import Any
 
@@ -35,10 +35,17 @@ def type_fingerprint(hint: Any) -> str:
 
     What has no schema counts by its name.
     """
-    try:
-        return digest(canonical(msgspec.json.schema(hint, schema_hook=lambda unknown: {"type": _qualified(unknown)})))
+    try:  # other hints may be equal though their schemas are not, as int | str and str | int
+        return _schema_of_class(hint) if isinstance(hint, type) else _schema_digest(hint)
     except (TypeError, ValueError, msgspec.MsgspecError):
         return digest(_qualified(hint))
+
+
+def _schema_digest(hint: Any) -> str:
+    return digest(canonical(msgspec.json.schema(hint, schema_hook=lambda unknown: {"type": _qualified(unknown)})))
+
+
+_schema_of_class = lru_cache(maxsize=256)(_schema_digest)
 
 
 def class_fingerprint(cls: Any) -> str:

@@ -71,11 +71,14 @@ class ModuleSource:
         self._stars: list[str] = []
         for node in _top(ast.parse(text).body):
             self._take(node)
+        self._syntax: dict[str, str] = {}
         self._uses: dict[str, set[str]] = {}
 
     def syntax(self, name: str) -> str:
         """A definition, without comments and layout."""
-        return "".join(map(ast.dump, self.definitions[name]))
+        if name not in self._syntax:
+            self._syntax[name] = "".join(map(ast.dump, self.definitions[name]))
+        return self._syntax[name]
 
     def uses(self, name: str) -> set[str]:
         """Paths that a definition uses: names of the module, or of an import inside it, with their attributes."""
@@ -185,7 +188,12 @@ def _paths(node: ast.AST) -> Iterator[str]:
         yield from _paths(child)
 
 
-def _paths_of_code(code: CodeType) -> Iterator[str]:
+@lru_cache(maxsize=256)
+def _paths_of_code(code: CodeType) -> frozenset[str]:
+    return frozenset(_paths_in_code(code))
+
+
+def _paths_in_code(code: CodeType) -> Iterator[str]:
     path = ""
     for step in dis.get_instructions(code):
         if path and step.opname in ("LOAD_ATTR", "LOAD_METHOD"):
@@ -196,7 +204,7 @@ def _paths_of_code(code: CodeType) -> Iterator[str]:
         path = str(step.argval) if step.opname in ("LOAD_GLOBAL", "LOAD_NAME") else ""
     for constant in code.co_consts:
         if isinstance(constant, CodeType):
-            yield from _paths_of_code(constant)
+            yield from _paths_in_code(constant)
 
 
 def _globals(table: symtable.SymbolTable) -> Iterator[str]:
