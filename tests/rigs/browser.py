@@ -2,6 +2,7 @@
 
 import asyncio
 import base64
+import json
 import shutil
 from importlib.resources import files
 from pathlib import Path
@@ -9,7 +10,6 @@ from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
 from selenium import webdriver
-from selenium.common.exceptions import StaleElementReferenceException
 from selenium.webdriver.chrome.options import Options
 from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.by import By
@@ -83,16 +83,9 @@ class Browser:
 
     async def texts(self, selector: str) -> list[str]:
         """What is read in each element, on one line."""
-
-        def read() -> list[str]:
-            found = self.driver.find_elements(By.CSS_SELECTOR, selector)
-            return [" ".join((each.text or each.get_attribute("textContent") or "").split()) for each in found]
-
-        while True:
-            try:
-                return await asyncio.to_thread(read)
-            except StaleElementReferenceException:  # the page renewed itself meanwhile
-                continue
+        read = "each => ((each.innerText ?? '').trim() || each.textContent).split(/\\s+/).filter(Boolean).join(' ')"
+        found = await self.script(f"[...document.querySelectorAll({json.dumps(selector)})].map({read})")
+        return [str(each) for each in found]
 
     async def click(self, selector: str) -> None:
         """Click the first such element."""
