@@ -7,7 +7,7 @@ from typing import Any
 
 from sqlalchemy import select
 
-from levelog import Operator, Resource, Struct
+from levelog import Operator
 from levelog_base.wire.objects import Application
 from levelog_processors.program import Program
 from levelog_sandbox import Sandbox
@@ -15,15 +15,8 @@ from levelog_store.tables import intents
 from rigs.levelog import define_webs
 from rigs.nats import NatsServer
 from rigs.together import together
+from rigs.typed import Web
 from rigs.waiting import until
-
-
-class WebSpec(Struct):
-    replicas: int = 1
-
-
-class Web(Resource, group="example.com", version="v1", plural="webs"):
-    spec: WebSpec
 
 
 def web(name: str, replicas: int = 1) -> dict[str, Any]:

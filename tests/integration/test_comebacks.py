@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from levelog import AnnotatedResource, Index, Intent, Level, Operator, Owner, Resource, Struct, apply
+from levelog import AnnotatedResource, Index, Intent, Level, Operator, Owner, Struct, apply
 from levelog.testing import Simulation
+from rigs.typed import ConfigMap
 
 
 class NoteSpec(Struct):
@@ -17,10 +18,6 @@ class NoteSpec(Struct):
 
 class Note(AnnotatedResource, group="example.com", version="v1", plural="notes"):
     spec: NoteSpec
-
-
-class ConfigMap(Resource, version="v1", plural="configmaps"):
-    data: dict[str, str] | None = None
 
 
 FILTERS: dict[str, dict[str, Any]] = {

@@ -17,14 +17,7 @@ from levelog.testing import Simulation
 from rigs.kinds import Pod
 from rigs.run.examples import examples
 from rigs.simulated import simulated
-
-
-class WebSpec(Struct):
-    replicas: int = 1
-
-
-class Web(Resource, group="example.com", version="v1", plural="webs"):
-    spec: WebSpec
+from rigs.typed import Web
 
 
 class ShopStatus(Struct):

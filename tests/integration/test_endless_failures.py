@@ -14,6 +14,7 @@ from levelog_kube.failures import Unreachable
 from levelog_store.look.overview import read_level_lines
 from levelog_testing import world
 from rigs.simulated import simulated
+from rigs.typed import ConfigMap
 
 LIMIT = timedelta(minutes=16)
 DAYS = timedelta(days=3)
@@ -23,10 +24,6 @@ CALLED = Operator("calls")
 
 class Web(Resource, group="example.com", version="v1", plural="webs"):
     spec: dict[str, Any]
-
-
-class ConfigMap(Resource, version="v1", plural="configmaps"):
-    data: dict[str, str] | None = None
 
 
 @OP.index

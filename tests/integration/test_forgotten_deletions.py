@@ -4,7 +4,7 @@ from typing import Any
 
 from sqlalchemy import Table, insert, select
 
-from levelog import Operator, Resource
+from levelog import Operator
 from levelog.handlers.indexers import call_entry
 from levelog_processors.engine import Engine
 from levelog_processors.keys import calls_key
@@ -17,6 +17,7 @@ from levelog_store.fold.statewrites import Unwritten, write_state, write_wakes_o
 from levelog_store.rows import Entry, LevelRow, Scope
 from levelog_store.tables import index_entries, intents, levels, objects
 from rigs.intents import NOON, intent
+from rigs.kinds import Web
 from rigs.leasing import processor, scope_of
 from rigs.storedobjects import stored_object
 
@@ -30,9 +31,6 @@ LEVELS: dict[str, dict[str, Any]] = {
     "called": {"status": "in_sync"},
 }
 """How the level of each deleted object stands."""
-
-
-class Web(Resource, group="example.com", version="v1", plural="webs"): ...
 
 
 def operator() -> Operator:

@@ -5,33 +5,14 @@ from typing import Any
 
 import msgspec
 
-from levelog import Index, Intent, Level, Operator, Owner, Resource, Struct, apply, delete
+from levelog import Index, Intent, Level, Operator, Owner, apply, delete
 from levelog.handlers.indexers import OnError
 from levelog_base.wire.records import ObjectSeen
 from levelog_store.tables import decisions, levels
 from rigs.nats import NatsServer
 from rigs.processing import Processing
+from rigs.typed import Pod, Web
 from rigs.webs import deleted, pod, web
-
-
-class WebSpec(Struct):
-    replicas: int = 1
-
-
-class Web(Resource, group="example.com", version="v1", plural="webs"):
-    spec: WebSpec
-
-
-class Container(Struct):
-    image: str
-
-
-class PodSpec(Struct):
-    containers: list[Container]
-
-
-class Pod(Resource, version="v1", plural="pods"):
-    spec: PodSpec
 
 
 def operator(errors: OnError = "hold", max_entries: int = 10) -> Operator:

@@ -33,6 +33,7 @@ from levelog_store.owners.leases import Leases
 from levelog_store.owners.scopes import open_scope
 from levelog_store.rows import Scope, ViewParent
 from levelog_store.tables import intents, metadata, wakeups
+from rigs.kinds import Pod
 from rigs.webs import WEBS, deleted, lists_done, logged, web
 
 PARTITIONS = 2
@@ -46,9 +47,6 @@ class WebSpec(Struct):
 
 class Web(Resource, group="example.com", version="v1", plural="webs"):
     spec: WebSpec
-
-
-class Pod(Resource, version="v1", plural="pods"): ...
 
 
 class Stepped:

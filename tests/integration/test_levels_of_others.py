@@ -10,6 +10,7 @@ from levelog.levels import Levels
 from levelog.testing import Simulation
 from rigs.kinds import Pod, manifest
 from rigs.simulated import simulated
+from rigs.typed import Web
 
 HOUR: Final = timedelta(hours=1)
 
@@ -25,14 +26,6 @@ class Status(Struct):
 class Shop(Resource, group="example.com", version="v1", plural="shops"):
     spec: ShopSpec
     status: Status = Status()
-
-
-class WebSpec(Struct):
-    replicas: int = 1
-
-
-class Web(Resource, group="example.com", version="v1", plural="webs"):
-    spec: WebSpec
 
 
 class BoardSpec(Struct):

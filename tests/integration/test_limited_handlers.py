@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from levelog import Operator, Resource, Struct
+from levelog import Operator
 from levelog_base.wire.objects import Application
 from levelog_processors.program import Program
 from levelog_sandbox import Sandbox
@@ -17,15 +17,8 @@ from rigs.levelog import Levelog, define_webs
 from rigs.migrated import migrate
 from rigs.nats import NatsServer
 from rigs.together import together
+from rigs.typed import Web
 from rigs.waiting import until
-
-
-class WebSpec(Struct):
-    replicas: int = 1
-
-
-class Web(Resource, group="example.com", version="v1", plural="webs"):
-    spec: WebSpec
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])

@@ -5,7 +5,7 @@ from datetime import timedelta
 
 import pytest
 
-from levelog import Intent, Level, Operator, Resource, Struct
+from levelog import Intent, Level, Operator, Resource
 from levelog.levels import Levels
 from levelog_log.notifications import Listener, Notifier, Topic
 from levelog_log.reader import Reader
@@ -13,18 +13,11 @@ from levelog_processors.waiting import Arrivals, HighWatermark, Pace
 from levelog_store.tables import levels
 from rigs.nats import NatsServer
 from rigs.processing import Processing
+from rigs.typed import Web
 from rigs.waiting import until
 from rigs.webs import pod, web
 
 NAMES = [f"shop{number}" for number in range(10)]
-
-
-class Spec(Struct):
-    replicas: int = 1
-
-
-class Web(Resource, group="example.com", version="v1", plural="webs"):
-    spec: Spec
 
 
 class Pod(Resource, version="v1", plural="pods"):

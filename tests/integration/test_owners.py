@@ -5,25 +5,14 @@ from typing import Any
 
 import pytest
 
-from levelog import Index, Intent, Level, Operator, Owner, Resource, Struct, apply, delete
+from levelog import Index, Intent, Level, Operator, Owner, Resource, apply, delete
 from levelog.testing import Simulation
 from rigs.kinds import Pod
-
-
-class WebSpec(Struct):
-    replicas: int = 1
-
-
-class Web(Resource, group="example.com", version="v1", plural="webs"):
-    spec: WebSpec
+from rigs.typed import ConfigMap, Web
 
 
 class Tenant(Resource, group="example.com", version="v1", plural="tenants", scope="Cluster"):
     pass
-
-
-class ConfigMap(Resource, version="v1", plural="configmaps"):
-    data: dict[str, str] | None = None
 
 
 def pod_manifest(name: str) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from levelog_base.wire.records import ObjectDeleted, ObjectSeen
 from levelog_store.tables import dependencies, levels
 from rigs.nats import NatsServer
 from rigs.processing import Processing
+from rigs.typed import Pod
 from rigs.webs import deleted, pod, web
 
 SHOP = "webs.example.com/default/shop"
@@ -22,18 +23,6 @@ class Spec(Struct):
 
 class Web(Resource, group="example.com", version="v1", plural="webs"):
     spec: Spec
-
-
-class Container(Struct):
-    image: str
-
-
-class PodSpec(Struct):
-    containers: list[Container]
-
-
-class Pod(Resource, version="v1", plural="pods"):
-    spec: PodSpec
 
 
 def reading_one_pod(then: Callable[[], Any] | None = None) -> Operator:

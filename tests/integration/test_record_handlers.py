@@ -13,7 +13,7 @@ import pytest
 from msgspec.structs import replace
 from sqlalchemy import update
 
-from levelog import GiveUp, Operator, OperatorError, Resource, Retry, Struct
+from levelog import GiveUp, Operator, OperatorError, Retry
 from levelog.testing import Simulation
 from levelog_base.errors import LeaseLost
 from levelog_base.wire.objects import Sequence
@@ -31,18 +31,11 @@ from levelog_store.owners.leases import Leases
 from levelog_store.tables import call_positions, leases, levels, wakeups
 from rigs.nats import NatsServer
 from rigs.processing import Processing
+from rigs.typed import Web
 from rigs.waiting import until
 from rigs.webs import NOON, WEBS, deleted, web
 
 MINUTE = timedelta(minutes=1)
-
-
-class WebSpec(Struct):
-    replicas: int = 1
-
-
-class Web(Resource, group="example.com", version="v1", plural="webs"):
-    spec: WebSpec
 
 
 class Told:

@@ -9,6 +9,7 @@ import pytest
 
 from levelog import Intent, Level, LevelogError, Manifest, Operator, Resource, Struct, apply, delete
 from levelog.testing import Simulation, StatusError
+from rigs.typed import ConfigMap
 
 BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
 op = Operator("leases")
@@ -28,10 +29,6 @@ class Zone(Resource, group="example.com", version="v1", plural="zones", scope="C
 
 class ClusterRole(Resource, group="rbac.authorization.k8s.io", version="v1", plural="clusterroles", scope="Cluster"):
     pass
-
-
-class ConfigMap(Resource, version="v1", plural="configmaps"):
-    data: dict[str, str] | None = None
 
 
 looked_at: list[datetime] = []

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from levelog import GiveUp, Operator, OperatorError, Resource, Retry, Struct
+from levelog import GiveUp, Operator, OperatorError, Retry
 from levelog.calls import caller
 from levelog.handlers.timers import moment
 from levelog.testing import Simulation
@@ -32,19 +32,12 @@ from levelog_store.owners.scopes import open_scope
 from levelog_store.tables import call_positions, decisions, intents, levels, wakeups
 from rigs.nats import NatsServer
 from rigs.processing import CLUSTER, PARTITIONS, Processing
+from rigs.typed import Web
 from rigs.waiting import until
 from rigs.webs import NOON, deleted, logged, web
 
 SECOND, MINUTE = timedelta(seconds=1), timedelta(minutes=1)
 NAME = "webs.example.com/default/bad"
-
-
-class WebSpec(Struct):
-    replicas: int = 1
-
-
-class Web(Resource, group="example.com", version="v1", plural="webs"):
-    spec: WebSpec
 
 
 class Called:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from levelog import Index, Level, Operator, Resource, Struct
+from levelog import Index, Level, Operator
 from levelog_base.wire.canonical import canonical
 from levelog_processors.bound import BoundView
 from levelog_processors.decide.lookups import digest_of
@@ -16,15 +16,8 @@ from levelog_processors.program import Program
 from levelog_store.rows import ERRORS, Bucket, IndexKey, WholeIndex
 from rigs.evaluating import evaluation_of
 from rigs.kinds import Pod
+from rigs.typed import Web
 from rigs.webs import web
-
-
-class Spec(Struct):
-    replicas: int = 1
-
-
-class Web(Resource, group="example.com", version="v1", plural="webs"):
-    spec: Spec
 
 
 class Buckets:

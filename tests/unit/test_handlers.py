@@ -4,17 +4,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from levelog import ABSENT, PRESENT, Index, Intent, Level, Operator, Resource, Struct
+from levelog import ABSENT, PRESENT, Index, Intent, Level, Operator
 from levelog.selectors import Selector
 from rigs.kinds import Pod
-
-
-class WebSpec(Struct):
-    replicas: int = 1
-
-
-class Web(Resource, group="example.com", version="v1", plural="webs"):
-    spec: WebSpec
+from rigs.typed import Web
 
 
 def owners(pod: Pod) -> Iterator[tuple[str, str]]:

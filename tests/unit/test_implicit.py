@@ -10,31 +10,12 @@ from levelog_processors.sqlviews import sql_views
 from levelog_store.fold.changes import PriorState
 from levelog_store.rows import Bucket, IndexKey, WholeIndex
 from rigs.evaluating import evaluation_of
+from rigs.typed import Pod, Web
 from rigs.webs import logged, pod, web
-
-
-class Spec(Struct):
-    replicas: int = 1
-
-
-class Web(Resource, group="example.com", version="v1", plural="webs"):
-    spec: Spec
 
 
 class Node(Resource, version="v1", plural="nodes", scope="Cluster"):
     pass
-
-
-class Container(Struct):
-    image: str
-
-
-class PodSpec(Struct):
-    containers: list[Container]
-
-
-class Pod(Resource, version="v1", plural="pods"):
-    spec: PodSpec
 
 
 op = Operator("webs")

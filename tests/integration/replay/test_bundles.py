@@ -12,7 +12,7 @@ import pytest
 import pytest_asyncio
 import yaml
 
-from levelog import Level, Operator, Resource
+from levelog import Level, Operator
 from levelog_base.errors import ConfigurationError
 from levelog_base.secrets.redaction import Redactor
 from levelog_base.wire.objects import Cluster, Version
@@ -20,6 +20,7 @@ from levelog_base.wire.records import BookmarkNoted, ContactLost
 from levelog_processors.program import Program
 from levelog_replay.bundles.reading import open_bundle, refuse_other
 from levelog_sandbox import Sandbox
+from rigs.kinds import Service
 from rigs.levelog import KEY, WEBS, WEBS_FILE, Levelog, define_webs, python
 from rigs.nats import NatsServer
 from rigs.processing import Processing
@@ -38,10 +39,6 @@ TEAM = {"team": "a"}
 
 
 others = Operator("webs")
-
-
-class Service(Resource, version="v1", plural="services"):
-    pass
 
 
 @others.view

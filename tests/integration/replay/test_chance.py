@@ -7,18 +7,15 @@ from random import Random
 import msgspec
 import pytest
 
-from levelog import Intent, Level, Manifest, Operator, Resource, create
+from levelog import Intent, Level, Manifest, Operator, create
 from levelog_base.secrets.redaction import Redactor
 from levelog_processors.program import Program
 from rigs.histories import PARTITIONS, Told, Web, told
 from rigs.inorder import decided_in_order
+from rigs.kinds import Secret
 from rigs.webs import lists_done, logged
 
 op = Operator("webs")
-
-
-class Secret(Resource, version="v1", plural="secrets"):
-    pass
 
 
 @op.view
