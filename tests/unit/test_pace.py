@@ -7,25 +7,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from levelog_processors.waiting import MOST_REST, SPRINT, Pace
-
-
-class _Clock:
-    seconds = 0.0
-
-    def __call__(self) -> float:
-        return self.seconds
+from rigs.clocks import Clock
 
 
 def _passes(lengths: Sequence[float], idle: float) -> list[float]:
     """Time at which each of some passes begins, that each rest and then are idle for as long."""
-    clock, begins = _Clock(), list[float]()
+    clock, begins = Clock(), list[float]()
     pace = Pace(clock)
     for seconds in lengths:
         pace.begin()
-        begins.append(clock.seconds)
-        clock.seconds += seconds
+        begins.append(clock.now)
+        clock.now += seconds
         pace.end()
-        clock.seconds += max(pace.left, 0.0) + idle
+        clock.now += max(pace.left, 0.0) + idle
     return begins
 
 

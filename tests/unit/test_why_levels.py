@@ -6,39 +6,25 @@ from levelog.levels import LevelStatus
 from levelog_history.explaining import LevelStatusChange, explain
 from levelog_history.happenings import Happened
 from levelog_store.decide.decisions import Basis, Decision
-from levelog_store.fold.changes import Causes
+from rigs.pastdecisions import NONE, decision
 
 WEB = "webs.example.com/default/one"
 
 
-def decision(ordinal: int, own: LevelStatus, others: dict[str, LevelStatus], *, is_called: bool = True) -> Decision:
-    return Decision(
-        ordinal=ordinal,
-        view="shops/conditions",
-        parent="shops.example.com/default/shop",
-        parent_uid="uid",
-        parent_sequence=1,
-        cause=ordinal,
-        causes=Causes((), has_more=False),
-        suppressed=Causes((), has_more=False),
-        is_called=is_called,
-        reads=[],
-        intents=[],
-        fingerprint="code",
-        decided_at=datetime(2026, 1, 1, tzinfo=UTC),
-        basis=Basis(level_statuses={"shops/webs": own}, others={WEB: others}),
-        status="in_sync",
-    )
+def made(ordinal: int, own: LevelStatus, others: dict[str, LevelStatus], *, is_called: bool = True) -> Decision:
+    basis = Basis(level_statuses={"shops/webs": own}, others={WEB: others})
+    told = {"ordinal": ordinal, "causes": NONE, "is_called": is_called, "basis": basis}
+    return decision("shops/conditions", "shops.example.com/default/shop", ordinal, **told)
 
 
 def test_a_decision_says_which_levels_stood_otherwise_than_at_the_one_before() -> None:
     rests = LevelStatus(status="in_sync")
     refused = LevelStatus(status="failed", reason="403 Forbidden", since=datetime(2026, 1, 1, tzinfo=UTC))
     past = [
-        decision(1, rests, {"shops/pods": rests}),
-        decision(2, rests, {}, is_called=False),
-        decision(3, rests, {"shops/pods": refused}),
-        decision(4, rests, {}),
+        made(1, rests, {"shops/pods": rests}),
+        made(2, rests, {}, is_called=False),
+        made(3, rests, {"shops/pods": refused}),
+        made(4, rests, {}),
     ]
     found = [each.level_statuses for each in explain(past, {}, Happened(entries={}, receipts={}, others={}))]
     name = f"shops/pods of {WEB}"

@@ -3,16 +3,7 @@
 import pytest
 
 from levelog_processors.health import CatchingUp, WorkProgress
-
-
-class Clock:
-    """Seconds that a test lets pass."""
-
-    def __init__(self) -> None:
-        self.at = 0.0
-
-    def __call__(self) -> float:
-        return self.at
+from rigs.clocks import Clock
 
 
 def test_it_counts_from_where_it_began_until_it_has_caught_up() -> None:
@@ -35,7 +26,7 @@ def test_the_log_of_the_process_tells_of_it_once_in_ten_seconds(caplog: pytest.L
     catching_up = CatchingUp(clock)
     with caplog.at_level("INFO"):
         for seconds in range(25):
-            clock.at = float(seconds)
+            clock.now = float(seconds)
             catching_up.go_on(0, seconds * 100, 10_000)
     assert [record.getMessage() for record in caplog.records] == [
         "folds the log before it decides: 1000 of 10000 records",

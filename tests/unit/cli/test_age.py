@@ -4,10 +4,9 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from levelog_base.wire.objects import Application, Cluster
 from levelog_cli.printing.columns import print_age
 from levelog_history.levels import LevelsNow
-from levelog_store.rows import Scope
+from rigs.leasing import SCOPE
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 HEARD = "last contact: pods, 2026-01-01 12:00:00 UTC, "
@@ -24,15 +23,6 @@ HEARD = "last contact: pods, 2026-01-01 12:00:00 UTC, "
 def test_the_last_contact_is_told_once_it_is_older_than_two_bookmarks_are_apart(
     seconds: int, said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    scope = Scope(
-        number=1,
-        cluster=Cluster("c"),
-        application=Application("webs"),
-        partitions=1,
-        fingerprint="",
-        stream_created="",
-        resets=0,
-    )
-    levels = LevelsNow(scopes=[scope], lines=[], skipped=[], silent=[], unlisted=[], contacts={1: ("pods", NOON)})
+    levels = LevelsNow(scopes=[SCOPE], lines=[], skipped=[], silent=[], unlisted=[], contacts={1: ("pods", NOON)})
     print_age(levels, NOON + timedelta(seconds=seconds))
     assert capsys.readouterr() == ("", said)

@@ -2,20 +2,11 @@
 
 from datetime import UTC, datetime
 
-from levelog_base.wire.objects import Application, Cluster
 from levelog_cli.editing.board import board_lines
 from levelog_store.look.overview import LevelLine
 from levelog_store.rows import Scope
+from rigs.leasing import SCOPE
 
-SCOPE = Scope(
-    number=1,
-    cluster=Cluster("c"),
-    application=Application("shops"),
-    partitions=1,
-    fingerprint="",
-    stream_created="",
-    resets=0,
-)
 REASON = (
     'patch_status shops.example.com/default/first: 422 Invalid: Shop.example.com "first" is invalid: '
     "spec.colour: Required value; tried once since 2026-11-25 09:10:28 UTC, the next time at 2026-11-25 09:26:28 UTC"

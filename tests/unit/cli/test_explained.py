@@ -1,16 +1,16 @@
 """`levelog why` says how often a write or call that fails was tried, when it is tried again, and its last error."""
 
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 
 import pytest
 
 from levelog_cli.printing.explained import explained_lines
 from levelog_history.explaining import explain
 from levelog_history.happenings import Happened
-from levelog_store.decide.decisions import Basis, Decision, PastIntent
-from levelog_store.fold.changes import Causes
+from levelog_store.decide.decisions import PastIntent
+from rigs.pastdecisions import NONE, decision
+from rigs.webs import NOON
 
-NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 CALL, APPLY = ("call", "provision_handled.effects/default/logs"), ("apply", "configmaps/default/logs")
 SHOWN = {CALL: "call handler provision for default/logs", APPLY: "apply configmaps/default/logs"}
 TRIED = "tried 4 times since 2026-01-01 12:00:00 UTC"
@@ -40,26 +40,9 @@ def intent(write: tuple[str, str], state: str, owner: str = "") -> PastIntent:
 
 
 def told(write: PastIntent, *, is_full: bool) -> str:
-    nothing = Causes((), has_more=False)
-    decision = Decision(
-        ordinal=1,
-        view=write.view,
-        parent=write.parent,
-        parent_uid="uid",
-        parent_sequence=1,
-        cause=1,
-        causes=nothing,
-        suppressed=nothing,
-        is_called=True,
-        reads=[],
-        intents=[write.key],
-        fingerprint="code",
-        decided_at=NOON,
-        basis=Basis(),
-        status="settling",
-    )
-    explained = explain([decision], {write.key: write}, Happened(entries={}, receipts={}, others={}))
-    return " ".join(" ".join(explained_lines(decision, explained, is_full=is_full)).split())
+    made = decision(write.view, write.parent, causes=NONE, intents=[write.key], status="settling")
+    explained = explain([made], {write.key: write}, Happened(entries={}, receipts={}, others={}))
+    return " ".join(" ".join(explained_lines(made, explained, is_full=is_full)).split())
 
 
 @pytest.mark.parametrize("write", [CALL, APPLY])

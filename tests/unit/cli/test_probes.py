@@ -8,14 +8,7 @@ from datetime import timedelta
 from levelog_base.errors import Unavailable
 from levelog_cli.monitoring.probes import ANSWER_SECONDS, BLOCKED_SECONDS, AskedServer, Probes
 from levelog_processors.guard import FunctionGuard
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.now = 100.0
-
-    def __call__(self) -> float:
-        return self.now
+from rigs.clocks import Clock
 
 
 def test_a_process_is_not_ready_before_each_of_its_parts_has_begun_and_has_no_trouble() -> None:

@@ -8,12 +8,11 @@ from levelog_base.wire.subjects import partition_of
 from levelog_history.happenings import Entry, Happened
 from levelog_history.ignoring import Asking, Ignored, ignored_changes
 from levelog_history.revisions import Revisions
-from levelog_store.decide.decisions import Basis, Decision
-from levelog_store.fold.changes import Causes
-from rigs.webs import NOON, deleted, logged, pod, web
+from levelog_store.decide.decisions import Basis
+from rigs.pastdecisions import NONE, decision
+from rigs.webs import deleted, logged, pod, web
 
 PARTITIONS = 4
-NONE = Causes((), has_more=False)
 SHOP = "webs.example.com/default/shop"
 
 
@@ -23,30 +22,10 @@ def ignored(*records: ObjectSeen | ObjectDeleted) -> list[Ignored]:
     entries: dict[int, list[Entry]] = {}
     for each in logged(records, partitions=PARTITIONS):
         entries[each.sequence] = list(revisions.take(each))
-    decision = Decision(
-        ordinal=1,
-        view="webs/pods",
-        parent=SHOP,
-        parent_uid="uid-shop",
-        parent_sequence=1,
-        cause=1,
-        causes=Causes((1,), has_more=False),
-        suppressed=NONE,
-        is_called=True,
-        reads=[],
-        status="in_sync",
-        reason="",
-        round=1,
-        desired=None,
-        actual=None,
-        drift=None,
-        intents=[],
-        fingerprint="",
-        decided_at=NOON,
-        basis=Basis(folded=tuple(int(n == partition_of(ObjectKey.parse(SHOP), PARTITIONS)) for n in range(PARTITIONS))),
-    )
+    basis = Basis(folded=tuple(int(n == partition_of(ObjectKey.parse(SHOP), PARTITIONS)) for n in range(PARTITIONS)))
+    made = decision("webs/pods", SHOP, parent_uid="uid-shop", round=1, basis=basis)
     folded = dict.fromkeys(range(PARTITIONS), len(records))
-    asking = Asking(decisions=[decision], looked=NONE, waiting=NONE, intents={}, folded=folded)
+    asking = Asking(decisions=[made], looked=NONE, waiting=NONE, intents={}, folded=folded)
     return ignored_changes(asking, Happened(entries=entries, receipts={}, others={}), None, PARTITIONS)
 
 

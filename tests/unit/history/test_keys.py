@@ -1,6 +1,5 @@
 """Which field of an object put it under the key of an index."""
 
-from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
@@ -12,8 +11,9 @@ from levelog_history.happenings import Happened
 from levelog_history.keys import key_fields, wake_text
 from levelog_history.revisions import Happened as Word
 from levelog_history.revisions import Revision
-from levelog_store.decide.decisions import Basis, Decision, Read
-from levelog_store.fold.changes import Causes
+from levelog_store.decide.decisions import Read
+from rigs.pastdecisions import decision
+from rigs.webs import NOON
 
 POD: dict[str, Any] = {
     "metadata": {
@@ -51,7 +51,7 @@ def woken(happened: Word, body: dict[str, Any], *differences: Difference) -> str
     """What is said of a record that made another value of the key "shop"."""
     revision = Revision(
         sequence=7,
-        time=datetime(2026, 1, 1, tzinfo=UTC),
+        time=NOON,
         object="pods/default/a",
         happened=happened,
         uid="u",
@@ -59,23 +59,8 @@ def woken(happened: Word, body: dict[str, Any], *differences: Difference) -> str
         differences=[*differences],
         body=msgspec.json.encode(body),
     )
-    made = Decision(
-        ordinal=1,
-        view="webs/pods",
-        parent="webs.example.com/default/shop",
-        parent_uid="uid",
-        parent_sequence=1,
-        cause=7,
-        causes=Causes((7,), has_more=False),
-        suppressed=Causes((), has_more=False),
-        is_called=True,
-        reads=[Read(index="webs/images", key='"shop"', version=7, content=b'["a"]')],
-        intents=[],
-        fingerprint="code",
-        decided_at=datetime(2026, 1, 1, tzinfo=UTC),
-        basis=Basis(),
-        status="in_sync",
-    )
+    read = Read(index="webs/images", key='"shop"', version=7, content=b'["a"]')
+    made = decision("webs/pods", "webs.example.com/default/shop", 7, reads=[read])
     [explained] = explain([made], {}, Happened(entries={7: [revision]}, receipts={}, others={}))
     return wake_text(explained, explained.causes[0])
 
