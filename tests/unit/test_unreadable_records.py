@@ -34,28 +34,16 @@ from levelog_processors.fold.rules import Fold
 from levelog_processors.program import Program
 from levelog_store.fold.changes import Changes, PriorState
 from rigs.garbling import garbled
+from rigs.intents import intent
 from rigs.run.examples import examples
-from rigs.webs import NOON, WEBS, deleted, lists_done, web
+from rigs.webs import NOON, WEBS, deleted, lists_done, receipt, web
 from rigs.webs import logged as in_log
 
 WEBS_FILE = Path(__file__).parents[2] / "examples/webs/webs.py"
 KEY = ObjectKey(group="example.com", resource="webs", namespace="default", name="w")
 SEEN = web("w", 7, replicas=2)
 HELD = stored(str(KEY), SEEN, in_log([SEEN])[0])
-RECEIPT = ReceiptNoted(
-    application="webs",
-    key="key",
-    view="webs/pods",
-    parent=KEY,
-    parent_uid=Uid("uid-w"),
-    round=1,
-    verb="apply",
-    target=ObjectKey(group="", resource="pods", namespace="default", name="w-0"),
-    outcome="written",
-    target_uid="uid-0",
-    target_version=9,
-    time=NOON,
-)
+RECEIPT = receipt(intent("pods/default/w-0", verb="apply", parent=str(KEY)), version=9)
 RECORDS: Final[tuple[ObjectSeen | ObjectDeleted | ControlRecord, ...]] = (
     SEEN,
     deleted(SEEN, 8),

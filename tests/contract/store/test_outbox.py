@@ -16,7 +16,6 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from levelog_base.errors import Unavailable
 from levelog_base.wire.canonical import canonical
-from levelog_base.wire.objects import ObjectKey, Uid
 from levelog_base.wire.records import Outcome, ReceiptNoted
 from levelog_store.actuate import claims, heartbeats, outcomes
 from levelog_store.actuate.claims import ClaimedIntent, Postponement
@@ -26,6 +25,7 @@ from levelog_store.connect.database import Database
 from levelog_store.dialects import now, upsert
 from levelog_store.rows import LevelRow
 from levelog_store.tables import intents, levels, wakeups
+from rigs import webs
 from rigs.intents import NOON, claim_decided, decide, intent, intents_by_key, states
 from rigs.leasing import SCOPE, scope_numbered
 from rigs.locks import until_one_waits
@@ -49,21 +49,7 @@ def keys_of(claimed: Sequence[ClaimedIntent]) -> list[str]:
 
 
 def receipt(key: str, outcome: Outcome = "written", error: str = "") -> ReceiptNoted:
-    return ReceiptNoted(
-        application="webs",
-        key=key,
-        view="webs/pods",
-        parent=ObjectKey.parse("webs.example.com/default/shop"),
-        parent_uid=Uid("uid-shop"),
-        round=1,
-        verb="apply",
-        target=ObjectKey.parse(A),
-        outcome=outcome,
-        target_uid="u",
-        target_version=7,
-        error=error,
-        time=NOON,
-    )
+    return webs.receipt({**intent(A), "key": key}, outcome=outcome, version=7, error=error)
 
 
 async def store(database: Database, *receipts: ReceiptNoted, owner: str = "one") -> set[str]:
@@ -232,7 +218,7 @@ async def test_receipts_are_stored_word_for_word(database: Database) -> None:
     assert await store(database, receipt(written), refused) == {written, failed}
     held = await intents_by_key(database)
     assert [held[key]["state"] for key in (written, failed)] == ["written", "failed"]
-    assert (held[written]["result_uid"], held[written]["result_version"]) == ("u", 7)
+    assert (held[written]["result_uid"], held[written]["result_version"]) == ("uid-a", 7)
     assert held[failed]["error"] == refused.error
     async with database.reading() as connection:
         found = await outcomes.unrelayed(connection, SCOPE, 10)

@@ -4,35 +4,20 @@ from typing import Any
 
 from sqlalchemy import delete
 
-from levelog_base.wire.objects import ObjectKey, Uid
-from levelog_base.wire.records import ReceiptNoted
 from levelog_store.connect.database import Database
 from levelog_store.dialects import read_as
 from levelog_store.fold.changes import FoldedReceipt
 from levelog_store.fold.ends import Ends, write_ends
 from levelog_store.rows import LevelRow
 from levelog_store.tables import levels
-from rigs.intents import NOON, decide, intent, intents_by_key
+from rigs.intents import decide, intent, intents_by_key
 from rigs.leasing import SCOPE
+from rigs.webs import receipt
 
 
 def folded(key: str) -> FoldedReceipt:
-    record = ReceiptNoted(
-        application="webs",
-        key=key,
-        view="webs/pods",
-        parent=ObjectKey.parse("webs.example.com/default/shop"),
-        parent_uid=Uid("u"),
-        round=1,
-        verb="apply",
-        target=ObjectKey.parse("pods/default/x"),
-        outcome="written",
-        target_uid="of the target",
-        target_version=7,
-        process="one",
-        time=NOON,
-    )
-    return FoldedReceipt(record=record, sequence=40)
+    row = {**intent("pods/default/x"), "key": key, "owner": "one", "attempts": 1}
+    return FoldedReceipt(record=receipt(row, version=7), sequence=40)
 
 
 async def test_receipts_of_one_batch_are_noted_at_their_intents_and_final_states_stay(database: Database) -> None:

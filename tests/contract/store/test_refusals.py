@@ -5,13 +5,12 @@ from typing import Any
 import msgspec
 from sqlalchemy import insert
 
-from levelog_base.wire.objects import ObjectKey, Uid
-from levelog_base.wire.records import ReceiptNoted
 from levelog_store.connect.database import Database
 from levelog_store.look.refusals import read_refusals
 from levelog_store.tables import decisions
 from rigs.intents import NOON, decide, intent
 from rigs.leasing import SCOPE
+from rigs.webs import receipt
 
 VIEW = "webs/pods"
 SHOP, BLOG = "webs.example.com/default/shop", "webs.example.com/default/blog"
@@ -20,22 +19,10 @@ SHOP, BLOG = "webs.example.com/default/shop", "webs.example.com/default/blog"
 def failed(parent: str, number: int, error: str) -> dict[str, Any]:
     """A write of a round that came to nothing."""
     target = f"pods/default/{error}"
-    receipt = ReceiptNoted(
-        application="webs",
-        key=f"{parent} {number} {error}",
-        view=VIEW,
-        parent=ObjectKey.parse(parent),
-        parent_uid=Uid("u"),
-        round=number,
-        verb="delete",
-        target=ObjectKey.parse(target),
-        outcome="failed",
-        error=f"delete {target}: {error}",
-        time=NOON,
-    )
-    told = msgspec.json.encode(receipt)
-    columns: dict[str, Any] = {"parent": parent, "round": number, "error": receipt.error, "receipt": told}
-    return intent(target, verb="delete", key=receipt.key, state="failed", **columns)
+    key = f"{parent} {number} {error}"
+    row = intent(target, verb="delete", key=key, parent=parent, round=number, state="failed")
+    said = receipt(row, outcome="failed", error=f"delete {target}: {error}")
+    return {**row, "error": said.error, "receipt": msgspec.json.encode(said)}
 
 
 def decision(parent: str, number: int, status: str) -> dict[str, Any]:
