@@ -1,8 +1,13 @@
-"""Bugs to plant: each breaks one real function as its name says, as long as the context lasts."""
+"""Bugs to plant: each breaks one real function as its name says, as long as the context lasts.
+
+Most are the function that stands in place of the real one; those that need more are generators.
+"""
 
 from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
 from datetime import datetime
+from functools import update_wrapper
+from inspect import signature
 from typing import Any
 from unittest.mock import patch
 
@@ -17,9 +22,9 @@ from levelog_base.wire.records import HistoryReverted, LoggedRecord
 from levelog_ingest.feed import Feed
 from levelog_kube.failures import NoAnswer
 from levelog_log.trail import Trail
-from levelog_processors import engine, guard, tables
+from levelog_processors import engine, tables
 from levelog_processors.bound import BoundView
-from levelog_processors.decide import facts, functions, intents, lookups, settling, statereader
+from levelog_processors.decide import facts, functions, intents, lookups, statereader
 from levelog_processors.decide.facts import Outlook, Round
 from levelog_processors.decide.readiness import Readiness
 from levelog_processors.decide.rules import conclude
@@ -76,224 +81,172 @@ def _replaced(*places: tuple[object, str], by: Any) -> Generator[None]:
         yield
 
 
-def dropped_absent_key(_: Laboratory) -> Generator[None]:
+def replaces(name: str, *owners: object) -> Callable[[Callable[..., Any]], Bug]:
+    """Make a bug of a function that stands in place of those of this name; it may take the `real` one first."""
+
+    def bug_of(by: Callable[..., Any]) -> Bug:
+        takes_real = "real" in signature(by).parameters
+
+        def bug(_: Laboratory) -> Generator[None]:
+            real = getattr(owners[0], name)
+
+            def called(*args: Any, **options: Any) -> Any:
+                return by(real, *args, **options)
+
+            with _replaced(*((owner, name) for owner in owners), by=called if takes_real else by):
+                yield
+
+        return update_wrapper(bug, by)
+
+    return bug_of
+
+
+@replaces("read", State)
+def dropped_absent_key(real: Any, self: State, level: ViewParent, keys: frozenset[IndexKey]) -> None:
     """A key that nothing was ever under is not remembered as read."""
-    real = State.read
-
-    def without_absent(self: State, level: ViewParent, keys: frozenset[IndexKey]) -> None:
-        real(self, level, frozenset(place for place in keys if self.buckets.versions.get(place, -1) >= 0))
-
-    with _replaced((State, "read"), by=without_absent):
-        yield
+    real(self, level, frozenset(place for place in keys if self.buckets.versions.get(place, -1) >= 0))
 
 
-def dropped_old_key(_: Laboratory) -> Generator[None]:
+@replaces("_replace_entries", Fold)
+def dropped_old_key(real: Any, self: Fold, name: str, partition: int, fresh: Iterable[Entry], sequence: int) -> None:
     """When an object moves from one key to another, who read the old one is not woken."""
-    real = getattr(Fold, "_replace_entries")  # noqa: B009
-
-    def without_old(self: Fold, name: str, partition: int, fresh: Iterable[Entry], sequence: int) -> None:
-        fresh = list(fresh)
-        keys = dict(self._changes.keys)  # pyright: ignore[reportPrivateUsage]
-        real(self, name, partition, fresh, sequence)
-        if fresh:
-            new = {(entry.index, entry.key) for entry in fresh}
-            changed = self._changes.keys  # pyright: ignore[reportPrivateUsage]
-            for place in [each for each in changed if each not in keys and each not in new and each[1][0] != "*"]:
-                del changed[place]
-
-    with _replaced((Fold, "_replace_entries"), by=without_old):
-        yield
+    fresh = list(fresh)
+    keys = dict(self._changes.keys)  # pyright: ignore[reportPrivateUsage]
+    real(self, name, partition, fresh, sequence)
+    if fresh:
+        new = {(entry.index, entry.key) for entry in fresh}
+        changed = self._changes.keys  # pyright: ignore[reportPrivateUsage]
+        for place in [each for each in changed if each not in keys and each not in new and each[1][0] != "*"]:
+            del changed[place]
 
 
-def readers_of_levels_not_told(_: Laboratory) -> Generator[None]:
+@replaces("tell", State)
+def readers_of_levels_not_told(*_: Any) -> None:
     """Who looks up a level of another parent is not woken when it stands otherwise."""
-    with _replaced((State, "tell"), by=lambda *_: None):
-        yield
 
 
-def levels_go_untold(_: Laboratory) -> Generator[None]:
+@replaces("_forget", Fold)
+def levels_go_untold(self: Fold, views: Iterable[BoundView], name: str, _: int) -> None:
     """Who looks up a level of another parent is not woken when it goes."""
-
-    def forget(self: Fold, views: Iterable[BoundView], name: str, _: int) -> None:
-        self._changes.gone |= {(view.name, name) for view in views}  # pyright: ignore[reportPrivateUsage]
-
-    with _replaced((Fold, "_forget"), by=forget):
-        yield
+    self._changes.gone |= {(view.name, name) for view in views}  # pyright: ignore[reportPrivateUsage]
 
 
-def children_no_dependency(_: Laboratory) -> Generator[None]:
+@replaces("_find", lookups.LevelLookups)
+def children_no_dependency(real: Any, self: Any, parent: str) -> Any:
     """The levels of children are looked up, and not remembered as read."""
-    real = getattr(lookups.LevelLookups, "_find")  # noqa: B009
-
-    def find(self: Any, parent: str) -> Any:
-        found = real(self, parent)
-        if self.view.name == "machine/family":
-            self.bucket.__self__.versions.pop(levels_place(self.view.operator, parent))
-        return found
-
-    with _replaced((lookups.LevelLookups, "_find"), by=find):
-        yield
+    found = real(self, parent)
+    if self.view.name == "machine/family":
+        self.bucket.__self__.versions.pop(levels_place(self.view.operator, parent))
+    return found
 
 
-def readers_of_own_levels_not_woken(_: Laboratory) -> Generator[None]:
+@replaces("woken", engine)
+def readers_of_own_levels_not_woken(*_: Any) -> Any:
     """A view that is given the levels of its parent is not woken when one of them is decided on."""
-    with _replaced((engine, "woken"), by=lambda *_: {}):
-        yield
+    return {}
 
 
-def left_out_untold(_: Laboratory) -> Generator[None]:
+@replaces("_wake_readers", Fold)
+def left_out_untold(*_: Any) -> None:
     """Nor is it when a filter leaves its parent out of another view."""
-    with _replaced((Fold, "_wake_readers"), by=lambda *_: None):
-        yield
 
 
-def readers_do_not_wait(_: Laboratory) -> Generator[None]:
+@replaces("is_early", StateReader)
+def readers_do_not_wait(*_: Any) -> Any:
     """A view that reads levels is decided on although these are to be decided on first."""
-    with _replaced((StateReader, "is_early"), by=lambda *_: False):
-        yield
+    return False
 
 
-def levels_by_name_wake_nobody(_: Laboratory) -> Generator[None]:
+@replaces("places_of", Program)
+def levels_by_name_wake_nobody(real: Any, self: Program, view: str, parent: str) -> list[IndexKey]:
     """Who looks up a level by the name of its view is not woken when that stands otherwise."""
-    real = Program.places_of
-
-    def without_names(self: Program, view: str, parent: str) -> list[IndexKey]:
-        return [place for place in real(self, view, parent) if "/" not in shelf_at(place)]
-
-    with _replaced((Program, "places_of"), by=without_names):
-        yield
+    return [place for place in real(self, view, parent) if "/" not in shelf_at(place)]
 
 
-def every_telling_counts(_: Laboratory) -> Generator[None]:
+@replaces("contents_of", lookups)
+def every_telling_counts(real: Any, index: str, key: str, bucket: Bucket) -> tuple[bytes, ...]:
     """How new the levels of another parent are is part of what their readers saw."""
-    real = lookups.contents_of
-
-    def with_version(index: str, key: str, bucket: Bucket) -> tuple[bytes, ...]:
-        found: tuple[bytes, ...] = real(index, key, bucket)
-        return (*found, str(bucket.version).encode()) if is_of_levels((index, key)) else found
-
-    with _replaced((lookups, "contents_of"), by=with_version):
-        yield
+    found: tuple[bytes, ...] = real(index, key, bucket)
+    return (*found, str(bucket.version).encode()) if is_of_levels((index, key)) else found
 
 
-def deletions_are_not_held_back(_: Laboratory) -> Generator[None]:
+@replaces("is_withheld", functions)
+def deletions_are_not_held_back(*_: Any) -> Any:
     """A level deletes children while an index fails for an object which may concern it."""
-    with _replaced((functions, "is_withheld"), by=lambda *_: False):
-        yield
+    return False
 
 
-def failures_under_keys_count_for_nobody(_: Laboratory) -> Generator[None]:
+@replaces("get", Buckets)
+def failures_under_keys_count_for_nobody(real: Any, self: Any, place: Any) -> Any:
     """Who reads old entries of an object that an index fails for goes on with them."""
-    real = Buckets.get
-    with _replaced((Buckets, "get"), by=lambda self, place: replace(real(self, place), errors=())):
-        yield
+    return replace(real(self, place), errors=())
 
 
-def failures_wake_nobody(_: Laboratory) -> Generator[None]:
+@replaces("change_key", entries)
+def failures_wake_nobody(real: Any, changes: Changes, entry: Entry, *args: Any) -> None:
     """An object that an index fails for from now on changes none of its keys."""
-    real = entries.change_key
-
-    def but_for_errors(changes: Changes, entry: Entry, *args: Any) -> None:
-        if not entry.key.startswith(ERRORS):
-            real(changes, entry, *args)
-
-    with _replaced((entries, "change_key"), by=but_for_errors):
-        yield
+    if not entry.key.startswith(ERRORS):
+        real(changes, entry, *args)
 
 
-def wake_by_version(_: Laboratory) -> Generator[None]:
+@replaces("parent_inputs", folding, statereader)
+def wake_by_version(real: Any, view: BoundView, body: bytes, looked_at: bytes | None) -> str | None:
     """A parent's resourceVersion counts as something that its views see."""
-    real = guard.parent_inputs
-
-    def with_version(view: BoundView, body: bytes, looked_at: bytes | None) -> str | None:
-        inputs = real(view, body, looked_at)
-        return inputs and digest(inputs, str(msgspec.json.decode(body)["metadata"]["resourceVersion"]))
-
-    with _replaced((folding, "parent_inputs"), (statereader, "parent_inputs"), by=with_version):
-        yield
+    inputs = real(view, body, looked_at)
+    return inputs and digest(inputs, str(msgspec.json.decode(body)["metadata"]["resourceVersion"]))
 
 
-def key_without_round(_: Laboratory) -> Generator[None]:
+@replaces("digest", intents)
+def key_without_round(*parts: bytes | str) -> str:
     """The same wish has the same idempotency key in every round."""
-
-    def without_round(*parts: bytes | str) -> str:
-        return digest(*parts[:4], *parts[5:])
-
-    with _replaced((intents, "digest"), by=without_round):
-        yield
+    return digest(*parts[:4], *parts[5:])
 
 
-def rounds_begin_anew(_: Laboratory) -> Generator[None]:
+@replaces("read_last_rounds", inputreads)
+async def rounds_begin_anew(*_: Any) -> dict[tuple[str, str, str], int]:
     """A level that was forgotten begins with the first round, whatever its intents are."""
-
-    async def none(*_: Any) -> dict[tuple[str, str, str], int]:
-        return {}
-
-    with _replaced((inputreads, "read_last_rounds"), by=none):
-        yield
+    return {}
 
 
-def owners_have_no_namespace(_: Laboratory) -> Generator[None]:
+@replaces("owner", ResourceType)
+def owners_have_no_namespace(self: ResourceType, _: str, uid: Uid) -> Owner:
     """An object counts as the child of whatever uid it names."""
-
-    def owner(self: ResourceType, _: str, uid: Uid) -> Owner:
-        return Owner(self.group, self.kind, NAMESPACE, uid)
-
-    with _replaced((ResourceType, "owner"), by=owner):
-        yield
+    return Owner(self.group, self.kind, NAMESPACE, uid)
 
 
-def strangers_are_adopted(_: Laboratory) -> Generator[None]:
+@replaces("_refuse_stranger", intents)
+def strangers_are_adopted(*_: Any) -> None:
     """An apply takes over what is there."""
-    with _replaced((intents, "_refuse_stranger"), by=lambda *_: None):
-        yield
 
 
-def settled_by_receipt(_: Laboratory) -> Generator[None]:
+@replaces("is_settled", facts)
+def settled_by_receipt(real: Any, intent: OpenIntent) -> bool:
     """What was written counts as shown by the log once its receipt is there."""
-    real = settling.is_settled
-
-    def by_receipt(intent: OpenIntent) -> bool:
-        return real(intent) or intent.state == "written"
-
-    with _replaced((facts, "is_settled"), by=by_receipt):
-        yield
+    return real(intent) or intent.state == "written"
 
 
-def others_are_not_followed(_: Laboratory) -> Generator[None]:
+@replaces("apply", State)
+def others_are_not_followed(
+    real: Any, self: State, changes: Changes, *, is_leased: bool = True
+) -> dict[ViewParent, Wake]:
     """Of partitions that others hold nothing is known but that they are folded, and listed."""
-    real = State.apply
-
-    def apply(self: State, changes: Changes, *, is_leased: bool = True) -> dict[ViewParent, Wake]:
-        known = changes if is_leased else Changes(checkpoints=changes.checkpoints, syncs=changes.syncs)
-        return real(self, known, is_leased=is_leased)
-
-    with _replaced((State, "apply"), by=apply):
-        yield
+    known = changes if is_leased else Changes(checkpoints=changes.checkpoints, syncs=changes.syncs)
+    return real(self, known, is_leased=is_leased)
 
 
-def others_wake_nothing(_: Laboratory) -> Generator[None]:
+@replaces("apply", State)
+def others_wake_nothing(real: Any, self: State, changes: Changes, *, is_leased: bool = True) -> dict[ViewParent, Wake]:
     """What the partitions of others show is followed, and wakes no level."""
-    real = State.apply
-
-    def apply(self: State, changes: Changes, *, is_leased: bool = True) -> dict[ViewParent, Wake]:
-        if is_leased:
-            return real(self, changes)
-        with _replaced((State, "ask"), by=lambda *_: None):
-            return real(self, changes, is_leased=False)
-
-    with _replaced((State, "apply"), by=apply):
-        yield
+    if is_leased:
+        return real(self, changes)
+    with _replaced((State, "ask"), by=lambda *_: None):
+        return real(self, changes, is_leased=False)
 
 
-def levels_of_others_stay_as_read(_: Laboratory) -> Generator[None]:
+@replaces("_look_around", Engine)
+async def levels_of_others_stay_as_read(self: Engine) -> None:
     """How levels stand on which others decide is read once, when the partitions are taken."""
-
-    async def nothing(self: Engine) -> None:
-        self._has_lookups = False  # pyright: ignore[reportPrivateUsage]
-
-    with _replaced((Engine, "_look_around"), by=nothing):
-        yield
+    self._has_lookups = False  # pyright: ignore[reportPrivateUsage]
 
 
 def never_superseded(_: Laboratory) -> Generator[None]:
@@ -313,38 +266,28 @@ def never_superseded(_: Laboratory) -> Generator[None]:
         yield
 
 
-def committed_without_lease(_: Laboratory) -> Generator[None]:
+@replaces("guard", tables)
+async def committed_without_lease(*_: object, **__: object) -> None:
     """Whoever lost its partitions can still commit."""
 
-    async def admit(*_: object, **__: object) -> None:
-        pass
 
-    with _replaced((tables, "guard"), by=admit):
-        yield
-
-
-def reads_not_checked_again(_: Laboratory) -> Generator[None]:
+@replaces("_commit", Engine)
+async def reads_not_checked_again(real: Any, self: Engine, batch: Sequence[Decided]) -> Any:
     """What a decision read counts as unchanged when it is written."""
-    real = getattr(Engine, "_commit")  # noqa: B009
-
-    async def as_read(self: Engine, batch: Sequence[Decided]) -> Any:
-        held = [{place: self.state_reader.version(place) for place in each.versions} for each in batch]
-        return await real(self, [replace(each, versions=now) for each, now in zip(batch, held, strict=True)])
-
-    with _replaced((Engine, "_commit"), by=as_read):
-        yield
+    held = [{place: self.state_reader.version(place) for place in each.versions} for each in batch]
+    return await real(self, [replace(each, versions=now) for each, now in zip(batch, held, strict=True)])
 
 
-def unlisted_objects_stay(_: Laboratory) -> Generator[None]:
+@replaces("is_unlisted", folding)
+def unlisted_objects_stay(*_: Any, **__: Any) -> Any:
     """What a complete list left out is not deleted."""
-    with _replaced((folding, "is_unlisted"), by=lambda *_, **__: False):
-        yield
+    return False
 
 
-def late_records_count(_: Laboratory) -> Generator[None]:
+@replaces("follows", folding)
+def late_records_count(*_: Any, **__: Any) -> Any:
     """A record counts as news whatever its version is."""
-    with _replaced((folding, "follows"), by=lambda *_, **__: True):
-        yield
+    return True
 
 
 def lists_not_awaited(_: Laboratory) -> Generator[None]:
@@ -357,15 +300,11 @@ def lists_not_awaited(_: Laboratory) -> Generator[None]:
         yield
 
 
-def late_decisions_by_wakeup_alone(_: Laboratory) -> Generator[None]:
+@replaces("is_as_seen", StateReader)
+def late_decisions_by_wakeup_alone(self: Engine, look: Outlook) -> bool:
     """What a slow function gave counts if nobody has asked for its level since, whatever its parent is now."""
-
-    def is_asked(self: Engine, look: Outlook) -> bool:
-        wake = self.state.wakes.pending.get(look.facts.name)
-        return wake is not None and wake.generation == look.facts.wake.generation
-
-    with _replaced((StateReader, "is_as_seen"), by=is_asked):
-        yield
+    wake = self.state.wakes.pending.get(look.facts.name)
+    return wake is not None and wake.generation == look.facts.wake.generation
 
 
 def folded_on_after_a_crash(_: Laboratory) -> Generator[None]:
@@ -374,36 +313,23 @@ def folded_on_after_a_crash(_: Laboratory) -> Generator[None]:
         yield
 
 
-def bodies_leave_too_soon(_: Laboratory) -> Generator[None]:
+@replaces("let_go", State)
+def bodies_leave_too_soon(self: State) -> None:
     """Bodies leave memory before the tables have them, where an older one is read then."""
-
-    def let_go(self: State) -> None:
-        self.objects |= {name: replace(row, body=ABSENT) for name, row in self.objects.items()}
-
-    with _replaced((State, "let_go"), by=let_go):
-        yield
+    self.objects |= {name: replace(row, body=ABSENT) for name, row in self.objects.items()}
 
 
-def settling_counts_as_rest(_: Laboratory) -> Generator[None]:
+@replaces("take", State)
+def settling_counts_as_rest(real: Any, self: State, decided: Decided) -> None:
     """What is under way of a level is not looked up, as if its last writes were settled."""
-    real = State.take
-
-    def take(self: State, decided: Decided) -> None:
-        real(self, decided)
-        self.at_rest.add(decided.name)
-
-    with _replaced((State, "take"), by=take):
-        yield
+    real(self, decided)
+    self.at_rest.add(decided.name)
 
 
-def old_history_acted_on(_: Laboratory) -> Generator[None]:
+@replaces("is_reached", HighWatermark)
+async def old_history_acted_on(self: HighWatermark, *, has_records: bool) -> bool:
     """Who begins to read, or begins anew, decides after each batch on the way to the end."""
-
-    async def at_once(self: HighWatermark, *, has_records: bool) -> bool:
-        return True
-
-    with _replaced((HighWatermark, "is_reached"), by=at_once):
-        yield
+    return True
 
 
 def due_by_own_clock(laboratory: Laboratory) -> Generator[None]:
@@ -416,10 +342,9 @@ def due_by_own_clock(laboratory: Laboratory) -> Generator[None]:
         yield
 
 
-def clock_set_back_unnoticed(_: Laboratory) -> Generator[None]:
+@replaces("wake_from_ahead", engine)
+def clock_set_back_unnoticed(*_: Any) -> None:
     """What was decided on by a clock that was ahead stays until that time is there."""
-    with _replaced((engine, "wake_from_ahead"), by=lambda *_: None):
-        yield
 
 
 def waits_not_begun_anew(_: Laboratory) -> Generator[None]:
@@ -447,46 +372,32 @@ def holes_are_jumped_over(_: Laboratory) -> Generator[None]:
         yield
 
 
-def half_seen_list_continued(_: Laboratory) -> Generator[None]:
+@replaces("_list_and_watch", Feed)
+async def half_seen_list_continued(real: Any, self: Feed) -> bool:
     """A streamed list that ends cleanly in the middle goes on within the same list."""
-    real = getattr(Feed, "_list_and_watch")  # noqa: B009
-
-    async def going_on(self: Feed) -> bool:
-        try:
-            return bool(await real(self))
-        except NoAnswer as error:
-            if "ended before it was complete" not in str(error):
-                raise
-            return True
-
-    with _replaced((Feed, "_list_and_watch"), by=going_on):
-        yield
+    try:
+        return bool(await real(self))
+    except NoAnswer as error:
+        if "ended before it was complete" not in str(error):
+            raise
+        return True
 
 
-def history_not_asked_for(_: Laboratory) -> Generator[None]:
+@replaces("_check_history", Feed)
+async def history_not_asked_for(self: Feed) -> None:
     """Watches and lists begin without a look at the server's version."""
 
-    async def nothing(self: Feed) -> None: ...
 
-    with _replaced((Feed, "_check_history"), by=nothing):
-        yield
-
-
-def reverted_list_compared(_: Laboratory) -> Generator[None]:
+@replaces("await_list", State)
+def reverted_list_compared(*_: Any) -> None:
     """After history went back, what is listed is compared with the versions that were held."""
-    with _replaced((State, "await_list"), by=lambda *_: None):
-        yield
 
 
-def readers_not_blocked(_: Laboratory) -> Generator[None]:
+@replaces("note_mark", folding)
+def readers_not_blocked(changes: Changes, held: Mapping[Input, SyncRow], logged: LoggedRecord, record: Mark) -> None:
     """After history went back, a resource counts as listed."""
-
-    def without(changes: Changes, held: Mapping[Input, SyncRow], logged: LoggedRecord, record: Mark) -> None:
-        if not isinstance(record, HistoryReverted):
-            note_mark(changes, held, logged, record)
-
-    with _replaced((folding, "note_mark"), by=without):
-        yield
+    if not isinstance(record, HistoryReverted):
+        note_mark(changes, held, logged, record)
 
 
 def sent_before_it_is_durable(_: Laboratory) -> Generator[None]:
@@ -505,12 +416,7 @@ def sent_before_it_is_durable(_: Laboratory) -> Generator[None]:
         yield
 
 
-def claims_are_not_durable(_: Laboratory) -> Generator[None]:
+@replaces("transaction", SeamedDatabase)
+def claims_are_not_durable(real: Any, self: SeamedDatabase, *, durable: bool = True) -> Any:
     """Decisions are committed as those are whose intents nobody sends yet."""
-    real = SeamedDatabase.transaction
-
-    def hasty(self: SeamedDatabase, *, durable: bool = True) -> Any:
-        return real(self, durable=False)
-
-    with _replaced((SeamedDatabase, "transaction"), by=hasty):
-        yield
+    return real(self, durable=False)

@@ -18,32 +18,24 @@ from levelog_store.actuate import daemons as stored
 from levelog_store.actuate.claims import IS_KEY, IS_OF_CLAIM, IS_OWNERS, ClaimedIntent
 from levelog_store.dialects import now
 from levelog_store.tables import intents
-from rigs.machine.bugs import Bug
+from rigs.machine.bugs import Bug, replaces
 from rigs.machine.edges.edgebugs import given_back_by_anybody, under_any_claim
 from rigs.machine.planting import Planted
 from rigs.machine.world import Laboratory
 
 
-def kept_by_anybody(_: Laboratory) -> Generator[None]:
+@replaces("put", stored)
+def kept_by_anybody(_: Dialect) -> Update:
     """State is kept although another actuator has claimed the run."""
-
-    def put(_: Dialect) -> Update:
-        content = bindparam("content", type_=intents.c.progress.type)
-        return update(intents).where(IS_KEY, bindparam("by") == bindparam("by")).values(progress=content)
-
-    with patch.object(stored, "put", put):
-        yield
+    content = bindparam("content", type_=intents.c.progress.type)
+    return update(intents).where(IS_KEY, bindparam("by") == bindparam("by")).values(progress=content)
 
 
-def kept_under_any_claim(_: Laboratory) -> Generator[None]:
+@replaces("put", stored)
+def kept_under_any_claim(dialect: Dialect) -> Update:
     """State is kept although the actuator lost the claim that it is of, and has another one."""
-
-    def put(dialect: Dialect) -> Update:
-        content = bindparam("content", type_=intents.c.progress.type)
-        return update(intents).where(IS_KEY, IS_OWNERS, intents.c.expires_at > now(dialect)).values(progress=content)
-
-    with patch.object(stored, "put", put):
-        yield
+    content = bindparam("content", type_=intents.c.progress.type)
+    return update(intents).where(IS_KEY, IS_OWNERS, intents.c.expires_at > now(dialect)).values(progress=content)
 
 
 def ended_under_any_claim(_: Laboratory) -> Generator[None]:
@@ -52,54 +44,35 @@ def ended_under_any_claim(_: Laboratory) -> Generator[None]:
         yield
 
 
-def kept_after_the_claim(_: Laboratory) -> Generator[None]:
+@replaces("put", stored)
+def kept_after_the_claim(_: Dialect) -> Update:
     """State is kept although the claim has ended, so that another actuator may be about to claim the run."""
-
-    def put(_: Dialect) -> Update:
-        content = bindparam("content", type_=intents.c.progress.type)
-        return update(intents).where(IS_KEY, IS_OWNERS, IS_OF_CLAIM).values(progress=content)
-
-    with patch.object(stored, "put", put):
-        yield
+    content = bindparam("content", type_=intents.c.progress.type)
+    return update(intents).where(IS_KEY, IS_OWNERS, IS_OF_CLAIM).values(progress=content)
 
 
-def goes_on_when_it_is_claimed_again(_: Laboratory) -> Generator[None]:
+@replaces("begin", Effects)
+def goes_on_when_it_is_claimed_again(real: Any, self: Effects, intent: ClaimedIntent, since: float) -> None:
     """A run whose claim was lost goes on, with what it knows, when its actuator claims it again."""
-    real = Effects.begin
-
-    def begin(self: Effects, intent: ClaimedIntent, since: float) -> None:
-        if intent.key not in self.begun:
-            real(self, intent, since)
-
-    with patch.object(Effects, "begin", begin):
-        yield
+    if intent.key not in self.begun:
+        real(self, intent, since)
 
 
-def state_is_not_handed_over(_: Laboratory) -> Generator[None]:
+@replaces("run", Daemons)
+async def state_is_not_handed_over(real: Any, self: Daemons, intent: ClaimedIntent, *given: Any) -> Any:
     """A run that is claimed again begins with the state that the run before it ended with."""
-    real = Daemons.run
-
-    async def run(self: Daemons, intent: ClaimedIntent, *given: Any) -> Any:
-        return await real(self, replace(intent, progress=None), *given)
-
-    with patch.object(Daemons, "run", run):
-        yield
+    return await real(self, replace(intent, progress=None), *given)
 
 
-def ends_leave_no_state(_: Laboratory) -> Generator[None]:
+@replaces("_last_state", Daemons)
+async def ends_leave_no_state(*_: object) -> None:
     """A run that follows on one that ended begins without a state."""
 
-    async def nothing(*_: object) -> None:
-        pass
 
-    with patch.object(Daemons, "_last_state", nothing):
-        yield
-
-
-def runs_again_after_it_returned(_: Laboratory) -> Generator[None]:
+@replaces("is_finished", DaemonHandler)
+def runs_again_after_it_returned(*_: Any) -> Any:
     """A daemon that returned is started again."""
-    with patch.object(DaemonHandler, "is_finished", lambda *_: False):
-        yield
+    return False
 
 
 def ends_are_not_told(_: Laboratory) -> Generator[None]:
@@ -115,22 +88,16 @@ def ends_are_not_told(_: Laboratory) -> Generator[None]:
         yield
 
 
-def losses_are_not_told(_: Laboratory) -> Generator[None]:
+@replaces("lose", Daemons)
+def losses_are_not_told(*_: Any) -> None:
     """A daemon goes on when its claim is lost."""
-    with patch.object(Daemons, "lose", lambda *_: None):
-        yield
 
 
-def withdrawn_with_its_state(_: Laboratory) -> Generator[None]:
+@replaces("_failed", EffectCaller)
+def withdrawn_with_its_state(real: Any, self: EffectCaller, call: Any, failure: Failure) -> Result:
     """A run that failed waits as other calls do, and is withdrawn, with its state, when nobody wants it."""
-    real = getattr(EffectCaller, "_failed")  # noqa: B009 - private to its class
-
-    def failed(self: EffectCaller, call: Any, failure: Failure) -> Result:
-        result: Result = real(self, call, failure)
-        return replace(result, is_doubtful=False, delay=timedelta(0)) if isinstance(result, Later) else result
-
-    with patch.object(EffectCaller, "_failed", failed):
-        yield
+    result: Result = real(self, call, failure)
+    return replace(result, is_doubtful=False, delay=timedelta(0)) if isinstance(result, Later) else result
 
 
 def _planted(bug: Bug, *, examples: int, seed: int = 0) -> Planted:

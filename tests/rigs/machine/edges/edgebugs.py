@@ -22,31 +22,26 @@ from levelog_store.actuate.outcomes import ClaimReceipt
 from levelog_store.dialects import Timestamp
 from levelog_store.rows import Scope, StoredObject
 from levelog_store.tables import intents
-from rigs.machine.bugs import Bug, late_records_count
+from rigs.machine.bugs import Bug, late_records_count, replaces
 from rigs.machine.planting import Planted
 from rigs.machine.world import Laboratory
 
 
-def ends_in_a_line_of_their_own(_: Laboratory) -> Generator[None]:
+@replaces("_call", targets)
+def ends_in_a_line_of_their_own(real: Any, view: BoundView, parent: StoredObject, intent: Any) -> Outward:
     """The call for the end of an object has another target than those for its changes."""
-    real = getattr(targets, "_call")  # noqa: B009 - private to its module
-
-    def call(view: BoundView, parent: StoredObject, intent: Any) -> Outward:
-        found: Outward = real(view, parent, intent)
-        if intent.options.name != END:
-            return found
-        target = found.target
-        return Outward(
-            target=type(target)(
-                group=target.group, resource=target.resource, namespace=target.namespace, name=f"{target.name}:{END}"
-            ),
-            api_version=found.api_version,
-            kind=found.kind,
-            body=found.body,
-        )
-
-    with patch.object(targets, "_call", call):
-        yield
+    found: Outward = real(view, parent, intent)
+    if intent.options.name != END:
+        return found
+    target = found.target
+    return Outward(
+        target=type(target)(
+            group=target.group, resource=target.resource, namespace=target.namespace, name=f"{target.name}:{END}"
+        ),
+        api_version=found.api_version,
+        kind=found.kind,
+        body=found.body,
+    )
 
 
 def called_before_it_is_known(laboratory: Laboratory) -> Generator[None]:
@@ -62,14 +57,10 @@ def called_before_it_is_known(laboratory: Laboratory) -> Generator[None]:
             effect.in_line = in_line
 
 
-def tried_although_it_is_gone(_: Laboratory) -> Generator[None]:
+@replaces("withdraw_unwanted", claims)
+def tried_although_it_is_gone(_: Dialect) -> ReturningUpdate[Any]:
     """A call that is given back after its object went stays to be made again."""
-
-    def none(_: Dialect) -> ReturningUpdate[Any]:
-        return update(intents).where(false()).values(state="superseded").returning(intents.c.key)
-
-    with patch.object(claims, "withdraw_unwanted", none):
-        yield
+    return update(intents).where(false()).values(state="superseded").returning(intents.c.key)
 
 
 @contextmanager
@@ -99,58 +90,46 @@ def outcomes_of_lost_claims_count(_: Laboratory) -> Generator[None]:
         yield
 
 
-def given_back_by_anybody(_: Laboratory) -> Generator[None]:
+@replaces("give_back", claims)
+def given_back_by_anybody() -> Update:
     """A call is given back although another actuator has claimed its intent."""
-
-    def give_back() -> Update:
-        values = {
-            "state": bindparam("to_state"),
-            "owner": "",
-            "due_at": bindparam("at", type_=Timestamp()),
-            "expires_at": bindparam("ended", type_=Timestamp()),
-            "attempts": bindparam("made"),
-            "error": bindparam("because"),
-        }
-        return (
-            update(intents).where(IS_KEY, intents.c.state == CLAIMED, bindparam("by") == bindparam("by")).values(values)
-        )
-
-    with patch.object(claims, "give_back", give_back):
-        yield
+    values = {
+        "state": bindparam("to_state"),
+        "owner": "",
+        "due_at": bindparam("at", type_=Timestamp()),
+        "expires_at": bindparam("ended", type_=Timestamp()),
+        "attempts": bindparam("made"),
+        "error": bindparam("because"),
+    }
+    return update(intents).where(IS_KEY, intents.c.state == CLAIMED, bindparam("by") == bindparam("by")).values(values)
 
 
-def ends_are_forgotten(_: Laboratory) -> Generator[None]:
+@replaces("_keep_deleted", Fold)
+def ends_are_forgotten(*_: Any) -> None:
     """Of an object that is deleted nothing is kept."""
-    with patch.object(Fold, "_keep_deleted", lambda *_: None):
-        yield
 
 
-def handled_is_not_remembered(_: Laboratory) -> Generator[None]:
+@replaces("remember", Receipts)
+def handled_is_not_remembered(_: Any) -> None:
     """Receipts of calls end their intents, and what was handled is not kept."""
-    with patch.object(Receipts, "remember", lambda _: None):
-        yield
 
 
-def old_receipts_count(_: Laboratory) -> Generator[None]:
+@replaces("_is_behind", Receipts)
+def old_receipts_count(*_: Any) -> Any:
     """A receipt that comes a second time, after newer ones, says what was handled last."""
-    with patch.object(Receipts, "_is_behind", lambda *_: False):
-        yield
+    return False
 
 
-def decided_while_it_is_called(_: Laboratory) -> Generator[None]:
+@replaces("is_settled", facts)
+def decided_while_it_is_called(_: Any) -> Any:
     """A level with a call under way decides on the next one."""
-    with patch.object(facts, "is_settled", lambda _: True):
-        yield
+    return True
 
 
-def differences_are_not_told(_: Laboratory) -> Generator[None]:
+@replaces("diff", EdgeHandler)
+def differences_are_not_told(self: EdgeHandler, level: Any) -> Diff:
     """What differs from what was handled is not part of the edge, so that old is new."""
-
-    def nothing(self: EdgeHandler, level: Any) -> Diff:
-        return ()
-
-    with patch.object(EdgeHandler, "diff", nothing):
-        yield
+    return ()
 
 
 def _planted(bug: Bug, *invariants: int, examples: int, seed: int = 0) -> Planted:
