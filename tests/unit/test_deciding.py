@@ -15,7 +15,7 @@ from levelog_processors.decide.facts import Facts, Outlook, Round, Seen
 from levelog_processors.decide.intents import RowInputs, intent_rows
 from levelog_processors.decide.rules import conclude, must_act
 from levelog_processors.decide.settling import MANY, MAX_BACKOFF, Repeats, is_settled
-from levelog_processors.decide.targets import target_key
+from levelog_processors.decide.targets import aimed
 from levelog_processors.program import Program
 from levelog_store.decide.decisions import IntentRow, OpenIntent, PendingWake
 from levelog_store.rows import LevelRow, StoredObject
@@ -45,7 +45,8 @@ def rows(
         is_watched=lambda _: True,
         redactor=REDACTOR,
     )
-    return intent_rows(inputs, VIEW, stored(web("shop", 1)), number, wanted)
+    parent = stored(web("shop", 1))
+    return intent_rows(inputs, VIEW, parent, number, [aimed(VIEW, parent, each) for each in wanted])
 
 
 def manifest(image: str = "a", **metadata: Any) -> Any:
@@ -94,10 +95,10 @@ def test_a_parent_without_a_namespace_leaves_it_to_the_manifest() -> None:
     cluster_scoped = msgspec.structs.replace(stored(web("shop", 1)), object="webs.example.com/_/shop", namespace="")
     wanted = module.apply(manifest())
     with pytest.raises(OperatorError, match=r"give metadata\.namespace: the parent webs\.example\.com/_/shop has none"):
-        target_key(VIEW, cluster_scoped, wanted)
+        aimed(VIEW, cluster_scoped, wanted)
     with pytest.raises(OperatorError, match="delete of Pod shop-0: give namespace="):
-        target_key(VIEW, cluster_scoped, delete(module.Pod, "shop-0"))
-    assert str(target_key(VIEW, cluster_scoped, delete(module.Pod, "a", namespace="b"))) == "pods/b/a"
+        aimed(VIEW, cluster_scoped, delete(module.Pod, "shop-0"))
+    assert str(aimed(VIEW, cluster_scoped, delete(module.Pod, "a", namespace="b")).target) == "pods/b/a"
 
 
 def intent(**changes: Any) -> OpenIntent:

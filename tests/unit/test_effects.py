@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from levelog import Index, Intent, Level, Operator, OperatorError, Resource, Struct, call, event
-from levelog_processors.decide.targets import addressed
+from levelog_processors.decide.targets import aimed
 from levelog_processors.program import Program
 from levelog_store.owners.handlers import differences
 from rigs.kinds import Web
@@ -54,7 +54,7 @@ def of(op: Operator, intent: Intent, namespace: str = "default") -> Any:
     view = Program([op]).views["webs/told"]
     resource = str(view.handler.resource.group_resource)
     parent = stored_object(f"{resource}/{namespace or '_'}/shop", uid="u-1")
-    return addressed(view, parent, intent)
+    return aimed(view, parent, intent)
 
 
 def test_an_effect_takes_the_limits_of_handlers_and_those_of_its_operator() -> None:

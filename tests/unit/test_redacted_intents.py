@@ -11,6 +11,7 @@ from levelog_base.errors import ConfigurationError
 from levelog_base.secrets.redaction import SECRETS, Redactor
 from levelog_base.wire.objects import GroupResource
 from levelog_processors.decide.intents import RowInputs, intent_rows
+from levelog_processors.decide.targets import aimed
 from levelog_processors.program import Program
 from levelog_store.decide.decisions import IntentRow
 from levelog_store.rows import StoredObject
@@ -38,7 +39,7 @@ PARENT = stored_object("webs.example.com/default/shop", uid="uid-shop")
 
 def row(intent: Intent, held: dict[str, StoredObject] | None = None, redactor: Redactor = REDACTOR) -> IntentRow:
     inputs = RowInputs(identity=("cluster", "webs"), targets=held or {}, is_watched=lambda _: True, redactor=redactor)
-    [made] = intent_rows(inputs, VIEW, PARENT, 1, [intent])
+    [made] = intent_rows(inputs, VIEW, PARENT, 1, [aimed(VIEW, PARENT, intent)])
     return made
 
 

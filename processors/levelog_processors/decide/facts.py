@@ -8,7 +8,6 @@ from typing import Any
 from msgspec import Struct
 
 from levelog.handlers.injection import Given
-from levelog.intents import Intent
 from levelog.levels import Level, LevelStatus
 from levelog_base.wire.canonical import canonical, digest
 from levelog_processors.bound import BoundView
@@ -22,6 +21,7 @@ from levelog_processors.decide.settling import (
     is_on_its_way,
     is_settled,
 )
+from levelog_processors.decide.targets import Aimed
 from levelog_store.decide.decisions import UNDONE, Basis, IntentRow, OpenIntent, PendingWake
 from levelog_store.fold.levelwrites import ASKED_FOR
 from levelog_store.rows import IndexKey, LevelRow, StoredObject, ViewParent
@@ -249,7 +249,7 @@ class Seen(Struct, frozen=True, kw_only=True):
 class Round(Struct, frozen=True, kw_only=True):
     """One call of a reconcile function: the intents that it yielded, or why they cannot be sent."""
 
-    intents: Sequence[Intent] = ()
+    intents: Sequence[Aimed] = ()
     rows: Sequence[IntentRow] = ()
     called: Mapping[str, str] = {}
     """Keys of the last calls that took place, by target, as far as it asks for such."""

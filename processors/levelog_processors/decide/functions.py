@@ -17,7 +17,7 @@ from levelog.intents import Intent
 from levelog_base.secrets.redaction import Redactor
 from levelog_processors.decide.facts import Outlook, Round
 from levelog_processors.decide.rules import is_withheld, left_to_write, must_act
-from levelog_processors.decide.targets import require_target, target_key
+from levelog_processors.decide.targets import Aimed, aimed, refuse_stray
 from levelog_store.rows import ViewParent
 
 MOST_WRITES: Final = 10_000
@@ -191,17 +191,15 @@ class Acting:
                 about_round = facts.view.name, facts.parent.uid, str(facts.before.round + 1)
                 given[Given.CHANCE] = self._redactor.chance((*self._identity, *about_round))
             arguments |= handler.given.arguments(given)
-            wanted: Sequence[Intent] = await self.caller.call(facts.name, handler, arguments)
-            for intent in wanted:
-                require_target(facts.view, facts.parent, intent)
-
-            def target_of(intent: Intent) -> str:
-                return str(target_key(facts.view, facts.parent, intent))
-
-            wanted = left_to_write(look, wanted, target_of)
-            withheld = [target_of(each) for each in wanted if is_withheld(look, each)]
-            wanted = [each for each in wanted if not is_withheld(look, each)]
+            asked = await self.caller.call(facts.name, handler, arguments)
+            wanted: list[Aimed] = []
+            for intent in asked:
+                wanted.append(aimed(facts.view, facts.parent, intent))
+                refuse_stray(facts.view, facts.parent, wanted[-1])
+            left = left_to_write(look, wanted)
+            withheld = [str(each.target) for each in left if is_withheld(look, each)]
+            left = [each for each in left if not is_withheld(look, each)]
         except Exception as error:  # noqa: BLE001 - a user's function may raise anything; only this level is concerned
             tell_fault("reconcile function", handler.name, handler.function, error, subject=facts.wake.parent)
             return Round(error=fault_reason("reconcile function", handler.name, error), is_called=is_called)
-        return Round(intents=wanted, withheld=withheld, is_called=is_called)
+        return Round(intents=left, withheld=withheld, is_called=is_called)

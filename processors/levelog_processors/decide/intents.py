@@ -17,7 +17,7 @@ from levelog_base.wire.objects import ObjectKey
 from levelog_base.wire.projection import merge
 from levelog_processors.bound import BoundView
 from levelog_processors.decide.facts import Outlook, Round
-from levelog_processors.decide.targets import Outward, addressed, is_outward, place_of_call, target_key, target_type
+from levelog_processors.decide.targets import Aimed, place_of_call
 from levelog_processors.keys import calls_key, kept_call
 from levelog_store.decide.decisions import IntentRow, request_of
 from levelog_store.rows import Bucket, IndexKey, StoredObject
@@ -25,21 +25,20 @@ from levelog_store.rows import Bucket, IndexKey, StoredObject
 
 def target_names(acted: Iterable[tuple[Outlook, Round | None]], *, verb: str = "") -> list[str]:
     """Objects that rounds ask to write to, in this way or any, sorted."""
-    asked = ((look.facts, intent) for look, round_ in acted if round_ is not None for intent in round_.intents)
-    meant = ((facts, intent) for facts, intent in asked if verb in ("", intent.verb))
-    return sorted({str(target_key(facts.view, facts.parent, intent)) for facts, intent in meant})
+    asked = (each for _, round_ in acted if round_ is not None for each in round_.intents)
+    return sorted({str(each.target) for each in asked if verb in ("", each.verb)})
 
 
 def last_called(look: Outlook, round_: Round, bucket: Callable[[IndexKey], Bucket]) -> dict[str, str]:
     """Keys of the last calls that took place of the effects that a round asks for, by `place_of_call`."""
-    view, parent = look.facts.view, look.facts.parent
+    operator, uid = look.facts.view.operator, look.facts.parent.uid
     found: dict[str, str] = {}
-    for intent in round_.intents:
-        if intent.verb == "call":
-            key, name = target_key(view, parent, intent), intent.options.name
-            calls = bucket((f"{view.operator}/{key.resource}", calls_key(parent.uid))).values
+    for each in round_.intents:
+        if each.verb == "call":
+            name = each.intent.options.name
+            calls = bucket((f"{operator}/{each.target.resource}", calls_key(uid))).values
             for last in (call for call in map(kept_call.decode, calls) if call.name == name):
-                found[place_of_call(str(key), name)] = last.idempotency_key
+                found[place_of_call(str(each.target), name)] = last.idempotency_key
     return found
 
 
@@ -91,7 +90,7 @@ def _call_key(look: Outlook, row: IntentRow, identity: Sequence[str], called: Ma
 
 
 def intent_rows(
-    inputs: RowInputs, view: BoundView, parent: StoredObject, number: int, wanted: Sequence[Intent]
+    inputs: RowInputs, view: BoundView, parent: StoredObject, number: int, wanted: Sequence[Aimed]
 ) -> list[IntentRow]:
     """Rows of the intents of the round of a number.
 
@@ -105,10 +104,11 @@ def intent_rows(
     stem, redactor = (*inputs.identity, view.name, parent.uid, str(number)), inputs.redactor
     rows: list[IntentRow] = []
     seen: set[tuple[str, ...]] = set()
-    for ordinal, intent in enumerate(wanted):
-        if is_outward(intent):
-            row = _row(stem, number, ordinal, intent, addressed(view, parent, intent))
-            place = intent.verb, row.target, intent.options.name
+    for ordinal, each in enumerate(wanted):
+        intent, key, name = each.intent, each.target, str(each.target)
+        if (resource := each.resource) is None:
+            row = _row(stem, number, ordinal, each, each.body)
+            place = intent.verb, name, intent.options.name
             if place not in seen:
                 rows.append(row)
             elif intent.verb == "call":
@@ -117,9 +117,6 @@ def intent_rows(
                 )
             seen.add(place)
             continue
-        resource = target_type(view, intent)
-        key = target_key(view, parent, intent)
-        name = str(key)
         if (intent.verb, name) in seen:
             raise OperatorError(f"view {view.name} asks twice to {intent.verb} {name} in one round")
         seen.add((intent.verb, name))
@@ -133,10 +130,9 @@ def intent_rows(
         redactor.refuse_hashes(f"{intent.verb} of {name}", clear)
         shown = redactor.redact_content(key, content).content
         body = clear if shown is content else canonical(shown)
-        to = Outward(target=key, api_version=resource.api_version, kind=resource.kind, body=body)
         is_shown = inputs.is_watched(key)
         is_done = _holds_already(intent, body, shown_target, inputs.last_applied.get(name), watched=is_shown)
-        row = _row(stem, number, ordinal, intent, to, shown_target, is_watched=is_shown, is_done=is_done)
+        row = _row(stem, number, ordinal, each, body, shown_target, is_watched=is_shown, is_done=is_done)
         rows.append(row if shown is content else replace(row, sealed=redactor.seal(clear, row.key)))
     return rows
 
@@ -145,27 +141,27 @@ def _row(
     stem: Sequence[str],
     number: int,
     ordinal: int,
-    intent: Intent,
-    to: Outward,
+    wanted: Aimed,
+    body: bytes,
     target: StoredObject | None = None,
     *,
     is_watched: bool = False,
     is_done: bool = False,
 ) -> IntentRow:
     """`stem` is what begins the keys of a round; `target` is what the tables hold of it."""
-    name, options = str(to.target), _options(intent)
+    name, options = str(wanted.target), _options(wanted.intent)
     return IntentRow(
-        key=digest(*stem, intent.verb, name, to.body, options),
+        key=digest(*stem, wanted.verb, name, body, options),
         round=number,
         ordinal=ordinal,
-        verb=intent.verb,
+        verb=wanted.verb,
         target=name,
-        api_version=to.api_version,
-        kind=to.kind,
+        api_version=wanted.api_version,
+        kind=wanted.kind,
         target_uid=target.uid if target else "",
         target_version=target.version if target else 0,
         is_watched=is_watched,
-        body=to.body,
+        body=body,
         options=options,
         state="satisfied" if is_done else "pending",
     )

@@ -5,7 +5,7 @@ reconcile function is called. That and its `Round` give the decision.
 """
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -13,7 +13,6 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from levelog.handlers.callnames import title_of
-from levelog.intents import Intent
 from levelog.levels import WHOLE
 from levelog_base.wire.objects import field_manager
 from levelog_processors.decide.facts import Facts, Outlook, Round
@@ -28,6 +27,7 @@ from levelog_processors.decide.settling import (
     backoff,
     pause,
 )
+from levelog_processors.decide.targets import Aimed
 from levelog_store.decide.decisions import UNDONE, Decided, OpenIntent
 from levelog_store.fold.changes import added, read_causes
 from levelog_store.rows import IndexKey, LevelRow
@@ -53,16 +53,16 @@ def must_act(look: Outlook) -> bool:
     return facts.is_due or facts.is_to_be_noted if is_as_decided else facts.is_due or look.rests_until is None
 
 
-def left_to_write(look: Outlook, wanted: Sequence[Intent], target_of: Callable[[Intent], str]) -> Sequence[Intent]:
+def left_to_write(look: Outlook, wanted: Sequence[Aimed]) -> Sequence[Aimed]:
     """What a round asks for; of a view that writes once, what failed of a last round that was decided on the same."""
     facts = look.facts
     failed = {(each.verb, each.target) for each in facts.failures}
     if not facts.view.handler.writes_once or look.digest != facts.before.decided_inputs or not failed:
         return wanted
-    return [each for each in wanted if (each.verb, target_of(each)) in failed]
+    return [each for each in wanted if (each.verb, str(each.target)) in failed]
 
 
-def is_withheld(look: Outlook, wanted: Intent) -> bool:
+def is_withheld(look: Outlook, wanted: Aimed) -> bool:
     """Tell whether an intent waits: nothing is deleted while an index fails for objects that may concern the level."""
     return bool(look.lacks) and wanted.verb == "delete"
 

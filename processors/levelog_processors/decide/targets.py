@@ -1,4 +1,4 @@
-"""The target of an intent: the object that it names, or one that levelog chooses for calls and Events."""
+"""The target of an intent, found once: the object that it names, or one that levelog chooses for calls and Events."""
 
 from typing import Final
 
@@ -15,29 +15,59 @@ from levelog_store.rows import StoredObject
 EFFECTS_VERSION: Final = f"{GROUP}/v1"
 
 
-class Outward(Struct, frozen=True, kw_only=True):
-    """The target of an intent, and the content to send."""
+class Aimed(Struct, frozen=True, kw_only=True):
+    """An intent with its target: the object that it names, or one that levelog chooses."""
 
+    intent: Intent
     target: ObjectKey
     api_version: str
     kind: str
-    body: bytes
+    resource: ResourceType | None = None
+    """Of the object that it writes to; None: the target is levelog's own choice."""
+    body: bytes = b""
+    """Content of a call or an Event."""
+
+    @property
+    def verb(self) -> str:
+        """Verb of the intent."""
+        return self.intent.verb
 
 
-def is_outward(intent: Intent) -> bool:
-    """Tell whether the target of an intent is levelog's own choice."""
-    return intent.verb in ("call", "event")
+def aimed(view: BoundView, parent: StoredObject, intent: Intent) -> Aimed:
+    """The intent with its target; without a namespace of its own, that is in the parent's.
+
+    Raises OperatorError if the target needs a namespace, and neither has one, if the operator declares no such
+    resource, and for a function that is no effect of the operator.
+    """
+    if intent.verb == "call":
+        handler = _effect(view, intent)
+        target, body = _called(view, parent, intent, handler), handler.encoded(intent.body)
+        return Aimed(intent=intent, target=target, api_version=EFFECTS_VERSION, kind=handler.name, body=body)
+    if intent.verb == "event":
+        target, body = _event(view, parent, intent)
+        return Aimed(intent=intent, target=target, api_version=EVENTS.api_version, kind=EVENTS.kind, body=body)
+    resource = _target_type(view, intent)
+    namespace = intent.namespace or parent.namespace
+    if not namespace and resource.scope == "Namespaced":
+        field = "metadata.namespace" if intent.verb in ("apply", "create") else "namespace=…"
+        raise OperatorError(
+            f"{intent.verb} of {resource.kind} {intent.name}: give {field}: the parent {parent.object} has none"
+        )
+    key, kind = resource.key(namespace, intent.name), resource.kind
+    return Aimed(intent=intent, target=key, api_version=resource.api_version, kind=kind, resource=resource)
 
 
-def addressed(view: BoundView, parent: StoredObject, intent: Intent) -> Outward:
-    """Target and body of a call or an Event. Raises OperatorError for a function that is no effect of the operator."""
-    return _call(view, parent, intent) if intent.verb == "call" else _event(view, parent, intent)
+def refuse_stray(view: BoundView, parent: StoredObject, each: Aimed) -> None:
+    """Raises OperatorError for an intent that its function does not say it yields.
 
-
-def _call(view: BoundView, parent: StoredObject, intent: Intent) -> Outward:
-    handler = _effect(view, intent)
-    target, body = _called(view, parent, intent, handler), handler.encoded(intent.body)
-    return Outward(target=target, api_version=EFFECTS_VERSION, kind=handler.name, body=body)
+    A parent with a namespace writes there alone, unless the function says otherwise.
+    """
+    if view.reconcile is None or each.verb == "call":
+        return
+    resource = each.resource or _target_type(view, each.intent)
+    view.reconcile.refuse_undeclared(each.intent, resource)
+    if parent.namespace and each.resource is not None and each.target.namespace != parent.namespace:
+        view.reconcile.refuse_elsewhere(each.intent, resource, parent.object, str(each.target))
 
 
 def _called(view: BoundView, parent: StoredObject, intent: Intent, handler: EffectHandler) -> ObjectKey:
@@ -67,18 +97,17 @@ def _effect(view: BoundView, intent: Intent) -> EffectHandler:
     )
 
 
-def _event(view: BoundView, parent: StoredObject, intent: Intent) -> Outward:
+def _event(view: BoundView, parent: StoredObject, intent: Intent) -> tuple[ObjectKey, bytes]:
     resource = intent.resource.resource_type if intent.resource else view.handler.resource
     named: dict[str, str] = intent.body.get("regarding") or {
         "name": parent.name,
         "namespace": parent.namespace,
         "uid": parent.uid,
     }
-    target, body = addressed_event(intent, resource, named, view.operator)
-    return Outward(target=target, api_version=EVENTS.api_version, kind=EVENTS.kind, body=body)
+    return addressed_event(intent, resource, named, view.operator)
 
 
-def target_type(view: BoundView, intent: Intent) -> ResourceType:
+def _target_type(view: BoundView, intent: Intent) -> ResourceType:
     """Resource that an intent writes to, or that an Event is about.
 
     Raises OperatorError if the operator declares no such resource.
@@ -97,36 +126,3 @@ def target_type(view: BoundView, intent: Intent) -> ResourceType:
             f'@op.reconcile({view.handler.name}, writes={{{intent.kind}: ["{intent.verb}"]}}){known}'
         )
     return found
-
-
-def require_target(view: BoundView, parent: StoredObject, intent: Intent) -> None:
-    """Raises OperatorError for an intent without a place to go, or one that its function does not say it yields.
-
-    A parent with a namespace writes there alone, unless the function says otherwise.
-    """
-    target = addressed(view, parent, intent).target if is_outward(intent) else target_key(view, parent, intent)
-    if view.reconcile is None or intent.verb == "call":
-        return
-    resource = target_type(view, intent)
-    view.reconcile.refuse_undeclared(intent, resource)
-    if parent.namespace and not is_outward(intent) and target.namespace != parent.namespace:
-        view.reconcile.refuse_elsewhere(intent, resource, parent.object, str(target))
-
-
-def target_key(view: BoundView, parent: StoredObject, intent: Intent) -> ObjectKey:
-    """Object that an intent writes to; without a namespace of its own it is in the parent's.
-
-    Raises OperatorError if it needs a namespace, and neither has one.
-    """
-    if intent.verb == "call":  # whose request may be large
-        return _called(view, parent, intent, _effect(view, intent))
-    if intent.verb == "event":
-        return _event(view, parent, intent).target
-    resource = target_type(view, intent)
-    namespace = intent.namespace or parent.namespace
-    if not namespace and resource.scope == "Namespaced":
-        field = "metadata.namespace" if intent.verb in ("apply", "create") else "namespace=…"
-        raise OperatorError(
-            f"{intent.verb} of {resource.kind} {intent.name}: give {field}: the parent {parent.object} has none"
-        )
-    return resource.key(namespace, intent.name)

@@ -44,7 +44,7 @@ from levelog_store.actuate.elapsed import elapsed
 from levelog_store.decide import decisionwrites, inputreads
 from levelog_store.decide.decisions import Decided, OpenIntent
 from levelog_store.fold import ends
-from levelog_store.fold.changes import Changes, Wake
+from levelog_store.fold.changes import Changes
 from levelog_store.owners import leases
 from levelog_store.rows import (
     ERRORS,
@@ -226,16 +226,14 @@ def settled_by_receipt(real: Any, intent: OpenIntent) -> bool:
 
 
 @replaces("apply", State)
-def others_are_not_followed(
-    real: Any, self: State, changes: Changes, *, is_leased: bool = True
-) -> dict[ViewParent, Wake]:
+def others_are_not_followed(real: Any, self: State, changes: Changes, *, is_leased: bool = True) -> Any:
     """Of partitions that others hold nothing is known but that they are folded, and listed."""
     known = changes if is_leased else Changes(checkpoints=changes.checkpoints, syncs=changes.syncs)
     return real(self, known, is_leased=is_leased)
 
 
 @replaces("apply", State)
-def others_wake_nothing(real: Any, self: State, changes: Changes, *, is_leased: bool = True) -> dict[ViewParent, Wake]:
+def others_wake_nothing(real: Any, self: State, changes: Changes, *, is_leased: bool = True) -> Any:
     """What the partitions of others show is followed, and wakes no level."""
     if is_leased:
         return real(self, changes)

@@ -11,9 +11,9 @@ from sqlalchemy.sql.dml import ReturningUpdate
 
 from levelog.edges import Diff
 from levelog.handlers.edgehandlers import END, EdgeHandler
+from levelog_base.wire.objects import ObjectKey
 from levelog_processors.bound import BoundView
 from levelog_processors.decide import facts, targets
-from levelog_processors.decide.targets import Outward
 from levelog_processors.fold.receipts import Receipts
 from levelog_processors.fold.rules import Fold
 from levelog_store.actuate import claims, outcomes
@@ -27,21 +27,15 @@ from rigs.machine.planting import Planted
 from rigs.machine.world import Laboratory
 
 
-@replaces("_call", targets)
-def ends_in_a_line_of_their_own(real: Any, view: BoundView, parent: StoredObject, intent: Any) -> Outward:
+@replaces("_called", targets)
+def ends_in_a_line_of_their_own(
+    real: Any, view: BoundView, parent: StoredObject, intent: Any, handler: Any
+) -> ObjectKey:
     """The call for the end of an object has another target than those for its changes."""
-    found: Outward = real(view, parent, intent)
+    found: ObjectKey = real(view, parent, intent, handler)
     if intent.options.name != END:
         return found
-    target = found.target
-    return Outward(
-        target=type(target)(
-            group=target.group, resource=target.resource, namespace=target.namespace, name=f"{target.name}:{END}"
-        ),
-        api_version=found.api_version,
-        kind=found.kind,
-        body=found.body,
-    )
+    return ObjectKey(group=found.group, resource=found.resource, namespace=found.namespace, name=f"{found.name}:{END}")
 
 
 def called_before_it_is_known(laboratory: Laboratory) -> Generator[None]:
