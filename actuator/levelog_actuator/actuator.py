@@ -15,8 +15,8 @@ from levelog_actuator.claimedwrites import ClaimedWrites
 from levelog_actuator.claiming import ClaimLoop
 from levelog_actuator.effects import Effects, caller_for
 from levelog_actuator.ledger import Ledger, StoredResults
-from levelog_actuator.limits import ActuatorSettings, Limits, Outage
-from levelog_actuator.outbox import Outbox
+from levelog_actuator.limits import Limits, Outage
+from levelog_actuator.outbox import ActuatorSettings, Outbox
 from levelog_actuator.ownclaims import OwnClaims
 from levelog_actuator.relay import Relay
 from levelog_actuator.results import Ended, Observers, Result
@@ -149,8 +149,7 @@ class Actuator:
         """
         await self._verify()
         if not self._outbox.database.is_shared:
-            async with self._outbox.database.transaction() as connection:
-                await claims.end_claims(connection, self._outbox.scope)
+            await self._outbox.commit(claims.end_claims)
         self._is_claiming = True
         works = {
             "ledger": self._ledger.run(),

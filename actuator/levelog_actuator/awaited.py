@@ -26,8 +26,7 @@ class AwaitedLevels:
     """The levels that the daemons of one process wait for."""
 
     def __init__(self, outbox: Outbox, listener: Listener) -> None:
-        self._database = outbox.database
-        self._scope = outbox.scope
+        self._outbox = outbox
         self._listener = listener
         self._resync = outbox.settings.resync
         self._awaited: set[Awaited] = set()
@@ -49,8 +48,7 @@ class AwaitedLevels:
 
     async def read(self, place: ViewParent, uid: str) -> LevelStatus | None:
         """Status of the level of an object with this uid; None: there is none. Raises Unavailable."""
-        async with self._database.reading() as connection:
-            found = (await read_awaited(connection, self._scope, [place])).get(place)
+        found = (await self._outbox.read(read_awaited, [place])).get(place)
         return found[1] if found is not None and found[0] == uid else None
 
     async def run(self) -> None:
@@ -70,8 +68,7 @@ class AwaitedLevels:
         awaited = list(self._awaited)
         if not awaited:
             return False
-        async with self._database.reading() as connection:
-            found = await read_awaited(connection, self._scope, sorted({each.place for each in awaited}))
+        found = await self._outbox.read(read_awaited, sorted({each.place for each in awaited}))
         return sum(each.take(found.get(each.place)) for each in awaited) > 0
 
 

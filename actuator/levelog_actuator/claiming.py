@@ -83,11 +83,9 @@ class ClaimLoop(Struct, eq=False):
     async def _next_due(self) -> timedelta | None:
         """How long until the next intent is due, once it does not wait for a clock that was set back."""
         while True:
-            async with self.outbox.database.reading() as connection:
-                wait, at = await claims.next_due(connection, self.outbox.scope)
+            wait, at = await self.outbox.read(claims.next_due)
             before, self.asked_at = self.asked_at, at
             if at >= before:
                 return wait
             lease, heartbeat = self.outbox.settings.lease, self.outbox.settings.heartbeat_timeout
-            async with self.outbox.database.transaction() as connection:
-                await plan_anew(connection, self.outbox.scope, lease=lease, heartbeat=heartbeat)
+            await self.outbox.commit(plan_anew, lease=lease, heartbeat=heartbeat)

@@ -6,7 +6,7 @@ from datetime import timedelta
 from typing import Any, Final
 
 from levelog_actuator.answers import Reply
-from levelog_actuator.limits import ActuatorSettings
+from levelog_actuator.outbox import ActuatorSettings
 from levelog_actuator.requests import Order
 from levelog_actuator.results import Ended, about
 from levelog_actuator.sending import Sender

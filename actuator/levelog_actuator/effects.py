@@ -20,8 +20,8 @@ from levelog.indices import GiveIndex
 from levelog.intents import IntentOptions
 from levelog_actuator.awaited import AwaitedLevels
 from levelog_actuator.daemons import STEADY, Daemons, Interrupted, Pauses, put_off
-from levelog_actuator.limits import ActuatorSettings, Limits
-from levelog_actuator.outbox import Outbox
+from levelog_actuator.limits import Limits
+from levelog_actuator.outbox import ActuatorSettings, Outbox
 from levelog_actuator.ownclaims import OwnClaims
 from levelog_actuator.patching import CallPatcher, Kept
 from levelog_actuator.requests import Order

@@ -125,11 +125,9 @@ class Ledger(Struct, eq=False):
         if not keys:
             return
         try:
-            async with self.outbox.database.reading() as connection:
-                waiting = await claims.read_waiting(connection, self.outbox.scope, keys)
+            waiting = await self.outbox.read(claims.read_waiting, keys)
             for level in waiting:
-                async with self.outbox.database.transaction(durable=False) as connection:
-                    await claims.hasten(connection, self.outbox.scope, level)
+                await self.outbox.write(claims.hasten, level)
         except Unavailable as error:
             log.log(level_of(error), "processors look by themselves, in a minute: %s", error)
             return

@@ -112,9 +112,7 @@ class OwnClaims(Struct, eq=False):
 
     async def _look(self) -> None:
         outbox, at, asked = self.outbox, self.clock(), list(self.own.values())
-        async with outbox.database.reading() as connection:
-            keys = [each.key for each in asked]
-            found = await claims.still_claimed(connection, outbox.scope, outbox.owner, keys)
+        found = await outbox.read(claims.still_claimed, outbox.owner, [each.key for each in asked])
         for each in asked:
             if each.key in found:
                 each.known_at = max(at, each.known_at)
@@ -134,9 +132,7 @@ class OwnClaims(Struct, eq=False):
         if not kept:
             return
         try:
-            async with outbox.database.transaction(durable=False) as connection:
-                keys = [each.key for each in kept]
-                found = await claims.keep(connection, outbox.scope, outbox.owner, keys, lease=lease)
+            found = await outbox.write(claims.keep, outbox.owner, [each.key for each in kept], lease=lease)
         except Unavailable as error:
             log.log(level_of(error), "claims are not kept, of %s: %s", counted(len(kept), "call"), error)
             for each in kept:  # which this actuator may still claim again
@@ -186,8 +182,7 @@ class OwnClaims(Struct, eq=False):
     async def beat(self) -> None:
         """Beat once; then end the claims of actuators that are gone, if this one was alive all the time they had."""
         outbox, began, lasts = self.outbox, self.clock(), self.outbox.settings.heartbeat_timeout
-        async with outbox.database.transaction() as connection:
-            moment, has_gone = await heartbeats.beat(connection, outbox.scope, outbox.owner, lasts)
+        moment, has_gone = await outbox.commit(heartbeats.beat, outbox.owner, lasts)
         self.told = moment, began
         if self.clock() > self.alive_until:  # it was over meanwhile
             self.since = self.clock()
@@ -195,9 +190,7 @@ class OwnClaims(Struct, eq=False):
         self.has_beaten.set()
         if not has_gone or began - self.since < lasts.total_seconds():  # others may have been without it as well
             return
-        async with outbox.database.transaction() as connection:
-            ended = await heartbeats.end_claims_of_gone(connection, outbox.scope, outbox.settings.request)
-        if ended:
+        if ended := await outbox.commit(heartbeats.end_claims_of_gone, outbox.settings.request):
             log.info("%s of actuators that are gone can be taken over", counted(ended, "claim"))
             self.on_ended()
 

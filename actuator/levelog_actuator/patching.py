@@ -119,8 +119,7 @@ class CallPatcher(Struct, eq=False):
         """Keep what a call has returned, once the database is there; False: the claim has ended."""
         while True:
             try:
-                async with self.outbox.database.transaction(durable=False) as connection:
-                    return await keep_progress(connection, self.outbox.scope, self.outbox.owner, intent, progress)
+                return await self.outbox.write(keep_progress, self.outbox.owner, intent, progress)
             except Unavailable as error:
                 log.log(level_of(error), "what a call has returned is not kept: %s", error, extra=about(intent))
                 await self.outbox.database.absence.pause(self.outbox.settings.outage.total_seconds())

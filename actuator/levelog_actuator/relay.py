@@ -123,8 +123,7 @@ class Relay(Struct, eq=False):
         keys, self.published, self.mark_at = self.published, [], math.inf
         ended = [self.unstored[key] for key in keys if key in self.unstored]
         if relayed := [key for key in keys if key not in self.unstored]:
-            async with self.outbox.database.transaction(durable=False) as connection:
-                await outcomes.mark_relayed(connection, self.outbox.scope, relayed)
+            await self.outbox.write(outcomes.mark_relayed, relayed)
         await self._store(ended, is_relayed=True)
 
     async def keep(self) -> None:
@@ -135,10 +134,7 @@ class Relay(Struct, eq=False):
     async def _store(self, receipts: Sequence[ClaimReceipt], *, is_relayed: bool) -> None:
         if not receipts:
             return
-        async with self.outbox.database.transaction(durable=False) as connection:
-            await outcomes.store_receipts(
-                connection, self.outbox.scope, self.outbox.owner, receipts, is_relayed=is_relayed
-            )
+        await self.outbox.write(outcomes.store_receipts, self.outbox.owner, receipts, is_relayed=is_relayed)
         for receipt, _ in receipts:
             self.unstored.pop(receipt.key, None)
 
@@ -160,8 +156,7 @@ class Relay(Struct, eq=False):
         is_wanted = self.seen.__contains__ if not self.is_behind else lambda _key: True
         left: set[str] = set()
         while True:
-            async with self.outbox.database.reading() as connection:
-                rows = await outcomes.unrelayed(connection, self.outbox.scope, BATCH + len(left))
+            rows = await self.outbox.read(outcomes.unrelayed, BATCH + len(left))
             new = [row for row in rows if row.key not in left]
             wanted = [row for row in new if is_wanted(row.key)]
             left.update(row.key for row in new if not is_wanted(row.key))
@@ -179,23 +174,17 @@ class Relay(Struct, eq=False):
         Origin of the period: the tables may be lost, and filled from the log again, three times while a record lasts.
         """
         age = self.publisher.stream.max_age
-        async with self.outbox.database.reading() as connection:
-            if not await calls.is_time_to_record(connection, self.outbox.scope, age / 4 if age else None):
-                return
+        if not await self.outbox.read(calls.is_time_to_record, age / 4 if age else None):
+            return
         last, count = None, 0
-        while True:
-            async with self.outbox.database.reading() as connection:
-                found = await calls.read_calls(connection, self.outbox.scope, BATCH, after=last)
-            if not found:
-                break
+        while found := await self.outbox.read(calls.read_calls, BATCH, after=last):
             messages = self._messages([_again(call, self.outbox.scope.application) for call in found])
             if messages:
                 await self.publisher.publish([message for _, message in messages])
             last, count = found[-1], count + len(messages)
         if count:
             log.info("what %s of effects did is recorded again: else the log forgets it", counted(count, "call"))
-        async with self.outbox.database.transaction(durable=False) as connection:
-            await calls.note_recorded(connection, self.outbox.scope)
+        await self.outbox.write(calls.note_recorded)
 
     async def _relay(self, receipts: Sequence[ReceiptNoted]) -> None:
         messages = self._messages(receipts)

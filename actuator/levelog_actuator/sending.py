@@ -11,8 +11,9 @@ from msgspec.structs import replace
 from levelog.handlers.views import ReconcileHandler
 from levelog_actuator.answers import Case, Judgement, Reply, rule_for_answer, rule_for_observation
 from levelog_actuator.events import write_event
-from levelog_actuator.limits import ActuatorSettings, try_later
+from levelog_actuator.limits import try_later
 from levelog_actuator.observations import UNREADABLE, Observation
+from levelog_actuator.outbox import ActuatorSettings
 from levelog_actuator.requests import Order, Precondition, Request, path_of, write_request
 from levelog_actuator.results import Ended, Later, Result
 from levelog_actuator.rights import undeclared

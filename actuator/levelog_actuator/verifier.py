@@ -54,8 +54,7 @@ class WriteVerifier(Struct, eq=False):
     async def look(self) -> int:
         """Read the targets that are due, publish what is new, and return how many were due."""
         after, most = self.outbox.settings.look_after, self.outbox.settings.most_look
-        async with self.outbox.database.transaction(durable=False) as connection:
-            writes = await outcomes.take_unseen(connection, self.outbox.scope, limit=BATCH, after=after, most=most)
+        writes = await self.outbox.write(outcomes.take_unseen, limit=BATCH, after=after, most=most)
         observations = await self._read(writes)
         if observations:
             await self.publisher.publish([self.writer.message(record) for record in observations])

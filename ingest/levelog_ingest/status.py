@@ -8,6 +8,7 @@ from typing import Final, Literal, TypeAlias
 
 from msgspec import Struct
 
+from levelog.absence import doubled
 from levelog.resources import Scope
 from levelog_base.counting import counted
 from levelog_base.wire.objects import GroupResource, Version
@@ -102,10 +103,9 @@ class Backoff:
 
     def failed(self, at_least: timedelta | None = None) -> timedelta:
         """How long to wait now; never less than the server asked for."""
-        factor = 1 << min(self._failures, 16)
         self._failures += 1
         jitter = random.uniform(0.5, 1.0)  # noqa: S311  # it spreads load and hides nothing
-        wait = min(self._longest, self._first * factor) * jitter
+        wait = doubled(self._first, self._failures, self._longest) * jitter
         return wait if at_least is None else max(wait, at_least)
 
 

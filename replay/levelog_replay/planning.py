@@ -26,7 +26,7 @@ from levelog_store.decide.decisions import Asked, PendingWake
 from levelog_store.decide.inputreads import KeptIntent, read_kept_intents
 from levelog_store.fold.checkpoints import read_points
 from levelog_store.fold.statereads import StoredState, read_state
-from levelog_store.owners.handlers import CHANGED_CODE, Handler, differences
+from levelog_store.owners.handlers import Handler, differences, is_outdated
 from levelog_store.owners.promotion import read_handlers
 from levelog_store.rows import UNSETTLED, LevelRow, Scope, Verdict, ViewParent
 
@@ -193,7 +193,7 @@ def _planned(at: datetime, program: Program, before: _Before, engine: Engine, ta
                 change=change,
                 writes=tuple(writes[change.name]),
                 is_due=change.name in due,
-                is_later=change.after is not None and change.after.reason == CHANGED_CODE,
+                is_later=change.after is not None and is_outdated(change.after),
                 deletions=_deletions(change, writes[change.name], children),
             )
             for change in _changes(before.stored.levels, engine.state.levels)

@@ -1,9 +1,10 @@
-"""A server that is away: logged when it goes, at intervals, and when it is back, once for all waiting tasks."""
+"""A server that is away: logged when it goes, at intervals, and when it is back; how long to wait for it."""
 
 import asyncio
 import logging
 import time
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Final
 
 from levelog_base.errors import LevelogError
@@ -101,6 +102,12 @@ class Absence:
             pass
         finally:
             stop()
+
+
+def doubled(first: timedelta, attempt: int, most: timedelta) -> timedelta:
+    """How long to wait after an attempt, counted from 1: doubled by each, up to `most`."""
+    wait: timedelta = first * 2 ** min(max(attempt - 1, 0), 30)
+    return min(wait, most)
 
 
 def level_of(error: BaseException) -> int:

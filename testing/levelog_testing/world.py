@@ -18,8 +18,7 @@ from levelog.kinds import expand
 from levelog.operator import Operator
 from levelog.resources import Manifest, ResourceType, is_external
 from levelog_actuator.effects import caller_for
-from levelog_actuator.limits import ActuatorSettings
-from levelog_actuator.outbox import Outbox
+from levelog_actuator.outbox import ActuatorSettings, Outbox
 from levelog_actuator.requests import Order
 from levelog_actuator.results import Ended, Later, Result
 from levelog_actuator.sending import Sender

@@ -8,7 +8,7 @@ import pytest
 
 from levelog import Call, GiveUp, Index, Intent, Level, Operator, Owner, Resource, Struct, apply, call
 from levelog.testing import Simulation
-from levelog_actuator.limits import ActuatorSettings
+from levelog_actuator.outbox import ActuatorSettings
 from levelog_kube.client import KubeClient
 from levelog_kube.failures import Unreachable
 from levelog_store.look.overview import read_level_lines

@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from levelog.resources import ResourceBase
 from levelog_actuator import Actuator
-from levelog_actuator.limits import ActuatorSettings
+from levelog_actuator.outbox import ActuatorSettings
 from levelog_base.secrets.redaction import Redactor
 from levelog_base.wire.objects import Application
 from levelog_ingest.ingest import Ingest

@@ -121,7 +121,7 @@ class _Work(Struct, frozen=True):
         if self.process.client is None or Role.ACTUATE not in self.process.roles:
             return None
         from levelog_actuator.actuator import Actuator
-        from levelog_actuator.limits import ActuatorSettings
+        from levelog_actuator.outbox import ActuatorSettings
 
         limits = ActuatorSettings(
             requests=self.process.settings.requests,

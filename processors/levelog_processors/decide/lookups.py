@@ -18,7 +18,7 @@ from levelog_base.wire.canonical import digest
 from levelog_processors.bound import BoundView
 from levelog_processors.decide.levelstatuses import decoded, timeless
 from levelog_processors.keys import CONTACT, canonical_key, contact_key, key_from, lookup_key
-from levelog_store.owners.handlers import CHANGED_CODE
+from levelog_store.owners.handlers import is_outdated
 from levelog_store.rows import ERRORS, WHOLE_INDEX, Bucket, IndexKey, WholeIndex, is_of_levels, levels_place
 
 R = TypeVar("R", bound=ResourceBase)
@@ -93,9 +93,7 @@ class LevelLookups(Struct, frozen=True):
     def outdated(self) -> str:
         """One that changed code has not decided on, in words; empty: none."""
         all_found = ((parent, view, each) for parent, levels in self.found.items() for view, each in levels.items())
-        return next(
-            (f"{view} of {at}: {each.reason}" for at, view, each in all_found if each.reason == CHANGED_CODE), ""
-        )
+        return next((f"{view} of {at}: {each.reason}" for at, view, each in all_found if is_outdated(each)), "")
 
     def given(self, level_statuses: Mapping[str, LevelStatus]) -> Levels:
         """Some levels, from which others are found."""

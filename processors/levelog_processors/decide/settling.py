@@ -7,6 +7,7 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
+from levelog.absence import doubled
 from levelog_base.wire.canonical import canonical
 from levelog_store.decide.decisions import Decided, OpenIntent
 
@@ -84,8 +85,7 @@ REFUSED: Final = frozenset({400, 405, 409, 410, 413, 415, 422})
 
 def backoff(attempts: int, longest: timedelta = MAX_BACKOFF) -> timedelta:
     """Time until the next round if nothing that is read changes: doubled by each round, up to `longest`."""
-    doubled: timedelta = FIRST_BACKOFF * 2 ** min(max(attempts - 1, 0), 20)
-    return min(doubled, longest)
+    return doubled(FIRST_BACKOFF, attempts, longest)
 
 
 def pause(failures: Sequence[OpenIntent], attempts: int, longest: timedelta = MAX_BACKOFF) -> timedelta | None:

@@ -17,7 +17,7 @@ from levelog_processors.program import Program
 from levelog_processors.state.state import State
 from levelog_store.decide.decisions import OpenIntent, PendingWake
 from levelog_store.decide.inputreads import ToldIntent
-from levelog_store.owners.handlers import CHANGED_CODE
+from levelog_store.owners.handlers import is_outdated
 from levelog_store.rows import (
     Bucket,
     IndexKey,
@@ -134,7 +134,7 @@ class StateReader(Struct, frozen=True):
             return False
         parents = map(parent_at, filter(is_of_levels, state.reads.get((wake.view, wake.parent), ())))
         others = [(each.name, parent) for parent in parents if parent in state.objects for each in looked_up]
-        if any(state.levels[level].reason == CHANGED_CODE for level in others if level in state.levels):
+        if any(is_outdated(state.levels[level]) for level in others if level in state.levels):
             return True
         due = wakes.are_due(others, now)
         return any(cause <= wake.cause or level in state.outdated for level, cause in due.items())

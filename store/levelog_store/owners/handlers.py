@@ -6,13 +6,15 @@ from typing import Final, Literal, TypeAlias
 from msgspec import Struct
 
 from levelog.handlers.finalizing import INDEX, VIEW
+from levelog.levels import LevelStatus
+from levelog_store.rows import Verdict
 
 Kind: TypeAlias = Literal["index", "effect", "view", "reconcile", "event", "timer"]
 
 UNRECORDED: Final[tuple[Kind, ...]] = ("event", "timer")
 """Kinds whose calls leave no records, and which have positions of their own."""
 CHANGED_CODE: Final = "not evaluated since its code changed"
-"""Reason of a level that is left of a view's backfill."""
+"""Reason of a level that changed code has not decided on, and of no other; it is told by `is_outdated` alone."""
 HandlerName: TypeAlias = tuple[Kind, str]
 """Kind and `operator/function`; a reconcile function is named as its view, the index of an effect as the effect."""
 
@@ -27,6 +29,11 @@ class Handler(Struct, frozen=True, kw_only=True, order=True):
     """Resource of the objects that it is given."""
     reads: tuple[str, ...] = ()
     """Names of the indices that a view may read, sorted."""
+
+
+def is_outdated(level: LevelStatus | Verdict) -> bool:
+    """Tell whether changed code has not decided on a level yet, whichever process is to."""
+    return level.reason == CHANGED_CODE
 
 
 class Backfill(Struct, frozen=True, kw_only=True):

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from levelog.intents import Verb
-from levelog_actuator.limits import ActuatorSettings
+from levelog_actuator.outbox import ActuatorSettings
 from levelog_actuator.results import Ended
 from levelog_actuator.rights import RIGHTS, Right
 from levelog_actuator.sending import Sender

@@ -6,7 +6,7 @@ from typing import cast
 
 import msgspec
 
-from levelog_actuator.limits import ActuatorSettings
+from levelog_actuator.outbox import ActuatorSettings
 from levelog_actuator.results import Ended, Later, Result
 from levelog_actuator.sending import Sender
 from levelog_base.wire.objects import ObjectKey

@@ -5,7 +5,8 @@ import asyncio
 import pytest
 from msgspec.structs import replace
 
-from levelog_actuator.limits import ActuatorSettings, Limits, Room, Turns
+from levelog_actuator.limits import Limits, Room, Turns
+from levelog_actuator.outbox import ActuatorSettings
 from levelog_store.actuate.claims import ClaimedIntent
 from rigs.orders import order
 

@@ -12,8 +12,8 @@ from levelog.indices import LiveIndex
 from levelog.operator import Operator
 from levelog_actuator.daemons import Daemons
 from levelog_actuator.effects import EffectCaller, Effects
-from levelog_actuator.limits import ActuatorSettings, Limits
-from levelog_actuator.outbox import Outbox
+from levelog_actuator.limits import Limits
+from levelog_actuator.outbox import ActuatorSettings, Outbox
 from levelog_actuator.ownclaims import OwnClaims
 from levelog_actuator.results import Ended, Later, Observers, Result
 from levelog_base.errors import Unavailable

@@ -18,7 +18,7 @@ from levelog.edges import Edge
 from levelog.handlers.edgehandlers import END, KNOWN
 from levelog.intents import IntentOptions
 from levelog_actuator.effects import EffectCaller
-from levelog_actuator.limits import ActuatorSettings
+from levelog_actuator.outbox import ActuatorSettings
 from levelog_actuator.results import Ended, Result
 from levelog_base.wire.objects import ObjectKey
 from levelog_base.wire.records import ReceiptNoted
