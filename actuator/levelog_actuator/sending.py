@@ -1,4 +1,9 @@
-"""Carries out one intent: sends it, reads the target if needed, and follows the rule for each answer."""
+"""Carries out one intent at the API server: sends it, reads the target if needed, and follows the rule for each answer.
+
+It sends at most three requests under one claim, each for one incarnation of the target, and none that the loaded code
+does not declare. The rules are in `answers.py`, what a request looks like in `requests.py`. It returns what came of the
+intent, and stores it nowhere: it touches no table, no log, and calls no user's function.
+"""
 
 from collections.abc import Callable, Mapping
 from datetime import timedelta
@@ -75,7 +80,7 @@ class Sender(Struct, eq=False):
     """All writes are server-side dry runs."""
     writers: Mapping[str, ReconcileHandler] | None = None
     """Loaded functions by view. Nothing is sent that they do not declare; None: whatever is asked for."""
-    made: dict[ObjectKey, Precondition] = {}
+    newest: dict[ObjectKey, Precondition] = {}
     """Uid and version of each target after its newest write."""
 
     async def verify(self, cluster: Cluster) -> None:
@@ -129,7 +134,7 @@ class Sender(Struct, eq=False):
             if must_look:
                 step = await self._look_and_judge(order, guard, refusal)
                 if not isinstance(step, Precondition):
-                    return _answered(step, refusal)
+                    return _with_status(step, refusal)
                 guard = step
                 if refusal is not None and refusal.status == 404:  # the status is a field as any other
                     order, guard = replace(order, verb="patch"), Precondition(uid=step.uid)
@@ -140,29 +145,29 @@ class Sender(Struct, eq=False):
                 return Later.unsent(intent, "the claim was about to end")
             rule = rule_for_answer(order, reply)
             if rule.verdict is not Judgement.LOOK:
-                return _answered(self._conclude(order, rule.verdict, reply), reply)
+                return _with_status(self._conclude(order, rule.verdict, reply), reply)
             refusal, must_look = reply, True
         step = await self._look_and_judge(order, guard, refusal)
         if isinstance(step, Precondition):
             return try_later(self.settings, intent, "changed by others each time that it was written")
-        return _answered(step, refusal)
+        return _with_status(step, refusal)
 
     def _guard(self, order: Order) -> Precondition:
         """The guard for the version that the decision saw; for a status, for the newest that this process wrote.
 
         Several views may write to one status: each but the first would be refused, and sent again.
         """
-        guard, made = order.first_guard, self.made.get(order.target)
-        if made is None or order.verb != "patch_status" or order.options.if_unchanged:
+        guard, newest = order.first_guard, self.newest.get(order.target)
+        if newest is None or order.verb != "patch_status" or order.options.if_unchanged:
             return guard
-        return made if made.uid == guard.uid and made.version > guard.version else guard
+        return newest if newest.uid == guard.uid and newest.version > guard.version else guard
 
     def _remember(self, target: ObjectKey, ended: Ended) -> None:
-        self.made.pop(target, None)
+        self.newest.pop(target, None)
         if ended.uid and ended.version:
-            self.made[target] = Precondition(uid=ended.uid, version=ended.version)
-        if len(self.made) > MOST_MADE:
-            del self.made[next(iter(self.made))]
+            self.newest[target] = Precondition(uid=ended.uid, version=ended.version)
+        if len(self.newest) > MOST_MADE:
+            del self.newest[next(iter(self.newest))]
 
     async def _look_and_judge(self, order: Order, guard: Precondition, refusal: Reply | None) -> Result | Precondition:
         """The guard to send the intent with, or what became of it."""
@@ -271,7 +276,8 @@ class Sender(Struct, eq=False):
         return Reply(status=answer.status, body=answer.body)
 
 
-def _answered(result: Result, reply: Reply | None) -> Result:
+def _with_status(result: Result, reply: Reply | None) -> Result:
+    """The result with the HTTP status of the last answer to the write."""
     return replace(result, answer=reply.counts_as) if isinstance(result, Ended) and reply is not None else result
 
 

@@ -1,4 +1,9 @@
-"""The engine, one step at a time: fold records in memory, decide what is due, write both."""
+"""The engine: folds records into State, decides on levels, and writes both to the tables, one step at a time.
+
+`load` reads the tables, `fold` changes State in memory, `decide` calls views and reconcile functions, and commits;
+`flush` writes what is only folded. It reads no log, sends nothing to the API server, and never waits for work: its
+caller hands it the records, and chooses when. The intents that it commits are sent by an actuator.
+"""
 
 import asyncio
 import logging
@@ -12,7 +17,7 @@ from levelog_base.wire.records import LoggedRecord, ReceiptNoted, SyncFinished
 from levelog_processors.clock import DatabaseClock
 from levelog_processors.decide.evaluating import Evaluator, are_of_others
 from levelog_processors.decide.functions import MOST_BEGUN, PATIENCE, Acting, Caller
-from levelog_processors.decide.levelstatuses import deciding_views, told, woken
+from levelog_processors.decide.levelstatuses import changed_places, deciding_views, woken
 from levelog_processors.decide.readiness import Readiness
 from levelog_processors.decide.rules import conclude
 from levelog_processors.decide.settling import is_settled
@@ -83,8 +88,8 @@ class Engine:
         """The newest record that the tables come from, of any partition, when the partitions were taken."""
         self.clock = DatabaseClock()
         self._readiness: Readiness | None = None
-        self._told = frozenset[str]()
-        """Resources of which it was said that they are recorded in another version."""
+        self._warned = frozenset[str]()
+        """Resources of which a warning has said that they are recorded in another version."""
         self._has_lookups = False
         """Levels of others are looked up for the first time, so that what is held of them may be old."""
         self._has_missed = False
@@ -141,11 +146,11 @@ class Engine:
         self.clock.look(found.moment)
         self.newest = LogSequence(found.newest[0]), found.newest[1]
         state = self.state = restored(self._program, self._scope.application, found, epochs, self._most_bodies)
-        for job, names in left_behind(state, found.unfinished):  # between two, leases and probes go on
+        for job, names in left_behind(state, found.unfinished):
             rows = await self.evaluator.whole(state, names)
             state.apply(index_anew(state, job, list(rows.values())), is_leased=job.partition in state.leased)
             state.let_go()
-            await asyncio.sleep(0)
+            await asyncio.sleep(0)  # leases and probes go on between two pages
         wake_outdated(state, found.unfinished)
         self._has_missed, self._awaited = True, found.awaited
         self.decided_to = {partition: found.folded_to[partition] for partition in epochs}
@@ -160,14 +165,13 @@ class Engine:
         fresh = [logged for logged in records if logged.sequence > state.folded_to[logged.partition]]
         known, rest = _parted(fresh, self.decided_to)
         for part in parts(known):
-            state.recall(state.fold(part, is_leased=False), self._anew)
+            state.recall(state.fold(part, counts_rounds=False), self._anew)
         wakes: dict[ViewParent, Wake] = {}
         folded: list[Changes] = []
         receipts: list[ReceiptNoted] = []
-        is_all = len(self.epochs) == self._scope.partitions
-        for is_leased in (True,) if is_all else (True, False):
-            for part in parts(each for each in rest if is_all or (each.partition in self.epochs) == is_leased):
-                changes = state.fold(part, is_leased=is_leased)
+        for is_leased in (True, False) if self.is_shared else (True,):
+            for part in parts(each for each in rest if (each.partition in self.epochs) == is_leased):
+                changes = state.fold(part, counts_rounds=is_leased)
                 wakes |= state.apply(changes, is_leased=is_leased)
                 folded.append(changes)
                 if is_leased:
@@ -205,10 +209,10 @@ class Engine:
         """Which views may decide, and in which namespaces."""
         if self._readiness is None:
             found = Readiness(self._program, self.state.syncs.values(), partitions=self._scope.partitions)
-            for name in sorted(found.others.keys() - self._told):
+            for name in sorted(found.others.keys() - self._warned):
                 said = "%s is recorded in version %s, this code declares %s: its views wait for a list in that version"
                 log.warning(said, name, *found.others[name])
-            self._told = frozenset(found.others)
+            self._warned = frozenset(found.others)
             self._readiness = found
         return self._readiness
 
@@ -280,7 +284,7 @@ class Engine:
             claimed,
             # a full batch is followed by another: to look for one is as slow as to take it
             has_more=self._has_lookups or len(wakes) >= BATCH or bool(self._due(views, at, leaving, 1)),
-            has_told=any(each.wake.view in self._program.looked_up for each in valid),
+            has_looked_up=any(each.wake.view in self._program.looked_up for each in valid),
             has_news=any(each.is_news and each.wake.view in self._program.awaited for each in valid),
         )
 
@@ -335,7 +339,7 @@ class Engine:
         confirmed = [same for each in holding if (same := state.outdated.confirmed(each)) is not None]
         names = {each.name for each in confirmed}
         fresh = [each for each in holding if each.name not in names]
-        shown = told(self._program, confirmed)
+        shown = changed_places(self._program, confirmed)
         if not fresh and not state.ends:
             state.confirm(confirmed, shown)
             return confirmed, ()
@@ -345,7 +349,7 @@ class Engine:
                 self._has_lookups |= self.is_shared and are_of_others(state, decided.dependencies_added)
             state.confirm(confirmed, shown)  # which may be looked up in this very batch for the first time
             asked = woken(self._program, written.valid)
-            state.tell(told(self._program, written.valid), asked)
+            state.tell(changed_places(self._program, written.valid), asked)
             state.ask(asked)
         return [*confirmed, *written.valid], written.claimed
 

@@ -1,4 +1,9 @@
-"""The loop of one processor: reads records, folds them, decides, writes, and tells others, turn by turn."""
+"""Steps the engine through the log: each turn reads records, folds them, decides on a batch of levels, and writes.
+
+It reads the log, writes the tables through the engine, and publishes notifications. It says when a step is due, and
+nothing of what a step decides: users' functions, intents and receipts are the engine's. It never reaches the API
+server.
+"""
 
 import asyncio
 import logging
@@ -173,7 +178,7 @@ class Loop:
         # a wakeup may have waited for these records
         if folded.has_finished_sync:
             self._schedule.open()
-        await self._note(folded, records)
+        await self._follow_up(folded, records)
 
     async def _write(self, read_to: Sequence, *, ends: bool) -> None:
         """Write what is folded, if it is time, and how far there was nothing to fold.
@@ -181,17 +186,17 @@ class Loop:
         With `ends`, write at once the intents that records have ended.
         """
         engine, now = self._engine, monotonic()
-        is_quiet = read_to - min(map(engine.folded_to.__getitem__, engine.epochs)) >= CONFIRM_EVERY
-        if not (engine.has_unwritten or is_quiet):
+        is_unconfirmed = read_to - min(map(engine.folded_to.__getitem__, engine.epochs)) >= CONFIRM_EVERY
+        if not (engine.has_unwritten or is_unconfirmed):
             self._writes_at = 0.0
             return
         if not self._writes_at:
             self._writes_at = now + self._writes_after.total_seconds()
         is_much = len(engine.state.unwritten) >= MOST_UNWRITTEN
-        if is_quiet or is_much or now >= self._writes_at:
+        if is_unconfirmed or is_much or now >= self._writes_at:
             left = engine.tables.backfills
-            await engine.flush(read_to=read_to if is_quiet else 0)
-            await self._tell_keys()
+            await engine.flush(read_to=read_to if is_unconfirmed else 0)
+            await self._announce_keys()
             if engine.tables.backfills < left:  # daemons, and views of others, knew nothing of these levels
                 await self._notifier.publish(Topic.LEVELS)
                 await self._notifier.publish(Topic.WAKE, but_not=self._listener)
@@ -199,8 +204,8 @@ class Loop:
         elif ends and engine.state.ends:
             await engine.flush(has_time=False)
 
-    async def _tell_keys(self) -> None:
-        """Tell who follows indices what has changed, now that it is in the tables."""
+    async def _announce_keys(self) -> None:
+        """Notify those who read indices live of the keys that have changed, now that these are in the tables."""
         keys, self._unheard = self._unheard, set()
         if self._on_keys is not None:
             self._on_keys(keys)
@@ -222,14 +227,15 @@ class Loop:
             return RESYNC
         return timedelta(seconds=max(0.0, self._writes_at - monotonic()))
 
-    async def _note(self, folded: Folded, records: list[LoggedRecord]) -> None:
+    async def _follow_up(self, folded: Folded, records: list[LoggedRecord]) -> None:
+        """Count what was folded, and notify those who wait for it."""
         if not folded.records:
             return
         self.records += folded.records
         self._unheard |= folded.keys
         if self._program.follows(folded.keys):
             await self._engine.flush()
-            await self._tell_keys()
+            await self._announce_keys()
         if self._timers.is_needed:
             self._timers.see(records)
         log.debug("folded %s", counted(folded.records, "record"), extra={"sequence": records[-1].sequence})
@@ -246,13 +252,14 @@ class Loop:
         self._portion.end(batch)
         self.health.note(began, batch=batch)
         if not self._engine.has_unwritten:
-            await self._tell_keys()
-        await self._tell(batch)
+            await self._announce_keys()
+        await self._announce(batch)
         self._plan()
         await self._statistics.keep(len(batch.decided))
         return self._schedule.is_open
 
-    async def _tell(self, batch: EvaluationBatch) -> None:
+    async def _announce(self, batch: EvaluationBatch) -> None:
+        """Notify those who wait for what a batch has decided."""
         self._schedule.note(batch)
         if batch.has_more:
             self._schedule.open()
@@ -264,5 +271,5 @@ class Loop:
             await self._notifier.publish(Topic.INTENT)
         if batch.has_news:
             await self._notifier.publish(Topic.LEVELS)
-        if batch.has_told and self._engine.is_shared:  # others may own those that look the levels up
+        if batch.has_looked_up and self._engine.is_shared:  # others may own those that look the levels up
             await self._notifier.publish(Topic.WAKE, but_not=self._listener)

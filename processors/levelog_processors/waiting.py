@@ -282,7 +282,7 @@ class HighWatermark:
         # wait for an election of NATS.
         patience = inf if is_first or is_anew else LOOK_PATIENCE.total_seconds()
         self._blind_until = self._clock() + patience
-        await self._ask(reader.end)
+        await self._ask(reader.find_end)
 
     @property
     def wait(self) -> timedelta:

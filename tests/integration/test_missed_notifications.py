@@ -115,7 +115,7 @@ async def test_an_answer_of_the_log_is_heard_as_soon_as_it_comes_however_fast_th
     nats_server: NatsServer, database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("levelog_processors.waiting.RESYNC", timedelta(hours=1))
-    rests, wait, end = asyncio.Event(), Arrivals.wait, Reader.end
+    rests, wait, end = asyncio.Event(), Arrivals.wait, Reader.find_end
 
     def left(_: Pace) -> float:
         rests.set()
@@ -131,7 +131,7 @@ async def test_an_answer_of_the_log_is_heard_as_soon_as_it_comes_however_fast_th
 
     monkeypatch.setattr(Pace, "left", property(left))
     monkeypatch.setattr(Arrivals, "wait", waiting)
-    monkeypatch.setattr(Reader, "end", answering)
+    monkeypatch.setattr(Reader, "find_end", answering)
     async with Processing(nats_server.url, database_url) as stack:
         processor = stack.start()
         await until(lambda: not processor.health.is_behind, "the answer")

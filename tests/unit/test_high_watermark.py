@@ -24,7 +24,7 @@ class GrowingLog:
     def seen_to(self) -> int:
         return self.position
 
-    async def end(self) -> int:
+    async def find_end(self) -> int:
         return self.position + 1000
 
     async def confirm(self) -> int:
@@ -70,7 +70,7 @@ class SilentLog(GrowingLog):
         self.handed_out, self.questions = 5, 0
         """How far `confirm` brings it, which is where it ends unless a test says otherwise; how often it was asked."""
 
-    async def end(self) -> int:
+    async def find_end(self) -> int:
         await self.has_leader.wait()
         return 5
 

@@ -269,7 +269,7 @@ def test_a_changed_reconcile_function_decides_again_on_levels_that_drift_or_sett
 def test_an_outdated_level_whose_parent_the_tables_lack_is_asked_for_as_its_record_comes_again() -> None:
     of, records = state(), logged([web("shop", 1)], partitions=PARTITIONS)
     of.outdated.add((ALIKE, SHOP), records[0].partition)
-    of.recall(of.fold(records, is_leased=False))
+    of.recall(of.fold(records, counts_rounds=False))
     assert (ALIKE, SHOP) in of.wakes.pending
 
 

@@ -1,4 +1,9 @@
-"""The inputs of a decision: the facts, what the view read, what the round asked for."""
+"""The values that a decision is made from, in the order in which they come about.
+
+`Facts`: what is known before a function is called. `Seen`: what the view read and returned. `Outlook`: both. `Round`:
+what the reconcile function asked for. They are immutable, and answer questions about themselves: no I/O, no clock, no
+call of a user's function. `rules.py` decides on them.
+"""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
@@ -73,7 +78,7 @@ class Facts(Struct, frozen=True, kw_only=True, dict=True):
     folded: tuple[int, ...] = ()
     """How far each partition was folded in this snapshot."""
     lacks: str = ""
-    """Which objects the indices fail for that may concern the level; it goes on without them."""
+    """In words, objects that an index fails for and that may concern the level, which goes on without them."""
     longest: timedelta = MAX_BACKOFF
     """Between two rounds of a level that stays as it is."""
     progressed: bool | None = None
@@ -85,8 +90,8 @@ class Facts(Struct, frozen=True, kw_only=True, dict=True):
         return self.wake.view, self.wake.parent
 
     @property
-    def settled(self) -> list[str]:
-        """Keys of written intents that the log has shown to be done."""
+    def newly_settled(self) -> list[str]:
+        """Keys of intents that are `written` in SQL, and that the log has shown to be done."""
         return [i.key for i in self.intents if i.state == "written" and is_settled(i)]
 
     @cached_property
@@ -273,7 +278,7 @@ class Outlook(Struct, frozen=True, dict=True):
 
     @property
     def is_put_off(self) -> bool:
-        """Tell whether the view is called later, for what the wakeup tells of."""
+        """Tell whether the view was not called, and will be later, since many writes are under way."""
         return self.seen is None and not self.facts.is_deleting and self.facts.is_put_off
 
     @property
@@ -288,7 +293,7 @@ class Outlook(Struct, frozen=True, dict=True):
 
     @property
     def lacks(self) -> str:
-        """Which objects the indices fail for, without which the level goes on."""
+        """In words, objects that an index fails for, without which the level goes on."""
         return self.facts.lacks if self.seen is None else self.seen.lacks
 
     @cached_property

@@ -94,7 +94,7 @@ def woken(program: Program, valid: Sequence[Decided]) -> dict[ViewParent, Wake]:
     }
 
 
-def told(program: Program, valid: Sequence[Decided]) -> Mapping[IndexKey, tuple[int, ...]]:
+def changed_places(program: Program, valid: Sequence[Decided]) -> Mapping[IndexKey, tuple[int, ...]]:
     """Keys of parents that others look up and whose levels stand otherwise now, with the records that led there."""
     found: dict[IndexKey, tuple[int, ...]] = {}
     for each in valid:

@@ -1,7 +1,9 @@
-"""The decision on one level, from what was read: pure, shared by live processors, replay and tests.
+"""The decision on one level, as pure functions of values: `must_act`, then `conclude`.
 
-A wakeup's `Facts` say whether its view is called. With what that saw they are an `Outlook`, which says whether the
-reconcile function is called. That and its `Round` give the decision.
+`Facts` (facts.py) say whether the view is called; with what it saw they are an `Outlook`. `must_act` tells whether the
+reconcile function is called for it. `conclude` turns the outlook and the round, if there was one, into a `Decided`: the
+rows to commit. Nothing here calls a user's function, reads a clock or a table, or writes. There are two times: the
+functions of a level saw `facts.now`; `now` is when it is concluded, which is later where a function was slow.
 """
 
 import sys
@@ -49,8 +51,10 @@ def must_act(look: Outlook) -> bool:
     facts = look.facts
     if look.drift is None or look.under_way or facts.view.reconcile is None:
         return False
+    if facts.is_due:
+        return True
     is_as_decided = look.digest == facts.before.decided_inputs
-    return facts.is_due or facts.is_to_be_noted if is_as_decided else facts.is_due or look.rests_until is None
+    return facts.is_to_be_noted if is_as_decided else look.rests_until is None
 
 
 def left_to_write(look: Outlook, wanted: Sequence[Aimed]) -> Sequence[Aimed]:
@@ -68,7 +72,11 @@ def is_withheld(look: Outlook, wanted: Aimed) -> bool:
 
 
 def conclude(look: Outlook, round_: Round | None, now: datetime) -> Decided:
-    """Turn the decision on a level into rows; `round_` is None if its reconcile function was not to be called."""
+    """Turn the decision on a level into rows.
+
+    `round_` is None if `must_act` said no. If its `is_called` is False, the function was to be called, and was not,
+    since the call before still hangs.
+    """
     verdict = _noted(look, _verdict(look, round_, now))
     facts, seen, before = look.facts, look.seen, look.facts.before
     if facts.now > now and verdict.due_at is not None:  # the clock was set back while its function ran
@@ -84,7 +92,7 @@ def conclude(look: Outlook, round_: Round | None, now: datetime) -> Decided:
         dependencies_added=set(reads - facts.dependencies),
         dependencies_removed=set(facts.dependencies - reads),
         intents=rows,
-        settled=facts.settled,
+        settled=facts.newly_settled,
         withdraws=facts.is_deleting,
         withdrawn=sorted({*look.withdrawn}.difference(row.key for row in rows)),
         continued=sorted({*look.withdrawn}.intersection(row.key for row in rows)),

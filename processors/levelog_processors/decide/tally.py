@@ -48,8 +48,8 @@ class EvaluationBatch(Struct, frozen=True):
     """Intents that are being carried out already."""
     has_more: bool = False
     """There is more to decide right now."""
-    has_told: bool = False
-    """Levels that look up one of these, of another parent, may be due."""
+    has_looked_up: bool = False
+    """It decided on levels that others look up, which may be due now."""
     has_news: bool = False
     """A level stands otherwise that daemons may wait for."""
 

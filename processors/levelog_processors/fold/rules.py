@@ -1,6 +1,8 @@
-"""The fold: from records and the stored state of their objects to changes, and to the parents to wake. No I/O.
+"""The fold: from a batch of records, and what was there before, to everything that they change.
 
-Live processors, replay and `levelog.testing` all run this one function, so that they agree.
+It is pure: it reads what it is given, and returns `Changes`, which State takes. It wakes the levels of changed parents;
+those that read a changed key, State finds. It calls users' index functions and filters, whose errors become entries.
+Live processors, replay and `levelog.testing` all fold with it, so that they agree.
 """
 
 import logging
@@ -41,7 +43,7 @@ log = logging.getLogger(__name__)
 
 
 class Fold:
-    """Folds one batch, in the order of the log, on top of the stored state of its objects.
+    """Folds one batch, in the order of the log, on top of the stored state of its objects; used once.
 
     A record is compared with the stored state of its object (`_see`); the newest record of each object becomes its row
     (`_change_object`); the row gives entries; row and entries wake levels.
@@ -159,7 +161,7 @@ class Fold:
                 if record.application == self._application:
                     self._receipts.observe(logged, record)
             case Unreadable() | ObjectUnreadable():
-                self.skip(logged, place_of(record), record.error)
+                self._skip(logged, place_of(record), record.error)
             case SyncFinished():
                 raise TypeError("a finished list is folded by Fold.sweep")
 
@@ -188,7 +190,7 @@ class Fold:
             if isinstance(record, ObjectSeen):
                 self._see_again(logged, name, record)
         elif error := unreadable(record):
-            self.skip(logged, name, error)
+            self._skip(logged, name, error)
         elif not self._is_outdated(logged.partition, record):
             before = self._latest.get(name)
             causes = before.causes if before is not None else ()
@@ -226,7 +228,7 @@ class Fold:
         elif not known.is_deletion:
             known.logged = logged
 
-    def skip(self, logged: LoggedRecord, place: str, error: str) -> None:
+    def _skip(self, logged: LoggedRecord, place: str, error: str) -> None:
         """Leave out a record that cannot be read, and say so. The object that it is of does exist."""
         log.error("record %d of %s cannot be read and is skipped: %s", logged.sequence, place, error)
         self._changes.unreadable[logged.partition, place] = UnreadableRow(
@@ -269,7 +271,7 @@ class Fold:
             fresh = [
                 e
                 for index in indices
-                for e in index_entries(index, record.body, self.entries_before(index, name, last), name, record.time)
+                for e in index_entries(index, record.body, self._entries_before(index, name, last), name, record.time)
             ]
             fresh = unexpired(fresh, self._times.get(logged.partition))
             self._replace_entries(name, logged.partition, fresh, logged.sequence)
@@ -301,7 +303,7 @@ class Fold:
         for view in handling:
             self._changes.wake((view.name, str(key)), Wake(logged.partition, (logged.sequence,)))
 
-    def entries_before(self, index: BoundIndex, name: str, last: Latest) -> Iterator[Entry]:
+    def _entries_before(self, index: BoundIndex, name: str, last: Latest) -> Iterator[Entry]:
         """Entries that an object had in an index before a record; found out only where the function raises for it.
 
         They are what folding each record by itself would have left, however the records fell into batches.

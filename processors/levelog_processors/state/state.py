@@ -1,4 +1,8 @@
-"""What the log shows, in memory: objects, entries of indices, who read which key, and what is to be decided on."""
+"""State: what the log shows up to a position, who read which key, and which levels are to be decided on.
+
+It is in memory, and does no I/O. A fold calls users' index functions and filters, and nothing here calls a view. What
+the tables have not been told yet is noted here (`unwritten…`, `ends`), and `tables.py` writes it.
+"""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
@@ -29,9 +33,10 @@ from levelog_store.rows import (
 
 
 class State(Contents):
-    """The fold of all partitions up to a position, and the levels that rest on it. No I/O.
+    """The fold of all partitions up to a position, and the levels that rest on it.
 
-    `fold` tells what one part of a batch changes, `apply` takes that; `take` takes a decision that is committed.
+    `fold` tells what records change, and changes nothing; `apply` takes those changes. `take` takes a decision that is
+    committed. `recall` takes changes of records that levels were decided on before: only their objects and entries.
     """
 
     def __init__(self, program: Program, application: str, partitions: int, *, most_bodies: int | None = None) -> None:
@@ -58,13 +63,14 @@ class State(Contents):
 
     # -- fold
 
-    def fold(self, part: Sequence[LoggedRecord], *, is_leased: bool = True) -> Changes:
+    def fold(self, part: Sequence[LoggedRecord], *, counts_rounds: bool = True) -> Changes:
         """What one of the `parts` of a batch changes, if its records are not folded yet.
 
-        All are of partitions that are leased, or none is: how far levels are is not known of those.
+        Without `counts_rounds`, its receipts are not compared with the rounds of levels: those are another process's,
+        or ahead of the records.
         """
         prior = self.prior_to(part)
-        if not is_leased:
+        if not counts_rounds:
             prior.rounds = {}
         if not isinstance(part[0].record, SyncFinished):
             return Fold(self.program, self.application, prior).records(part)
@@ -75,10 +81,8 @@ class State(Contents):
 
         Levels of views that are to be decided `anew` are woken, and those that changed code has not decided on.
         """
-        for place in (
-            self.readers.keys() & changes.keys.keys()
-        ):  # written with what read it, whatever the batches are now
-            del changes.keys[place]
+        for place in self.readers.keys() & changes.keys.keys():
+            del changes.keys[place]  # written with what read it, whatever the batches are now
         self._hold(changes)
         for level in changes.gone:
             self._forget_applied(level)

@@ -1,4 +1,7 @@
-"""The outbox: actuators claim intents here, and give them back.
+"""The outbox, the table `intents`: actuators claim intents, keep their claims, and give intents back.
+
+Each function runs in the transaction of its caller, who commits it before anything is sent, so that no two actuators
+send one intent. Nothing here sends, or says what came of an intent: that is `outcomes.py`.
 
 `pending`: no request was sent, or none that took effect, so a processor may withdraw the intent. `claimed`: a request
 may have taken effect, even after the claim has ended; the next claimant reads the target before it writes. `due_at` is

@@ -58,10 +58,10 @@ async def test_a_reader_of_some_partitions_that_asks_for_the_end_finds_a_hole(na
     async with new_log(nats_server, partitions=2) as stream, Reader(stream, partitions=[Partition(0)]) as reader:
         await publish(stream, 2 * MANY)
         read = await reader.next_batch(timeout=LONG)
-        assert await reader.end() == 2 * MANY
+        assert await reader.find_end() == 2 * MANY
         await expire(stream, keep=500)
         with pytest.raises(HistoryLost, match="expired"):
-            await reader.end()
+            await reader.find_end()
         assert read
 
 
@@ -90,9 +90,9 @@ async def test_what_expires_after_it_was_read_is_no_hole(nats_server: NatsServer
             await publish(stream, 1000, version=version)
             await read_on(one, of_one, version * 1000)
             await read_on(other, of_other, version * 1000 - 20)
-            assert await other.confirm() == await other.end() == version * 1000
+            assert await other.confirm() == await other.find_end() == version * 1000
             await expire(stream, keep=10)
-        assert await other.end() == await one.end() == 3000
+        assert await other.find_end() == await one.find_end() == 3000
         assert len(of_one) == 3000
 
 

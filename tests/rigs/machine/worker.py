@@ -141,7 +141,7 @@ class Worker:
         """As a reader has it."""
         return self.position if self.unread() else len(self._log.records)
 
-    async def end(self) -> int:
+    async def find_end(self) -> int:
         """As a reader has it, which looks for holes too: here the next fold does."""
         return len(self._log.records)
 

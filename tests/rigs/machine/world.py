@@ -305,7 +305,7 @@ class World:
         finally:
             self._raise()
         decided = batch.decided
-        if batch.has_told:
+        if batch.has_looked_up:
             self._untold |= self.workers.keys() - {name}
         self._check_held(worker, {each.level.partition for each in decided})
         self._check_due_times(decided)
