@@ -16,8 +16,8 @@ from levelog_base.wire.records import ObjectSeen
 from levelog_cli.loading import load_operators
 from levelog_processors.fold.batches import parts
 from levelog_processors.program import Program
+from levelog_processors.restoring import index_anew, left_behind, wake_outdated
 from levelog_processors.state.contents import MOST_BYTES
-from levelog_processors.state.restoring import index_anew, left_behind, wake_outdated
 from levelog_processors.state.state import State
 from levelog_store.owners.handlers import Backfill, Kind
 from rigs.webs import WEBS, logged, web

@@ -20,13 +20,11 @@ from levelog_processors.decide.functions import MOST_BEGUN, PATIENCE, Acting, Ca
 from levelog_processors.decide.levelstatuses import changed_places, deciding_views, woken
 from levelog_processors.decide.readiness import Readiness
 from levelog_processors.decide.rules import conclude
-from levelog_processors.decide.settling import is_settled
 from levelog_processors.decide.statereader import StateReader
 from levelog_processors.decide.tally import BATCH, CallCounts, EvaluationBatch
 from levelog_processors.fold.batches import ALONE, Folded, parts, tell_forgotten
 from levelog_processors.program import Program
-from levelog_processors.state.contents import MOST_BYTES
-from levelog_processors.state.restoring import (
+from levelog_processors.restoring import (
     index_anew,
     leave_out,
     left_behind,
@@ -35,7 +33,9 @@ from levelog_processors.state.restoring import (
     wake_missed,
     wake_outdated,
 )
+from levelog_processors.state.contents import MOST_BYTES
 from levelog_processors.state.state import State
+from levelog_processors.state.writes import is_settled
 from levelog_processors.tables import Tables
 from levelog_store.actuate.claims import Claimant
 from levelog_store.decide.decisions import Decided, PendingWake

@@ -1,6 +1,7 @@
 """The operators of one application, arranged for look-ups by fold and decisions."""
 
 from collections.abc import Iterable, Iterator
+from datetime import timedelta
 from typing import Final
 
 from levelog.effects import EffectHandler
@@ -15,10 +16,12 @@ from levelog.sources import SourceHandler
 from levelog_base.errors import OperatorError
 from levelog_base.wire.canonical import digest
 from levelog_processors.bound import BoundIndex, BoundView, BoundViews, grouped
-from levelog_processors.decide.settling import MAX_BACKOFF
 from levelog_store.owners.handlers import Handler, Kind
 from levelog_store.rows import IndexKey
 from levelog_store.tables import RESERVED
+
+MAX_BACKOFF: Final = timedelta(minutes=16)
+"""Origin: docs/decisions/0011-levels-are-retried-by-backoff.md"""
 
 
 class Program(BoundViews):

@@ -17,9 +17,9 @@ from levelog_base.wire.subjects import partition_of
 from levelog_processors.decide.evaluating import Evaluator
 from levelog_processors.fold.batches import parts
 from levelog_processors.program import Program
+from levelog_processors.restoring import left_behind
 from levelog_processors.state.buckets import Buckets
 from levelog_processors.state.outdated import as_left
-from levelog_processors.state.restoring import left_behind
 from levelog_processors.state.state import State
 from levelog_processors.state.wakes import Wakes
 from levelog_processors.tables import SqlTables

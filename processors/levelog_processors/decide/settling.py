@@ -1,4 +1,4 @@
-"""When a written intent is settled, and when the next round comes: the backoff, which grows if a write was undone."""
+"""When the next round of a level comes: the backoff, which grows if a write was undone; pure."""
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
@@ -9,50 +9,8 @@ from msgspec import Struct
 
 from levelog.absence import doubled
 from levelog_base.wire.canonical import canonical
+from levelog_processors.program import MAX_BACKOFF
 from levelog_store.decide.decisions import Decided, OpenIntent
-
-GONE: Final = 0
-"""The version in an observation of an absent target."""
-
-_SEEN: Final = ("unchanged", "conflict")
-"""Outcomes that tell which version of the target the actuator saw."""
-
-
-def is_settled(intent: OpenIntent) -> bool:
-    """Tell whether the tables show what the intent wrote.
-
-    A folded receipt is enough for a write that failed, for one that changed nothing if the API gave no version, and for
-    a target that is not watched. Otherwise the target's row must have that incarnation at or past the version in the
-    API's answer, or its deletion. This holds after a conflict too, so that the next round sees the state that caused
-    it, and for a delete that found nothing: an earlier request of it may have taken effect.
-
-    No record shows a target that came and went while nobody watched. Its intent settles once an observation in the log
-    says that the API does not have it, if the tables do not have it either.
-    """
-    match intent.state:
-        case "pending" | "claimed":
-            return False
-        case "settled" | "satisfied":
-            return True
-        case "failed":
-            return intent.is_folded
-        case _:
-            if not intent.is_folded:
-                return False
-    is_shown_by_log = intent.outcome == "written" or (intent.outcome in _SEEN and intent.result_version > 0)
-    is_deleted = intent.verb == "delete" and intent.outcome in ("written", "unchanged", "gone")
-    if not (is_shown_by_log or is_deleted) or not intent.is_watched:
-        return True
-    is_buried = intent.buried_version is not None and intent.shown_uid is None
-    if is_deleted:
-        return is_buried or intent.shown_uid != intent.result_uid or bool(intent.shown_is_deleting)
-    if intent.shown_uid is None or intent.shown_version is None:
-        is_past = is_buried and (intent.buried_version or 0) >= intent.result_version
-        return is_past or intent.observed_version == GONE
-    if intent.shown_uid != intent.result_uid:  # another incarnation is newer only if it came later
-        return intent.shown_version > intent.result_version
-    return intent.shown_version >= intent.result_version
-
 
 LOOKS_APART: Final = timedelta(seconds=1)
 """Between two looks at a level that only the time asks for, or writes under way."""
@@ -77,8 +35,6 @@ _members: Final = msgspec.json.Decoder(list[msgspec.Raw])
 
 
 FIRST_BACKOFF: Final = timedelta(seconds=1)
-MAX_BACKOFF: Final = timedelta(minutes=16)
-"""Origin: docs/decisions/0011-levels-are-retried-by-backoff.md"""
 REFUSED: Final = frozenset({400, 405, 409, 410, 413, 415, 422})
 """Answers that depend on the request: the next answer is most likely the same."""
 

@@ -11,14 +11,13 @@ from msgspec.structs import replace
 from levelog.handlers.indexers import applied_place
 from levelog_base.wire.objects import DELETED
 from levelog_base.wire.records import LoggedRecord, ReceiptNoted, SyncFinished
-from levelog_processors.decide.settling import is_settled
 from levelog_processors.fold.rules import Fold
 from levelog_processors.keys import calls_key
 from levelog_processors.program import Program
 from levelog_processors.state.contents import Contents
 from levelog_processors.state.outdated import Outdated
 from levelog_processors.state.wakes import Wakes
-from levelog_processors.state.writes import OpenWrites
+from levelog_processors.state.writes import OpenWrites, is_settled
 from levelog_store.decide.decisions import Decided, OpenIntent
 from levelog_store.fold.changes import Changes, FoldedReceipt, Wake, merge_wake
 from levelog_store.fold.ends import Ends

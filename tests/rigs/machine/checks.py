@@ -10,7 +10,7 @@ from msgspec import Struct
 from levelog.levels import drift_between
 from levelog_base.wire.objects import ObjectKey
 from levelog_base.wire.subjects import partition_of
-from levelog_processors.decide.settling import MAX_BACKOFF
+from levelog_processors.program import MAX_BACKOFF
 from levelog_processors.state.state import State
 from levelog_store.decide.decisions import UNDONE, Decided
 from rigs.machine.cluster import Happening
