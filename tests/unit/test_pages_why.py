@@ -1,9 +1,13 @@
-"""What a page tells of how it came to an object: the last record that says something, and what led to it."""
+"""What pages tell: how it came to an object, by the last record that says something; which levels are on which page."""
 
 from datetime import UTC, datetime
 
+from levelog_base.wire.objects import Application
 from levelog_history.revisions import Revision
+from levelog_store.look.levelpages import LevelQuery
+from levelog_store.look.overview import LevelLine
 from levelog_ui.marks import Mark, why_marks
+from levelog_ui.places import LevelPlace, page_of
 from levelog_ui.stories import Story
 
 POD = "pods/default/shop-1"
@@ -28,3 +32,13 @@ def test_a_report_of_a_kubelet_does_not_hide_who_made_the_object() -> None:
     assert told(*made, report) == ["r1", "d2", "r3"]
     assert told(*made, report, mark("r5", "changed", fields=('spec.image: "a" -> "b"',))) == ["r5"]
     assert told(report) == ["r4"]
+
+
+def test_pages_hold_each_level_once_in_the_order_that_was_asked_for() -> None:
+    of = Application("shops")
+    lines = [
+        LevelLine(view=f"shops/{'ab'[n % 2]}", parent=f"webs/x/{n:02}", status="failed", round=n) for n in range(20)
+    ]
+    wanted = LevelQuery(view="a", order="round")
+    pages = [page_of([LevelPlace(of, each) for each in lines], wanted, skip=skip, most=4) for skip in range(0, 12, 4)]
+    assert [[each.line.round for each in page] for page in pages] == [[18, 16, 14, 12], [10, 8, 6, 4], [2, 0]]

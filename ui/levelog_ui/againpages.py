@@ -90,7 +90,7 @@ async def again_page(
 async def _unhelped(past: Past, rows: list[DecisionChanged]) -> list[LevelLine]:
     """Levels that are not in sync now, and of which no decision that is shown differs."""
     helped = {(each.view, each.parent) for each in rows}
-    found = await past.levels(LevelQuery(), after=None, most=_MOST_UNHELPED)
+    found = await past.levels(LevelQuery(), most=_MOST_UNHELPED)
     return [each.line for each in found if (each.line.view, each.line.parent) not in helped]
 
 

@@ -76,11 +76,11 @@ class BundlePast:
             for number, asked in enumerate(entry.writes)
         }
 
-    async def levels(self, wanted: LevelQuery, *, after: LevelPlace | None, most: int) -> list[LevelPlace]:
+    async def levels(self, wanted: LevelQuery, *, skip: int = 0, most: int) -> list[LevelPlace]:
         """One pass."""
         application = self.bundle.origin.application
         places = (LevelPlace(application, each) for each in await self._lines(_END))
-        return page_of(places, wanted, after=after, most=most)
+        return page_of(places, wanted, skip=skip, most=most)
 
     async def levels_at(self, moment: Moment) -> list[LevelPlace]:
         """One pass."""

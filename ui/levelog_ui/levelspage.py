@@ -1,6 +1,5 @@
 """The page of levels: what is not in sync, since when, and what each waits for; filter and order are in its address."""
 
-import base64
 from collections import Counter
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -15,9 +14,9 @@ from levelog_history.differences import drift_text
 from levelog_history.reach import Moment
 from levelog_store.decide.decisions import UNDONE
 from levelog_store.look.levelpages import OUT_OF_SYNC, LevelOrder, LevelQuery
-from levelog_store.look.overview import LevelLine, WriteLine, error_of
+from levelog_store.look.overview import WriteLine, error_of
 from levelog_store.rows import STATUSES
-from levelog_ui.links import object_path, with_query
+from levelog_ui.links import number_of, object_path, with_query
 from levelog_ui.past import Past
 from levelog_ui.places import LevelPlace, page_of, round_of_news
 
@@ -66,11 +65,12 @@ async def levels_page(past: Past, query: Mapping[str, str]) -> dict[str, Any]:
         name=given["name"],
         order=order,
     )
-    after = _place(query.get("after", ""))
+    page = number_of(query.get("page", "")) or 0
+    place = {"skip": page * MOST, "most": MOST + 1}
     if then is None:
-        found = await past.levels(wanted, after=after, most=MOST + 1)
+        found = await past.levels(wanted, **place)
     else:
-        found = page_of(then, wanted, after=after, most=MOST + 1)
+        found = page_of(then, wanted, **place)
     shown = found[:MOST]
     refusals = await past.refusals(
         {each.name: each.line.round if then is not None else round_of_news(each.line) for each in shown}
@@ -88,8 +88,8 @@ async def levels_page(past: Past, query: Mapping[str, str]) -> dict[str, Any]:
         "views": await past.views(),
         "moment": str(moment or ""),
         **(await _steps(past, given, moment)),
-        "next": with_query("/levels", {**given, "after": _text(shown[-1])}) if len(found) > MOST else "",
-        "first": with_query("/levels", given) if query.get("after") else "",
+        "next": with_query("/levels", {**given, "page": page + 1}) if len(found) > MOST else "",
+        "first": with_query("/levels", given) if page else "",
     }
 
 
@@ -124,25 +124,3 @@ def _wait(view: str, write: WriteLine) -> WaitShown:
     href = "" if write.verb == "call" else object_path(write.target)
     text, error = shown_write(view, write.verb, write.target), error_of(view, write.verb, write.target, write.error)
     return WaitShown(text=text, href=href, state=write.state, error=error)
-
-
-def _text(place: LevelPlace) -> str:
-    line = place.line
-    kept = LevelLine(
-        view=line.view,
-        parent=line.parent,
-        status=line.status,
-        round=line.round,
-        since=line.since,
-        evaluated_at=line.evaluated_at,
-    )
-    return base64.urlsafe_b64encode(msgspec.msgpack.encode(LevelPlace(place.application, kept))).decode()
-
-
-def _place(text: str) -> LevelPlace | None:
-    if not text:
-        return None
-    try:
-        return msgspec.msgpack.decode(base64.urlsafe_b64decode(text), type=LevelPlace)
-    except (ValueError, msgspec.DecodeError) as error:
-        raise ConfigurationError("?after= is not where a page of levels ended") from error

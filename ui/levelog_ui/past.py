@@ -5,8 +5,6 @@ from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from datetime import datetime
 from typing import TypeAlias
 
-from sqlalchemy.ext.asyncio import AsyncConnection
-
 from levelog_base.errors import ConfigurationError
 from levelog_base.wire.objects import Application, ObjectKey
 from levelog_base.wire.objects import Sequence as LogSequence
@@ -103,29 +101,24 @@ class LivePast:
                 found |= await read_intents(PastIntent, connection, scope, keys) if keys else {}
         return found
 
-    async def levels(self, wanted: LevelQuery, *, after: LevelPlace | None, most: int) -> list[LevelPlace]:
-        """At most so many levels after the last one of the page before: applications one after the other."""
-        found: list[LevelPlace] = []
+    async def levels(self, wanted: LevelQuery, *, skip: int = 0, most: int) -> list[LevelPlace]:
+        """At most so many levels, after those to skip: applications one after the other."""
+        found: list[tuple[Scope, LevelLine]] = []
         async with self.database.reading() as connection:
             for scope in self.scopes:
-                if after is not None and scope.application < after.application:
-                    continue
-                last = after.line if after is not None and scope.application == after.application else None
-                lines = await read_level_page(connection, scope, wanted, after=last, most=most - len(found))
-                found += [LevelPlace(scope.application, each) for each in lines]
-                if after is None and (waiting := await self._waiting(connection, scope, wanted, most)):
-                    found = [LevelPlace(scope.application, each) for each in waiting] + found
-                if len(found) >= most:
+                waiting = await read_unlevelled(connection, scope, view=wanted.view, name=wanted.name)
+                chosen = [each for each in waiting if not wanted.statuses or each.status in wanted.statuses]
+                lines = await read_level_page(connection, scope, wanted, most=skip + most)
+                found += [(scope, each) for each in (*chosen[: most // 4], *lines)]
+                if len(found) >= skip + most:
                     break
-        return found
-
-    async def _waiting(
-        self, connection: AsyncConnection, scope: Scope, wanted: LevelQuery, most: int
-    ) -> list[LevelLine]:
-        """Objects without a level: on the first page, some of them."""
-        waiting = await read_unlevelled(connection, scope, view=wanted.view, name=wanted.name)
-        chosen = [each for each in waiting if not wanted.statuses or each.status in wanted.statuses]
-        return await with_waits(connection, scope, chosen[: most // 4], are_few=True)
+            shown = found[skip : skip + most]
+            places: list[LevelPlace] = []
+            for scope in self.scopes:
+                lines = [each for of, each in shown if of is scope]
+                told = await with_waits(connection, scope, lines, are_few=True)
+                places += [LevelPlace(scope.application, each) for each in told]
+        return places
 
     async def levels_at(self, moment: Moment) -> list[LevelPlace]:
         """All levels as they were at a moment. Raises ConfigurationError for one that is out of reach."""

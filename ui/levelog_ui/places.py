@@ -48,20 +48,14 @@ def round_of_news(level: LevelLine | Decision) -> int:
     return level.round + (level.status != "failed")
 
 
-def page_of(
-    places: Iterable[LevelPlace], wanted: LevelQuery, *, after: LevelPlace | None, most: int
-) -> list[LevelPlace]:
+def page_of(places: Iterable[LevelPlace], wanted: LevelQuery, *, skip: int, most: int) -> list[LevelPlace]:
     """A page of levels that are all in memory."""
-    found = {each.name: each for each in places}
-    names = {id(each.line): name for name, each in found.items()}
-    lines = [
-        each.line
-        for each in found.values()
+    found = {
+        id(each.line): each
+        for each in places
         if (not wanted.statuses or each.line.status in wanted.statuses)
         and (not wanted.view or is_named(wanted.view, each.line.view))
         and (not wanted.name or ends(wanted.name, each.line.parent))
-    ]
-    ordered = [found[names[id(line)]] for line in in_order(lines, wanted.order)]
-    last = after.name if after is not None else None
-    begin = next((n + 1 for n, each in enumerate(ordered) if names[id(each.line)] == last), 0)
-    return ordered[begin : begin + most]
+    }
+    ordered = in_order((each.line for each in found.values()), wanted.order)
+    return [found[id(line)] for line in ordered[skip : skip + most]]

@@ -1,16 +1,16 @@
-"""The levels of an application a page at a time, chosen, ordered and cut in SQL. Reads only."""
+"""The levels of an application, chosen, ordered and cut in SQL. Reads only."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from operator import attrgetter
 from typing import Final, Literal, TypeAlias
 
 from msgspec import Struct
-from sqlalchemy import ColumnElement, and_, func, or_
+from sqlalchemy import func
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from levelog_store.dialects import one_of
 from levelog_store.fold.levelwrites import AS_LEFT, levels_as_left
-from levelog_store.look.overview import LevelLine, in_status, is_named, level_line, select_levels, with_waits
+from levelog_store.look.overview import LevelLine, in_status, is_named, level_line, select_levels
 from levelog_store.rows import STATUSES, Scope
 from levelog_store.tables import levels
 
@@ -40,13 +40,11 @@ class LevelQuery(Struct, frozen=True, kw_only=True):
 
 
 async def read_level_page(
-    connection: AsyncConnection, scope: Scope, wanted: LevelQuery, *, after: LevelLine | None, most: int
+    connection: AsyncConnection, scope: Scope, wanted: LevelQuery, *, most: int
 ) -> list[LevelLine]:
-    """Read at most so many levels, after the last one of the page before."""
+    """The first so many levels; what they wait for is left to `with_waits`."""
     keys = _KEYS[wanted.order]
     query = select_levels().where(is_named(levels, scope, wanted.view, wanted.name))
-    if after is not None:
-        query = query.where(*_follows(keys, after))
     columns = [(levels.c[name], is_up) for name, is_up in keys]
     query = query.order_by(*(column if is_up else column.desc() for column, is_up in columns)).limit(most)
     statuses = wanted.statuses or STATUSES
@@ -55,21 +53,7 @@ async def read_level_page(
     else:
         chosen = [query.where(one_of(connection.dialect, AS_LEFT["status"], statuses)) if wanted.statuses else query]
     found = [level_line(row) for each in chosen for row in (await connection.execute(each)).mappings()]
-    return await with_waits(connection, scope, in_order(found, wanted.order)[:most], are_few=True)
-
-
-def _follows(keys: Sequence[tuple[str, bool]], after: LevelLine) -> Iterator[ColumnElement[bool]]:
-    """Conditions that a row comes after a level."""
-    choices: list[ColumnElement[bool]] = []
-    alike: list[ColumnElement[bool]] = []
-    for name, is_up in keys:
-        column, value = levels.c[name], getattr(after, name)
-        choices.append(and_(*alike, column > value if is_up else column < value))
-        alike.append(column == value)
-    yield or_(*choices)
-    first, is_up = keys[0]
-    column, value = levels.c[first], getattr(after, first)
-    yield column >= value if is_up else column <= value  # what an index finds
+    return in_order(found, wanted.order)[:most]
 
 
 def in_order(lines: Iterable[LevelLine], order: LevelOrder) -> list[LevelLine]:

@@ -99,7 +99,7 @@ async def test_a_page_has_them_among_the_blocked(
 ) -> None:
     wanted = LevelQuery(statuses=statuses, view="old", order="since" if order == "since" else "view")
     async with database.reading() as connection:
-        found = await read_level_page(connection, scope, wanted, after=None, most=9)
+        found = await read_level_page(connection, scope, wanted, most=9)
     assert [each.status for each in found] == ([] if statuses == ("settling",) else ["blocked"])
 
 
