@@ -1,4 +1,4 @@
-"""Objects without decisions: which one is meant, who reads it, and which objects have decisions."""
+"""Objects without decisions: who reads one, and which objects have decisions."""
 
 from collections.abc import Collection, Sequence
 from typing import Final
@@ -8,29 +8,15 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from levelog_base.wire.objects import GroupResource
 from levelog_history.reach import unread
 from levelog_history.records import LogSource
-from levelog_history.selection import few, is_meant, is_named
+from levelog_history.selection import few, is_named
 from levelog_store.connect.database import Database
 from levelog_store.look.overview import read_level_lines
-from levelog_store.look.recall import read_levels_reading, read_object_names, read_resources
+from levelog_store.look.recall import read_levels_reading, read_resources
 from levelog_store.owners.handlers import UNRECORDED
 from levelog_store.owners.promotion import read_handlers
 from levelog_store.rows import Scope
 
 _NAMED: Final = 3
-
-
-async def full_names(database: Database, scopes: Sequence[Scope], name: str) -> list[str]:
-    """The objects that `pod/x` or `pods/x` may mean, as kubectl takes names; none for names of another form."""
-    resource, _, last = name.partition("/")
-    if not last or "/" in last:
-        return []
-    found: set[str] = set()
-    async with database.reading() as connection:
-        for scope in scopes:
-            for known in await read_resources(connection, scope):
-                if is_meant(resource, known):
-                    found.update(await read_object_names(connection, scope, known, last))
-    return sorted(found)
 
 
 async def unexplained(source: LogSource, database: Database, scopes: Sequence[Scope], name: str) -> str:

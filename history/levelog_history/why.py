@@ -10,9 +10,9 @@ from levelog_history.explaining import Explained, explain, newest_chain
 from levelog_history.happenings import Happened, read_happened
 from levelog_history.ignoring import Asking, Ignored, ignored_changes
 from levelog_history.reach import Moment, refuse_beyond
-from levelog_history.records import LogSource
+from levelog_history.records import LogSource, chosen
 from levelog_history.selection import Selected, few, is_named
-from levelog_history.undecided import full_names, unexplained, without_records
+from levelog_history.undecided import unexplained, without_records
 from levelog_log.stream import LogStream
 from levelog_store.connect.database import Database
 from levelog_store.decide.decisions import Decision, PastIntent
@@ -92,23 +92,24 @@ class Looking:
             await refuse_beyond(LogSource(self._stream), moment)
         found = await self._found(question.place)
         name = question.name
-        if not found and (full := await full_names(self._database, self._scopes, name)):
+        if not found and name.count("/") == 1 and all(name.split("/")):  # as kubectl takes names
+            full = [str(each.key) for each in await chosen(LogSource(self._stream), [name]) if each.key is not None]
             if len(full) > 1:
                 raise ConfigurationError(f"{name} may be {few(set(full))}: write one of them")
-            [name] = full
-            found = await self._found(name)
-        chosen = [each for each in found if not question.view or is_named(question.view, each.view)]
-        if not chosen and found:
+            name = full[0] if full else name
+            found = await self._found(name) if full else []
+        wanted = [each for each in found if not question.view or is_named(question.view, each.view)]
+        if not wanted and found:
             if said := await without_records(self._database, self._scopes, found[0].parent, question.view):
                 raise ConfigurationError(said)
             views = few({each.view for each in found})
             raise ConfigurationError(
                 f"no view {question.view!r} decided on {question.name}; there are decisions of {views}"
             )
-        if not chosen:
+        if not wanted:
             nothing = await unexplained(LogSource(self._stream), self._database, self._scopes, name)
             raise ConfigurationError(f"nothing was decided on {name} or written to it: {nothing}")
-        return chosen
+        return wanted
 
     async def _found(self, place: str) -> list[KeptLevel]:
         """Levels of the objects whose name is, or ends so; else those that wrote them."""

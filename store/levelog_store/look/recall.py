@@ -177,18 +177,6 @@ async def read_levels_reading(connection: AsyncConnection, scope: Scope, name: s
     return [(row.view, row.parent) for row in await connection.execute(of_object)]
 
 
-async def read_object_names(connection: AsyncConnection, scope: Scope, resource: str, name: str) -> list[str]:
-    """Objects of a resource with that name, in any namespace, that exist or were written."""
-    there, written = objects.c, intents.c
-    is_there = there.scope == scope.number, there.resource == resource, there.name == name
-    of_resource = written.target.startswith(f"{resource}/", autoescape=True)
-    is_target = written.scope == scope.number, of_resource, written.target.endswith(f"/{name}", autoescape=True)
-    known = await connection.execute(
-        select(there.object).where(*is_there).union(select(written.target).where(*is_target))
-    )
-    return sorted(known.scalars())
-
-
 async def read_bodies(connection: AsyncConnection, scope: Scope, resource: str, most: int) -> list[bytes]:
     """Some objects of a resource, as they were recorded."""
     of_resource = objects.c.scope == scope.number, objects.c.resource == resource

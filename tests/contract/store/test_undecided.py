@@ -1,11 +1,10 @@
-"""What the tables know of an object that nothing was decided on: its full name, and the levels that read it."""
+"""What the tables know of an object that nothing was decided on: the levels that read it."""
 
 import pytest
 from sqlalchemy import insert
 
 from levelog_base.wire.objects import GroupResource
 from levelog_history.selection import is_meant
-from levelog_history.undecided import full_names
 from levelog_store.connect.database import Database
 from levelog_store.fold.statewrites import Unwritten, write_reads, write_state
 from levelog_store.look.recall import read_levels_reading, read_resources
@@ -50,27 +49,6 @@ async def test_levels_that_read_an_object_are_those_with_a_key_that_it_is_under(
         assert await read_levels_reading(connection, SCOPE, "pods/default/x", 9) == [("webs/pods", SHOP)]
         assert await read_levels_reading(connection, SCOPE, "pods/other/x", 9) == []
         assert await read_resources(connection, SCOPE) == {"pods": False, "webs.example.com": True}
-
-
-@pytest.mark.parametrize(
-    ("said", "names"),
-    [
-        ("pod/x", ["pods/default/x", "pods/other/x"]),
-        ("pods/y", ["pods/default/y"]),
-        ("web/shop", [SHOP]),
-        ("webs.example.com/shop", [SHOP]),
-        ("webs.other.com/shop", []),
-        ("pods/z", []),
-        ("default/x", []),
-        ("x", []),
-        ("pods/default/x", []),
-    ],
-)
-async def test_a_name_as_kubectl_takes_it_stands_for_objects_that_are_there(
-    database: Database, said: str, names: list[str]
-) -> None:
-    await fill(database)
-    assert await full_names(database, [SCOPE], said) == names
 
 
 @pytest.mark.parametrize(
