@@ -4,8 +4,6 @@ import shlex
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from msgspec import Struct
-
 from levelog.handlers.callnames import in_words
 from levelog_base.errors import ConfigurationError
 from levelog_replay.comparing import Divergence, content_texts, part_texts
@@ -14,7 +12,7 @@ from levelog_store.look.levelpages import LevelQuery
 from levelog_store.look.overview import LevelLine
 from levelog_ui.again import AgainCode, MadeAgain, Question
 from levelog_ui.bundlepast import BundlePast
-from levelog_ui.links import decision_path, number_of, object_path, record_path, with_query
+from levelog_ui.links import decision_path, number_of, with_query
 from levelog_ui.past import Past
 
 _WRITES: Final = ("writes", "content of writes")
@@ -22,30 +20,6 @@ _BESIDE: Final = ("status", "round")
 """The one is told beside the parts, the other follows from the writes."""
 _MOST_UNHELPED: Final = 20
 _NO_CODE: Final = "these pages have no code to decide with: start them with --code FILE"
-
-
-class PartChanged(Struct, frozen=True):
-    """One part in which two outcomes differ."""
-
-    name: str
-    texts: list[str]
-
-
-class DecisionChanged(Struct, frozen=True, kw_only=True):
-    """A decision that comes out otherwise."""
-
-    record: int
-    record_href: str
-    view: str
-    parent: str
-    parent_href: str
-    then: str
-    """Status, or that it was not made."""
-    now: str
-    parts: list[PartChanged]
-    """Writes first."""
-    count: int
-    """The number of decisions on the level that differ from here on."""
 
 
 async def what_if_page(past: Past, again: AgainCode | None, query: Mapping[str, str]) -> dict[str, Any]:
@@ -87,9 +61,9 @@ async def again_page(
     return values | asked | {"unhelped": unhelped}
 
 
-async def _unhelped(past: Past, rows: list[DecisionChanged]) -> list[LevelLine]:
+async def _unhelped(past: Past, rows: list[dict[str, Any]]) -> list[LevelLine]:
     """Levels that are not in sync now, and of which no decision that is shown differs."""
-    helped = {(each.view, each.parent) for each in rows}
+    helped = {(each["past"].view, each["past"].parent) for each in rows}
     found = await past.levels(LevelQuery(), most=_MOST_UNHELPED)
     return [each.line for each in found if (each.line.view, each.line.parent) not in helped]
 
@@ -147,33 +121,30 @@ def _command(past: Past, again: AgainCode, command: str, options: list[str]) -> 
     return shlex.join(["levelog", command, str(again.file), *bundle, *options])
 
 
-def _changed(found: Divergence, count: int) -> DecisionChanged:
+def _changed(found: Divergence, count: int) -> dict[str, Any]:
     past = found.past
-    return DecisionChanged(
-        record=past.cause,
-        record_href=record_path(past.parent, past.cause) if past.cause else "",
-        view=past.view,
-        parent=past.parent,
-        parent_href=object_path(past.parent),
-        then=found.before.verdict.status if found.before is not None else "",
-        now=found.after.verdict.status if found.after is not None else "",
-        count=count,
-        parts=sorted(_parts(found), key=lambda each: each.name not in _WRITES),
-    )
+    return {
+        "past": past,
+        "then": found.before.verdict.status if found.before is not None else "",
+        "now": found.after.verdict.status if found.after is not None else "",
+        "count": count,
+        "parts": sorted(_parts(found), key=lambda each: each[0] not in _WRITES),
+    }
 
 
-def _parts(found: Divergence) -> Iterator[PartChanged]:
+def _parts(found: Divergence) -> Iterator[tuple[str, list[str]]]:
+    """Parts in which two outcomes differ, writes first, each with the differences as sentences."""
     before, after = found.before, found.after
     if before is None or after is None:
         if (made := before or after) is not None and made.keys:
-            yield PartChanged(_WRITES[0], [in_words(made.writes_text)])
+            yield _WRITES[0], [in_words(made.writes_text)]
         return
     for part in found.parts:
         if part in _BESIDE:
             continue
         if part != "keys":
-            yield PartChanged(part, [in_words(each) for each in part_texts(part, before.verdict, after.verdict)])
+            yield part, [in_words(each) for each in part_texts(part, before.verdict, after.verdict)]
         elif before.writes_text != after.writes_text:
-            yield PartChanged(_WRITES[0], [in_words(f"{before.writes_text} -> {after.writes_text}")])
+            yield _WRITES[0], [in_words(f"{before.writes_text} -> {after.writes_text}")]
         elif contents := list(content_texts(before, after)):
-            yield PartChanged(_WRITES[1], contents)
+            yield _WRITES[1], contents

@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import Any, Final, cast
 
 import msgspec
-from msgspec import UNSET, Struct, UnsetType
+from msgspec import UNSET, UnsetType
 
 from levelog.handlers.callnames import in_words, kind_and_name, shown_patches, shown_write
 from levelog_base.wire.objects import Application, ObjectKey
 from levelog_history.differences import Difference, differences
-from levelog_history.explaining import Explained, ExplainedWrite, ReadChange
+from levelog_history.explaining import Explained, ExplainedWrite
 from levelog_history.keys import wake_text
 from levelog_history.revisions import Revision
 from levelog_history.wording import other_text, woken
@@ -27,40 +27,6 @@ from levelog_ui.stories import Story, read_story
 _MOST_INPUTS: Final = 100
 _MOST_WRITES: Final = 100
 _CASE: Final = "case.jsonl"
-
-
-class InputShown(Struct, frozen=True, kw_only=True):
-    """A key of an index that the view looked up, with what it held."""
-
-    place: str
-    version: int
-    """Record that had changed it; 0 or less: none had."""
-    values: str
-    """JSON; empty: they are not kept."""
-    change: ReadChange | None = None
-    """From the decision before; None: it is as it was."""
-
-
-class PartShown(Struct, frozen=True, kw_only=True):
-    """One key of a level, desired and actual."""
-
-    key: str
-    desired: str
-    actual: str
-    drift: str
-    """`missing`, `extra`, `changed`, or empty: they are equal."""
-
-
-class WriteShown(Struct, frozen=True, kw_only=True):
-    """A write, the API's answer, and the record that shows it."""
-
-    text: str
-    href: str
-    state: str
-    body: str
-    answer: str
-    error: str
-    explained: ExplainedWrite
 
 
 async def decision_page(past: Past, ordinal: int, code: Path | None) -> dict[str, Any] | None:
@@ -122,7 +88,7 @@ def _parent_changes(story: Story, explained: Explained) -> list[Difference]:
     return differences(before.manifest(), now.manifest()) if now is not None and before is not None else []
 
 
-def _inputs(decisions: list[Explained]) -> Iterator[InputShown]:
+def _inputs(decisions: list[Explained]) -> Iterator[dict[str, Any]]:
     """The reads of the last decision; their contents are noted at the decision that first had them."""
     held: dict[tuple[str, str], tuple[int, bytes]] = {}
     last = decisions[-1]
@@ -136,12 +102,12 @@ def _inputs(decisions: list[Explained]) -> Iterator[InputShown]:
             continue
         key = "" if read.key.startswith(WHOLE_INDEX) else read.key
         version, content = held.get((read.index, read.key), (0, b""))
-        yield InputShown(
-            place=_place(last.decision.view, read, key),
-            version=read.version,
-            values=content.decode() if version == read.version or read.version <= 0 else "",
-            change=changes.get((read.index, key)),
-        )
+        yield {
+            "place": _place(last.decision.view, read, key),
+            "version": read.version,
+            "held": content.decode() if version == read.version or read.version <= 0 else "",
+            "change": changes.get((read.index, key)),
+        }
 
 
 def _place(view: str, read: Read, key: str) -> str:
@@ -151,7 +117,7 @@ def _place(view: str, read: Read, key: str) -> str:
     return in_words(f"{index}[{key}]" if key else f"{index} as a whole")
 
 
-def _parts(explained: Explained) -> list[PartShown]:
+def _parts(explained: Explained) -> list[dict[str, str]]:
     """Key by key where both sides are mappings, else each as a whole."""
     decision = explained.decision
     if decision.desired is None and decision.actual is None:
@@ -161,16 +127,16 @@ def _parts(explained: Explained) -> list[PartShown]:
     )
     drift = {key: part for part, keys in decision.differing.items() for key in keys}
     if not isinstance(desired, dict) or not isinstance(actual, dict):
-        return [PartShown(key="", desired=_json(desired), actual=_json(actual), drift="changed" if drift else "")]
+        return [{"key": "", "desired": _json(desired), "actual": _json(actual), "drift": "changed" if drift else ""}]
     one, other = cast("dict[str, Any]", desired), cast("dict[str, Any]", actual)
     keys = sorted(one.keys() | other.keys(), key=lambda key: (key not in drift, key))
     return [
-        PartShown(
-            key=key,
-            desired=_json(one.get(key, UNSET)),
-            actual=_json(other.get(key, UNSET)),
-            drift=drift.get(key, ""),
-        )
+        {
+            "key": key,
+            "desired": _json(one.get(key, UNSET)),
+            "actual": _json(other.get(key, UNSET)),
+            "drift": drift.get(key, ""),
+        }
         for key in keys
     ]
 
@@ -181,7 +147,7 @@ def _json(value: object | UnsetType) -> str:
     return msgspec.json.format(msgspec.json.encode(value, order="sorted"), indent=2).decode()
 
 
-def _write(story: Story, explained: ExplainedWrite) -> WriteShown:
+def _write(story: Story, explained: ExplainedWrite) -> dict[str, Any]:
     intent, receipt = explained.intent, explained.receipt
     answer = ""
     if receipt is not None:
@@ -190,15 +156,14 @@ def _write(story: Story, explained: ExplainedWrite) -> WriteShown:
         tries = f", attempt {receipt.attempts}" if receipt.attempts > 1 else ""
         answer = f"{receipt.outcome}{shown_patches(receipt)}{version}{status}{tries}"
     body = story.bodies.get(intent.key, b"")
-    return WriteShown(
-        text=shown_write(intent.view, intent.verb, intent.target),
-        href="" if intent.verb == "call" else object_path(intent.target),
-        state=intent.state,
-        body="" if body in (b"", b"null") else body.decode(errors="replace"),
-        answer=answer,
-        error=intent.error or (receipt.error if receipt else ""),
-        explained=explained,
-    )
+    return {
+        "text": shown_write(intent.view, intent.verb, intent.target),
+        "href": "" if intent.verb == "call" else object_path(intent.target),
+        "body": "" if body in (b"", b"null") else body.decode(errors="replace"),
+        "answer": answer,
+        "error": intent.error or (receipt.error if receipt else ""),
+        "explained": explained,
+    }
 
 
 def _keeping(past: Past, decision: Decision, code: Path | None) -> dict[str, Any]:

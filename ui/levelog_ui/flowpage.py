@@ -28,7 +28,7 @@ _SLOW: Final = timedelta(seconds=30)
 _MOST_WRITERS: Final = 8
 
 
-class FlowStage(Struct, frozen=True, kw_only=True):
+class FlowStage(Struct, frozen=True):
     """A stage in the picture."""
 
     name: str
@@ -49,6 +49,7 @@ async def flow_page(past: LivePast) -> dict[str, Any]:
     seconds = _seconds(window, now)
     recent = [each for each in window if each.record.time >= now - timedelta(seconds=seconds)]
     first = await stream.record_at(LogSequence(state.first_seq))
+    since = f"since {first.record.time:%Y-%m-%d %H:%M}" if first else "empty"
     applications = []
     async with past.database.reading() as connection:
         for scope in past.scopes:
@@ -65,13 +66,7 @@ async def flow_page(past: LivePast) -> dict[str, Any]:
                     "unreadable": await read_unreadable(connection, scope),
                     "stages": [
                         _watch(contacts, recent, seconds, now),
-                        FlowStage(
-                            name="log",
-                            rate=_rate(len(recent), seconds),
-                            lag=f"{counted(state.messages, 'record')}",
-                            detail=f"since {first.record.time:%Y-%m-%d %H:%M}" if first else "empty",
-                            state="well",
-                        ),
+                        FlowStage("log", _rate(len(recent), seconds), counted(state.messages, "record"), since, "well"),
                         _fold(progress, behind, now),
                         _decide(progress, decided, levels),
                         *_writes(progress, recent, seconds, now),
@@ -125,13 +120,8 @@ def _watch(
     if errors:
         lag = f"nothing heard of {', '.join(errors)}"
     is_quiet = age is None or age > _QUIET
-    return FlowStage(
-        name="watch",
-        rate=_rate(seen, seconds),
-        lag=lag,
-        detail=counted(len(contacts), "resource"),
-        state="broken" if errors else "late" if is_quiet else "well",
-    )
+    state = "broken" if errors else "late" if is_quiet else "well"
+    return FlowStage("watch", _rate(seen, seconds), lag, counted(len(contacts), "resource"), state)
 
 
 def _fold(progress: Sequence[PartitionProgress], behind: dict[int, list[LoggedRecord]], now: datetime) -> FlowStage:
@@ -139,14 +129,11 @@ def _fold(progress: Sequence[PartitionProgress], behind: dict[int, list[LoggedRe
     oldest = min((some[0].record.time for some in behind.values()), default=now)
     free = sum(not each.owner for each in progress)
     lag = f"{counted(count, 'record')} behind, {span(now - oldest)}" if count else "nothing behind"
+    if free:
+        lag = f"{counted(free, 'partition')} without a processor"
     owners = len({each.owner for each in progress if each.owner})
-    return FlowStage(
-        name="fold",
-        rate=counted(len(progress), "partition"),
-        lag=f"{counted(free, 'partition')} without a processor" if free else lag,
-        detail=counted(owners, "processor"),
-        state="broken" if free else "late" if now - oldest > _SLOW else "well",
-    )
+    state = "broken" if free else "late" if now - oldest > _SLOW else "well"
+    return FlowStage("fold", counted(len(progress), "partition"), lag, counted(owners, "processor"), state)
 
 
 def _decide(progress: Sequence[PartitionProgress], decided: int, levels: dict[str, int]) -> FlowStage:
@@ -155,13 +142,8 @@ def _decide(progress: Sequence[PartitionProgress], decided: int, levels: dict[st
     lag = f"{counted(due, 'level')} to look at" if due else "none waits"
     if failed:
         lag = f"{counted(failed, 'level')} failed"
-    return FlowStage(
-        name="decide",
-        rate=_rate(decided, _MINUTE.total_seconds()),
-        lag=lag,
-        detail=f"{out} of {sum(levels.values())} not in sync",
-        state="broken" if failed else "well",
-    )
+    detail = f"{out} of {sum(levels.values())} not in sync"
+    return FlowStage("decide", _rate(decided, _MINUTE.total_seconds()), lag, detail, "broken" if failed else "well")
 
 
 def _writes(
@@ -173,21 +155,15 @@ def _writes(
     oldest = min((each.oldest_at for each in progress if each.oldest_at is not None), default=now)
     state = "late" if now - oldest > _SLOW else "well"
     age = f", oldest {span(now - oldest)}" if is_open or unseen else ""
-    write = FlowStage(
-        name="write",
-        rate=_rate(len(receipts), seconds),
-        lag=f"{is_open} open{age}" if is_open else "none open",
-        detail=f"{failed} of {len(receipts)} refused" if failed else "none refused",
-        state="broken" if failed else state if is_open else "well",
+    lag = f"{is_open} open{age}" if is_open else "none open"
+    refused = f"{failed} of {len(receipts)} refused" if failed else "none refused"
+    is_late = "broken" if failed else state if is_open else "well"
+    awaited = f"oldest {span(now - oldest)}" if unseen else "nothing awaited"
+    rate = f"{unseen} unseen" if unseen else "all seen"
+    return (
+        FlowStage("write", _rate(len(receipts), seconds), lag, refused, is_late),
+        FlowStage("seen", rate, awaited, "in the log again", state if unseen else "well"),
     )
-    seen = FlowStage(
-        name="seen",
-        rate=f"{unseen} unseen" if unseen else "all seen",
-        lag=f"oldest {span(now - oldest)}" if unseen else "nothing awaited",
-        detail="in the log again",
-        state=state if unseen else "well",
-    )
-    return write, seen
 
 
 def _partitions(

@@ -6,7 +6,6 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 import msgspec
-from msgspec import Struct
 
 from levelog.handlers.callnames import shown_write
 from levelog_base.errors import ConfigurationError
@@ -30,15 +29,6 @@ _ORDERS: Final[dict[LevelOrder, str]] = {
     "view": "view",
     "round": "most rounds",
 }
-
-
-class WaitShown(Struct, frozen=True, kw_only=True):
-    """A write that a level waits for, or that failed in its last round."""
-
-    text: str
-    href: str
-    state: str
-    error: str
 
 
 async def levels_page(past: Past, query: Mapping[str, str]) -> dict[str, Any]:
@@ -120,7 +110,10 @@ def _row(place: LevelPlace) -> dict[str, Any]:
     }
 
 
-def _wait(view: str, write: WriteLine) -> WaitShown:
-    href = "" if write.verb == "call" else object_path(write.target)
-    text, error = shown_write(view, write.verb, write.target), error_of(view, write.verb, write.target, write.error)
-    return WaitShown(text=text, href=href, state=write.state, error=error)
+def _wait(view: str, write: WriteLine) -> dict[str, str]:
+    return {
+        "text": shown_write(view, write.verb, write.target),
+        "href": "" if write.verb == "call" else object_path(write.target),
+        "state": write.state,
+        "error": error_of(view, write.verb, write.target, write.error),
+    }
