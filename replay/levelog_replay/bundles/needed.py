@@ -1,7 +1,7 @@
 """Which records a bundle can do without: versions of objects that were replaced before it begins, and bookmarks.
 
-Of each object stay all records of the version that it had when the bundle begins, since each list that repeats it keeps
-it from being swept; and the rest: lists, receipts, gaps.
+All records of the version that an object had when the bundle begins stay, since each list that repeats it keeps it from
+being swept; the newest version of what a list left out, or what was there before history went back; and the rest.
 """
 
 from collections.abc import Collection
@@ -9,7 +9,6 @@ from typing import Self
 
 from msgspec import Struct
 
-from levelog_base.wire.lists import Lists
 from levelog_base.wire.objects import ObjectKey
 from levelog_base.wire.records import (
     BookmarkNoted,
@@ -18,13 +17,10 @@ from levelog_base.wire.records import (
     LoggedRecord,
     ObjectDeleted,
     ObjectSeen,
-    ObjectUnreadable,
     SyncFinished,
     SyncStarted,
-    Unreadable,
+    api_version_of,
     follows,
-    is_unlisted,
-    swept_version,
 )
 from levelog_history.reach import Moment
 from levelog_processors.fold.objects import unreadable
@@ -33,14 +29,11 @@ from levelog_store.rows import Input
 
 
 class _Newest(Struct):
-    """An object in the fold, and the records that show it."""
+    """The newest version of an object, and the records that show it."""
 
     partition: int
-    uid: str
-    version: int
-    is_gone: bool
+    record: ObjectSeen | ObjectDeleted
     sequences: list[int]
-    """The last one says when it was last there."""
 
 
 class Needed:
@@ -51,7 +44,8 @@ class Needed:
         self._folded = list(folded)
         self._ended = ended
         self._newest: dict[ObjectKey, _Newest] = {}
-        self._lists = Lists()
+        self._begun: dict[tuple[int, str], int] = {}
+        """Where lists began that are under way, by partition and id."""
         self._needed: set[int] = set()
         self._bookmarks: dict[int, int] = {}
         """The bookmark, by partition, that tells how late it is."""
@@ -72,12 +66,12 @@ class Needed:
                     needed._folded = [min(each, needed.begins.sequence) for each in needed._folded]
                 if not is_after:
                     needed.begins = Moment(sequence=logged.sequence, time=logged.record.time)
-                needed._take(logged, is_before=not is_after and logged.sequence <= needed._folded[logged.partition])
+                    if logged.sequence <= needed._folded[logged.partition]:
+                        needed._take(logged)
             if batch and batch[-1].sequence >= last:
                 break
         for newest in needed._newest.values():
-            if not newest.is_gone:
-                needed._needed.update(newest.sequences)
+            needed._needed.update(newest.sequences)
         needed._needed.update(needed._bookmarks.values())
         return needed
 
@@ -87,61 +81,41 @@ class Needed:
             return True
         return logged.sequence > self._folded[logged.partition] or logged.sequence in self._needed
 
-    def _take(self, logged: LoggedRecord, *, is_before: bool) -> None:
+    def _take(self, logged: LoggedRecord) -> None:
         match logged.record:
-            case ObjectSeen(key=key) | ObjectDeleted(key=key) if not is_before:
-                if newest := self._newest.pop(key, None):  # a late record must not bring back what is gone
-                    self._needed.update(newest.sequences)
             case ObjectSeen() | ObjectDeleted() as record:
                 self._see(logged, record)
-            case Unreadable(key=ObjectKey() as key) | ObjectUnreadable(key=ObjectKey() as key) if is_before:
-                self._show(key, logged.sequence)
-            case HistoryReverted() as record if is_before:
-                self._lists.revert(logged, record)
-                self._begin_anew(str(record.resource))
-            case SyncStarted() as record if is_before:
-                if self._lists.begin(logged, record):
-                    self._begin_anew(str(record.resource))
-            case SyncFinished() as record if is_before:
-                self._sweep(logged, record)
-            case BookmarkNoted() if is_before:
+            case SyncStarted() as record:
+                self._begun[logged.partition, record.sync_id] = logged.sequence
+            case SyncFinished() as record:
+                self._keep(logged, record, self._begun.pop((logged.partition, record.sync_id), 0))
+            case HistoryReverted() as record:
+                self._keep(logged, record, logged.sequence)
+            case BookmarkNoted():
                 self._bookmarks[logged.partition] = logged.sequence
             case _:
                 pass
 
+    def _keep(self, logged: LoggedRecord, record: SyncFinished | HistoryReverted, begun: int) -> None:
+        """Keep the versions that were last shown before this: a list sweeps them, or they do not compare any more."""
+        for key, newest in [*self._newest.items()]:
+            place = newest.partition, key.group_resource
+            if place == (logged.partition, record.resource) and newest.sequences[-1] < begun:
+                self._needed.update(self._newest.pop(key).sequences)
+
     def _see(self, logged: LoggedRecord, record: ObjectSeen | ObjectDeleted) -> None:
         key, sequence = record.key, logged.sequence
-        is_skipped = bool(unreadable(record)) or self._lists.is_outdated(logged, record)
-        if key in self._ended or is_skipped:
-            self._needed.add(sequence)
-            self._show(key, sequence)
-            return
         newest = self._newest.get(key)
-        if newest is None or follows(record, newest.uid, newest.version, is_gone=newest.is_gone):
-            is_gone = isinstance(record, ObjectDeleted)
-            self._newest[key] = _Newest(logged.partition, record.uid, record.version, is_gone, [sequence])
-        elif (newest.uid, newest.version) == (record.uid, record.version):
-            self._show(key, sequence)
-
-    def _show(self, key: ObjectKey, sequence: int) -> None:
-        if (newest := self._newest.get(key)) and not newest.is_gone:
+        if key in self._ended or unreadable(record):
+            self._needed.add(sequence)
+        elif newest is None or follows(
+            record, newest.record.uid, newest.record.version, is_gone=isinstance(newest.record, ObjectDeleted)
+        ):
+            if newest is not None and api_version_of(record) != api_version_of(newest.record):
+                self._needed.update(newest.sequences)  # the fold takes one of the two
+            self._newest[key] = _Newest(logged.partition, record, [sequence])
+        elif (newest.record.uid, newest.record.version) == (record.uid, record.version):
             newest.sequences.append(sequence)
-
-    def _sweep(self, logged: LoggedRecord, finished: SyncFinished) -> None:
-        """Let the objects go that a list left out; it does so again if their last records are there."""
-        begun = self._lists.end(logged, finished) or 0
-        for key, newest in self._newest.items():
-            if newest.partition != logged.partition or key.group_resource != finished.resource or newest.is_gone:
-                continue
-            version, inside = newest.version, key.namespace
-            if is_unlisted(finished, begun=begun, sequence=newest.sequences[-1], version=version, namespace=inside):
-                newest.is_gone = True
-                newest.version = swept_version(finished, version=version, namespace=inside)
-
-    def _begin_anew(self, resource: str) -> None:
-        """Versions before and after do not compare: what was known stays."""
-        for key in [each for each in self._newest if str(each.group_resource) == resource]:
-            self._needed.update(self._newest.pop(key).sequences)
 
 
 class Losses:
