@@ -16,6 +16,7 @@ from levelog_history.timeline import DecisionEntry, IsShown
 from levelog_processors.program import Program
 from levelog_replay.bundles.lines import (
     FORMAT,
+    HASHED,
     ConclusionLine,
     DecisionLine,
     EndLine,
@@ -187,7 +188,7 @@ def _checked(path: Path, lines: Iterator[bytes]) -> Bundle:
     heading = _heading(path, first)
     state = sha256(first)
     size, decisions_at = len(first), 0
-    records = decisions = conclusions = last = 0
+    records = decisions = conclusions = 0
     for number, text in enumerate(lines, start=2):
         try:
             line = _LINE.decode(text)
@@ -195,32 +196,24 @@ def _checked(path: Path, lines: Iterator[bytes]) -> Bundle:
                 line.logged()
         except (msgspec.DecodeError, RecordError, ValueError, RecursionError) as error:
             raise _damaged(path, f"line {number} cannot be read: {error}") from error
-        match line:
-            case RecordLine() | UnreadableLine():
-                if decisions_at or not last < line.sequence <= heading.last or line.partition >= heading.partitions:
-                    raise _damaged(path, f"line {number} is a record out of its place")
-                last = line.sequence
-                records += 1
-                state.update(text)
-            case EndLine():
-                said = (line.records, line.decisions, line.decisions, line.sha256)
-                if said != (records, decisions, conclusions, state.hexdigest()):
-                    raise _damaged(path, "its records are not those that were exported, or decisions are missing")
-                if next(lines, b""):
-                    raise _damaged(path, f"something stands below its end, line {number}")
-                return Bundle(path, heading, decisions_at=decisions_at or size)
-            case SchemaLine():
-                if records or decisions_at:
-                    raise _damaged(path, f"line {number} is a schema out of its place")
-                state.update(text)
-            case Heading():
-                raise _damaged(path, f"line {number} is a second heading")
-            case _:
-                decisions_at = decisions_at or size
-                decisions += isinstance(line, DecisionLine)
-                conclusions += isinstance(line, ConclusionLine)
-                if conclusions > decisions or (isinstance(line, DecisionLine) and conclusions != decisions - 1):
-                    raise _damaged(path, f"line {number} is out of its place")
+        if isinstance(line, EndLine):
+            said = (line.records, line.decisions, line.decisions, line.sha256)
+            if said != (records, decisions, conclusions, state.hexdigest()):
+                raise _damaged(path, "its records are not those that were exported, or decisions are missing")
+            if next(lines, b""):
+                raise _damaged(path, f"something stands below its end, line {number}")
+            return Bundle(path, heading, decisions_at=decisions_at or size)
+        if isinstance(line, HASHED):
+            is_placed = not decisions_at
+            records += isinstance(line, RecordLine | UnreadableLine)
+            state.update(text)
+        else:
+            decisions_at = decisions_at or size
+            decisions += isinstance(line, DecisionLine)
+            conclusions += isinstance(line, ConclusionLine)
+            is_placed = conclusions == decisions - isinstance(line, DecisionLine)
+        if not is_placed:
+            raise _damaged(path, f"line {number} is out of its place")
         size += len(text)
     raise _damaged(path, "its end is missing")
 

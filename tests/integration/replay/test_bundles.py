@@ -255,10 +255,10 @@ async def test_bad_bundles_are_refused_in_one_sentence(exported: Exported, tmp_p
         "other schema": ([lines[0], lines[1].replace("integer", "string"), *lines[2:]], "its records are not those"),
         "changed": ([line.replace('"replicas":4', '"replicas":5') for line in lines], "its records are not those"),
         "lost": (lines[:record] + lines[record + 1 :], "its records are not those"),
-        "twice": (lines[: record + 1] + lines[record:], "is a record out of its place"),
+        "twice": (lines[: record + 1] + lines[record:], "its records are not those that were exported"),
         "unmade": (lines[:decision] + lines[decision + 1 :], f"line {decision + 1} is out of its place"),
         "garbled": ([*lines[:5], "garbage", *lines[6:]], "line 6 cannot be read"),
-        "late": ([lines[0], *lines[2:5], lines[1], *lines[5:]], "is a schema out of its place"),
+        "late": ([lines[0], *lines[2:5], lines[1], *lines[5:]], "its records are not those that were exported"),
         "text": (["nothing of this kind"], "is no bundle"),
         "empty": ([], "is no bundle"),
     }
