@@ -9,8 +9,8 @@ from levelog_replay.comparing import FILTERED, NO_VIEW, Judged
 from levelog_replay.effects.chosen import is_called, kind_of
 from levelog_replay.effects.outcomes import NO_RECEIPT, CallComparison, CallDifference
 from levelog_replay.effects.receipts import Came, PastCall
-from levelog_replay.effects.repeating import Repeater, WantedCall, asked_of
-from levelog_replay.stops.stopping import Stops
+from levelog_replay.effects.repeating import Repeater, asked_of
+from levelog_replay.stops.stopping import CallScene, Stops
 from levelog_store.decide.decisions import Decision, IntentRow
 
 T = TypeVar("T")
@@ -30,7 +30,7 @@ class CallReplay:
         self._stops = stops
         self._seen: set[str] = set()
         """Keys of calls that were taken."""
-        self._last: list[tuple[Repeater, WantedCall]] = []
+        self._last: list[tuple[Repeater, CallScene]] = []
         """The first call that differs, with the code of each side to make it again."""
         self.comparison = CallComparison(functions)
 
@@ -68,7 +68,7 @@ class CallReplay:
                 after[row.key] = row
         for one, other in _paired(before, after, lambda each: each.effect, lambda row: asked_of(past, row)):
             if one is not None and other is not None:
-                await self._compare([(side, self._wanted(past, other, one))], one.came)
+                await self._compare([(side, self._wanted(past, other, one, side))], one.came)
             elif one is not None:
                 self.comparison.tally(self._functions[one.effect]).only_before += 1
             elif other is not None:
@@ -89,17 +89,17 @@ class CallReplay:
         for before, after in _paired(first, second, _target, _target):
             if before is not None and after is not None:
                 ended = self._past.get(before.key)
-                wanted = [self._wanted(past, row, ended) for row in (before, after)]
-                await self._compare(list(zip(self._sides, wanted, strict=True)), None)
+                rows = zip(self._sides, (before, after), strict=True)
+                await self._compare([(side, self._wanted(past, row, ended, side)) for side, row in rows], None)
             elif before is not None:
                 self.comparison.tally(self._name(past, before)).only_before += 1
             elif after is not None:
                 self.comparison.tally(self._name(past, after)).only_after += 1
 
-    async def _compare(self, calls: list[tuple[Repeater, WantedCall]], recorded: Came | None) -> None:
+    async def _compare(self, calls: list[tuple[Repeater, CallScene]], recorded: Came | None) -> None:
         made = [await side.call(wanted) for side, wanted in calls]
         side, wanted = calls[-1]
-        effect = side.effect(wanted.effect)
+        effect = side.effect(asked_of(wanted.past, wanted.row))
         was_same = self.comparison.first is None
         self.comparison.take(
             CallDifference(
@@ -115,9 +115,9 @@ class CallReplay:
         if was_same and self.comparison.first is not None:
             self._last = calls
 
-    def _wanted(self, past: Decision, row: IntentRow, ended: PastCall | None) -> WantedCall:
+    def _wanted(self, past: Decision, row: IntentRow, ended: PastCall | None, side: Repeater) -> CallScene:
         retry, then = (ended.retry, ended.came) if ended is not None else (0, None)
-        return WantedCall(past=past, name=self._name(past, row), row=row, retry=retry, then=then)
+        return CallScene(past=past, name=self._name(past, row), row=row, retry=retry, then=then, program=side.name)
 
     def _miss(self, name: str, judged: Judged) -> None:
         if judged.obstacle in (NO_VIEW, FILTERED):

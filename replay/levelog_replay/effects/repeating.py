@@ -7,7 +7,6 @@ from functools import partial
 from typing import Any, cast
 
 import msgspec
-from msgspec import Struct
 
 from levelog.calls.audithook import Refusals, harmless
 from levelog.calls.caller import FunctionCaller, awaited
@@ -23,29 +22,6 @@ from levelog_replay.effects.chosen import kind_of
 from levelog_replay.effects.receipts import Came
 from levelog_replay.stops.stopping import CallScene, Kind, Stops
 from levelog_store.decide.decisions import Decision, IntentRow
-
-
-class WantedCall(Struct, frozen=True, kw_only=True):
-    """A call that a decision asks for."""
-
-    past: Decision
-    name: str
-    """`operator/function`."""
-    row: IntentRow
-    retry: int
-    """The number of attempts before."""
-    then: Came | None = None
-    """The recorded outcome; None: that is not known."""
-
-    @property
-    def effect(self) -> str:
-        """`operator/effect`."""
-        return asked_of(self.past, self.row)
-
-    @property
-    def request(self) -> Any:
-        """Its argument, decoded JSON."""
-        return msgspec.json.decode(self.row.body)
 
 
 def asked_of(past: Decision, row: IntentRow) -> str:
@@ -71,7 +47,7 @@ class Repeater:
         self._around = nullcontext if allows_network else harmless
         self._redactor = redactor
         self._stops = stops
-        self._name = name
+        self.name = name
         self._caller = FunctionCaller(threads=threads, subject="this call")
         self._turn = asyncio.Lock()
 
@@ -83,9 +59,9 @@ class Repeater:
         """End what runs of users' functions."""
         await self._caller.close()
 
-    async def call(self, wanted: WantedCall) -> Came:
+    async def call(self, wanted: CallScene) -> Came:
         """Make a call once; what it raises is part of what it comes to. Raises DebuggerLeft."""
-        effect = self._effects[wanted.effect]
+        effect = self._effects[asked_of(wanted.past, wanted.row)]
         past, row = wanted.past, wanted.row
         refusals: Refusals | None = None
         try:
@@ -104,23 +80,13 @@ class Repeater:
             return Came(result=came.result, error=came.error, refused=refusals.kind, what=refusals.what)
         return came
 
-    async def _run(self, effect: EffectHandler, wanted: WantedCall, function: Callable[[], Any]) -> Any:
+    async def _run(self, effect: EffectHandler, wanted: CallScene, function: Callable[[], Any]) -> Any:
         key = wanted.row.key
         live = partial(self._caller.run, key, function, effect.limits.timeout, is_async=effect.is_async)
 
         async def here(stops: Stops) -> Any:
             async with self._turn:
-                with stops.at_call(cast("Kind", kind_of(effect)), self._scene(wanted), effect.origin):
+                with stops.at_call(cast("Kind", kind_of(effect)), wanted, effect.origin):
                     return await awaited(function)
 
         return await stoppable(self._stops, live, here)
-
-    def _scene(self, wanted: WantedCall) -> CallScene:
-        return CallScene(
-            past=wanted.past,
-            name=wanted.name,
-            request=wanted.request,
-            retry=wanted.retry,
-            then=wanted.then,
-            program=self._name,
-        )

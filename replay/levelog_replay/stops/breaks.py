@@ -33,15 +33,9 @@ async def find_breaks(
 
     Raises ConfigurationError for what there is nothing of.
     """
-    views = {
-        view.name for program in programs for view in program.views.values() if not _is_levelogs(view.handler.function)
-    }
-    reconciles = {
-        view.reconcile_name
-        for program in programs
-        for view in program.views.values()
-        if view.reconcile is not None and not _is_levelogs(view.reconcile.function)
-    }
+    every = [view for program in programs for view in program.views.values()]
+    deciding = {view.name for view in every if not _is_levelogs(view.handler.function)}
+    deciding |= {view.reconcile_name for view in every if view.reconcile and not _is_levelogs(view.reconcile.function)}
     chosen: set[Identity] = set()
     functions: set[str] = set()
     for text in texts:
@@ -50,7 +44,7 @@ async def find_breaks(
         elif text.count("/") == 2:
             chosen |= await _of_object(text, history, selection)
         else:
-            found = named(text, views | reconciles | set(called))
+            found = named(text, deciding | set(called))
             indices = {name for program in programs for name in program.indices}
             if not found and named(text, indices):
                 raise ConfigurationError(
@@ -58,18 +52,13 @@ async def find_breaks(
                     "called: write breakpoint() into its function"
                 )
             if not found:
-                known = ", ".join(sorted(views | reconciles | callable_names(programs)))
+                known = ", ".join(sorted(deciding | callable_names(programs)))
                 raise ConfigurationError(
                     f"--break {text}: no view, reconcile function, handler, timer or effect is named so: there are "
                     f"{known}; a record is given by its sequence, an object as RESOURCE/NAMESPACE/NAME"
                 )
             functions |= found
-    return Breaks(
-        views=frozenset(functions & views),
-        reconciles=frozenset(functions & reconciles),
-        calls=frozenset(called),
-        decisions=frozenset(chosen),
-    )
+    return Breaks(functions=frozenset(functions | set(called)), decisions=frozenset(chosen))
 
 
 async def _of_record(sequence: int, history: History, selection: Selection) -> set[Identity]:

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, Literal, TypeAlias
 
+import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -17,7 +18,7 @@ from levelog_processors.decide.views import Evaluation
 from levelog_processors.guard import suspended
 from levelog_replay.effects.receipts import Came
 from levelog_replay.stops.debugger import DebuggerLeft, HandlerDebugger
-from levelog_store.decide.decisions import Decision
+from levelog_store.decide.decisions import Decision, IntentRow
 from levelog_store.rows import IndexKey, StoredObject, ViewParent
 
 Kind: TypeAlias = Literal["view", "reconcile function", "handler", "timer", "effect"]
@@ -30,17 +31,13 @@ class ReachedOutside(Interruption):
 class Breaks(Struct, frozen=True, kw_only=True):
     """Which functions are stopped in, for which decisions."""
 
-    views: frozenset[str] = frozenset()
-    """Names, `operator/view`: these, and their reconcile functions where those are called."""
-    reconciles: frozenset[str] = frozenset()
-    """Names, `operator/function`."""
-    calls: frozenset[str] = frozenset()
-    """Handlers, timers and effects that are called again, likewise."""
+    functions: frozenset[str] = frozenset()
+    """Names, `operator/function`: of a view, also its reconcile function where that is called."""
     decisions: frozenset[tuple[str, str, int]] = frozenset()
     """Identities of decisions: the view, the reconcile function where that is called, and what is called again."""
 
     def __bool__(self) -> bool:
-        return bool(self.views or self.reconciles or self.calls or self.decisions)
+        return bool(self.functions or self.decisions)
 
 
 class Scene(Struct, kw_only=True):
@@ -80,15 +77,20 @@ class CallScene(Struct, kw_only=True):
     """That asked for it."""
     name: str
     """`operator/function`."""
-    request: Any
-    """Its argument, decoded JSON."""
+    row: IntentRow
     retry: int
+    """The number of attempts before."""
     then: Came | None
     """The recorded outcome; None: that is not known."""
     program: str
     """Which version of the code makes it; empty: there is one."""
     is_chosen: bool = False
     """Somebody wants to see it made."""
+
+    @property
+    def request(self) -> Any:
+        """Its argument, decoded JSON."""
+        return msgspec.json.decode(self.row.body)
 
 
 class Stop(Struct, frozen=True, kw_only=True):
@@ -204,10 +206,10 @@ class Stops:
         if scene.is_chosen or scene.past.identity in breaks.decisions:
             return True
         if isinstance(scene, CallScene):
-            return scene.name in breaks.calls
-        if scene.past.view in breaks.views:
+            return scene.name in breaks.functions
+        if scene.past.view in breaks.functions:
             return True
-        return stop.kind == "reconcile function" and scene.reconcile in breaks.reconciles
+        return stop.kind == "reconcile function" and scene.reconcile in breaks.functions
 
     @property
     def _at_hand(self) -> HandlerDebugger:
