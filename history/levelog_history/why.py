@@ -6,17 +6,18 @@ from typing import Final
 from msgspec import Struct
 
 from levelog_base.errors import ConfigurationError
+from levelog_base.wire.objects import GroupResource
 from levelog_history.explaining import Explained, explain, newest_chain
 from levelog_history.happenings import Happened, read_happened
 from levelog_history.ignoring import Asking, Ignored, ignored_changes
-from levelog_history.reach import Moment, refuse_beyond
+from levelog_history.reach import Moment, refuse_beyond, unread
 from levelog_history.records import LogSource, chosen
 from levelog_history.selection import Selected, few, is_named
-from levelog_history.undecided import unexplained, without_records
 from levelog_log.stream import LogStream
 from levelog_store.connect.database import Database
 from levelog_store.decide.decisions import Decision, PastIntent
 from levelog_store.fold.checkpoints import read_points
+from levelog_store.look.overview import read_level_lines
 from levelog_store.look.queues import read_queues
 from levelog_store.look.recall import (
     read_decisions,
@@ -100,16 +101,29 @@ class Looking:
             found = await self._found(name) if full else []
         wanted = [each for each in found if not question.view or is_named(question.view, each.view)]
         if not wanted and found:
-            if said := await without_records(self._database, self._scopes, found[0].parent, question.view):
+            if said := await self._held(found[0].parent, question.view):
                 raise ConfigurationError(said)
             views = few({each.view for each in found})
             raise ConfigurationError(
                 f"no view {question.view!r} decided on {question.name}; there are decisions of {views}"
             )
         if not wanted:
-            nothing = await unexplained(LogSource(self._stream), self._database, self._scopes, name)
-            raise ConfigurationError(f"nothing was decided on {name} or written to it: {nothing}")
+            resource, *rest = name.split("/")
+            unwatched = await unread(LogSource(self._stream), GroupResource.parse(resource)) if len(rest) == 2 else ""
+            shown = f"`levelog levels` shows what is decided on, `levelog history {name}` who changed it"
+            why = await self._held(name) or unwatched or shown
+            raise ConfigurationError(f"nothing was decided on {name} or written to it: {why}")
         return wanted
+
+    async def _held(self, name: str, view: str = "") -> str:
+        """How a call that leaves no records has failed for an object; empty: none has."""
+        async with self._database.reading() as connection:
+            for scope in self._scopes:
+                for line in await read_level_lines(connection, scope, view=view, name=name):
+                    if line.is_held:
+                        last = f"the last one is {line.status}: {line.told_reason}"
+                        return f"calls of {line.view} leave no decisions; {last}"
+        return ""
 
     async def _found(self, place: str) -> list[KeptLevel]:
         """Levels of the objects whose name is, or ends so; else those that wrote them."""

@@ -453,7 +453,7 @@ async def test_a_call_that_fails_is_shown_and_tried_again_until_the_next_one_is_
         assert f"calls of webs/tick leave no decisions; the last one is failed: {line.told_reason}" in str(
             refusal.value
         )
-        with pytest.raises(ConfigurationError, match="leave no decisions; `levelog levels` shows one that fails"):
+        with pytest.raises(ConfigurationError, match="or written to it: `levelog levels` shows what is decided on"):
             await looking.levels(Question(name=NAME.replace("bad", "good")))
         await rig.begin()  # who starts tries it at once
         await rig.pass_to(80)

@@ -13,8 +13,8 @@ from levelog_store.connect.database import Database
 from levelog_store.decide.decisions import Asked, Basis, Decision, PastIntent, Read
 from levelog_store.dialects import PAGED, is_of_resource, one_of, read_as
 from levelog_store.fold.changes import Causes, read_causes
-from levelog_store.rows import WHOLE_INDEX, Scope, ViewParent
-from levelog_store.tables import decisions, dependencies, handlers, index_entries, intents, levels, objects, wakeups
+from levelog_store.rows import WHOLE_INDEX, Scope
+from levelog_store.tables import decisions, dependencies, index_entries, intents, levels, objects, wakeups
 
 _READS = msgspec.json.Decoder(list[tuple[str, str, int, Raw]])
 _BASIS = msgspec.json.Decoder(Basis)
@@ -169,27 +169,10 @@ async def read_objects_read(connection: AsyncConnection, scope: Scope, view: str
     return sorted((await connection.execute(of_level)).scalars())
 
 
-async def read_levels_reading(connection: AsyncConnection, scope: Scope, name: str, most: int) -> list[ViewParent]:
-    """Levels that read what an index has of an object, by view and parent."""
-    key = dependencies.c
-    query = select(key.view, key.parent).join(index_entries, _IS_OF_INDEX).where(_IS_READ, key.scope == scope.number)
-    of_object = query.where(index_entries.c.object == name).distinct().order_by(key.view, key.parent).limit(most)
-    return [(row.view, row.parent) for row in await connection.execute(of_object)]
-
-
 async def read_bodies(connection: AsyncConnection, scope: Scope, resource: str, most: int) -> list[bytes]:
     """Some objects of a resource, as they were recorded."""
     of_resource = objects.c.scope == scope.number, objects.c.resource == resource
     return list((await connection.execute(select(objects.c.body).where(*of_resource).limit(most))).scalars())
-
-
-async def read_resources(connection: AsyncConnection, scope: Scope) -> dict[str, bool]:
-    """Resources that the code as it is reads, by name, and whether views decide on their objects."""
-    query = select(handlers.c.resource, handlers.c.kind).where(handlers.c.scope == scope.number)
-    found: dict[str, bool] = {}
-    for resource, kind in await connection.execute(query.order_by(handlers.c.resource)):
-        found[resource] = found.get(resource, False) or kind == "view"
-    return found
 
 
 async def read_intents_on(connection: AsyncConnection, scope: Scope, target: str) -> list[PastIntent]:

@@ -196,10 +196,10 @@ async def test_lines_are_as_wide_as_a_terminal(story: Levelog) -> None:
     [
         (
             ["pods/default/none"],
-            "nothing was decided on pods/default/none or written to it: no level reads it; decisions are on objects of "
-            "webs.example.com; `levelog history pods/default/none` shows who changed it",
+            "nothing was decided on pods/default/none or written to it: `levelog levels` shows what is decided on, "
+            "`levelog history pods/default/none` who changed it",
         ),
-        (["pod/none"], "written to it: decisions are on objects of webs.example.com; `levelog levels` names them"),
+        (["pod/none"], "nothing was decided on pod/none or written to it: `levelog levels` shows what is decided on"),
         (
             [SHOP, "--view", "other"],
             "no view 'other' decided on",
@@ -211,7 +211,7 @@ async def test_lines_are_as_wide_as_a_terminal(story: Levelog) -> None:
         ([SHOP, "--at", "99999"], "the log ends at sequence"),
         (["pods/default/shop-2", "--at", "3"], "webs/pods did not write pods/default/shop-2 by sequence 3: the first"),
         (["webs/default/shop"], "recorded is what the operators read: pods, webs.example.com (did you mean webs.exa"),
-        (["pods"], "pods names no object, but all of a resource"),
+        (["pods"], "nothing was decided on pods or written to it"),
         ([SHOP, "--all", "--since", "1h"], "say one of --since, --at and --all"),
     ],
 )

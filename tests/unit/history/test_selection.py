@@ -3,9 +3,9 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from levelog_base.errors import ConfigurationError
-from levelog_base.wire.objects import ObjectKey
+from levelog_base.wire.objects import GroupResource, ObjectKey
 from levelog_history.reach import Moment
-from levelog_history.selection import Selected, label_selector
+from levelog_history.selection import Selected, is_meant, label_selector
 from rigs.webs import NOON, logged, web
 
 SHOP = ObjectKey(group="example.com", resource="webs", namespace="default", name="shop")
@@ -99,3 +99,19 @@ def test_a_moment_holds_the_record_that_is_at_it() -> None:
     assert Moment(sequence=811).precedes(at)
     assert not Moment(time=NOON).precedes(before)
     assert Moment(time=NOON - timedelta(seconds=1)).precedes(before)
+
+
+@pytest.mark.parametrize(
+    ("said", "resource", "is_so"),
+    [
+        ("pod", "pods", True),
+        ("Pod", "pods", True),
+        ("policy", "policies", True),
+        ("ingress", "ingresses.networking.k8s.io", True),
+        ("ingresses.networking.k8s.io", "ingresses.networking.k8s.io", True),
+        ("po", "pods", False),
+        ("default", "pods", False),
+    ],
+)
+def test_a_word_stands_for_a_resource_in_the_singular_too(said: str, resource: str, *, is_so: bool) -> None:
+    assert is_meant(said, str(GroupResource.parse(resource))) is is_so
