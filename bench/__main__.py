@@ -3,55 +3,59 @@
 WHAT is `edges` (stories of handlers, side by side with Kopf), `changes` (what a change takes, side by side with Go and
 Kopf), `sizes` (what the number of objects takes, likewise), `several` (several operators on one resource, likewise),
 `processors` (one, two and four that share the work, and what takes over when one is killed),
-`tenants` (what a namespace that never rests costs a quiet one), `lasting` (timers and daemons), `noise` (calls for
-changes that nothing reads), `children` (what one parent of many children leaves in the tables), `replay` (history read
-and decided again), `state` (what is in memory, without servers); by default all.
+`tenants` (what a namespace that never rests costs a quiet one), `lasting` (timers and daemons), `children` (what one
+parent of many children leaves in the tables), `replay` (history read and decided again), `state` (what is in memory,
+without servers); by default all.
 """
 
 import argparse
 import asyncio
+from argparse import Namespace
+from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from pathlib import Path
+from typing import Final
 
 import uvloop
 from rich.console import Console
 
-from bench import (
-    changes,
-    children,
-    edges,
-    lasting,
-    noise,
-    processors,
-    replay,
-    several,
-    sizes,
-    state,
-    tenants,
-)
+from bench import changes, children, edges, lasting, processors, replay, several, sizes, state, tenants
 from bench.servers import Servers
 
-SIZES = (12_000, 100_000)
-PARTS = [
-    "edges",
-    "changes",
-    "sizes",
-    "several",
-    "processors",
-    "tenants",
-    "lasting",
-    "noise",
-    "children",
-    "replay",
-    "state",
-]
+SIZES: Final = [12_000, 100_000]
+
+
+async def _state(console: Console, a: Namespace) -> None:
+    state.run(console, a.records)
+
+
+async def _lasting(servers: Servers, console: Console, a: Namespace) -> None:
+    every, daemons = timedelta(seconds=a.every), a.timers // 5
+    await lasting.run(servers, console, a.timers, daemons, every, a.peer, is_recorded=not a.unrecorded)
+
+
+ALONE: Final[dict[str, Callable[[Console, Namespace], Awaitable[None]]]] = {
+    "edges": lambda console, _: edges.run(console),
+    "replay": lambda console, a: replay.run(console, a.records),
+    "state": _state,
+}
+"""What needs no servers, or starts its own."""
+ON_SERVERS: Final[dict[str, Callable[[Servers, Console, Namespace], Awaitable[None]]]] = {
+    "changes": lambda s, console, a: changes.run(s, console, a.objects, a.rounds, a.peer, a.picture),
+    "sizes": lambda s, console, a: sizes.run(s, console, sorted(a.size or SIZES), a.peer),
+    "several": lambda s, console, a: several.run(s, console, min(a.objects, 1_000), a.peer),
+    "processors": lambda s, console, a: processors.run(s, console, min(a.objects, 1_000), a.rounds),
+    "tenants": lambda s, console, a: tenants.run(s, console, a.objects, a.rounds, a.peer),
+    "lasting": _lasting,
+    "children": lambda s, console, a: children.run(s, console, a.children),
+}
+PARTS: Final = [*ALONE, *ON_SERVERS]
 
 
 async def main() -> None:
     """Run the measurements."""
     parser = argparse.ArgumentParser(prog="bench", description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("what", nargs="*", metavar="WHAT", help=", ".join(PARTS))
-    parser.add_argument("--noise", type=int, default=10_000, help="changes that nothing reads")
     parser.add_argument("--records", type=int, default=100_000, help="records of 3 KB, for `replay` and `state`")
     parser.add_argument("--objects", type=int, default=2_000, help="objects of 3 KB, for `changes`")
     parser.add_argument("--rounds", type=int, default=3, help="rounds, for `changes`")
@@ -69,41 +73,15 @@ async def main() -> None:
     if unknown := set(what) - set(PARTS):
         parser.error(f"{', '.join(sorted(unknown))}: there is {', '.join(PARTS)}")
     console = Console(width=110)
-    if "edges" in what:
-        await edges.run(console)
-    if "replay" in what:
-        await replay.run(console, arguments.records)
-    if "state" in what:
-        state.run(console, arguments.records)
-    if set(what) <= {"edges", "replay", "state"}:
+    for name in ALONE.keys() & what:
+        await ALONE[name](console, arguments)
+    if not ON_SERVERS.keys() & what:
         return
     async with Servers() as servers:
-        if "changes" in what:
-            await changes.run(servers, console, arguments.objects, arguments.rounds, arguments.peer, arguments.picture)
-        if "sizes" in what:
-            await servers.delete_webs()
-            await sizes.run(servers, console, sorted(arguments.size or SIZES), arguments.peer)
-        if "several" in what:
-            await servers.delete_webs()
-            await several.run(servers, console, min(arguments.objects, 1_000), arguments.peer)
-        if "processors" in what:
-            await servers.delete_webs()
-            await processors.run(servers, console, min(arguments.objects, 1_000), arguments.rounds)
-        if "tenants" in what:
-            await servers.delete_webs()
-            await tenants.run(servers, console, arguments.objects, arguments.rounds, arguments.peer)
-        if "lasting" in what:
-            await servers.delete_webs()
-            every = timedelta(seconds=arguments.every)
-            timers, daemons = arguments.timers, arguments.timers // 5
-            is_recorded = not arguments.unrecorded
-            await lasting.run(servers, console, timers, daemons, every, arguments.peer, is_recorded=is_recorded)
-        if "noise" in what:
-            await servers.delete_webs()
-            await noise.run(servers, console, 1000, arguments.noise)
-        if "children" in what:
-            await servers.delete_webs()
-            await children.run(servers, console, arguments.children)
+        for name, run in ON_SERVERS.items():
+            if name in what:
+                await servers.delete_webs()
+                await run(servers, console, arguments)
 
 
 if __name__ == "__main__":

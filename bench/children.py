@@ -8,9 +8,9 @@ from rich.console import Console
 from rich.table import Table
 from sqlalchemy import Text, cast, func, select
 
-from bench.installation import Installation
-from bench.kopfprocess import OPERATORS
+from bench.programs import OPERATORS, running, split
 from bench.servers import WEBS, Servers
+from levelog_store.connect.database import Database
 from levelog_store.tables import decisions, intents, levels
 
 PATIENCE_SECONDS = 1800
@@ -21,19 +21,25 @@ KEPT = ("reads", "desired", "actual", "drift", "intents", "basis")
 
 async def run(servers: Servers, console: Console, children: int) -> None:
     """Create a Web of many children, wait until its level is in sync, and print what that left."""
-    async with Installation(servers, OPERATORS / "children.py") as levelog:
-        levelog.start("ingest", "process", "actuate")
+    synced = select(func.count()).select_from(levels).where(levels.c.status == "in_sync")
+    async with (
+        running(servers, split(OPERATORS / "children.py")) as programs,
+        await Database.open(programs.database_url, read_only=True) as database,
+    ):
         metadata, spec = {"name": NAME}, {"image": "a", "replicas": children}
         web = {"apiVersion": "example.com/v1", "kind": "Web", "metadata": metadata, "spec": spec}
         await servers.client.request("POST", WEBS, body=msgspec.json.encode(web))
         began = time.monotonic()
         async with asyncio.timeout(PATIENCE_SECONDS):
-            while not await levelog.levels("in_sync"):
-                levelog.check()
+            is_synced = 0
+            while not is_synced:
+                programs.check()
                 await asyncio.sleep(0.2)
+                async with database.reading() as connection:
+                    is_synced = (await connection.execute(synced)).scalar_one()
         seconds = time.monotonic() - began
         size = sum(func.coalesce(func.length(cast(decisions.c[name], Text)), 0) for name in KEPT)
-        async with levelog.database.reading() as connection:
+        async with database.reading() as connection:
             asked = (await connection.execute(select(func.count()).select_from(intents))).scalar_one()
             rounds = (await connection.execute(select(func.max(levels.c.round)))).scalar_one()
             made, kept = (await connection.execute(select(func.count(), func.sum(size)).select_from(decisions))).one()

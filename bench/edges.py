@@ -7,7 +7,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from bench.kopfprocess import is_installed
+from bench.programs import KOPF
 from rigs.kopfalike import ALIKE
 from rigs.kopfrivals import CASES, Case, Side, compare
 
@@ -20,7 +20,7 @@ async def run(console: Console) -> None:
 
 async def _tell(console: Console, title: str, cases: Mapping[str, Case]) -> None:
     table = Table(title=title, show_lines=True)
-    sides: list[Side] = ["Kopf", "levelog"] if is_installed() else ["levelog"]
+    sides: list[Side] = ["Kopf", "levelog"] if KOPF.exists() else ["levelog"]
     for heading in ("story", *sides):
         table.add_column(heading)
     for case in cases.values():

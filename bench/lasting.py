@@ -13,8 +13,7 @@ from rich.console import Console
 from rich.table import Table
 
 from bench.changes import until_idle
-from bench.kopfprocess import OPERATORS
-from bench.programs import Peer, Programs, levelog, running, used
+from bench.programs import OPERATORS, Peer, Programs, levelog, running, used
 from bench.servers import Servers
 
 IDLE_SECONDS: Final = 60

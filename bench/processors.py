@@ -7,7 +7,6 @@ import signal
 import time
 from collections.abc import Sequence
 from itertools import count
-from pathlib import Path
 from statistics import median
 from typing import Final
 
@@ -17,11 +16,8 @@ from rich.console import Console
 from rich.table import Table
 
 from bench.changes import load, unsettle, until_idle, until_written
-from bench.installation import usage_of
-from bench.kopfprocess import OPERATORS
-from bench.programs import SERVERS, Peer, Programs, running, used
+from bench.programs import OPERATORS, SERVERS, Programs, running, split, used, used_by
 from bench.servers import Servers
-from rigs.preloaded import PROGRAM as LEVELOG
 from rigs.processes import Process
 from rigs.waiting import until
 
@@ -87,24 +83,20 @@ def _shown(one: Round) -> dict[str, float]:
 
 
 async def _round(servers: Servers, processors: int, objects: int, first: int) -> Round:
-    operator = OPERATORS / "statuses.py"
-    roles = ("ingest", "actuate", *["process"] * processors)
-    commands: list[list[str | Path]] = [[LEVELOG, role, operator] for role in roles]
-    peer = Peer(f"{processors} processors", commands, has_postgresql=True, has_nats=True)
     await unsettle(servers, objects, first)
-    async with running(servers, peer) as programs:
+    async with running(servers, split(OPERATORS / "statuses.py", processors)) as programs:
         sharing = programs.processes[2:]
         await _until_shared(programs, sharing)
         await until_written(servers, programs, first)
         await until_idle()
         servers_before = used().cpu_seconds
-        before = [usage_of(each.pid).cpu_seconds for each in sharing]
+        before = [used_by(each.pid).cpu_seconds for each in sharing]
         timed = await load(servers, objects, CHANGES, RATE, first + 1)
         await until_idle()
-        spent = [usage_of(each.pid).cpu_seconds - began for each, began in zip(sharing, before, strict=True)]
+        spent = [used_by(each.pid).cpu_seconds - began for each, began in zip(sharing, before, strict=True)]
         servers_after = used().cpu_seconds
         servers_ms = {each: 1000 * (servers_after[each] - servers_before[each]) / CHANGES for each in sorted(SERVERS)}
-        memory = max(usage_of(each.pid).memory_mb for each in sharing)
+        memory = max(used_by(each.pid).memory_mb for each in sharing)
         gone, waited, following = dict[str, float](), dict[str, float](), first + 1 + CHANGES
         for how, what in GOES.items():
             if len(sharing) == 1:

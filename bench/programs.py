@@ -8,20 +8,21 @@ import subprocess
 import tempfile
 from collections import defaultdict
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
 from typing import Final
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from bench.kopfprocess import OPERATORS
-from bench.kopfprocess import PROGRAM as KOPF
 from bench.servers import Servers
 from rigs.nats import NatsServer
 from rigs.preloaded import PROGRAM as LEVELOG
 from rigs.processes import Process
 
+KOPF: Final = Path(__file__).parents[1] / ".venv-kopf/bin/kopf"
+"""In an environment of its own: `make bench` makes it, and without it Kopf is left out."""
+OPERATORS: Final = Path(__file__).parent / "operators"
 SOURCES: Final = Path(__file__).parent / "peers"
 SERVERS: Final = frozenset({"kube-apiserver", "etcd", "postgres", "nats-server"})
 _MEASURED: Final = frozenset({"levelog", "kopf", "gopeer"})
@@ -51,8 +52,13 @@ def all_peers() -> list[Peer]:
 
 def all_levelogs() -> list[Peer]:
     """levelog in one process and in several."""
-    roles = [[LEVELOG, role, _OPERATOR] for role in ("ingest", "process", "actuate")]
-    return [*levelog(_OPERATOR), Peer("levelog, split", roles, has_postgresql=True, has_nats=True)]
+    return [*levelog(_OPERATOR), split(_OPERATOR)]
+
+
+def split(operator: Path, processors: int = 1) -> Peer:
+    """An operator in a process for each part."""
+    roles = ("ingest", "actuate", *["process"] * processors)
+    return Peer("levelog, split", [[LEVELOG, role, operator] for role in roles], has_postgresql=True, has_nats=True)
 
 
 def levelog(operator: Path, env: Mapping[str, str] | None = None) -> list[Peer]:
@@ -88,7 +94,7 @@ def others() -> list[Peer]:
     go = _built()
     return [
         *([Peer("Go", [[go]])] if go is not None else []),
-        *([Peer("Kopf", [kopf], {"BENCH_VARIANT": "tuned"})] if KOPF.exists() else []),
+        *([Peer("Kopf", [kopf])] if KOPF.exists() else []),
     ]
 
 
@@ -181,27 +187,36 @@ class Used(Struct, frozen=True):
 
 def used() -> Used:
     """CPU time and resident memory of all programs that this process has started, and those that they started."""
-    parents: dict[int, int] = {}
     found = Used(defaultdict(float), defaultdict(float))
-    programs: dict[int, tuple[str, float, float]] = {}
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            head, _, tail = stat.read_text().rpartition(")")
-            pages = int((stat.parent / "statm").read_text().split()[1])
-        except (FileNotFoundError, ProcessLookupError):
-            continue  # it has ended
-        fields = tail.split()
-        pid = int(stat.parent.name)
-        parents[pid] = int(fields[1])
-        programs[pid] = (head.partition("(")[2], (int(fields[11]) + int(fields[12])) / _TICKS, pages * _PAGE_MB)
-    for pid, (name, seconds, memory) in programs.items():
-        ancestor = parents[pid]
-        while ancestor in parents and ancestor != os.getpid():
-            ancestor = parents[ancestor]
+    programs: dict[int, OneProgram] = {}
+    for folder in Path("/proc").glob("[0-9]*"):
+        with suppress(FileNotFoundError, ProcessLookupError):  # it has ended
+            programs[int(folder.name)] = used_by(int(folder.name))
+    for each in programs.values():
+        ancestor = each.parent
+        while ancestor in programs and ancestor != os.getpid():
+            ancestor = programs[ancestor].parent
         if ancestor == os.getpid():
-            found.cpu_seconds[name] += seconds
-            found.memory_mb[name] += memory
+            found.cpu_seconds[each.name] += each.cpu_seconds
+            found.memory_mb[each.name] += each.memory_mb
     return found
+
+
+class OneProgram(Struct, frozen=True):
+    """What one process has used so far, and which one has started it."""
+
+    name: str
+    parent: int
+    cpu_seconds: float
+    memory_mb: float
+
+
+def used_by(pid: int) -> OneProgram:
+    """What a process has used so far, from Linux's /proc."""
+    head, _, tail = Path(f"/proc/{pid}/stat").read_text().rpartition(")")
+    pages, fields = int(Path(f"/proc/{pid}/statm").read_text().split()[1]), tail.split()
+    cpu_seconds = (int(fields[11]) + int(fields[12])) / _TICKS
+    return OneProgram(head.partition("(")[2], int(fields[1]), cpu_seconds, pages * _PAGE_MB)
 
 
 def _built() -> Path | None:

@@ -14,7 +14,7 @@ from nats.js.api import AckPolicy, ConsumerConfig
 from rich.console import Console
 from rich.table import Table
 
-from bench.kopfprocess import OPERATORS
+from bench.programs import OPERATORS
 from levelog_base.secrets.redaction import Redactor
 from levelog_base.wire.objects import Application, Cluster, GroupResource, ObjectKey, Uid, Version
 from levelog_base.wire.records import ObjectSeen, SyncFinished, SyncStarted

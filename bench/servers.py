@@ -114,9 +114,9 @@ class Servers:
 
         await asyncio.gather(*(work() for _ in range(CLIENTS)))
 
-    async def patch_web(self, number: int, patch: Mapping[str, Any], *, subresource: str = "") -> None:
+    async def patch_web(self, number: int, patch: Mapping[str, Any]) -> None:
         """Merge-patch one Web."""
-        path = f"{WEBS}/{web_name(number)}{subresource and '/'}{subresource}"
+        path = f"{WEBS}/{web_name(number)}"
         body = msgspec.json.encode(patch)
         await self.client.request("PATCH", path, body=body, content_type=MERGE_PATCH, timeout=PATIENCE)
 

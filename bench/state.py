@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from rich.console import Console
 from rich.table import Table
 
-from bench.kopfprocess import OPERATORS
+from bench.programs import OPERATORS
 from levelog_base.wire.records import ObjectSeen
 from levelog_cli.loading import load_operators
 from levelog_processors.fold.batches import parts
