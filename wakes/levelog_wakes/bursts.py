@@ -40,7 +40,7 @@ CPU_SECONDS: Final = {
     "patch": 0.0041,
     "delete": 0.0026,
 }
-"""Of kube-apiserver, for an object of 1.3 kB, or a list without items: bench/callcosts.py, on two busy cores."""
+"""Of kube-apiserver, for an object of 1.3 kB, or a list without items: measured with 1.36, on two busy cores."""
 
 
 class Sum(Struct):
