@@ -262,10 +262,10 @@ SIGHT_RULES: Final[tuple[Rule[[Case]], ...]] = (
         "another incarnation is left alone",
     ),
     Rule(
-        "after 404, patch of a status, from a Kopf file: the incarnation that was meant",
+        "after 404, patch of a status, from an adapter: the incarnation that was meant",
         lambda case: case.status == 404 and case.order.options.as_field,
         Judgement.SEND,
-        "no status subresource: as Kopf does, it is sent as a patch of the object",
+        "no status subresource: it is sent as a patch of the object",
     ),
     Rule(
         "after 404, patch of a status: the incarnation that was meant",

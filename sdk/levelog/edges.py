@@ -1,6 +1,7 @@
 """Edges: how an object differs from the state that an edge handler handled last."""
 
 from collections.abc import Iterator, Mapping
+from datetime import datetime, timedelta
 from typing import Any, Final, Literal, TypeAlias
 
 from msgspec import UNSET, Struct, UnsetType
@@ -30,6 +31,22 @@ Diff: TypeAlias = tuple[FieldChange, ...]
 """How two states differ, by path."""
 
 
+class Unfinished(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a call of an adapter leaves that did not do what it is for: the next one goes on from it."""
+
+    began: datetime
+    """When the first one was decided on."""
+    retry: int = 0
+    """How often the function was called."""
+    error: str = ""
+    delay: timedelta = timedelta(0)
+    """After which it is called again."""
+    is_over: bool = False
+    """It is not called again."""
+    kept: Any = None
+    """What the adapter keeps for the next call, with a JSON form."""
+
+
 class Edge(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The request of a call: what an edge handler has to handle and, once the call is done, what it handled."""
 
@@ -42,8 +59,8 @@ class Edge(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The essence of the object, and who it is."""
     diff: Diff = ()
     """Differences from what was handled before."""
-    carried: dict[str, Any] | None = None
-    """What a call before it has left, which did not end the edge; None: it is the first."""
+    carried: Unfinished | None = None
+    """What the call before has left, which this one repeats; None: it is the first."""
 
     @property
     def old(self) -> dict[str, Any] | None:

@@ -2,6 +2,7 @@
 
 import builtins
 import re
+from base64 import b64encode
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Concatenate, Final, Literal, TypeAlias, TypeVar, get_args
 
@@ -19,7 +20,7 @@ from levelog.resources import (
     refuse_external,
 )
 from levelog_base.wire.canonical import canonical, digest
-from levelog_base.wire.objects import ObjectKey, field_manager
+from levelog_base.wire.objects import SECRETS, GroupResource, ObjectKey, field_manager
 
 Verb: TypeAlias = Literal["apply", "create", "patch", "patch_status", "delete", "call", "event"]
 PatchType: TypeAlias = Literal["merge", "json"]
@@ -55,7 +56,7 @@ class IntentOptions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     remembered: bool = False
     """apply: the receipt records what the server made of the manifest. Set for children."""
     as_field: bool = False
-    """patch_status: if the status is no subresource, patch it as any other field. Set for Kopf files."""
+    """patch_status: if the status is no subresource, patch it as any other field. Set for calls of adapters."""
     name: str = ""
     """call: tells calls of an effect for one parent apart. event: Events of one name are counted as one."""
 
@@ -295,3 +296,16 @@ def _cut(note: str) -> str:
     """A note as long as the API takes it."""
     data = note.encode(errors="backslashreplace")
     return data.decode() if len(data) <= MOST_NOTE_BYTES else data[: MOST_NOTE_BYTES - 3].decode(errors="ignore") + "…"
+
+
+def with_encoded_data(resource: GroupResource, manifest: dict[str, Any]) -> dict[str, Any]:
+    """A manifest of a Secret with `stringData` in `data`, where the server puts it; any other as it is.
+
+    Applied as `stringData`, what is left out later would stay, since the field manager does not own it in `data`.
+    """
+    texts = manifest.get("stringData")
+    if resource != SECRETS or not isinstance(texts, Mapping):
+        return manifest
+    encoded = {name: b64encode(str(text).encode()).decode() for name, text in texts.items()}
+    rest = {name: value for name, value in manifest.items() if name != "stringData"}
+    return rest | {"data": {**(manifest.get("data") or {}), **encoded}}

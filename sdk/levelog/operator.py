@@ -12,6 +12,8 @@ from levelog.effects import EffectHandler
 from levelog.handlers.callregistry import CallRegistry
 from levelog.handlers.children import KEEP as KEPT
 from levelog.handlers.children import ChildrenView, inspect_children, reconciler_of, refuse_shared
+from levelog.handlers.edgehandlers import EdgeHandler
+from levelog.handlers.finalizing import PREFIX
 from levelog.handlers.forobjects import CallOptions, RecordHandler, options_of, require_limits
 from levelog.handlers.indexers import (
     MAX_ENTRIES,
@@ -45,6 +47,9 @@ from levelog.sources import SOURCE_TIME, PolledF, SourceHandler, WatchingF
 from levelog_base.errors import OperatorError
 
 if TYPE_CHECKING:
+    import logging
+
+    from levelog.handlers.adapters import Adapter, Trigger
     from levelog.kinds import OpenSelector
 
 loaded_into: Final[ContextVar[dict[str, Any] | None]] = ContextVar("loaded_into", default=None)
@@ -122,6 +127,7 @@ class Operator:
         self.configures_clients = False
         """Whether client libraries that its functions have imported are configured when a process begins."""
         self._views_by_function: dict[Callable[..., Any], ViewHandler] = {}
+        self._adapters: dict[str, Adapter] = {}
 
     @overload
     def index(self, function: IndexF) -> IndexF: ...
@@ -540,6 +546,41 @@ class Operator:
                 f"op.remove_finalizer: {cls.__name__} is external: no object of the Kubernetes API has a finalizer"
             )
         self.calls.remove_finalizer(cls, self.remove_finalizer)
+
+    def adopt(self, name: str, adapter: "Adapter", trigger: "Trigger", **limits: Unpack[LimitKeywords]) -> None:
+        """Have the function of a layer's user called, as the layer's adapter does it: see `levelog.layers`.
+
+        Adopted again, an adapter is taken as it is by then. Raises OperatorError for a name that another function has.
+        """
+        from levelog.handlers.adapters import options_for  # noqa: PLC0415 - whose caller has loaded it
+
+        handler = trigger.handler(name, adapter, options_for(adapter, limits), self._lender)
+        is_new = self._adapters.get(name) is not adapter
+        if is_new and not isinstance(handler, EdgeHandler):
+            self._claim(name, adapter.function)
+            if isinstance(handler, TimerHandler | DaemonHandler):
+                self._claim(handler.calls_name, adapter.function)
+        match handler:
+            case EdgeHandler():
+                self.calls.put(handler)
+            case TimerHandler():
+                self.calls.time(handler)
+            case DaemonHandler():
+                self.calls.run(handler)
+            case RecordHandler():
+                self.record_handlers[name] = handler
+            case _:
+                self.indices[name] = handler
+        self._adapters[name] = adapter
+
+    def logger(self, function: str) -> "logging.Logger":
+        """The logger of a function: each line names the object that the function is called for."""
+        return self._lender.logger(function)
+
+    @property
+    def finalizer(self) -> str:
+        """The finalizer that is put on objects for handlers that need it."""
+        return f"{PREFIX}{self.name}"
 
     def _register_records(self, handler: RecordHandler) -> None:
         self._claim(handler.name, handler.function)

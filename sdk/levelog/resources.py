@@ -115,7 +115,7 @@ class ResourceType(msgspec.Struct, frozen=True, kw_only=True):
     plural: str
     kind: str
     scope: Scope | Literal[""]
-    """Empty: as the API serves it, which nobody says in a Kopf file."""
+    """Empty: as the API serves it, which not every layer says."""
 
     @property
     def group_resource(self) -> GroupResource:

@@ -1,4 +1,4 @@
-"""Filters on labels and annotations, with the options that Kopf has."""
+"""Filters on labels and annotations: literals, presence, and functions of the object."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from enum import Enum

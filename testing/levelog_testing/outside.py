@@ -131,7 +131,7 @@ class StandIns:
         return call_async if handler.is_async else call
 
     def _named(self, function: Callable[..., Any]) -> list[str]:
-        """Names of the effects that call a function; of handlers of a Kopf file there may be several."""
+        """Names of the effects that call a function; of a layer there may be several."""
         if found := [name for name, handler in self._effects.items() if handler.origin == function]:
             self._given.update(found)
             return found

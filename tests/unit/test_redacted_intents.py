@@ -8,8 +8,8 @@ import pytest
 
 from levelog import Intent, Level, Operator, apply, create, patch
 from levelog_base.errors import ConfigurationError
-from levelog_base.secrets.redaction import SECRETS, Redactor
-from levelog_base.wire.objects import GroupResource
+from levelog_base.secrets.redaction import Redactor
+from levelog_base.wire.objects import SECRETS, GroupResource
 from levelog_processors.decide.intents import RowInputs, intent_rows
 from levelog_processors.decide.targets import aimed
 from levelog_processors.program import Program

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from levelog_base.errors import ConfigurationError
-from levelog_base.secrets.redaction import SECRETS, Redactor
-from levelog_base.wire.objects import GroupResource
+from levelog_base.secrets.redaction import Redactor
+from levelog_base.wire.objects import SECRETS, GroupResource
 
 KEY = b"0123456789abcdef"
 PODS = GroupResource(group="", resource="pods")

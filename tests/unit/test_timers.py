@@ -3,18 +3,17 @@
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
-import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
 from levelog import Operator
-from levelog.compat.kopf.attempts import LEFT, Left, next_call
-from levelog.compat.kopf.failures import TryLimits
+from levelog.edges import Unfinished
 from levelog.effects import Call
 from levelog.handlers.callnames import CHANGED, TIMED
 from levelog.handlers.forobjects import CallOptions
 from levelog.handlers.injection import Lender
-from levelog.handlers.timers import PATIENCE, Tick, TimerHandler, microseconds, moment
+from levelog.handlers.outcomes import PATIENCE, CallResult, next_call
+from levelog.handlers.timers import Tick, TimerHandler, microseconds, moment
 from levelog.resources import Metadata
 from levelog_base.wire.objects import Uid
 from rigs.kinds import Web
@@ -52,10 +51,10 @@ def test_the_first_call_without_a_record_comes_soon_whatever_the_api_says_of_the
 
 
 @given(made=MOMENTS, delay=TIMES)
-def test_a_kopf_handler_that_raised_is_called_again_soon(made: datetime, delay: timedelta) -> None:
-    result = {LEFT: msgspec.to_builtins(Left(began=NOW, delay=delay))}
+def test_an_unfinished_call_is_made_again_soon(made: datetime, delay: timedelta) -> None:
+    result = CallResult(left=Unfinished(began=NOW, delay=delay))
     call = Call[Any, Any](request=None, result=result, idempotency_key="", called_at=made)
-    following = next_call(call, TryLimits(), NOW)
+    following = next_call(call, None, NOW)
     assert following is not None
     assert following[0] <= NOW + 2 * max(delay, PATIENCE)
     if made <= NOW:

@@ -3,7 +3,7 @@
 import hmac
 import os
 import pathlib
-from base64 import b64decode, b64encode
+from base64 import b64decode
 from binascii import Error as Base64Error
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping
@@ -18,7 +18,7 @@ from levelog_base.errors import ConfigurationError
 from levelog_base.secrets.rules import ENVIRONMENTS, Named, Path, Rules, places
 from levelog_base.secrets.scrubbing import HASHED, PREFIX, scrub
 from levelog_base.wire.canonical import canonical, digest, keys_of
-from levelog_base.wire.objects import GroupResource, ObjectKey
+from levelog_base.wire.objects import SECRETS, GroupResource, ObjectKey
 
 if TYPE_CHECKING:
     from random import Random
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 
-SECRETS: Final = GroupResource(group="", resource="secrets")
 MIN_KEY_BYTES: Final = 16
 MOST_REMEMBERED: Final = 10_000
 MOST_CHARACTERS: Final = 4_000_000
@@ -237,19 +236,6 @@ def difference(begun: str, own: str) -> str:
     (key, _, rules), (own_key, _, own_rules) = begun.partition(":"), own.partition(":")
     differing = ["another redaction key"] * (key != own_key) + ["other rules of redaction"] * (rules != own_rules)
     return f"with {' and '.join(differing)}"
-
-
-def with_encoded_data(resource: GroupResource, manifest: dict[str, Any]) -> dict[str, Any]:
-    """A manifest of a Secret with `stringData` in `data`, where the server puts it; any other as it is.
-
-    Applied as `stringData`, what is left out later would stay, since the field manager does not own it in `data`.
-    """
-    texts = manifest.get("stringData")
-    if resource != SECRETS or not isinstance(texts, Mapping):
-        return manifest
-    encoded = {name: b64encode(str(text).encode()).decode() for name, text in texts.items()}
-    rest = {name: value for name, value in manifest.items() if name != "stringData"}
-    return rest | {"data": {**(manifest.get("data") or {}), **encoded}}
 
 
 class _Pass:

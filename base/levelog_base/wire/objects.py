@@ -81,6 +81,9 @@ class GroupResource(Struct, frozen=True, order=True):
         return cls(group=group, resource=resource)
 
 
+SECRETS: Final = GroupResource(group="", resource="secrets")
+
+
 class ObjectKey(Struct, frozen=True, order=True):
     """Names one object of a cluster, over all its incarnations; prints as `webs.example.com/default/shop`."""
 

@@ -8,10 +8,10 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from levelog.calls.faults import fault_reason
-from levelog.intents import Intent, IntentOptions
+from levelog.intents import Intent, IntentOptions, with_encoded_data
 from levelog.resources import ResourceType
 from levelog_base.errors import OperatorError
-from levelog_base.secrets.redaction import Redactor, with_encoded_data
+from levelog_base.secrets.redaction import Redactor
 from levelog_base.wire.canonical import canonical, digest
 from levelog_base.wire.objects import ObjectKey
 from levelog_base.wire.projection import merge

@@ -57,7 +57,8 @@ class CallRegistry:
         self._lender = lender
         self._claim = claim
         self._indices, self._effects, self._views, self._reconcilers = indices, effects, views, reconcilers
-        self._handlers: dict[Callable[..., Any], EdgeHandler] = {}
+        self._handlers: dict[object, EdgeHandler] = {}
+        """By the function or the adapter of each."""
         self._staying: dict[str, DaemonHandler] = {}
         """Daemons that keep their objects, by name."""
         self._released: dict[GroupResource, type[ResourceBase]] = {}
@@ -82,33 +83,27 @@ class CallRegistry:
         handler.require_field()
         self.put(handler)
 
-    def time(
-        self,
-        handler: TimerHandler,
-        make: Callable[[Any, InspectView], ViewHandler] = timer_view,
-        *,
-        beside: Mapping[str, IndexHandler] | None = None,
-    ) -> EffectHandler:
-        """Take in a timer, in place of the one of its name; `make` makes its view, which may read what is `beside`."""
+    def time(self, handler: TimerHandler) -> None:
+        """Take in a timer, in place of the one of its name."""
         effect = self._add(timer_effect(handler, self._lender))
-        view = self._views[handler.name] = make(handler, self._inspecting(handler, beside))
+        named = {} if handler.adapter is None else handler.adapter.beside
+        beside = {own: self._indices[name] for own, name in named.items()}
+        view = self._views[handler.name] = timer_view(handler, self._inspecting(handler, beside), beside)
         self._reconcilers[view.name] = timer_writer(handler, view, effect, self._lender)
-        return effect
 
-    def run(self, handler: DaemonHandler, *, is_staying: bool = False) -> EffectHandler:
-        """Take in a daemon, in place of the one of its name; `is_staying`: its objects stay until its run has ended."""
+    def run(self, handler: DaemonHandler) -> None:
+        """Take in a daemon, in place of the one of its name; that of an adapter keeps its objects until it ended."""
         effect, wanted = self._add(daemon_effect(handler, self._lender)), wanted_index(handler)
-        self._indices[wanted.name], finalizing = wanted, self._stay(handler) if is_staying else None
+        self._indices[wanted.name], finalizing = wanted, self._stay(handler) if handler.adapter is not None else None
         beside = {"wanted": wanted} | ({"finalizing": finalizing} if finalizing is not None else {})
         view = daemon_view(handler, self._inspecting(handler, beside), finalizing)
         self._views[view.name] = view
         self._reconcilers[view.name] = daemon_writer(handler, view, effect, self._lender)
-        return effect
 
-    def put(self, handler: EdgeHandler) -> EffectHandler:
-        """Take in an edge handler, in place of the one that its function had before."""
-        function = handler.function
-        before = self._handlers.get(function)
+    def put(self, handler: EdgeHandler) -> None:
+        """Take in an edge handler, in place of the one that its function or its adapter had before."""
+        key, function = handler.adapter or handler.function, handler.origin
+        before = self._handlers.get(key)
         if handler.options.finalizer:
             finalizer_of(self._operator)  # refused before anything is claimed
         if before is None:
@@ -121,14 +116,13 @@ class CallRegistry:
         if handler.is_yielding:
             yielding = Yields(handler.name, handler.reader.cls, handler.written, self._effects)
             self._add(written_effect(handler.written_name, self._lender))
-        effect = self._add(edge_effect(handler, self._lender, yielding))
-        self._handlers[function] = handler
+        self._add(edge_effect(handler, self._lender, yielding))
+        self._handlers[key] = handler
         if yielding is not None:
             self._write(handler, yielding, None)
             if "delete" in handler.reasons:
                 self._write(handler, yielding, END)
         self._arrange(handler.reader.cls, function)
-        return effect
 
     def _add(self, effect: EffectHandler) -> EffectHandler:
         self._effects[effect.name], self._indices[effect.name] = effect, effect.index
@@ -137,7 +131,7 @@ class CallRegistry:
     def _stay(self, daemon: DaemonHandler) -> FinalizingIndex:
         """Keep a daemon's objects until its run has ended; the index tells which wait for the finalizer."""
         self._staying[daemon.name] = daemon
-        self._arrange(daemon.reader.cls, daemon.function)
+        self._arrange(daemon.reader.cls, daemon.origin)
         found = self._indices[finalizing_name(daemon.reader.resource.group_resource)]
         if not isinstance(found, FinalizingIndex):
             raise TypeError(f"{found.name} is no index of finalizers")

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import wraps
 from types import NoneType
-from typing import Any, Final, get_args
+from typing import TYPE_CHECKING, Any, Final, get_args
 
 import msgspec
 from msgspec import Struct, field
@@ -26,14 +26,16 @@ from levelog.handlers.owned import (
 from levelog.handlers.readers import require_resource
 from levelog.handlers.signatures import holds_intents, parameters, refuse_coroutine, shown, type_hints
 from levelog.handlers.views import OF_VIEWS, IndexParameter, ReconcileHandler, ViewHandler, Writes
-from levelog.intents import Intent
+from levelog.intents import Intent, with_encoded_data
 from levelog.levels import Level
 from levelog.resources import Manifest, Metadata, Owner, ResourceBase, ResourceType, refuse_external
 from levelog_base.errors import ChildRefused, OperatorError
-from levelog_base.secrets.redaction import Redactor, with_encoded_data
 from levelog_base.wire.canonical import canonical, digest
 from levelog_base.wire.projection import Applied, fields_of
 from levelog_base.wire.records import refuse_remains
+
+if TYPE_CHECKING:
+    from levelog_base.secrets.redaction import Redactor
 
 REDACTOR: Final = f"{MARK}redactor"
 """Name under which the view is given the redactor, as manifests are compared with what is recorded of objects."""
@@ -164,7 +166,7 @@ class ChildrenView(ViewHandler):
                 found.append(str(kinds[label].key(place[0] if place else namespace, name)))
         return tuple(sorted(found))
 
-    def level(self, parent: Any, result: Any, indices: Mapping[str, Any], redactor: Redactor) -> ChildrenLevel:
+    def level(self, parent: Any, result: Any, indices: Mapping[str, Any], redactor: "Redactor") -> ChildrenLevel:
         """The level of one parent; `indices` by their names."""
         metadata: Metadata = parent.metadata
         manifests = self._manifests(result)
@@ -251,7 +253,7 @@ class ChildrenView(ViewHandler):
             return None
         return manifests
 
-    def _wanted(self, parent: Metadata, manifests: Iterable[Any], redactor: Redactor) -> list[WantedChild]:
+    def _wanted(self, parent: Metadata, manifests: Iterable[Any], redactor: "Redactor") -> list[WantedChild]:
         found: dict[str, WantedChild] = {}
         for manifest in manifests:
             child = self._child(parent, manifest, redactor)
@@ -260,7 +262,7 @@ class ChildrenView(ViewHandler):
             found[child.key] = child
         return list(found.values())
 
-    def _child(self, parent: Metadata, given: Any, redactor: Redactor) -> WantedChild:
+    def _child(self, parent: Metadata, given: Any, redactor: "Redactor") -> WantedChild:
         if not isinstance(given, Mapping):
             mend = ": return the manifest itself, without apply(…)" if isinstance(given, Intent) else ""
             raise ChildRefused(f"{type(given).__name__} is returned, which is not a manifest{mend}")

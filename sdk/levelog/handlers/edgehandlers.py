@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 from msgspec import UNSET
@@ -23,6 +23,7 @@ from levelog.handlers.forobjects import (
 )
 from levelog.handlers.indexers import IndexHandler
 from levelog.handlers.injection import Given, Lender, shown
+from levelog.handlers.outcomes import as_value, carried, delay, is_held, left, next_call, wait_for_patch, without
 from levelog.handlers.readers import require_field
 from levelog.handlers.signatures import declared, holds_intents, require_flag, yields
 from levelog.handlers.views import ReconcileHandler, ViewHandler, WrittenClass, inspect_writes
@@ -34,6 +35,10 @@ from levelog.selectors import Presence, holds
 from levelog_base.errors import OperatorError
 from levelog_base.mappings import plain
 from levelog_base.wire.canonical import digest, keys_of
+from levelog_base.wire.projection import merge
+
+if TYPE_CHECKING:
+    from levelog.handlers.adapters import Adapter
 
 IS_HANDLED: Final = "its deletion is handled"
 IS_OPEN: Final = "its deletion is not handled"
@@ -59,17 +64,22 @@ class EdgeHandler(CalledHandler):
     """What it says that it yields intents for."""
 
     def __init__(
-        self, function: Callable[..., Any], reasons: frozenset[Reason], options: CallOptions, lender: Lender
+        self,
+        function: Callable[..., Any],
+        reasons: frozenset[Reason],
+        options: CallOptions,
+        lender: Lender,
+        adapter: "Adapter | None" = None,
     ) -> None:
         """Check a function's signature. Raises OperatorError naming the function and what is wrong."""
-        super().__init__(function, options, lender)
+        super().__init__(function, options, lender, adapter)
         self.reasons, self.deleting = reasons, options.finalizer
         if yields(function):
             self.is_yielding, self.result = True, Yielded
         require_edge_options(self.title, options)
         if holds_intents(self.hints.get("return")) and not self.is_yielding:
             raise OperatorError(f"handler {self.name}: is annotated to return intents: it has to yield them, by itself")
-        if options.writes is not None:
+        if options.writes is not None and adapter is None:
             self.written = inspect_writes(f"handler {self.name}", options.writes)
             if not self.is_yielding:
                 raise OperatorError(f"handler {self.name}: writes= is for handlers that yield intents, and it does not")
@@ -78,6 +88,19 @@ class EdgeHandler(CalledHandler):
         """Refuse a field that no edge is of. Raises OperatorError."""
         if self.options.field:
             require_field(f"handler {self.name}", self.reader, keys_of(self.options.field))
+
+    @property
+    def reads(self) -> Mapping[str, Any]:
+        """The time, too, where an adapter may have a call made again."""
+        return super().reads if self.adapter is None else {"now": datetime, **super().reads}
+
+    def shown(self, parent: Any) -> dict[str, Any]:
+        """An object as the function takes it; all of it where an adapter calls."""
+        return super().shown(parent) if self.adapter is None else {key: parent[key] for key in parent}
+
+    def known(self, content: dict[str, Any]) -> dict[str, Any]:
+        """What was handed over, as this code reads it."""
+        return super().known(content) if self.adapter is None else content
 
     @property
     def calls_name(self) -> str:
@@ -103,10 +126,12 @@ class EdgeHandler(CalledHandler):
 
     def diff(self, level: Level[Any]) -> Diff:
         """How the new state differs from the one that was handled last."""
-        return () if level.actual is None else diff_of(level.actual, level.desired)
+        return () if level.actual is None else diff_of(level.actual, without(level.desired))
 
     def state(self, found: Mapping[str, Any]) -> dict[str, Any]:
         """What the handler handles of an object, flat."""
+        if self.adapter is not None:
+            return self.adapter.state(found)
         values = flat(essence(found))
         return under(values, self.options.field) if self.options.field else values
 
@@ -123,6 +148,8 @@ class EdgeHandler(CalledHandler):
     def fits(self, edge: Edge) -> bool:
         """Tell whether the function is called for an edge; else it is only noted."""
         options, old = self.options, edge.old
+        if self.adapter is not None:
+            return edge.reason in self.reasons and self.adapter.fits(edge)
         return edge.reason in self.reasons and all(
             _holds(wanted, value_at(content, options.field))
             for wanted, content in ((options.old, old), (options.new, edge.object))
@@ -138,36 +165,64 @@ class EdgeHandler(CalledHandler):
             told["old"], told["new"] = self._old(edge), new
         return {self.parameter: new, **{name: told[name] for name in self._told}, **self.given.arguments(given)}
 
-    def level(self, found: dict[str, Any], calls: Sequence[Call[Edge, Any]], _read: Mapping[str, Any]) -> Level[Any]:
-        """What there is of an object, against what the last of the calls has handled; `_read` of its indices."""
-        state, options = self.state(found), self.options
-        if not calls:
+    def level(self, found: dict[str, Any], calls: Sequence[Call[Edge, Any]], read: Mapping[str, Any]) -> Level[Any]:
+        """What there is of an object, against what the last of the calls has handled; `read` of its indices."""
+        last, options = next(iter(calls), None), self.options
+        if last is not None and (repeated := self._repeated(found, last, read)) is not None:
+            return repeated
+        state = self.state(found)
+        if last is None:
             is_due = self.begins(found) and _holds(options.value, value_at(found, options.field))
             return Level(desired=state, actual=None if is_due else state)
-        handled = self.state(self.known(calls[0].request.object))
-        is_due = "update" in self.reasons and _holds(options.value, value_at(found, options.field))
-        return Level(desired=state, actual=handled if is_due else state)
+        if left(last) is not None:  # it was called for what is no more
+            level = Level[Any](desired=state, actual=self._before(last.request))
+        else:
+            is_due = "update" in self.reasons and _holds(options.value, value_at(found, options.field))
+            level = Level(desired=state, actual=self.state(self.known(last.request.object)) if is_due else state)
+        if last.patched and level.drift:
+            wait_for_patch(level, last, found, read["now"])
+        return level
+
+    def _repeated(self, found: dict[str, Any], last: Call[Edge, Any], read: Mapping[str, Any]) -> Level[Any] | None:
+        """The level of an object whose last call is made again; None: there is no such, or the object is another now.
+
+        What the call has patched itself makes no other of it, nor do labels and annotations until it gives up.
+        """
+        again = next_call(last, self.limits.give_up_after, read.get("now", UNSET))
+        if again is None or self.adapter is None:
+            return None
+        (due, before), seen, state = again, last.request.object, self.state(found)
+        patched = merge(seen, last.result.patch)
+        if all(_is_another(state, self.state(each), with_metadata=before.is_over) for each in (seen, patched)):
+            return None
+        level = Level[Any](desired=state | as_value(before), actual=self._before(last.request))
+        if not wait_for_patch(level, last, found, read["now"]):
+            delay(level, last.called_at if self.adapter.hurries(seen, found) else due, before, read["now"])
+        return level
+
+    def hold_end(self, level: Level[Any], found: dict[str, Any], last: Call[Edge, Any], now: datetime) -> None:
+        """Have a call for the end of an object made again, if the last one was unfinished, once it is due."""
+        if (again := next_call(last, self.limits.give_up_after, now)) is not None:
+            level.actual = as_value(again[1])
+            if not wait_for_patch(level, last, found, now):
+                delay(level, *again, now)
+
+    def _before(self, edge: Edge) -> dict[str, Any] | None:
+        """The state that was handled before an edge."""
+        return None if edge.old is None else self.state(edge.old)
 
     def is_ended(self, calls: Sequence[Call[Edge, Any]]) -> bool:
         """Tell whether one of the calls has handled the end of the object."""
-        return any(each.name == END for each in calls)
-
-    def note_unfinished(
-        self, level: Level[Any], found: dict[str, Any], calls: Sequence[Call[Edge, Any]], read: Mapping[str, Any]
-    ) -> None:
-        """Note in the level of an object that is being deleted what a call has left that did not handle its end."""
-
-    def is_hurried(self, level: Level[Any]) -> bool:  # noqa: ARG002 - as below
-        """Tell whether a level only waits for a time, and somebody does not want to."""
-        return False
-
-    def carried(self, level: Level[Any]) -> dict[str, Any] | None:  # noqa: ARG002 - handlers of another kind look there
-        """What the next call goes on from."""
-        return None
+        return any(each.name == END and left(each) is None for each in calls)
 
     def _old(self, edge: Edge) -> Any:
         old = edge.old
         return None if old is None else self.taken(old)
+
+
+def _is_another(one: Mapping[str, Any], other: Mapping[str, Any], *, with_metadata: bool) -> bool:
+    """Tell whether two flat states differ."""
+    return any(with_metadata or not each.path.startswith("/metadata/") for each in diff_of(one, other))
 
 
 def is_wanted(handler: CalledHandler, found: Mapping[str, Any]) -> bool:
@@ -217,7 +272,9 @@ def edge_view(
             level: Level[Any] = Level(desired=IS_HANDLED, actual=IS_OPEN if is_open else IS_HANDLED)
             if is_open:
                 handler.state(found)  # a read of all that the call is given, so that it is given the newest
-                handler.note_unfinished(level, found, [each for each in calls if each.name == END], read)
+                for each in calls:
+                    if each.name == END:
+                        handler.hold_end(level, found, each, read.get("now", UNSET))
         else:
             level = handler.level(found, [each for each in calls if not each.name], read)
             if "waits" in phases and level.drift:
@@ -270,14 +327,14 @@ def edge_writer(handler: EdgeHandler, view: ViewHandler, effect: EffectHandler, 
     is_end = view.is_of_deleted
 
     async def act(parent: Any, level: Level[Any]) -> list[Intent]:  # async, so that it needs no thread
-        if level.reason and not handler.is_hurried(level):
+        if is_held(level):
             return []
         found = handler.handed(parent)
         if is_end or level.desired == IS_HANDLED:
-            edge = Edge(reason="delete", object=found, is_finalizing=not is_end, carried=handler.carried(level))
+            edge = Edge(reason="delete", object=found, is_finalizing=not is_end, carried=carried(level))
             return [call(effect.function, msgspec.structs.replace(edge, is_noted=not handler.fits(edge)), name=END)]
         reason = handler.beginning(found) if level.actual is None else "update"
-        edge = Edge(reason=reason, object=found, diff=handler.diff(level), carried=handler.carried(level))
+        edge = Edge(reason=reason, object=found, diff=handler.diff(level), carried=carried(level))
         noted = msgspec.structs.replace(edge, is_noted=True)
         if not handler.fits(edge):
             return [call(effect.function, noted)]

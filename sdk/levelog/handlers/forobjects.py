@@ -3,18 +3,19 @@
 import inspect
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from datetime import datetime
-from functools import cached_property
-from typing import Any, ClassVar, Final, Literal, TypeAlias
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, TypeAlias
 
 import msgspec
 from msgspec import UNSET
 
 from levelog.calls.limits import CallLimits
 from levelog.edges import handled_object
-from levelog.effects import MOST_EDGE_BYTES, Call, EffectHandler, nothing_of
-from levelog.handlers.fingerprints import fingerprint
-from levelog.handlers.injection import Given, Injections, Lender, injections, shown
-from levelog.handlers.readers import ObjectReader, object_reader
+from levelog.effects import MOST_EDGE_BYTES, Call, EffectHandler, GiveUp, nothing_of
+from levelog.handlers.fingerprints import fingerprint, value_fingerprint
+from levelog.handlers.injection import Given, Lender, injections, shown
+from levelog.handlers.outcomes import CallResult, patch_of
+from levelog.handlers.readers import object_reader
 from levelog.handlers.signatures import (
     declared,
     parameters,
@@ -30,7 +31,11 @@ from levelog.levels import Level
 from levelog.resources import ResourceBase, refuse_external
 from levelog.selectors import Selector, taken_from
 from levelog_base.errors import OperatorError
+from levelog_base.mappings import plain
 from levelog_base.wire.canonical import digest
+
+if TYPE_CHECKING:
+    from levelog.handlers.adapters import Adapter
 
 OF_CALLED: Final = (Given.KEY, Given.RETRY, Given.STARTED, Given.LOGGER, Given.SETTINGS)
 Phase: TypeAlias = Literal["waits", "finalizing"]
@@ -79,13 +84,14 @@ class CalledHandler:
     """Type of what is kept of a call; None: nothing is."""
     deleting: bool = False
     """Whether its calls are decided on for objects that are being deleted, too."""
-    options: CallOptions
-    limits: CallLimits
-    reader: ObjectReader
-    given: Injections
 
-    def __init__(self, function: Callable[..., Any], options: CallOptions, lender: Lender) -> None:
-        """Check a function's signature. Raises OperatorError naming the function and what is wrong."""
+    def __init__(
+        self, function: Callable[..., Any], options: CallOptions, lender: Lender, adapter: "Adapter | None" = None
+    ) -> None:
+        """Check a function's signature. Raises OperatorError naming the function and what is wrong.
+
+        If an adapter calls its user's function, `function` stands for that.
+        """
         kind = self.kind
         require_function(function, kind)
         self.name = function.__name__
@@ -107,6 +113,11 @@ class CalledHandler:
         others = [name for name in rest if name not in self._told]
         self.given = injections(function, kind, others, self.offered, lender, first=self.opening)
         self.is_async = inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function)
+        self.adapter = adapter
+        """Calls its user's function in a way of its own; None: it is called as it is annotated."""
+        if adapter is not None:
+            self.is_async, self.result = adapter.is_async, CallResult | None
+            self.given = msgspec.structs.replace(self.given, fingerprint=digest(value_fingerprint(adapter.code)))
 
     @property
     def title(self) -> str:
@@ -116,7 +127,7 @@ class CalledHandler:
     @property
     def origin(self) -> Callable[..., Any]:
         """The function that its user wrote."""
-        return self.function
+        return self.function if self.adapter is None else self.adapter.function
 
     @property
     def hint(self) -> Any:
@@ -130,8 +141,8 @@ class CalledHandler:
 
     @property
     def reads(self) -> Mapping[str, Any]:
-        """What its view reads besides, with their types."""
-        return {}
+        """What its view reads besides, with their types: indices that an adapter looks up have to be filled first."""
+        return {} if self.adapter is None else dict.fromkeys(self.adapter.indices, Index[Any, Any])
 
     def tells(self, parameter: str) -> bool:
         """Tell whether each call says what a parameter asks for."""
@@ -150,8 +161,11 @@ class CalledHandler:
         return msgspec.to_builtins(parent)  # type: ignore[no-any-return]
 
     def handed(self, parent: Any) -> dict[str, Any]:
-        """What a call is handed over of an object."""
-        return handled_object(self.shown(parent))
+        """What a call is handed over of an object: all, with what its class says of it, where an adapter calls."""
+        if self.adapter is None:
+            return handled_object(self.shown(parent))
+        resource = self.reader.resource
+        return {"apiVersion": resource.api_version, "kind": resource.kind, **plain(parent)}
 
     def taken(self, content: Any) -> Any:
         """An object as the function takes it. Raises msgspec.ValidationError for one that this code cannot read."""
@@ -233,8 +247,14 @@ def calling_effect(
     def call(asked: Any, idempotency_key: str, retry: int, started: datetime) -> Any:
         if asked.is_noted:
             return None
-        given = {Given.KEY: idempotency_key, Given.RETRY: retry, Given.STARTED: started}
-        result = handler.function(**handler.arguments(asked, given))
+        result: Any
+        if handler.adapter is not None:
+            if asked.carried is not None and asked.carried.is_over:
+                raise GiveUp(asked.carried.error)
+            result = handler.adapter.call(asked, retry, started)
+        else:
+            given = {Given.KEY: idempotency_key, Given.RETRY: retry, Given.STARTED: started}
+            result = handler.function(**handler.arguments(asked, given))
         if isinstance(result, Coroutine | AsyncIterator):
             return kept_later(asked, result)
         return kept(asked, result if keep is None else list(result))
@@ -243,6 +263,7 @@ def calling_effect(
     made = made_effect(handler, call, code, lender)
     made.is_async = handler.is_async
     made.most_bytes, made.is_superseded = MOST_EDGE_BYTES, True
+    made.snapshots = {} if handler.adapter is None else dict.fromkeys(handler.adapter.indices, Any)
     made.first_argument = lambda asked: UNSET if asked.is_noted else handler.taken(asked.object)
     return made
 
@@ -256,6 +277,8 @@ def made_effect(
     made.origin, made.title = handler.origin, handler.title
     of_code = fingerprint(handler.origin), handler.reader.fingerprint, handler.given.fingerprint
     made.fingerprint = digest(code, *of_code, *besides)
+    if handler.adapter is not None:
+        made.patches = partial(patch_of, handler.reader.cls)
     return made
 
 

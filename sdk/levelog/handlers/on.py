@@ -22,15 +22,11 @@ from levelog_base.errors import OperatorError
 _FIELD: Final = re.compile(r"[^./\[\]][^.\[\]]*(\.[^.\[\]]+)*|(/[^/]+)+")
 """A field by its keys between dots, or as a JSON pointer."""
 
-NO_WEBHOOKS: Final = {
-    "validate": "levelog serves no webhooks: write the rule into the definition, docs/custom-resources.md",
-    "mutate": "levelog serves no webhooks: write defaults into the definition, docs/custom-resources.md",
-}
-"""Decorators that Kopf has for webhooks, and what to do instead."""
 _OF_EDGES: Final = ("since", "writes")
 _INSTEAD: Final = {
-    **NO_WEBHOOKS,
-    "webhook": NO_WEBHOOKS["validate"],
+    "validate": "levelog serves no webhooks: write the rule into the definition, docs/custom-resources.md",
+    "mutate": "levelog serves no webhooks: write defaults into the definition, docs/custom-resources.md",
+    "webhook": "levelog serves no webhooks: write the rule into the definition, docs/custom-resources.md",
     "login": "levelog logs in by itself, with KUBECONFIG or as the service account of its pod",
     "probe": "levelog answers probes by itself: --listen, docs/monitoring.md",
     **{

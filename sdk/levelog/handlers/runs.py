@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Collection, Iterator, Mapping
 from datetime import timedelta
-from typing import Any, Final, get_args, get_origin
+from typing import TYPE_CHECKING, Any, Final, get_args, get_origin
 
 import msgspec
 from msgspec.structs import replace
@@ -24,6 +24,7 @@ from levelog.handlers.forobjects import (
 )
 from levelog.handlers.indexers import MARK, IndexHandler
 from levelog.handlers.injection import Given, Lender, live_types, shown
+from levelog.handlers.outcomes import CallResult
 from levelog.handlers.signatures import require_time
 from levelog.handlers.views import ReconcileHandler, ViewHandler
 from levelog.indices import Index
@@ -31,6 +32,9 @@ from levelog.intents import Intent, call
 from levelog.levels import Level
 from levelog_base.errors import OperatorError
 from levelog_base.wire.canonical import digest
+
+if TYPE_CHECKING:
+    from levelog.handlers.adapters import Adapter
 
 GRACE: Final = timedelta(seconds=5)
 """How long a daemon may take to end, by default."""
@@ -51,16 +55,17 @@ class DaemonHandler(CalledHandler):
         lender: Lender,
         indices: Collection[str],
         views: Mapping[Callable[..., Any], ViewHandler],
+        adapter: "Adapter | None" = None,
     ) -> None:
         """Check a function's signature. Raises OperatorError naming the function and what is wrong.
 
         `views` are those of the operator, by function, also those that are defined below the daemon.
         """
-        super().__init__(function, options, lender)
+        super().__init__(function, options, lender, adapter)
         self.limits = replace(self.limits, give_up_after=None)
         self.views = views
         self.grace = grace
-        if not self.is_async:
+        if not self.is_async and adapter is None:
             raise OperatorError(f"daemon {self.name}: is not async: write async def, since a thread cannot be stopped")
         require_time(self.title, "grace", grace)
         self.itself = self._told[0] if self._told else None
@@ -118,7 +123,9 @@ class DaemonHandler(CalledHandler):
 
     def is_finished(self, end: RunEnd) -> bool:
         """Tell whether no run follows on one that ended so, as long as the object stays."""
-        return end.is_finished
+        if self.adapter is None or not end.is_finished:
+            return end.is_finished
+        return msgspec.convert(end.state or {}, CallResult).left is None
 
 
 def wanted_index(handler: DaemonHandler) -> IndexHandler:

@@ -43,9 +43,6 @@ _MANY: Final = (
 P = ParamSpec("P")
 T = TypeVar("T")
 
-FOR_KOPF: Final = "; a file written for Kopf begins with `from levelog.compat import kopf`"
-"""Ends a message about what a function of Kopf has, and one of levelog has not."""
-
 _MODULES: Final = re.compile(r"(?:\w+\.)+(?:<locals>\.)?")
 """Before a name in the text of a generic type."""
 
@@ -58,9 +55,7 @@ def parameters(function: Callable[..., Any], kind: str, first: str = "") -> list
     found = inspect.signature(function).parameters.values()
     for parameter in found:
         if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
-            named = (
-                f": name each, its {first} first, as in def {function.__name__}(web: Web){FOR_KOPF}" if first else ""
-            )
+            named = f": name each, its {first} first, as in def {function.__name__}(web: Web)" if first else ""
             raise OperatorError(
                 f"{kind} {function.__name__}: parameter {str(parameter)!r} cannot be given by name and type{named}"
             )
@@ -105,7 +100,7 @@ def needs(option: str, example: str) -> Callable[[Callable[P, T]], Callable[P, T
 
 
 def one_place(where: str, example: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
-    """Have a method that makes decorators refuse, by OperatorError, more than one argument by place, as Kopf's take.
+    """Have a method that makes decorators refuse, by OperatorError, more than one argument by place.
 
     `example` is how the decorator is written.
     """
@@ -118,7 +113,7 @@ def one_place(where: str, example: str) -> Callable[[Callable[P, T]], Callable[P
                 told = ", ".join(getattr(each, "__name__", repr(each)) for each in given)
                 raise OperatorError(
                     f"{where}: takes no {told}: write {example}, and a class for the resource, "
-                    f'class Web(Resource, group="example.com", version="v1", plural="webs"){FOR_KOPF}'
+                    f'class Web(Resource, group="example.com", version="v1", plural="webs")'
                 )
             return method(*arguments, **options)
 

@@ -3,12 +3,12 @@
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 from msgspec import Struct
 
-from levelog.edges import essence, flat, handled_object
+from levelog.edges import Unfinished, essence, flat, handled_object
 from levelog.effects import Call, EffectHandler
 from levelog.handlers.callnames import CHANGED, TIMED
 from levelog.handlers.fingerprints import value_fingerprint
@@ -22,13 +22,19 @@ from levelog.handlers.forobjects import (
     made_writer,
     uid_of,
 )
+from levelog.handlers.indexers import IndexHandler
 from levelog.handlers.injection import Lender
+from levelog.handlers.outcomes import as_value, carried, delay, is_ahead, next_call
 from levelog.handlers.signatures import require_flag, require_time
 from levelog.handlers.views import ReconcileHandler, ViewHandler
+from levelog.indices import Index
 from levelog.intents import Intent, call
 from levelog.levels import Level
 from levelog_base.errors import OperatorError
 from levelog_base.wire.canonical import digest
+
+if TYPE_CHECKING:
+    from levelog.handlers.adapters import Adapter
 
 _CODE: Final = "timers 7"
 """Stands for this module in fingerprints: raised when the same calls lead to others."""
@@ -40,8 +46,8 @@ class Tick(Struct, frozen=True, kw_only=True, omit_defaults=True):
     due: datetime | None = None
     """None: the function is not called."""
     object: dict[str, Any]
-    carried: dict[str, Any] | None = None
-    """What the call before left for this one, which repeats it; None: it is the first."""
+    carried: Unfinished | None = None
+    """What the call before has left, which this one repeats; None: it is the first."""
 
     @property
     def is_noted(self) -> bool:
@@ -66,9 +72,10 @@ class TimerHandler(CalledHandler):
         idle: timedelta | None = None,
         sharp: bool = False,
         recorded: bool = True,
+        adapter: "Adapter | None" = None,
     ) -> None:
         """Check a function's signature. Raises OperatorError naming the function and what is wrong."""
-        super().__init__(function, options, lender)
+        super().__init__(function, options, lender, adapter)
         self.every, self.initial_delay, self.idle, self.sharp = every, initial_delay, idle, sharp
         require_time(self.title, "every", every, LEAST)
         require_time(self.title, "initial_delay", initial_delay, timedelta(0))
@@ -127,29 +134,12 @@ class TimerHandler(CalledHandler):
         return first + (now - first) // self.period * self.period
 
     def noted(self, parent: Any) -> dict[str, Any]:
-        """What is noted of an object, whose change `idle` waits for."""
-        return handled_object(self.shown(parent))
-
-    def again(self, last: Call[Tick, Any], now: datetime) -> Level[Any] | None:  # noqa: ARG002 - as above
-        """The level of an object for which the last call is made again; None: that has ended."""
-        return None
-
-    def carried(self, level: Level[Any]) -> dict[str, Any] | None:
-        """What the next call goes on from."""
-        return dict(level.actual) if isinstance(level.actual, Mapping) else None  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
+        """What is noted of an object, whose change `idle` waits for; without that, nothing but that it is known."""
+        return {} if self.idle is None else handled_object(self.shown(parent))
 
 
 LEAST: Final = timedelta(seconds=1)
 """Between two calls: each is written to the log and to the tables."""
-
-
-PATIENCE: Final = timedelta(minutes=1)
-"""What is waited for may seem to have begun so much later than now before that is taken for a mistake."""
-
-
-def is_ahead(began: datetime, now: datetime, wait: timedelta) -> bool:
-    """Tell whether a wait has begun by a clock that was ahead: else it could last more than twice its time."""
-    return began - now > max(wait, PATIENCE)
 
 
 MICROSECOND: Final = timedelta(microseconds=1)
@@ -200,26 +190,34 @@ def timer_effect(handler: TimerHandler, lender: Lender) -> EffectHandler:
     return calling_effect(handler, Tick, _CODE, lender)
 
 
-def timer_view(handler: TimerHandler, inspect_view: InspectView) -> ViewHandler:
-    """The view of when the function was called last, against when it is due."""
+def timer_view(
+    handler: TimerHandler, inspect_view: InspectView, beside: Mapping[str, IndexHandler] = {}
+) -> ViewHandler:
+    """The view of when the function was called last, against when it is due; an adapter looks at what is `beside`."""
     index = handler.calls_name
 
     def view(parent: Any, now: datetime, **read: Any) -> Level[Any]:
         calls: list[Call[Tick, Any]] = list(read[index][uid_of(parent)])
         before = next((each for each in calls if not each.name), None)
-        last = handler.last(before, now)
-        if before is not None and (level := handler.again(before, now)) is not None:
+        noted = next((each for each in calls if each.name == CHANGED), None)
+        again = None if before is None else next_call(before, handler.limits.give_up_after, now)
+        level = None if handler.adapter is None else handler.adapter.look(parent, before, noted, now, read)
+        if level is not None and (again is None or before is None or level.desired != before.request.due):
+            return level
+        if again is not None and before is not None:
+            level = Level(desired=before.request.due, actual=as_value(again[1]))
+            delay(level, *again, now)
             return level
         changed = None
         if handler.idle is not None:
             state = flat(essence(handler.noted(parent)))
-            noted = next((each for each in calls if each.name == CHANGED), None)
             known = None if noted is None else flat(essence(handler.known(noted.request.object)))
             if noted is None or known != state:
                 return Level(desired=state, actual=known)
             if is_ahead(noted.called_at, now, handler.idle):
                 return Level(desired=state, actual=None)
             changed = noted.called_at
+        last = handler.last(before, now)
         due = handler.due(_created(parent), last, now, changed)
         if now < due:
             return Level(desired=last, actual=last, recheck_at=due)
@@ -229,7 +227,15 @@ def timer_view(handler: TimerHandler, inspect_view: InspectView) -> ViewHandler:
         tuple(str(each) for each in (handler.every, handler.initial_delay, handler.idle, handler.sharp))
     )
     annotations: dict[str, Any] = {"now": datetime, index: calls_of(handler, Tick)}
-    return made_view(handler, view, annotations, inspect_view, _CODE, schedule)
+    annotations |= {name: _index(each) for name, each in beside.items()}
+    code = (value_fingerprint(handler.adapter.code),) if handler.adapter is not None else ()
+    return made_view(handler, view, annotations, inspect_view, _CODE, schedule, *code)
+
+
+def _index(of: IndexHandler) -> Any:
+    """Type of an index, as a view that reads it is annotated."""
+    index: Any = Index
+    return index[of.types]
 
 
 def timer_writer(handler: TimerHandler, view: ViewHandler, effect: EffectHandler, lender: Lender) -> ReconcileHandler:
@@ -240,7 +246,7 @@ def timer_writer(handler: TimerHandler, view: ViewHandler, effect: EffectHandler
             return []
         if isinstance(level.desired, Mapping):
             return [call(effect.function, Tick(object=handler.noted(parent)), name=CHANGED)]
-        tick = Tick(due=level.desired, object=handler.handed(parent), carried=handler.carried(level))
+        tick = Tick(due=level.desired, object=handler.handed(parent), carried=carried(level))
         return [call(effect.function, tick)]
 
     return made_writer(handler, act, view, _CODE, lender, writes=handler.options.writes)

@@ -1,7 +1,7 @@
 """Intents of edge handlers: stored as the result of the call, then written through a view of unwritten ones."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import msgspec
 from msgspec import Struct
@@ -16,8 +16,10 @@ from levelog.indices import Index
 from levelog.intents import Intent, IntentOptions, Verb, call
 from levelog.levels import Level
 from levelog.resources import ResourceBase, ResourceType
-from levelog_base.secrets.redaction import Redactor
 from levelog_base.wire.canonical import digest
+
+if TYPE_CHECKING:
+    from levelog_base.secrets.redaction import Redactor
 
 _CODE: Final = "yielding 1"
 """Stands for this module in fingerprints: raised when the same calls lead to other writes."""
@@ -65,7 +67,7 @@ class Yields:
         """
         return tuple(self._kept(each, is_end=is_end) for each in yielded)
 
-    def refuse_secrets(self, kept: Yielded, redactor: Redactor) -> None:
+    def refuse_secrets(self, kept: Yielded, redactor: "Redactor") -> None:
         """Raises GiveUp for intents with values that are not recorded: what a call yields goes into the log."""
         for each in kept or ():
             if each.verb == "call":

@@ -7,7 +7,7 @@ from importlib import import_module
 from types import ModuleType
 from typing import TypeAlias
 
-from levelog.compat.kopf.decorators import daemon, index, on, register, subhandler, timer
+from levelog.compat.kopf.decorators import NO_WEBHOOKS, daemon, index, on, register, subhandler, timer
 from levelog.compat.kopf.failures import (
     ErrorsMode,
     HandlerRetriesError,
@@ -80,7 +80,6 @@ EVERYTHING = ResourceMarker.EVERYTHING
 
 _RUN = "a task of your own awaits `kopf.operator()`: docs/embedding.md"
 _LOGIN = "levelog logs in by itself, with KUBECONFIG or as the service account of its pod"
-_WEBHOOKS = "levelog serves no webhooks: write rules into the definition, docs/custom-resources.md"
 _LIFECYCLE = "handlers of one object run side by side, and none is chosen before another"
 _REGISTRY = "the handlers of a file are one operator, and there is no other registry"
 _TESTING = "KopfRunner runs a file on a cluster: levelog.testing.Simulation runs it without one, docs/from-kopf.md"
@@ -88,11 +87,11 @@ _REFUSED = {
     "DaemonStoppingReason": "stopped.reason is 'unwanted', 'shutdown' or 'lost'",
     "ProgressRecord": "progress is in the log and in SQL: `levelog levels`, docs/sql.md",
     "AiohttpSession": "take a client of your own in a start-up handler, and put it into memo",
-    "SSLPeer": _WEBHOOKS,
-    "UserInfo": _WEBHOOKS,
-    "Headers": _WEBHOOKS,
-    "Operation": _WEBHOOKS,
-    "AdmissionError": _WEBHOOKS,
+    "SSLPeer": NO_WEBHOOKS,
+    "UserInfo": NO_WEBHOOKS,
+    "Headers": NO_WEBHOOKS,
+    "Operation": NO_WEBHOOKS,
+    "AdmissionError": NO_WEBHOOKS,
     "login_via_async_client": _LOGIN,
     "login_via_client": _LOGIN,
     "login_via_pykube": _LOGIN,
@@ -117,7 +116,7 @@ def __getattr__(name: str) -> ModuleType:
     """Load Kopf's command line; say of names that mean nothing here what to do instead. Raises OperatorError."""
     if name == "cli":  # which loads the command line
         return import_module("levelog.compat.kopf.cli")
-    sentence = _REFUSED.get(name, _WEBHOOKS if name.startswith("Webhook") else "")
+    sentence = _REFUSED.get(name, NO_WEBHOOKS if name.startswith("Webhook") else "")
     if sentence:
         raise OperatorError(f"kopf.{name}: {sentence}")
     raise AttributeError(f"levelog.compat.kopf has no {name!r}; docs/from-kopf.md lists what it has")

@@ -8,7 +8,7 @@ from typing import Any, Final, NoReturn, TypeVar
 
 from msgspec import UNSET
 
-from levelog.compat.kopf.files import KopfFile, Register
+from levelog.compat.kopf.files import KopfFile, Register, When
 from levelog.compat.kopf.modules import declare
 from levelog.compat.kopf.options import (
     COMMON,
@@ -28,12 +28,13 @@ from levelog.compat.kopf.options import (
 from levelog.compat.kopf.subhandlers import InnerHandler, at_work
 from levelog.compat.kopf.targets import choice
 from levelog.edges import Reason, value_or_none
-from levelog.handlers.hooks import When
-from levelog.handlers.on import NO_WEBHOOKS
-from levelog.handlers.runs import GRACE
-from levelog.handlers.timers import LEAST
+from levelog.layers import Lifetimes, Times
 from levelog.selectors import holds
 from levelog_base.errors import OperatorError
+
+NO_WEBHOOKS: Final = "levelog serves no webhooks: write rules into the definition, docs/custom-resources.md"
+LEAST: Final = timedelta(seconds=1)
+"""Between two calls of a timer."""
 
 DecoratedF = TypeVar("DecoratedF", bound=Callable[..., Any])
 
@@ -87,8 +88,10 @@ def timer(*selectors: Any, **options: Any) -> Callable[[DecoratedF], DecoratedF]
         raise OperatorError(f"{where}: idle={options['idle']!r} is less than a second; each change is recorded")
     initial_delay, sharp = delay_of(where, options.get("initial_delay")), bool(options.get("sharp"))
 
+    times = Times(every=interval, initial_delay=initial_delay, idle=idle, sharp=sharp)
+
     def pace(file: KopfFile, each: Declaration) -> None:
-        file.pace(each, interval=interval, initial_delay=initial_delay, idle=idle, sharp=sharp)
+        file.pace(each, times)
 
     return _declaring(where, selectors, options, pace, "interval", "initial_delay", "sharp", "idle")
 
@@ -100,10 +103,10 @@ def daemon(*selectors: Any, **options: Any) -> Callable[[DecoratedF], DecoratedF
     backoff, timeout = (seconds_of(where, name, options.get(name) or None) for name in ending)
 
     def last(file: KopfFile, each: Declaration) -> None:
-        grace = GRACE if backoff is None and timeout is None else backoff or timedelta(0)
+        grace = backoff or timedelta.resolution  # at once
         if timeout is not None and not inspect.iscoroutinefunction(each.function):  # an async one is cancelled before
             grace += timeout
-        file.last(each, initial_delay=initial_delay, grace=grace)
+        file.last(each, Lifetimes() if backoff is None and timeout is None else Lifetimes(grace=grace), initial_delay)
 
     return _declaring(where, selectors, options, last, "initial_delay", "cancellation_polling", *ending)
 
@@ -251,8 +254,8 @@ class KopfOn:
         return _unused("probe", "levelog answers probes by itself, --listen: docs/monitoring.md")
 
     def __getattr__(self, name: str) -> NoReturn:
-        if name in NO_WEBHOOKS:
-            raise OperatorError(f"kopf.on.{name}: {NO_WEBHOOKS[name]}")
+        if name in ("validate", "mutate"):
+            raise OperatorError(f"kopf.on.{name}: {NO_WEBHOOKS}")
         raise AttributeError(f"kopf.on has no {name!r}")
 
 

@@ -10,7 +10,6 @@ from typing import Any, Final
 
 from levelog.compat.kopf.files import KopfFile
 from levelog.compat.kopf.leftovers import warn_of_marks
-from levelog.handlers.finalizing import PREFIX
 from levelog.operator import OPERATOR, Operator, loaded_into
 from levelog_base.errors import OperatorError
 
@@ -31,7 +30,7 @@ def declare(function: Any, how: Callable[[KopfFile], None]) -> None:
     file: KopfFile = home[_FILE] if _FILE in home else home.setdefault(_FILE, KopfFile(_name_in(home)))
     if module.get("__file__") not in file.read:
         file.read.add(module.get("__file__"))
-        warn_of_marks(module.get("__file__"), PREFIX + file.operator.name)
+        warn_of_marks(module.get("__file__"), file.operator.finalizer)
     how(file)
     file.declared.append(how)
     file.importers.update(_importing())

@@ -17,6 +17,7 @@ import msgspec
 from levelog.compat.kopf.failures import InnerPending, TryLimits, judged
 from levelog.compat.kopf.filters import Filters
 from levelog.compat.kopf.given.keywords import Patch, call_keywords
+from levelog.compat.kopf.options import BACKOFF
 from levelog.layers import Threads
 from levelog_base.errors import OperatorError
 
@@ -26,11 +27,11 @@ class InnerHandler(msgspec.Struct, frozen=True, kw_only=True):
 
     id: str
     function: Callable[..., Any]
-    limits: TryLimits
-    backoff: timedelta
-    param: Any
-    filters: Filters
-    is_taken: Callable[[Mapping[str, Any]], bool]
+    limits: TryLimits = TryLimits()
+    backoff: timedelta = BACKOFF
+    param: Any = None
+    filters: Filters = Filters()
+    is_taken: Callable[[Mapping[str, Any]], bool] = lambda _: True
     """Tells by the arguments whether the field that it is of differs, or has the value."""
 
 
@@ -97,7 +98,7 @@ class Calls:
             return
         with registering(Calls(f"{handler.id}/", told, self._progress, self._body)) as inner:
             try:
-                result = await _called(handler.function, told)
+                result = await called(handler.function, told)
                 if inner:
                     await inner.run()
                 if result is not None:
@@ -127,16 +128,23 @@ class Calls:
         progress.is_over = True
 
 
-async def _called(function: Callable[..., Any], told: Mapping[str, Any]) -> Any:
+async def called(function: Callable[..., Any], told: Mapping[str, Any]) -> Any:
+    """Call a function of a file with keyword arguments, in a thread of its own unless it is async."""
     if inspect.iscoroutinefunction(function):
         return await function(**told)
-    threads = Threads(1)
-    work = asyncio.create_task(threads.run(partial(function, **told)))
+    work = asyncio.create_task(in_thread(partial(function, **told)))
     try:
         return await asyncio.shield(work)
     except asyncio.CancelledError:  # a thread cannot be ended: until it returns, the handler around it still runs
         await asyncio.wait({work})
         raise
+
+
+async def in_thread(call: Callable[[], Any]) -> Any:
+    """Call a function in a thread of its own, which ends with it."""
+    threads = Threads(1)
+    try:
+        return await threads.run(call)
     finally:
         threads.close()
 
@@ -180,19 +188,19 @@ async def execute(
     calls = at_work("kopf.execute")
     named = fns.items() if isinstance(fns, Mapping) else [(each.__name__, each) for each in fns or ()]
     for name, function in named:
-        calls.add(
-            InnerHandler(
-                id=f"{calls.prefix}{name}",
-                function=function,
-                limits=TryLimits(),
-                backoff=timedelta(seconds=60),
-                param=None,
-                filters=Filters(),
-                is_taken=lambda _: True,
-            )
-        )
+        calls.add(InnerHandler(id=f"{calls.prefix}{name}", function=function))
     await calls.run()
 
 
 def _refuse(option: str) -> NoReturn:
     raise OperatorError(f"kopf.execute: {option}= is of Kopf's own machinery: give functions, fns=[…]")
+
+
+def merge_patches(first: dict[str, Any], then: Mapping[str, Any]) -> None:
+    """Add a merge patch to another, in place."""
+    for key, value in then.items():
+        before = first.get(key)
+        if isinstance(before, dict) and isinstance(value, Mapping):
+            merge_patches(before, value)  # pyright: ignore[reportUnknownArgumentType]
+        else:
+            first[key] = value

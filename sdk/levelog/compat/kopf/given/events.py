@@ -9,7 +9,9 @@ from typing import Any, Final
 from levelog import intents
 from levelog.compat.kopf.given.hierarchies import at_hand
 
-posted: Final[ContextVar[list[list[str]] | None]] = ContextVar("levelog_kopf_events", default=None)
+posted: Final[ContextVar[list[tuple[intents.EventType, str, str]] | None]] = ContextVar(
+    "levelog_kopf_events", default=None
+)
 """Type, reason and note of the Events of the call that runs now."""
 _logger: Final = logging.getLogger("levelog.compat.kopf")
 
@@ -31,7 +33,7 @@ def event(objs: Any, *, type: str, reason: str, message: str = "") -> None:  # n
         except (TypeError, ValueError) as error:
             _logger.warning("kopf.event(%s): %s: not posted", reason, error)
             continue
-        events.append(["Warning" if type in ("Warning", "Error") else "Normal", reason, str(message)])
+        events.append(("Warning" if type in ("Warning", "Error") else "Normal", reason, str(message)))
 
 
 def info(objs: Any, *, reason: str, message: str = "") -> None:

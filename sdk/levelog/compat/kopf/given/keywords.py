@@ -11,22 +11,22 @@ from levelog_base.wire.projection import merge
 
 
 class ReadOnly(Mapping[str, Any]):
-    """A part of an object that is looked at, and written by `patch` alone."""
+    """A part of an object that is looked at, and written by `patch` alone; of a daemon's object, as it is by then."""
 
-    def __init__(self, content: Mapping[str, Any] | None) -> None:
-        self._content: Mapping[str, Any] = content or {}
+    def __init__(self, look: Callable[[], Mapping[str, Any] | None]) -> None:
+        self._look = look
 
     def __getitem__(self, key: str) -> Any:
-        return self._content[key]
+        return (self._look() or {})[key]
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._content)
+        return iter(self._look() or {})
 
     def __len__(self) -> int:
-        return len(self._content)
+        return len(self._look() or {})
 
     def __repr__(self) -> str:
-        return repr(dict(self._content))
+        return repr(dict(self))
 
 
 class Meta(ReadOnly):
@@ -35,12 +35,12 @@ class Meta(ReadOnly):
     @property
     def labels(self) -> ReadOnly:
         """Its labels."""
-        return ReadOnly(self.get("labels"))
+        return ReadOnly(lambda: self.get("labels"))
 
     @property
     def annotations(self) -> ReadOnly:
         """Its annotations."""
-        return ReadOnly(self.get("annotations"))
+        return ReadOnly(lambda: self.get("annotations"))
 
     @property
     def name(self) -> str | None:
@@ -74,17 +74,17 @@ class Body(ReadOnly):
     @property
     def spec(self) -> ReadOnly:
         """Its spec."""
-        return ReadOnly(self.get("spec"))
+        return ReadOnly(lambda: self.get("spec"))
 
     @property
     def status(self) -> ReadOnly:
         """Its status."""
-        return ReadOnly(self.get("status"))
+        return ReadOnly(lambda: self.get("status"))
 
     @property
     def metadata(self) -> Meta:
         """Its metadata."""
-        return Meta(self.get("metadata"))
+        return Meta(lambda: self.get("metadata"))
 
     meta = metadata
 
@@ -194,7 +194,7 @@ def kopf_diff(old: Any, new: Any, path: tuple[str, ...] = ()) -> tuple[DiffItem,
 
 def object_keywords(body: Mapping[str, Any], memo: Memo, param: Any, logger: Any) -> dict[str, Any]:
     """The arguments that handlers and filters have alike."""
-    found = Body(body)
+    found = Body(lambda: body)
     return {
         "body": found,
         "spec": found.spec,

@@ -1,61 +1,36 @@
 """`kopf.index`: an index of levelog, filled from a Kopf function's results."""
 
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Final
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 import msgspec
 
-from levelog.compat.kopf.attempts import Attempts, stand_for
-from levelog.handlers.fingerprints import fingerprint, value_fingerprint
-from levelog.handlers.indexers import IndexHandler
-from levelog.handlers.readers import ObjectReader
-from levelog.selectors import Selector
-from levelog_base.mappings import plain
-from levelog_base.wire.canonical import digest
-
-_CODE: Final = "kopf indices 1"
-"""Stands for this module in fingerprints: raised when the same objects have other entries."""
+from levelog.compat.kopf.attempts import KopfAdapter
 
 
-def kopf_index(name: str, attempts: Attempts) -> IndexHandler:
-    """The index: a dict gives keys and values, anything else but None is a value under the key None."""
-    declared = attempts.declared
-    filters, resource = declared.filters, declared.cls.resource_type
+class EntriesAdapter(KopfAdapter):
+    """Calls a function of a Kopf file for what an object adds to an index.
 
-    def takes(found: Any) -> bool:
-        return filters.take(attempts.object_arguments(plain(found)))
+    A dict gives keys and values, anything else but None is a value under the key None.
+    """
 
-    def entries(found: Any) -> Iterator[tuple[Any, Any]]:
-        body = {"apiVersion": resource.api_version, "kind": resource.kind, **plain(found)}
-        result = _returned(attempts, {**attempts.object_arguments(body), "retry": 0})
+    def entries(self, found: Mapping[str, Any]) -> Iterator[tuple[Any, Any]]:
+        """What the function returns, by key."""
+        result = self._returned({**self.object_arguments(self.whole(found)), "retry": 0})
         if type(result) is dict:  # strictly, as in Kopf: a body is one value
             for key, value in result.items():  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
                 yield key, msgspec.to_builtins(value, enc_hook=dict)
         elif result is not None:
             yield None, msgspec.to_builtins(result, enc_hook=dict)
 
-    stand_for(entries, attempts.function)
-    selector = Selector() if filters.takes_all else Selector(when=takes)
-    code = (attempts.id, filters, declared.param)
-    return IndexHandler(
-        entries,
-        ObjectReader(declared.cls, selector, is_plain=True),
-        Iterator[tuple[Any, Any]],
-        name=name,
-        code=digest(_CODE, fingerprint(attempts.function), value_fingerprint(code)),
-        errors="ignore",
-    )
-
-
-def _returned(attempts: Attempts, kwargs: Mapping[str, Any]) -> Any:
-    """What the function returns; an async one runs as far as it does without waiting. Raises TypeError if it waits."""
-    function: Callable[..., Any] = attempts.function
-    if not attempts.is_async:
-        return function(**kwargs)
-    running = function(**kwargs)
-    try:
-        running.send(None)
-    except StopIteration as ended:
-        return ended.value
-    running.close()
-    raise TypeError(f"index {attempts.id} waits for something; it computes from what it is given")
+    def _returned(self, kwargs: Mapping[str, Any]) -> Any:
+        """What the function returns; an async one runs as far as it does without waiting. Raises TypeError after."""
+        if not self.is_async:
+            return self.function(**kwargs)
+        running = self.function(**kwargs)
+        try:
+            running.send(None)
+        except StopIteration as ended:
+            return ended.value
+        running.close()
+        raise TypeError(f"index {self.id} waits for something; it computes from what it is given")
