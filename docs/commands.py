@@ -18,8 +18,8 @@ Every command and option, out of `levelog COMMAND --help`: do not edit, run `mak
 
 - A moment is a sequence, a time, or how long ago (15m).
 - The last line of each command names the [settings](configuration.md#settings) that it takes. `--nats-…` and
-  `--redact…` stand for all that begin so. All commands but `demo` and `completion` also take `--log-format`,
-  `--log-level` and `--debug`.
+  `--redact…` stand for all that begin so. All commands but `demo` also take `--log-format`, `--log-level`
+  and `--debug`.
 """
 EVERYWHERE: Final = {"--log-format", "--log-level", "--debug"}
 BEGINNINGS: Final = ("--nats-", "--redact")

@@ -7,7 +7,6 @@ from typing import Annotated
 
 import typer
 
-from levelog_cli.commands.completion import completion, prepare
 from levelog_cli.commands.demo import demo
 from levelog_cli.commands.dev import dev
 from levelog_cli.commands.looking import history, levels, open_past, retry, wakes, why, writers
@@ -19,14 +18,13 @@ app = typer.Typer(
     name="levelog",
     help="Level-triggered Kubernetes operators on a durable log.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 _COMMANDS = {
     "Run": (run, ingest, process, actuate, retry, demo),
     "Write an operator": (init, dev, plan),
-    "Set up": (crd, import_crd, migrate, doctor, rbac, manifests, remove_finalizers, completion),
+    "Set up": (crd, import_crd, migrate, doctor, rbac, manifests, remove_finalizers),
     "Look back": (levels, history, why, writers, wakes, ui, open_past, bisect),
     "Try new code": (replay, what_if, export),
 }
@@ -58,5 +56,4 @@ def root(
 
 def main() -> None:
     """Entry point of the console script."""
-    prepare()
     app()

@@ -1,4 +1,4 @@
-"""`levelog completion`, and what a shell is answered that asks by its script."""
+"""What a shell is answered that asks levelog how a line goes on."""
 
 import os
 import shutil
@@ -11,16 +11,10 @@ import pytest
 LEVELOG = Path(sys.executable).with_name("levelog")
 
 
-@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_a_script_asks_levelog_how_the_line_goes_on(shell: str) -> None:
-    ended = subprocess.run([LEVELOG, "completion", shell], capture_output=True, text=True, check=True, timeout=60)
-    assert f"_LEVELOG_COMPLETE=complete_{shell}" in ended.stdout
-
-
 @pytest.mark.skipif(shutil.which("bash") is None, reason="no bash")
 def test_bash_completes_commands_and_options() -> None:
     ask = """
-        source <("$1" completion bash)
+        source <("$1" --show-completion)
         complete -p levelog
         for line in 'levelog impo' 'levelog levels --stat'; do
             COMP_WORDS=($line) COMP_CWORD=$(($(wc -w <<<"$line") - 1))
