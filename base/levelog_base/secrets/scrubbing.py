@@ -82,8 +82,3 @@ def _without_cut(text: str, value: str) -> str:
 def is_redacted(value: Any) -> bool:
     """Whether a value is a hash that stands for another one."""
     return isinstance(value, str) and HASHED.fullmatch(value.encode(errors="replace")) is not None
-
-
-def without_hashes(content: bytes | None) -> bytes | None:
-    """JSON in which all redacted values look alike: what is equal then differs in those alone."""
-    return content and HASHED.sub(PREFIX.encode(), content)

@@ -6,7 +6,6 @@ from typing import Final
 
 from levelog.handlers.callnames import title_of
 from levelog_base.counting import counted
-from levelog_base.secrets.scrubbing import without_hashes
 from levelog_cli.printing.comparisons import verdict_lines
 from levelog_cli.printing.tables import folded, labelled, table_lines
 from levelog_replay.planning import Planned, PlannedLevel
@@ -83,17 +82,8 @@ def _group(level: PlannedLevel) -> str:
     else:
         differing = " and ".join(p for p in ("reason", *_PARTS[:2]) if getattr(before, p) != getattr(after, p))
         what = f"{after.status} as before{', with another ' if differing else ''}{differing}"
-    what += ", in redacted values alone" if _is_redacted_alone(before, after) else ""
     written = counted_writes([level])
     return f"{level.change.view}: {what}{'; ' if written else ''}{written}"
-
-
-def _is_redacted_alone(before: Verdict | None, after: Verdict | None) -> bool:
-    """Whether desired and actual differ, and only in the values behind hashes."""
-    if before is None or after is None:
-        return False
-    one, two = ([side.desired, side.actual] for side in (before, after))
-    return one != two and list(map(without_hashes, one)) == list(map(without_hashes, two))
 
 
 def _example(levels: Sequence[PlannedLevel]) -> Iterator[str]:
