@@ -45,6 +45,25 @@ async def test_many_objects_may_take_longer_than_the_server_keeps_history(tmp_pa
         assert "levelog/webs removed from 501 of 501 objects" in done.stdout
 
 
+async def test_a_finalizer_that_another_adds_meanwhile_stays(tmp_path: Path) -> None:
+    def add(verb: str, *_: str) -> int:
+        if verb == "patch" and not added:
+            added.append(verb)
+            sandbox.user.patch(
+                "webs.example.com", "shop", {"metadata": {"finalizers": ["levelog/webs", "example.com/a"]}}
+            )
+        return 0
+
+    added: list[str] = []
+    async with Sandbox(refuses=add) as sandbox:
+        levelog = Levelog(tmp_path, sandbox.kubeconfig(tmp_path / "kubeconfig"))
+        await define_webs(sandbox)
+        sandbox.user.create(web("shop", "levelog/webs"))
+        done = await levelog.ends("remove-finalizers", WEBS_FILE)
+        assert (done.status, done.stderr) == (0, "")
+        assert sandbox.user.get("webs.example.com", "shop")["metadata"]["finalizers"] == ["example.com/a"]
+
+
 async def test_finalizers_are_taken_off_all_objects_and_those_of_others_are_left(tmp_path: Path) -> None:
     async with Sandbox() as sandbox:
         levelog = Levelog(tmp_path, sandbox.kubeconfig(tmp_path / "kubeconfig"))

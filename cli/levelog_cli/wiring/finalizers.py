@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Struct
 
 from levelog.escapes import escaped
-from levelog.handlers.finalizing import PREFIX, operations_for
+from levelog.handlers.finalizing import PREFIX
 from levelog.resources import ResourceType
 from levelog_actuator.requests import path_of
 from levelog_base.errors import LevelogError
@@ -27,12 +27,12 @@ from levelog_kube.failures import ApiError
 
 _ATTEMPTS: Final = 5
 """For one object, which others may change between a look and a write."""
-_CHANGED: Final = (HTTPStatus.CONFLICT, HTTPStatus.UNPROCESSABLE_ENTITY)
 
 
 class _Metadata(Struct):
     name: str
     uid: str
+    resourceVersion: str  # noqa: N815 - as the API spells it
     namespace: str = ""
     finalizers: list[str] = []
 
@@ -108,27 +108,21 @@ async def _patch(
 ) -> None:
     """Remove finalizers from an object; one that is gone has none. Raises as `KubeClient.request`."""
     path, found = path_of(key, resource.api_version), holder
-    for attempt in range(1, _ATTEMPTS + 1):
-        names, held = found.metadata.finalizers, found.held(finalizers)
-        if not held or found.metadata.uid != holder.metadata.uid:
-            return
-        operations = [{"op": "test", "path": "/metadata/uid", "value": holder.metadata.uid}]
-        for each in held:
-            operations += operations_for(names, each, is_wanted=False)
-            names = [name for name in names if name != each]
-        body = msgspec.json.encode(operations)
-        try:
-            await client.request("PATCH", path, body=body, content_type="application/json-patch+json")
-        except ApiError as error:
-            if error.status == HTTPStatus.NOT_FOUND:
+    try:
+        for attempt in range(1, _ATTEMPTS + 1):
+            now = found.metadata
+            kept = [each for each in now.finalizers if each not in finalizers]
+            if kept == now.finalizers or now.uid != holder.metadata.uid:
                 return
-            if error.status not in _CHANGED or attempt == _ATTEMPTS:
-                raise
-        else:
-            return
-        try:
-            found = (await client.request("GET", path)).decode(_Holder)
-        except ApiError as error:
-            if error.status == HTTPStatus.NOT_FOUND:
+            body = msgspec.json.encode({"metadata": {"resourceVersion": now.resourceVersion, "finalizers": kept}})
+            try:
+                await client.request("PATCH", path, body=body, content_type="application/merge-patch+json")
+            except ApiError as error:
+                if error.status != HTTPStatus.CONFLICT or attempt == _ATTEMPTS:
+                    raise
+                found = (await client.request("GET", path)).decode(_Holder)
+            else:
                 return
+    except ApiError as error:
+        if error.status != HTTPStatus.NOT_FOUND:
             raise
