@@ -26,8 +26,6 @@ from levelog_ui.live import LogPosition
 from levelog_ui.objectpage import object_page
 from levelog_ui.past import LivePast, Past
 from levelog_ui.rendering import rendered
-from levelog_ui.wakespage import wakes_page
-from levelog_wakes.answer import WakesFound
 
 log = logging.getLogger(__name__)
 
@@ -46,15 +44,9 @@ Answer = Callable[[web.Request], Awaitable[web.StreamResponse]]
 class PageServer:
     """Answers requests from the past that it was given last."""
 
-    def __init__(
-        self, *, names: Collection[str] = (), wakes: WakesFound | None = None, again: AgainCode | None = None
-    ) -> None:
-        """`names`: further host names under which the pages may be asked for. `wakes`: what an audit log says.
-
-        `again`: the code that decides again.
-        """
+    def __init__(self, *, names: Collection[str] = (), again: AgainCode | None = None) -> None:
+        """`names`: further host names under which the pages may be asked for. `again`: the code that decides again."""
         self._names = names
-        self._wakes = wakes
         self._again = again
         self._shown: Past | None = None
         self._position: LogPosition | None = None
@@ -79,8 +71,6 @@ class PageServer:
     @property
     def _past(self) -> Past:
         """The past that is shown now. Raises Unavailable."""
-        if self._shown is None and self._wakes is not None:
-            raise web.HTTPNotFound(text="an audit log alone has wakes only: add --bundle for objects and levels")
         if self._shown is None:
             raise Unavailable("the application starts anew: log and database are not open yet")
         return self._shown
@@ -97,7 +87,6 @@ class PageServer:
         application.router.add_get("/what-if", self._what_if)
         application.router.add_get("/fields", self._fields)
         application.router.add_get("/flow", self._flow)
-        application.router.add_get("/wakes", self._wakes_page)
         application.router.add_get("/find", self._find)
         application.router.add_get("/live", self._live)
         application.router.add_get("/assets/{name}", self._asset)
@@ -139,14 +128,12 @@ class PageServer:
 
     def _page(self, request: web.Request, template: str, values: dict[str, Any], *, status: int = 200) -> web.Response:
         shown = self._shown
-        is_live = not isinstance(shown, BundlePast) and self._wakes is None
+        is_live = not isinstance(shown, BundlePast)
         frame = {
             "name": shown.name if shown is not None else "",
             "is_live": is_live,
             "renews": is_live,
             "code": self._again.file.name if self._again is not None else "",
-            "has_levels": shown is not None or self._wakes is None,
-            "has_wakes": self._wakes is not None,
             "here": request.path,
             "comes_back": "",
         }
@@ -158,7 +145,7 @@ class PageServer:
         return web.Response(body=body, status=status, content_type="text/html", charset="utf-8", headers=headers)
 
     async def _root(self, _: web.Request) -> web.StreamResponse:
-        raise web.HTTPFound("/levels" if self._wakes is None or self._shown is not None else "/wakes")
+        raise web.HTTPFound("/levels")
 
     async def _levels(self, request: web.Request) -> web.StreamResponse:
         return self._page(request, "levels.html", await levels_page(self._past, request.query))
@@ -196,11 +183,6 @@ class PageServer:
             raise web.HTTPNotFound(text="nothing flows in a bundle")
         return self._page(request, "flow.html", await flow_page(self._past))
 
-    async def _wakes_page(self, request: web.Request) -> web.StreamResponse:
-        if self._wakes is None:
-            raise web.HTTPNotFound(text="no audit log was given: start the pages with --audit FILE")
-        return self._page(request, "wakes.html", wakes_page(self._wakes))
-
     async def _find(self, request: web.Request) -> web.StreamResponse:
         """Lead to the object that a text names, in full or by its end."""
         asked = request.query.get("q", "").strip()
@@ -212,7 +194,7 @@ class PageServer:
         return self._page(request, "found.html", {"asked": asked, "names": sorted(map(str, keys))})
 
     async def _live(self, _: web.Request) -> web.StreamResponse:
-        if isinstance(self._shown, BundlePast) or self._wakes is not None:
+        if isinstance(self._shown, BundlePast):
             raise web.HTTPNotFound(text="nothing more happens in a file")
         try:
             if self._position is None:

@@ -1,4 +1,4 @@
-"""The table of wakes, for the command and the page: its rows, and each cell as text."""
+"""The table of wakes: its rows, and each cell as text."""
 
 from collections.abc import Callable, Mapping
 from typing import Final

@@ -217,7 +217,6 @@ def ui(
     settings: Settings,
     *,
     bundle: FromBundle = None,
-    audit: Annotated[list[Path] | None, option("Show what an audit log says, as `levelog wakes` does.", "FILE")] = None,
     address: Annotated[
         str, option("Where to serve the pages; default: 127.0.0.1:8765, or a free port.", "HOST:PORT")
     ] = "",
@@ -227,4 +226,4 @@ def ui(
     """Serve pages that show objects, levels and decisions with their causes. They change nothing."""
     from levelog_cli.wiring.pages import serve_pages
 
-    return serve_pages(settings, bundle=bundle, audit=audit or [], address=address, names=name or [], code=code)
+    return serve_pages(settings, bundle=bundle, address=address, names=name or [], code=code)

@@ -15,7 +15,6 @@ from levelog_cli.printing.lines import print_line
 from levelog_cli.servers.backing import known_redactor
 from levelog_cli.servers.data_dir import DataDir
 from levelog_cli.settings import Settings
-from levelog_cli.wiring.audits import found_wakes
 from levelog_cli.wiring.lookback import opened
 from levelog_cli.wiring.rerun import quieten
 from levelog_replay.bundles.reading import open_bundle
@@ -33,7 +32,6 @@ async def serve_pages(
     settings: Settings,
     *,
     bundle: Path | None = None,
-    audit: Sequence[Path] = (),
     address: str = "",
     names: Sequence[str] = (),
     code: Path | None = None,
@@ -43,22 +41,16 @@ async def serve_pages(
     """Serve them until cancelled, and print their address, or that of the page at a path.
 
     An embedded NATS has another port after each start of its application: then log and database are opened anew.
-    With `audit`, they show what these audit logs say, of a bundle or alone. With `is_early`, they wait for an
-    application that is about to begin. Raises ConfigurationError as `opened_log`,
-    `chosen_scopes`, `open_bundle` and `load_application` do, and for an address that is taken.
+    With `is_early`, they wait for an application that is about to begin. Raises ConfigurationError as `opened`,
+    `open_bundle` and `load_application` do, and for an address that is taken.
     """
     place = ListenAddress.parse(address or ADDRESS, "address")
-    wakes = await found_wakes(audit, source=open_bundle(bundle) if bundle else None) if audit else None
     again = _loaded(settings, code, lambda: _opened(settings, bundle)) if code is not None else None
-    server = PageServer(names=(place.host, *names), wakes=wakes, again=again)
+    server = PageServer(names=(place.host, *names), again=again)
     is_told = False
     async with AsyncExitStack() as stack:
         if again is not None:
             stack.callback(again.close)
-        if audit and bundle is None:
-            serve = serving(server, place.host, place.port, is_any_port=not address)
-            _tell(", ".join(map(str, audit)), await stack.enter_async_context(serve), place)
-            await asyncio.Event().wait()
         while True:
             if is_early and not settings.nats_url:
                 await _another_log(settings, bundle, "")
