@@ -18,7 +18,7 @@ from levelog_history.revisions import Revision
 from levelog_history.writers import Contested, ManagerWrites, Period
 from levelog_store.decide.decisions import Decision
 from levelog_store.look.overview import LevelLine
-from levelog_store.rows import Scope, UnreadableRow
+from levelog_store.rows import Scope
 
 LEVEL_COLUMNS: Final = ("VIEW", "PARENT", "STATUS", "ROUND", "DRIFT", "REASON")
 LEVEL_PAINTS: Final[Mapping[int, Paint]] = {LEVEL_COLUMNS.index("STATUS"): coloured}
@@ -63,8 +63,19 @@ def _drift(level: LevelLine | Decision) -> str:
 
 
 def print_blanks(levels: LevelsNow) -> None:
-    """Print what the levels do not know of."""
-    print_line(*_unlisted(levels.unlisted), *_silent(levels.silent), *_skipped(levels.skipped))
+    """Print what the levels do not know of: resources, inputs and records, a line each."""
+    if levels.unlisted:
+        names = ", ".join(dict.fromkeys(levels.unlisted))
+        print_line("", f"not listed yet: {names}; `levelog doctor FILE` says why")
+    if levels.silent:
+        print_line("", "not all is known now of what follows; the levels go on with what was known:")
+        print_line(*(f"{resource}: {error}" for resource, error in levels.silent))
+    if levels.skipped:
+        what = f"{counted(len(levels.skipped), 'record')} cannot be read"
+        print_line("", f"{what}; the levels do not know what is in there:")
+        print_line(*(f"{record.place}: {record.error}" for record in levels.skipped[:_NAMED]))
+        if (more := len(levels.skipped) - _NAMED) > 0:
+            print_line(f"and {more} more")
 
 
 def print_age(levels: LevelsNow, now: datetime) -> None:
@@ -76,31 +87,6 @@ def print_age(levels: LevelsNow, now: datetime) -> None:
             where = f" of {scope.application} on {scope.cluster}" if len(levels.scopes) > 1 else ""
             ago = f"{timedelta(seconds=int(age.total_seconds()))} ago; do ingest, NATS and a processor run?"
             sys.stderr.write(f"last contact{where}: {resource}, {at:%Y-%m-%d %H:%M:%S} UTC, {ago}\n")
-
-
-def _unlisted(resources: Sequence[str]) -> list[str]:
-    """Resources that were never listed, so that they have no levels."""
-    names = ", ".join(dict.fromkeys(resources))
-    return ["", f"not listed yet: {names}; `levelog doctor FILE` says why"] if resources else []
-
-
-def _silent(inputs: Sequence[tuple[str, str]]) -> list[str]:
-    """Resources that the levels do not know in full now, a line each."""
-    if not inputs:
-        return []
-    lines = [f"{resource}: {error}" for resource, error in inputs]
-    return ["", "not all is known now of what follows; the levels go on with what was known:", *lines]
-
-
-def _skipped(records: Sequence[UnreadableRow]) -> list[str]:
-    """Gaps in what the levels know, a line each."""
-    if not records:
-        return []
-    what = f"{counted(len(records), 'record')} cannot be read"
-    lines = [f"{record.place}: {record.error}" for record in records[:_NAMED]]
-    if len(records) > _NAMED:
-        lines.append(f"and {len(records) - _NAMED} more")
-    return ["", f"{what}; the levels do not know what is in there:", *lines]
 
 
 def writers_lines(found: Sequence[ManagerWrites]) -> list[str]:

@@ -1,7 +1,7 @@
 """What a replay came to, as it is printed: a table of the views, and the first decision that came out otherwise."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 from msgspec.structs import asdict
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from levelog_replay.travel.orders import Inevitable
     from levelog_replay.versions import Report
 
+_PARTS: Final = {"keys": "writes", "made": "made by one alone"}
+"""What a part is called in a table."""
 _NO_ERRORS = (b"0",)
 """What an evaluation sees of an index that leaves out no object."""
 
@@ -61,7 +63,8 @@ def differing_lines(found: Sequence[Divergence], names: tuple[str, str]) -> Iter
     yield from divergence_lines(found[0], names)
     if len(found) > 1:
         yield ""
-        rows = [(str(each.past.cause), each.past.view, each.past.parent, _brief(each, names)) for each in found[1:]]
+        others = [(each.past, ", ".join(_PARTS.get(part, part) for part in each.parts)) for each in found[1:]]
+        rows = [(str(past.cause), past.view, past.parent, parts) for past, parts in others]
         yield from table_lines(["RECORD", "VIEW", "PARENT", "ALSO DIFFERS"], rows)
     yield ""
     yield f"{counted(len(found), 'decision')} {'differs' if len(found) == 1 else 'differ'}"
@@ -77,21 +80,6 @@ def inevitable_lines(found: "Inevitable") -> Iterator[str]:
         yield from folded(f"before that, {first} and {second} race: if {second} comes first, it does not")
     elif found.is_bounded:
         yield "what was before that was not tried: give --orders for more"
-
-
-def _brief(found: Divergence, names: tuple[str, str]) -> str:
-    before, after = found.before, found.after
-    if before is None or after is None:
-        one = before or after
-        writes = f", {one.writes_text}" if one is not None and one.keys else ""
-        return f"{names[0] if after is None else names[1]} alone: {one.verdict.status if one else ''}{writes}"
-    parts = [part for part in ("status", "round") if part in found.parts]
-    changes = [f"{part} {getattr(before.verdict, part)} -> {getattr(after.verdict, part)}" for part in parts]
-    changes += [part for part in ("desired", "actual") if part in found.parts]
-    if "keys" in found.parts:
-        then, now = before.writes_text, after.writes_text
-        changes.append(f"{then} -> {now}" if then != now else "content of writes")
-    return ", ".join(changes or found.parts)
 
 
 def divergence_lines(found: Divergence, names: tuple[str, str]) -> Iterator[str]:
