@@ -7,7 +7,7 @@ import keyword
 import re
 import warnings
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from functools import cache, partial
+from functools import cache
 from typing import Any, Final
 
 import msgspec
@@ -226,28 +226,19 @@ def _options(name: str, definition: Json, version: Json, schema: Json) -> Iterat
 
 
 def _columns(name: str, columns: Sequence[Json], schema: Json) -> Iterator[tuple[str, Json]]:
-    """Write columns by their paths as far as that gives the same ones, else as they stand."""
-    shown: dict[str, Any] = {}
-    wide: dict[str, str] = {}
-    for one in columns:
-        title, path = one["name"], one["jsonPath"]
-        rest = {key: value for key, value in one.items() if key not in ("name", "priority")}
-        is_plain = _makes({"name": title} | rest, partial(column_of, name, title, path, schema))
-        if is_plain and one.get("priority") == 1:
-            wide[title] = path
-        elif is_plain and not one.get("priority"):
-            shown[title] = path
-        else:
-            shown[title] = {key: value for key, value in one.items() if key != "name"}
-    if [*shown, *wide] != [one["name"] for one in columns]:  # in another order
-        shown = {
-            one["name"]: {key: value for key, value in one.items() if key != "name"}
-            if one["name"] in wide
-            else shown[one["name"]]
-            for one in columns
-        }
-        wide = {}
-    yield from ((key, given) for key, given in (("columns", shown), ("wide_columns", wide)) if given)
+    """The columns by their paths if that gives the same ones, else as they stand."""
+
+    def is_made(one: Json, more: Json) -> bool:
+        return _makes(one, lambda: column_of(name, one["name"], one["jsonPath"], schema) | more)
+
+    shown = [one for one in columns if is_made(one, {})]
+    wide = [one for one in columns if is_made(one, {"priority": 1})]
+    if [*shown, *wide] != columns:
+        yield "columns", {one["name"]: {key: value for key, value in one.items() if key != "name"} for one in columns}
+        return
+    for key, each in (("columns", shown), ("wide_columns", wide)):
+        if each:
+            yield key, {one["name"]: one["jsonPath"] for one in each}
 
 
 def _makes(wanted: object, make: Callable[[], object]) -> bool:
