@@ -248,7 +248,7 @@ import sys
 sys.path.insert(0, {str(tmp_path)!r})
 from levelog_kube.official import load_kube_config
 import levelog_actuator.actuator, levelog_cli.servers.clusters, levelog_cli.wiring.stack
-import levelog_cli.wiring.watching, levelog_cli.wiring.working
+import levelog_cli.wiring.working, levelog_ingest.ingest
 print(load_kube_config.__code__.co_filename)
 """
     loaded = subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True, timeout=60)

@@ -31,8 +31,8 @@ _LOADED: Final = (
     "levelog_cli.servers.databases",
     "levelog_cli.wiring.rerun",
     "levelog_cli.wiring.stack",
-    "levelog_cli.wiring.watching",
     "levelog_cli.wiring.working",
+    "levelog_ingest.ingest",
 )
 """What takes time to load."""
 

@@ -11,15 +11,17 @@ from typing import TYPE_CHECKING
 
 from levelog_cli.loading import LoadedApplication
 from levelog_cli.monitoring.monitor import monitoring
-from levelog_cli.printing.bars import Bars
+from levelog_cli.printing.bars import Bars, FirstLists
 from levelog_cli.servers.backing import Backing, embedded_backing, load_redactor
 from levelog_cli.servers.nats import await_log, connect_nats, refuse_disagreement
 from levelog_cli.settings import Settings
-from levelog_cli.wiring.process import WiredProcess
+from levelog_cli.wiring.process import WiredProcess, process_name
 from levelog_cli.wiring.roles import EVERYTHING, Role, needs_cluster, needs_sql, shown
+from levelog_log.leadership import Leadership
 from levelog_log.stream import LogStream, ensure_stream
 
 if TYPE_CHECKING:
+    from levelog_kube.client import KubeClient
     from levelog_processors.processor import Processor
 
 log = logging.getLogger(__name__)
@@ -113,10 +115,50 @@ async def _run_roles(process: WiredProcess) -> None:
     log.info("%s: application %s", shown(process.roles), process.application.name, extra={"cluster": stream.cluster})
     async with asyncio.TaskGroup() as tasks:
         if process.client is not None and Role.INGEST in process.roles:
-            from levelog_cli.wiring.watching import ingest
-
-            tasks.create_task(ingest(process, process.client, stream), name="ingest")
+            tasks.create_task(_ingest(process, process.client, stream), name="ingest")
         if process.database is not None:
             from levelog_cli.wiring.working import work
 
             tasks.create_task(work(process, stream, process.database), name="work")
+
+
+async def _ingest(process: WiredProcess, client: "KubeClient", stream: LogStream) -> None:
+    """Watch, or stand by for another process of the application that does; nobody shares an embedded NATS."""
+    from levelog_ingest.ingest import Ingest
+    from levelog_ingest.status import WatchedResource
+
+    program = process.application.program
+    watched = [
+        WatchedResource(
+            resource=resource.group_resource,
+            version=resource.version,
+            namespaces=() if resource.scope == "Cluster" else process.settings.namespaces,
+            kind=resource.kind,
+            scope=resource.scope or None,
+        )
+        for resource in program.resources.values()
+    ]
+    names = [str(each.resource) for each in watched] + list(program.sources)
+    leadership = None
+    if process.backing.nats is None:
+        leadership = Leadership(stream, process.application.name, Role.INGEST, holder=process_name())
+
+    async def watch() -> None:
+        begun = Ingest(
+            client,
+            stream,
+            watched,
+            process.redactor,
+            sources=list(program.sources.values()),
+            # with it, objects are counted first
+            on_change=FirstLists(process.bars, names) if process.bars.are_wanted else None,
+            application=process.application.name,
+        )
+        process.monitor.ingest(begun, leadership)
+        await begun.run()
+
+    if leadership is None:
+        await watch()
+    else:
+        process.monitor.watch(Role.INGEST)  # it stands by
+        await leadership.lead(watch)
