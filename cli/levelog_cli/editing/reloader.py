@@ -4,24 +4,37 @@ New code is loaded in a process of its own first. Only if that succeeds, the cod
 stops nothing, and is reported once.
 """
 
+import asyncio
 import logging
-from collections.abc import Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any
+from typing import Final
 
+from levelog_base.errors import ConfigurationError, LevelogError
 from levelog_cli.editing.codefiles import CodeFiles
 from levelog_cli.editing.forking import Child, Family, preload
 from levelog_cli.editing.notes import BoardNotes
-from levelog_cli.editing.trial import Prepare, TrialResult, try_code
+from levelog_cli.loading import LoadedApplication
+from levelog_cli.printing.lines import print_lines
+from levelog_cli.printing.planned import change_lines
 from levelog_cli.running import execute
 from levelog_cli.settings import Settings
 from levelog_cli.wiring.expanding import load_for_cluster
+from levelog_cli.wiring.rerun import planned
 from levelog_cli.wiring.roles import EVERYTHING, Role, refuse_missing
 from levelog_cli.wiring.stack import run_stack
+from levelog_replay.planning import Course
 
 log = logging.getLogger(__name__)
+
+_PLAN_SECONDS: Final = 20.0
+"""The code before it runs for so long while what changes is found out; half a second does on an idle machine."""
+_PATIENCE_SECONDS: Final = 5.0
+"""After so long it is said what is waited for."""
+Prepare = Callable[[], Awaitable[bool]]
+"""Makes a cluster fit for code that is loaded, or raises what is wrong with it; tells if it has other definitions."""
 
 
 def run_reloading(
@@ -96,16 +109,22 @@ class Reloader:
 
     def _replace(self) -> bool:
         self._code.mark()
-        tried = self._try()
-        if tried is None:
-            return False
-        if tried.is_broken:
+        received, sent = Pipe(duplex=False)
+        with received, sent:
+            trial = self._family.fork("trial", lambda: self._try(sent))
+            while trial.is_alive():
+                self._family.wait(trial)
+                if self._family.is_ending or self._code.changed():  # code that is loaded may not come to an end
+                    trial.stop()
+                    return False
+            is_redefined = received.recv() if received.poll() else None
+        if is_redefined is None:
             what = "the code before it runs on" if self._running else "waits for a change"
             log.warning("%s", what)
             self._notes.put("code", [f"the code is broken: {what}"])
             return False
         self._notes.put("code", [])
-        self.is_redefined = tried.is_redefined
+        self.is_redefined = is_redefined
         if self._running is not None:
             log.info("the new code takes over")
             self._running.stop()
@@ -114,24 +133,45 @@ class Reloader:
         self._is_compared = self._roles == EVERYTHING
         return True
 
-    def _try(self) -> TrialResult | None:
-        """Load the code in a process of its own; None if the command is to end, or the files change meanwhile."""
-        received, sent = Pipe(duplex=False)
-        with received, sent:
-            trial = self._family.fork("trial", lambda: self._try_code(sent))
-            while trial.is_alive():
-                self._family.wait(trial)
-                if self._family.is_ending or self._code.changed():  # code that is loaded may not come to an end
-                    trial.stop()
-                    return None
-            result = received.recv() if received.poll() else None
-        # Code may end its process as it is loaded, without a word.
-        return result if isinstance(result, TrialResult) else TrialResult(is_broken=True)
-
-    def _try_code(self, telling: Connection) -> Coroutine[Any, Any, None]:
-        is_first = not self._is_compared
-        return try_code(self._settings, self._files, self._roles, telling, is_first=is_first, prepare=self._prepare)
+    async def _try(self, telling: Connection) -> None:
+        """Load the code, tell if other definitions came with it, and print what it changes; raises if it is broken."""
+        application = await load_for_cluster(self._settings, self._files, self._roles, is_told=False)
+        telling.send(self._prepare is not None and await self._prepare())
+        if self._is_compared:
+            await _print_changes(self._settings, application)
 
     async def _run(self) -> None:
         application = await load_for_cluster(self._settings, self._files, self._roles)
         await run_stack(self._settings, application, self._roles)
+
+
+async def _print_changes(settings: Settings, application: LoadedApplication) -> None:
+    """Print what code would change of what is stored, or why that is not known."""
+    course = Course()
+    telling = asyncio.get_running_loop().call_later(_PATIENCE_SECONDS, _tell_of, course)
+    try:
+        async with asyncio.timeout(_PLAN_SECONDS):
+            found = await planned(settings, application, allows_network=False, course=course)
+    except TimeoutError:
+        log.warning(
+            "what this changes takes more than %g s to find out, waiting for %s: `levelog plan` goes on",
+            _PLAN_SECONDS,
+            course.awaited,
+        )
+    except (ConfigurationError, LevelogError) as error:
+        log.warning("what this changes is not known: %s", error)
+    else:
+        if found.is_same:
+            log.info("this changes no level and no write")
+        else:
+            print_lines(change_lines(found))
+    finally:
+        telling.cancel()
+
+
+def _tell_of(course: Course) -> None:
+    log.info(
+        "still finding out what this changes, by deciding on all levels in a copy: waits for %s; the code before it "
+        "runs meanwhile",
+        course.awaited,
+    )
