@@ -1,11 +1,11 @@
 """Client libraries for Kubernetes that operator files import: configured for levelog's own cluster."""
 
-import ast
 import inspect
 import logging
 import os
+import re
 import sys
-from collections.abc import Iterator
+from contextlib import suppress
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -17,12 +17,13 @@ from levelog_kube.configuration import kubeconfig_files
 
 LIBRARIES: Final = ("kubernetes", "kubernetes_asyncio")
 """Libraries with a configuration for all of a process."""
+_IMPORT: Final = re.compile(rf"^\s*(?:import|from)\s.*?\b({'|'.join(LIBRARIES)})\b", re.MULTILINE)
 log = logging.getLogger(__name__)
 
 
 async def configure_clients(settings: Settings) -> None:
     """Have the libraries find the API that levelog finds. A warning names what could not be configured."""
-    named = set(_imports())
+    named = _imported()
     for name in [each for each in LIBRARIES if each in sys.modules or (each in named and find_spec(each))]:
         config = import_module(f"{name}.config")
         try:
@@ -39,20 +40,14 @@ async def configure_clients(settings: Settings) -> None:
             )
 
 
-def _imports() -> Iterator[str]:
-    """Packages that files of operators, and loaded modules of their folders, import: also while a function runs."""
+def _imported() -> set[str]:
+    """Libraries that files of operators, and loaded modules of their folders, import: also while a function runs."""
     modules = [(each, Path(file)) for each in list(sys.modules.values()) if (file := getattr(each, "__file__", None))]
     folders = {file.parent for module, file in modules if isinstance(vars(module).get(OPERATOR), Operator)}
+    found: set[str] = set()
     for _, file in modules:
         is_own = file.suffix == ".py" and "site-packages" not in file.parts
-        if not is_own or not any(file.is_relative_to(folder) for folder in folders):
-            continue
-        try:
-            tree = ast.parse(file.read_bytes())
-        except (OSError, SyntaxError, ValueError):  # it is not what was loaded any more
-            continue
-        for node in ast.walk(tree):
-            if isinstance(node, ast.Import):
-                yield from (each.name.partition(".")[0] for each in node.names)
-            elif isinstance(node, ast.ImportFrom):
-                yield (node.module or "").partition(".")[0]
+        if is_own and any(file.is_relative_to(folder) for folder in folders):
+            with suppress(OSError):
+                found |= set(_IMPORT.findall(file.read_text(errors="replace")))
+    return found
