@@ -4,6 +4,7 @@ They are looked at again and again: a mounted folder of a container sends no not
 nothing to look at.
 """
 
+import os
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from fnmatch import fnmatch
@@ -57,11 +58,12 @@ def _edited_folder(given: Path) -> Path:
 
 
 def _files_in(folder: Path) -> Iterator[Path]:
-    with suppress(FileNotFoundError):  # it may go meanwhile
-        for path in folder.iterdir():
-            if path.suffix == ".py" and not any(fnmatch(path.name, pattern) for pattern in _TESTS):
+    with suppress(FileNotFoundError), os.scandir(folder) as found:  # it may go meanwhile
+        for entry in found:
+            path = folder / entry.name
+            if path.suffix == ".py" and not any(fnmatch(entry.name, pattern) for pattern in _TESTS):
                 yield path
-            elif (path / "__init__.py").exists() and not path.is_symlink():
+            elif entry.is_dir(follow_symlinks=False) and (path / "__init__.py").exists():
                 yield from _files_in(path)
 
 
