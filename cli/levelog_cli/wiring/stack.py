@@ -5,26 +5,51 @@ The rooms of a role are imported where the role is begun: the Kubernetes client 
 
 import asyncio
 import logging
+import os
+import secrets
+import socket
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
+from levelog_base.secrets.redaction import Redactor
+from levelog_base.wire.objects import Cluster
 from levelog_cli.loading import LoadedApplication
-from levelog_cli.monitoring.monitor import monitoring
+from levelog_cli.monitoring.monitor import Monitor, monitoring
 from levelog_cli.printing.bars import Bars, FirstLists
 from levelog_cli.servers.backing import Backing, embedded_backing, load_redactor
 from levelog_cli.servers.nats import await_log, connect_nats, refuse_disagreement
 from levelog_cli.settings import Settings
-from levelog_cli.wiring.process import WiredProcess, process_name
 from levelog_cli.wiring.roles import EVERYTHING, Role, needs_cluster, needs_sql, shown
 from levelog_log.leadership import Leadership
 from levelog_log.stream import LogStream, ensure_stream
+from levelog_log.transport.connection import Connection
 
 if TYPE_CHECKING:
     from levelog_kube.client import KubeClient
     from levelog_processors.processor import Processor
+    from levelog_store.connect.database import Database
 
 log = logging.getLogger(__name__)
+
+
+class WiredProcess(Struct, frozen=True, kw_only=True):
+    """What the roles of one process share."""
+
+    settings: Settings
+    application: LoadedApplication
+    roles: frozenset[Role]
+    backing: Backing
+    connection: Connection
+    redactor: Redactor
+    client: "KubeClient | None"
+    cluster: Cluster | None
+    database: "Database | None"
+    on_processor: "Callable[[Processor], None] | None"
+    monitor: Monitor
+    bars: Bars
 
 
 async def run_stack(
@@ -162,3 +187,11 @@ async def _ingest(process: WiredProcess, client: "KubeClient", stream: LogStream
     else:
         process.monitor.watch(Role.INGEST)  # it stands by
         await leadership.lead(watch)
+
+
+def process_name(token: str = "") -> str:
+    """Host, process id and a random part: a pid is used again, and pods of one name come and go.
+
+    With the token of a database, others see in PostgreSQL whether the process is there.
+    """
+    return f"{socket.gethostname()}-{os.getpid()}-{token or secrets.token_hex(4)}"

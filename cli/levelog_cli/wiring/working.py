@@ -17,8 +17,8 @@ from levelog_base.errors import ConfigurationError
 from levelog_base.wire.objects import Application
 from levelog_cli.servers.databases import make_views, refuse_company
 from levelog_cli.settings import Settings
-from levelog_cli.wiring.process import WiredProcess, process_name
 from levelog_cli.wiring.roles import Role
+from levelog_cli.wiring.stack import WiredProcess, process_name
 from levelog_history.reach import Moment
 from levelog_log.notifications import Notifier, Topic
 from levelog_log.publisher import BatchPublisher
