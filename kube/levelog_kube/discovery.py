@@ -3,6 +3,7 @@
 import asyncio
 import difflib
 import logging
+from datetime import timedelta
 from http import HTTPStatus
 from typing import Annotated, Any, Final
 from urllib.parse import quote
@@ -12,7 +13,7 @@ from msgspec import Meta, Raw, Struct
 from levelog.kinds import ServedKind
 from levelog.resources import Manifest, Scope
 from levelog_base.wire.objects import Cluster, GroupResource
-from levelog_kube.client import Answer, KubeClient
+from levelog_kube.client import REQUEST_TIMEOUT, Answer, KubeClient
 from levelog_kube.failures import ApiError
 
 log = logging.getLogger(__name__)
@@ -117,7 +118,7 @@ async def served_in(client: KubeClient, group: str, version: str) -> list[Served
 
 
 async def _listed(client: KubeClient, group: str, version: str) -> list[_Resource]:
-    answer = await _found(client, root_path(group, version))
+    answer = await found_at(client, root_path(group, version))
     return answer.decode(_ResourceList).resources or [] if answer else []
 
 
@@ -161,7 +162,7 @@ async def _watchable_in(client: KubeClient, group: str, version: str) -> list[Se
 
 async def versions_of(client: KubeClient, group: str) -> list[str]:
     """The versions in which a group is served, the preferred one first; none if it is not. Raises as above."""
-    answer = await _found(client, f"/apis/{quote(group, safe='')}" if group else "/api")
+    answer = await found_at(client, f"/apis/{quote(group, safe='')}" if group else "/api")
     if answer is None:
         return []
     found = answer.decode(_Versions).versions
@@ -193,9 +194,10 @@ async def absence_of(client: KubeClient, group: str, version: str, plural: str, 
     return Absent(text=f"{text}; it serves {', '.join(names)}" if group and names else text)
 
 
-async def _found(client: KubeClient, path: str) -> Answer | None:
+async def found_at(client: KubeClient, path: str, timeout: timedelta = REQUEST_TIMEOUT) -> Answer | None:  # noqa: ASYNC109
+    """What the API has at a path; None if there is nothing. Raises as `KubeClient.request`."""
     try:
-        return await client.request("GET", path)
+        return await client.request("GET", path, timeout=timeout)
     except ApiError as error:
         if error.status == 404:
             return None
@@ -242,4 +244,4 @@ async def definition_of(client: KubeClient, resource: GroupResource) -> Manifest
 
 
 async def _definition(client: KubeClient, resource: GroupResource) -> Answer | None:
-    return await _found(client, f"{_DEFINITIONS}/{quote(str(resource), safe='')}") if resource.group else None
+    return await found_at(client, f"{_DEFINITIONS}/{quote(str(resource), safe='')}") if resource.group else None

@@ -19,6 +19,7 @@ from levelog_cli.editing.notes import BoardNotes
 from levelog_cli.servers.clusters import connect_cluster
 from levelog_cli.settings import Settings
 from levelog_kube.client import KubeClient
+from levelog_kube.discovery import found_at
 from levelog_kube.failures import ApiError
 
 log = logging.getLogger(__name__)
@@ -176,12 +177,8 @@ async def _path(client: KubeClient, manifest: dict[str, Any]) -> str | None:
 
 async def _version(client: KubeClient, path: str) -> str:
     """The resourceVersion of an object; empty where there is none."""
-    try:
-        return (await client.request("GET", path)).decode(StoredVersion).metadata.resource_version
-    except ApiError as error:
-        if error.status == 404:
-            return ""
-        raise
+    found = await found_at(client, path)
+    return found.decode(StoredVersion).metadata.resource_version if found is not None else ""
 
 
 def _named(manifest: dict[str, Any]) -> str:

@@ -15,7 +15,8 @@ from levelog_base.errors import LevelogError, Unavailable
 from levelog_base.wire.objects import Application
 from levelog_cli.deployment.accounts import dns_name
 from levelog_cli.servers.data_dir import DataDir
-from levelog_kube.client import Answer, KubeClient
+from levelog_kube.client import KubeClient
+from levelog_kube.discovery import found_at
 from levelog_kube.failures import ApiError
 
 log = logging.getLogger(__name__)
@@ -25,7 +26,7 @@ _PATH: Final = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases"
 PERIOD: Final = timedelta(seconds=20)
 DURATION: Final = timedelta(seconds=60)
 _REQUEST: Final = timedelta(seconds=3)
-_NOT_FOUND, _CONFLICT = 404, 409
+_CONFLICT: Final = 409
 
 
 class RunLease:
@@ -116,13 +117,8 @@ class RunLease:
 
     async def _read(self) -> Any:
         """The Lease; None if there is none."""
-        try:
-            return (await self._ask("GET", self._path)).decode(dict[str, Any])
-        except ApiError as error:
-            if error.status == _NOT_FOUND:
-                return None
-            raise
+        found = await found_at(self._client, self._path, _REQUEST)
+        return found.decode(dict[str, Any]) if found is not None else None
 
-    async def _ask(self, method: str, path: str, body: Any = None) -> Answer:
-        given = msgspec.json.encode(body) if body is not None else None
-        return await self._client.request(method, path, body=given, timeout=_REQUEST)
+    async def _ask(self, method: str, path: str, body: Any) -> None:
+        await self._client.request(method, path, body=msgspec.json.encode(body), timeout=_REQUEST)
