@@ -6,6 +6,7 @@ tells from others of its name; a story that it tells is in brackets.
 
 import ast
 import re
+from functools import cache
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -29,11 +30,18 @@ def named_test(text: str) -> NamedTest:
     named = _TEST.fullmatch(text)
     assert named, text
     folder, stem, name, story = named.groups()
-    files = [*ROOT.glob(f"tests/**/{folder or ''}test_{stem}.py"), *ROOT.glob(f"examples/*/test_{stem}.py")]
+    files = _files(folder or "", stem)
     assert len(files) == 1, (text, files)
-    assert f"test_{name}" in _names(ast.parse(files[0].read_text()).body), text
+    assert f"test_{name}" in _names(files[0]), text
     return NamedTest(stem, name, story)
 
 
-def _names(body: list[ast.stmt]) -> set[str]:
+@cache
+def _files(folder: str, stem: str) -> list[Path]:
+    return [*ROOT.glob(f"tests/**/{folder}test_{stem}.py"), *ROOT.glob(f"examples/*/test_{stem}.py")]
+
+
+@cache
+def _names(file: Path) -> set[str]:
+    body = ast.parse(file.read_text()).body
     return {each.name for each in body if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef)}

@@ -10,9 +10,9 @@ from msgspec.structs import fields
 from typer.testing import CliRunner
 
 from levelog_base.errors import ConfigurationError
-from levelog_cli import main
 from levelog_cli.commands.declaring import taking
 from levelog_cli.settings import LogFormat, LogLevel, Settings, flag, misspelt, variable
+from rigs.invoked import invoke
 
 NAMES = [field.name for field in fields(Settings)]
 
@@ -101,8 +101,8 @@ OF_KOPF_RUN = """
 
 @pytest.mark.parametrize("option", OF_KOPF_RUN.split())
 def test_options_of_kopf_run_that_levelog_run_has_not_are_refused(option: str) -> None:
-    refused = CliRunner().invoke(main.app, ["run", "shops.py", option])
-    assert refused.exit_code == 2
+    refused = invoke("run", "shops.py", option)
+    assert refused.status == 2
     assert f"No such option: {option} (of kopf run; here " in refused.output
 
 
