@@ -1,4 +1,4 @@
-"""How many examples a search by Hypothesis tries, a fifth where the long tests are left out, and never by the clock."""
+"""How many examples a search by Hypothesis tries, a tenth where the long tests are left out, and never by the clock."""
 
 from typing import TypeVar
 
@@ -14,7 +14,7 @@ def choose_examples(config: pytest.Config) -> None:
     """To be called before tests are imported."""
     settings.register_profile(
         "levelog",
-        max_examples=_ALL // 5 if config.option.markexpr == "not long" else _ALL,
+        max_examples=_ALL // 10 if config.option.markexpr == "not long" else _ALL,
         deadline=None,  # machines are loaded, and no test asserts a time
         suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
     )
