@@ -21,6 +21,7 @@ import socket
 import struct
 import subprocess
 import sys
+import tempfile
 import termios
 import threading
 from collections.abc import Mapping, Sequence
@@ -250,8 +251,35 @@ def _load() -> None:
     levelog_cli.main.app = command
     with suppress(SystemExit), redirect_stdout(io.StringIO()):
         command(["levels", "--help"])  # typer loads what it parses with when it does
+    with tempfile.TemporaryDirectory() as folder, redirect_stdout(io.StringIO()):
+        asyncio.run(_warm_up(f"sqlite:///{folder}/levelog.db"))
     assert threading.active_count() == 1, "a thread would not be in the forks"
     gc.freeze()
+
+
+async def _warm_up(url: str) -> None:
+    """Read levelog's own functions for an operator's fingerprints, and compile statements: a third of most commands."""
+    from levelog_base.wire.objects import Application, Cluster
+    from levelog_cli.loading import load_operators
+    from levelog_cli.settings import Settings
+    from levelog_cli.wiring.lookback import show_levels
+    from levelog_history.levels import LevelFilter
+    from levelog_migrations import upgrade
+    from levelog_store.connect.database import Database
+    from levelog_store.owners.scopes import open_scope
+
+    load_operators([Path(__file__).with_name("depot.py")])
+    await upgrade(url)
+    async with await Database.open(url) as database:
+        await open_scope(
+            database,
+            cluster=Cluster("a"),
+            application=Application("a"),
+            partitions=1,
+            stream_created="",
+            fingerprint="",
+        )
+    await show_levels(Settings(database_url=url), LevelFilter(), None)
 
 
 if __name__ == "__main__":
