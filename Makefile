@@ -25,6 +25,7 @@ $(VENV)/dev.done: requirements/dev.txt $(PROJECTS)
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install $(PIP) --require-hashes -r requirements/dev.txt
 	$(BIN)/python -m pip install $(PIP) --no-deps --no-build-isolation -e ./base -e ./sandbox -e .
+	@$(BIN)/python -m compileall -q -j 0 */levelog* tests/rigs  # or each worker of the tests would
 	@touch $@ $(VENV)/runtime.done
 
 demo: $(VENV)/runtime.done ## run the demonstration: everything embedded, nothing to configure

@@ -22,6 +22,7 @@ from rigs.fixtures import (
     private_postgres,
 )
 from rigs.run import leftovers
+from rigs.run.bytecode import import_a_part
 from rigs.run.examples import choose_examples
 from rigs.run.memory import write_to_memory
 from rigs.run.spread import check_groups, spread, workers
@@ -52,6 +53,10 @@ def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(leftovers)  # its fixtures are for examples/, too
     if hasattr(config, "workerinput"):
         gc.disable()  # until all tests are collected: nothing is garbage before, and to look for it takes a fifth
+
+
+def pytest_collection(session: pytest.Session) -> None:
+    import_a_part(session.config)
 
 
 @pytest.hookimpl(optionalhook=True)
