@@ -188,12 +188,17 @@ def _is_forkable(env: Mapping[str, str]) -> bool:
     return all(env.get(name) == os.environ.get(name) for name in names)
 
 
+_WITHOUT_OUR_PLUGINS = "-p no:xdist -p no:xdist.looponfail -p no:pytest_cov -p no:hypothesispytest -p no:timeout"
+"""Users need not have them, and to load them takes half of a short run."""
+
+
 async def python(
     *arguments: str | Path, folder: Path, env: Mapping[str, str] | None = None, seconds: float = 120.0
 ) -> Ended:
     """Run `python -m …`, which ends by itself and finds levelog and pytest loaded."""
     argv = [sys.executable, *map(str, arguments)]
-    return await _ends(_forked, argv, os.environ if env is None else env, folder, seconds)
+    settings = {**(os.environ if env is None else env), "PYTEST_ADDOPTS": _WITHOUT_OUR_PLUGINS}
+    return await _ends(_forked, argv, settings, folder, seconds)
 
 
 async def _ends(

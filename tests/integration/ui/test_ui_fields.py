@@ -25,7 +25,7 @@ from rigs.preloaded import PROGRAM
 from rigs.processing import Processing
 from rigs.webs import web
 
-pytestmark = pytest.mark.xdist_group("ui-fields")
+pytestmark = pytest.mark.xdist_group("ui")
 
 
 class Fight(NamedTuple):

@@ -9,7 +9,7 @@ import pytest
 
 from rigs.lastnight import ORDERS, SHOP
 
-pytestmark = pytest.mark.xdist_group("ui-what-if")
+pytestmark = pytest.mark.xdist_group("ui")
 
 
 async def read(url: str) -> str:

@@ -9,7 +9,7 @@ import pytest
 from rigs.levelog import WEBS_FILE, Levelog, sandbox_of_shop
 from rigs.waiting import until
 
-pytestmark = pytest.mark.xdist_group("ui-of-run")
+pytestmark = pytest.mark.xdist_group("ui")
 WEB = "/o/webs.example.com/default/shop"
 
 

@@ -30,7 +30,7 @@ from rigs.browser import ENTER
 from rigs.lastnight import BAD, FIXED, ORDERS, SHOP, LastNight
 from rigs.levelog import Running
 
-pytestmark = pytest.mark.xdist_group("ui-what-if")
+pytestmark = pytest.mark.xdist_group("ui")
 
 
 async def read(url: str) -> tuple[int, str]:
