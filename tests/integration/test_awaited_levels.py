@@ -35,17 +35,13 @@ from rigs.nats import NatsServer
 from rigs.processing import Processing
 from rigs.simulated import simulated
 from rigs.statements import counting
+from rigs.typed import WebSpec
 from rigs.waiting import until
 from rigs.webs import WEBS, deleted
 from rigs.webs import web as seen_web
 
 MINUTE = timedelta(minutes=1)
 NEVER = timedelta(hours=1)
-
-
-class WebSpec(Struct):
-    image: str = "a"
-    replicas: int = 1
 
 
 class WebStatus(Struct):

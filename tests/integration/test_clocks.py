@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import text
 
-from levelog import Intent, Level, Operator, Resource, Retry, Struct
+from levelog import Intent, Level, Operator, Retry
 from levelog_base.wire.objects import Application
 from levelog_processors.program import Program
 from levelog_sandbox import Sandbox
@@ -18,15 +18,8 @@ from rigs.levelog import define_webs
 from rigs.nats import NatsServer
 from rigs.postgres import SHIFTED
 from rigs.together import together
+from rigs.typed import Web
 from rigs.waiting import until
-
-
-class WebSpec(Struct):
-    image: str
-
-
-class Web(Resource, group="example.com", version="v1", plural="webs"):
-    spec: WebSpec
 
 
 @asynccontextmanager

@@ -8,22 +8,14 @@ from typing import Any
 
 import pytest
 
-from levelog import GiveUp, LabelledResource, LevelogError, LiveIndex, Operator, Resource, Retry, Struct
+from levelog import GiveUp, LabelledResource, LevelogError, LiveIndex, Operator, Retry, Struct
 from levelog.daemons import Daemon
 from levelog.testing import Simulation
 from rigs.kinds import Pod, web
 from rigs.simulated import simulated
+from rigs.typed import Web
 
 MINUTE = timedelta(minutes=1)
-
-
-class WebSpec(Struct):
-    image: str = "a"
-    replicas: int = 1
-
-
-class Web(Resource, group="example.com", version="v1", plural="webs"):
-    spec: WebSpec
 
 
 class Progress(Struct):

@@ -12,23 +12,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from levelog import ABSENT, GiveUp, Intent, Operator, Resource, Retry, Struct, delete
+from levelog import ABSENT, GiveUp, Intent, Operator, Retry, delete
 from levelog.edges import Diff, FieldChange
 from levelog.testing import Simulation
 from rigs.kinds import web
 from rigs.run.examples import examples
 from rigs.simulated import simulated
+from rigs.typed import Web, WebSpec
 
 BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
-
-
-class WebSpec(Struct):
-    image: str = "a"
-    replicas: int = 1
-
-
-class Web(Resource, group="example.com", version="v1", plural="webs"):
-    spec: WebSpec
 
 
 class Handlers:

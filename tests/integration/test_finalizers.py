@@ -8,21 +8,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from levelog import GiveUp, LabelledResource, Operator, Resource, Retry, Struct
+from levelog import GiveUp, LabelledResource, Operator, Retry
 from levelog.handlers.edgehandlers import IS_HANDLED, IS_OPEN
 from levelog.testing import Simulation
 from rigs.run.examples import examples
 from rigs.simulated import simulated
+from rigs.typed import Web, WebSpec
 
 FINALIZER = "levelog/webs"
-
-
-class WebSpec(Struct):
-    image: str = "a"
-
-
-class Web(Resource, group="example.com", version="v1", plural="webs"):
-    spec: WebSpec
 
 
 class LabelledWeb(LabelledResource, group="example.com", version="v1", plural="webs", kind="Web"):

@@ -16,7 +16,7 @@ import pytest
 from sqlalchemy import select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from levelog import Intent, Level, Operator, Resource, Struct, apply
+from levelog import Intent, Level, Operator, apply
 from levelog_base.errors import Unavailable
 from levelog_base.wire.objects import Application, Cluster
 from levelog_processors.decide.tally import BATCH, EvaluationBatch
@@ -34,19 +34,11 @@ from levelog_store.owners.scopes import open_scope
 from levelog_store.rows import Scope, ViewParent
 from levelog_store.tables import intents, metadata, wakeups
 from rigs.kinds import Pod
+from rigs.typed import Web
 from rigs.webs import WEBS, deleted, lists_done, logged, web
 
 PARTITIONS = 2
 SHOP = "webs.example.com/default/shop"
-
-
-class WebSpec(Struct):
-    replicas: int = 1
-    image: str = ""
-
-
-class Web(Resource, group="example.com", version="v1", plural="webs"):
-    spec: WebSpec
 
 
 class Stepped:

@@ -3,26 +3,19 @@
 from collections.abc import Iterator
 from itertools import count
 
-from levelog import Index, Level, Operator, Resource, Struct
+from levelog import Index, Level, Operator
 from levelog.levels import Levels
 from levelog_store.tables import levels as level_rows
 from rigs.kinds import Pod
 from rigs.nats import NatsServer
 from rigs.processing import Processing
+from rigs.typed import Web
 from rigs.webs import pod, web
 
 NAMES = [f"web-{n}" for n in range(8)]
 ROUNDS = 8
 
 op = Operator("webs")
-
-
-class WebSpec(Struct):
-    replicas: int
-
-
-class Web(Resource, group="example.com", version="v1", plural="webs"):
-    spec: WebSpec
 
 
 @op.index

@@ -6,24 +6,17 @@ from datetime import timedelta
 import pytest
 from sqlalchemy import select
 
-from levelog import Index, Level, Operator, Resource, Struct
+from levelog import Index, Level, Operator
 from levelog_processors import waiting
 from levelog_store.tables import decisions, wakeups
 from rigs.kinds import Pod
 from rigs.nats import NatsServer
 from rigs.processing import Processing
+from rigs.typed import Web
 from rigs.webs import pod, web
 
 SHORT = timedelta(milliseconds=100)
 LOOPERS = [f"loops-{number}" for number in range(6)]
-
-
-class Spec(Struct):
-    image: str = ""
-
-
-class Web(Resource, group="example.com", version="v1", plural="webs"):
-    spec: Spec
 
 
 op = Operator("webs")

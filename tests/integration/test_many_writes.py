@@ -7,7 +7,7 @@ from typing import Any, Final
 from msgspec.structs import replace
 from sqlalchemy import Text, cast, func, select
 
-from levelog import Manifest, Operator, Resource, Struct
+from levelog import Manifest, Operator, Resource
 from levelog_base.wire.objects import Application
 from levelog_processors.program import Program
 from levelog_sandbox import Sandbox
@@ -16,18 +16,11 @@ from rigs.acting import QUICK
 from rigs.levelog import define_webs
 from rigs.nats import NatsServer
 from rigs.together import Together, together
+from rigs.typed import Web
 from rigs.waiting import until
 
 CHILDREN: Final = 300
 BYTES: Final = ("reads", "desired", "actual", "drift", "intents", "basis")
-
-
-class Spec(Struct):
-    replicas: int
-
-
-class Web(Resource, group="example.com", version="v1", plural="webs"):
-    spec: Spec
 
 
 class Config(Resource, version="v1", plural="configmaps", kind="ConfigMap"):

@@ -5,24 +5,15 @@ from typing import Any
 
 import msgspec
 
-from levelog import Intent, Level, Objects, Operator, Resource, Struct
+from levelog import Intent, Level, Objects, Operator
 from levelog_base.wire.records import ObjectDeleted, ObjectSeen
 from levelog_store.tables import dependencies, levels
 from rigs.nats import NatsServer
 from rigs.processing import Processing
-from rigs.typed import Pod
+from rigs.typed import Pod, Web
 from rigs.webs import deleted, pod, web
 
 SHOP = "webs.example.com/default/shop"
-
-
-class Spec(Struct):
-    replicas: int = 1
-    image: str = ""
-
-
-class Web(Resource, group="example.com", version="v1", plural="webs"):
-    spec: Spec
 
 
 def reading_one_pod(then: Callable[[], Any] | None = None) -> Operator:

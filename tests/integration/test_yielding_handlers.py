@@ -6,23 +6,15 @@ from typing import Any
 
 import pytest
 
-from levelog import Diff, GiveUp, Intent, Operator, Resource, Retry, Struct, apply, call, patch
+from levelog import Diff, GiveUp, Intent, Operator, Resource, Retry, apply, call, patch
 from levelog.intents import delete, event
 from levelog.testing import Simulation
 from rigs.kinds import ConfigMap, Secret, web
 from rigs.simulated import simulated
+from rigs.typed import Web
 
 BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)
-
-
-class WebSpec(Struct):
-    image: str = "a"
-    replicas: int = 1
-
-
-class Web(Resource, group="example.com", version="v1", plural="webs"):
-    spec: WebSpec
 
 
 class Total(Resource, group="example.com", version="v1", plural="totals"):

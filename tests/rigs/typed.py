@@ -5,6 +5,7 @@ from levelog import Resource, Struct
 
 class WebSpec(Struct):
     replicas: int = 1
+    image: str = "a"
 
 
 class Web(Resource, group="example.com", version="v1", plural="webs"):
