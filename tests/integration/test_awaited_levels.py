@@ -30,7 +30,7 @@ from levelog_processors.program import Program
 from levelog_sandbox import Sandbox
 from levelog_store.connect.database import Database
 from rigs.acting import QUICK
-from rigs.kinds import ConfigMap, Pod
+from rigs.kinds import ConfigMap, Pod, manifest
 from rigs.nats import NatsServer
 from rigs.processing import Processing
 from rigs.simulated import simulated
@@ -54,8 +54,7 @@ class Web(Resource, group="example.com", version="v1", plural="webs"):
 
 
 def web(name: str = "shop", /, **spec: Any) -> dict[str, Any]:
-    metadata = {"name": name, "namespace": "default"}
-    return {"apiVersion": "example.com/v1", "kind": "Web", "metadata": metadata, "spec": {"image": "a", **spec}}
+    return manifest("Web", name, **({"image": "a"} | spec))
 
 
 def sized() -> tuple[Operator, Callable[..., Level[int]]]:

@@ -12,6 +12,7 @@ from levelog_base.wire.objects import Application
 from levelog_processors.program import Program
 from levelog_sandbox import Sandbox
 from levelog_store.tables import intents
+from rigs.kinds import manifest
 from rigs.levelog import define_webs
 from rigs.nats import NatsServer
 from rigs.together import together
@@ -20,9 +21,7 @@ from rigs.waiting import until
 
 
 def web(name: str, replicas: int = 1) -> dict[str, Any]:
-    metadata = {"name": name, "namespace": "default"}
-    spec = {"replicas": replicas, "image": "a"}
-    return {"apiVersion": "example.com/v1", "kind": "Web", "metadata": metadata, "spec": spec}
+    return manifest("Web", name, replicas=replicas, image="a")
 
 
 async def test_invariant_17_the_end_of_an_object_is_not_handled_while_the_call_for_its_change_runs(

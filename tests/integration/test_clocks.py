@@ -14,6 +14,7 @@ from levelog_base.wire.objects import Application
 from levelog_processors.program import Program
 from levelog_sandbox import Sandbox
 from levelog_store.connect.database import Database
+from rigs.kinds import manifest
 from rigs.levelog import define_webs
 from rigs.nats import NatsServer
 from rigs.postgres import SHIFTED
@@ -38,8 +39,7 @@ async def set_clock(postgres_url: str, hours: int) -> None:
 async def make_shop(sandbox: Sandbox) -> None:
     """Install the definition of Webs, and make one."""
     await define_webs(sandbox)
-    metadata = {"name": "shop", "namespace": "default"}
-    sandbox.user.create({"apiVersion": "example.com/v1", "kind": "Web", "metadata": metadata, "spec": {"image": "a"}})
+    sandbox.user.create(manifest("Web", "shop", image="a"))
 
 
 @pytest.mark.parametrize(("hours", "sharp"), [(2, False), (-2, True)])

@@ -9,6 +9,7 @@ import pytest
 from levelog import Call, GiveUp, Index, Intent, Level, Operator, Resource, Retry, Struct, call, event, patch_status
 from levelog.testing import Simulation
 from levelog_base.errors import LevelogError
+from rigs.kinds import manifest
 from rigs.simulated import simulated
 
 
@@ -49,9 +50,7 @@ def publishing() -> Operator:
 
 
 def host(*names: str, address: str = "10.0.0.1") -> dict[str, Any]:
-    metadata = {"name": "a", "namespace": "default"}
-    spec = {"names": [*names], "address": address}
-    return {"apiVersion": "example.com/v1", "kind": "Host", "metadata": metadata, "spec": spec}
+    return manifest("Host", "a", names=[*names], address=address)
 
 
 def status(simulation: Simulation) -> str:

@@ -13,6 +13,7 @@ from levelog_kube.client import KubeClient
 from levelog_kube.failures import Unreachable
 from levelog_store.look.overview import read_level_lines
 from levelog_testing import world
+from rigs.kinds import manifest
 from rigs.simulated import simulated
 from rigs.typed import ConfigMap
 
@@ -62,8 +63,7 @@ def send_bill(web: Web) -> Iterator[Intent]:
 
 
 def a_web(team: str = "a") -> dict[str, Any]:
-    metadata = {"name": "shop", "namespace": "default"}
-    return {"apiVersion": "example.com/v1", "kind": "Web", "metadata": metadata, "spec": {"team": team}}
+    return manifest("Web", "shop", team=team)
 
 
 def status(simulation: Simulation, view: str) -> str:

@@ -8,7 +8,7 @@ import pytest
 
 from levelog import Manifest, Operator, Resource, Struct
 from levelog.testing import Simulation
-from rigs.kinds import ConfigMap
+from rigs.kinds import ConfigMap, manifest
 from rigs.simulated import simulated
 
 
@@ -26,13 +26,7 @@ class StatefulSet(Resource, group="apps", version="v1", plural="statefulsets"):
 
 
 def shop(*parts: str, zone: str = "east") -> Manifest:
-    metadata = {"name": "shop", "namespace": "default"}
-    return {
-        "apiVersion": "example.com/v1",
-        "kind": "Shop",
-        "metadata": metadata,
-        "spec": {"parts": parts, "zone": zone},
-    }
+    return manifest("Shop", "shop", parts=parts, zone=zone)
 
 
 def manifests(shop: Shop) -> list[Manifest]:

@@ -13,6 +13,7 @@ from levelog_processors.program import Program
 from levelog_sandbox import Sandbox
 from levelog_store.look.overview import read_level_lines
 from rigs.crowd import Crowd
+from rigs.kinds import manifest
 from rigs.levelog import Levelog, define_webs
 from rigs.migrated import migrate
 from rigs.nats import NatsServer
@@ -59,8 +60,7 @@ async def test_each_handler_and_timer_runs_as_often_at_a_time_as_it_says_and_the
         kubeconfig, name = sandbox.kubeconfig(tmp_path / "kubeconfig"), Application("limits")
         async with together(kubeconfig, nats_server.url, database_url, name, Program([op]), [Web]) as running:
             for number in range(6):
-                metadata = {"name": f"web-{number}", "namespace": "default"}
-                body = {"apiVersion": "example.com/v1", "kind": "Web", "metadata": metadata, "spec": {"image": "a"}}
+                body = manifest("Web", f"web-{number}", image="a")
                 sandbox.user.create(body)
             await until(are_noted, "the objects that the handler without a limit was called for")
             await provisioning.come_to(running=2, came=2)

@@ -13,6 +13,7 @@ from levelog_processors.program import Program
 from levelog_sandbox import Sandbox
 from levelog_store.tables import decisions, intents, levels
 from rigs.acting import QUICK
+from rigs.kinds import manifest
 from rigs.levelog import define_webs
 from rigs.nats import NatsServer
 from rigs.together import Together, together
@@ -61,9 +62,7 @@ async def test_a_parent_of_many_children_has_an_intent_for_each_and_few_decision
         async with together(
             kubeconfig, nats_server.url, database_url, application, program, [Web, Config], settings=settings
         ) as running:
-            metadata = {"name": "shop", "namespace": "default"}
-            spec = {"image": "a", "replicas": CHILDREN}
-            sandbox.user.apply({"apiVersion": "example.com/v1", "kind": "Web", "metadata": metadata, "spec": spec})
+            sandbox.user.apply(manifest("Web", "shop", image="a", replicas=CHILDREN))
 
             async def is_in_sync() -> bool:
                 running.check()

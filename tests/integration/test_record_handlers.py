@@ -29,6 +29,7 @@ from levelog_store.fold.levelwrites import retry_levels
 from levelog_store.look.overview import read_level_lines
 from levelog_store.owners.leases import Leases
 from levelog_store.tables import call_positions, leases, levels, wakeups
+from rigs.kinds import web as shop
 from rigs.nats import NatsServer
 from rigs.processing import Processing
 from rigs.typed import Web
@@ -73,11 +74,6 @@ class Told:
             self.others.append(web["metadata"]["name"])
 
         self.record, self.other = record, other
-
-
-def shop(name: str, /, **spec: Any) -> dict[str, Any]:
-    metadata = {"name": name, "namespace": "default"}
-    return {"apiVersion": "example.com/v1", "kind": "Web", "metadata": metadata, "spec": spec}
 
 
 def expired(caplog: pytest.LogCaptureFixture) -> list[str]:

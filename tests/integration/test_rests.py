@@ -18,6 +18,7 @@ from levelog_sandbox import Sandbox
 from levelog_store.fold.changes import Wake, read_causes
 from levelog_store.rows import ViewParent
 from levelog_store.tables import levels
+from rigs.kinds import manifest
 from rigs.levelog import define_webs
 from rigs.nats import NatsServer
 from rigs.shown import Web, shown_webs
@@ -99,13 +100,7 @@ async def test_a_change_that_comes_soon_is_decided_on_with_the_end_of_the_write_
 
 
 def _web(replicas: int) -> dict[str, Any]:
-    metadata = {"name": "a", "namespace": "default"}
-    return {
-        "apiVersion": "example.com/v1",
-        "kind": "Web",
-        "metadata": metadata,
-        "spec": {"image": "a", "replicas": replicas},
-    }
+    return manifest("Web", "a", image="a", replicas=replicas)
 
 
 def _status(sandbox: Sandbox) -> dict[str, Any] | None:

@@ -16,6 +16,7 @@ from levelog_processors.program import Program
 from levelog_sandbox import Sandbox
 from levelog_store.tables import levels
 from rigs.acting import WITHOUT_RESYNC
+from rigs.kinds import manifest
 from rigs.levelog import define_webs
 from rigs.nats import NatsServer
 from rigs.shown import Web, shown_webs
@@ -58,9 +59,7 @@ async def test_a_change_with_one_write_costs_so_many_statements_and_commits(
                 return [(row.status, msgspec.json.decode(row.desired)) for row in rows] == [("in_sync", replicas)]
 
             def web(replicas: int) -> dict[str, Any]:
-                metadata = {"name": "a", "namespace": "default"}
-                spec = {"replicas": replicas, "image": "a"}
-                return {"apiVersion": "example.com/v1", "kind": "Web", "metadata": metadata, "spec": spec}
+                return manifest("Web", "a", replicas=replicas, image="a")
 
             sandbox.user.create(web(1))
             await until(lambda: is_shown(1), "a level in sync")

@@ -30,6 +30,7 @@ from levelog_store.look.overview import read_level_lines
 from levelog_store.owners.leases import Leases
 from levelog_store.owners.scopes import open_scope
 from levelog_store.tables import call_positions, decisions, intents, levels, wakeups
+from rigs.kinds import web as shop
 from rigs.nats import NatsServer
 from rigs.processing import CLUSTER, PARTITIONS, Processing
 from rigs.typed import Web
@@ -614,11 +615,6 @@ async def test_a_call_that_is_asked_for_is_told_of_once_and_made_after_the_one_t
         await until(has_failed, "the one that was asked for while another ran")
         await rig.timers.step()
         assert called.retries == [0, 1, 2]
-
-
-def shop(name: str, /, **spec: Any) -> dict[str, Any]:
-    metadata = {"name": name, "namespace": "default"}
-    return {"apiVersion": "example.com/v1", "kind": "Web", "metadata": metadata, "spec": spec}
 
 
 def test_in_a_simulation_they_are_called_through_in_its_time() -> None:

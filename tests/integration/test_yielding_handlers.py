@@ -9,7 +9,7 @@ import pytest
 from levelog import Diff, GiveUp, Intent, Operator, Resource, Retry, apply, call, patch
 from levelog.intents import delete, event
 from levelog.testing import Simulation
-from rigs.kinds import ConfigMap, Secret, web
+from rigs.kinds import ConfigMap, Secret, manifest, web
 from rigs.simulated import simulated
 from rigs.typed import Web
 
@@ -43,12 +43,7 @@ class Ledger:
         self.record = record
 
 
-TOTAL: dict[str, Any] = {
-    "apiVersion": "example.com/v1",
-    "kind": "Total",
-    "metadata": {"name": "all", "namespace": "default"},
-    "spec": {"seen": []},
-}
+TOTAL: dict[str, Any] = manifest("Total", "all", seen=[])
 
 
 def seen(simulation: Simulation) -> list[str]:

@@ -18,7 +18,7 @@ from levelog_processors.program import Program
 from levelog_sandbox import Sandbox, StatusError
 from levelog_store.connect.database import Database
 from levelog_store.tables import levels, metadata, scopes
-from rigs.kinds import definition
+from rigs.kinds import definition, manifest
 from rigs.logs import delete_stream, expire
 from rigs.nats import NatsServer
 from rigs.together import PARTITIONS, Together, together
@@ -95,8 +95,7 @@ def billing(till: Till) -> Operator:
 
 
 def tenant(name: str, plan: str) -> dict[str, Any]:
-    metadata = {"name": name, "namespace": "default"}
-    return {"apiVersion": "example.com/v1", "kind": "Tenant", "metadata": metadata, "spec": {"plan": plan}}
+    return manifest("Tenant", name, plan=plan)
 
 
 class Company:

@@ -5,17 +5,13 @@ import shutil
 from pathlib import Path
 
 from levelog_sandbox import Sandbox
+from rigs.kinds import manifest
 from rigs.levelog import WEBS_FILE, Levelog, define_webs
 from rigs.waiting import until
 
 
 def web(replicas: int) -> dict[str, object]:
-    return {
-        "apiVersion": "example.com/v1",
-        "kind": "Web",
-        "metadata": {"name": "shop", "namespace": "default"},
-        "spec": {"image": "one", "replicas": replicas},
-    }
+    return manifest("Web", "shop", image="one", replicas=replicas)
 
 
 async def test_decisions_of_a_new_log_are_replayed_and_those_of_the_lost_one_are_said_to_be_gone(

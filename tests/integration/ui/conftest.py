@@ -14,6 +14,7 @@ from selenium import webdriver
 
 from rigs.api import Api
 from rigs.browser import Browser, BrowserMissing, chromium
+from rigs.kinds import manifest
 from rigs.lastnight import BAD, FIXED, LastNight, record_last_night
 from rigs.levelog import Levelog, Running
 from rigs.ports import free_port
@@ -36,13 +37,7 @@ class Shown(NamedTuple):
 
 
 def web(name: str, image: str, replicas: int) -> dict[str, Any]:
-    metadata = {"name": name, "namespace": "default"}
-    return {
-        "apiVersion": "example.com/v1",
-        "kind": "Web",
-        "metadata": metadata,
-        "spec": {"image": image, "replicas": replicas},
-    }
+    return manifest("Web", name, image=image, replicas=replicas)
 
 
 def api_of(kubeconfig: Path) -> Api:
