@@ -5,8 +5,9 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
-from msgspec import Struct
+from msgspec import Struct, field
 
+from levelog.calls.executor import Begun
 from levelog_actuator.limits import Limits, Outage, try_later
 from levelog_actuator.outbox import Outbox
 from levelog_actuator.ownclaims import OwnClaims
@@ -31,25 +32,23 @@ class ClaimedWrites(Struct, eq=False):
     observers: Observers
     on_result: Callable[[Result], None]
     """Gets each result of a claimed write."""
-    under_way: set[asyncio.Task[None]] = set()
+    under_way: Begun = field(default_factory=Begun)
     is_stopping: bool = False
 
     def begin(self, intent: ClaimedIntent, since: float) -> None:
         """Send a write that was claimed at `since`, as `OwnClaims.begin` has it."""
         self.limits.begin(intent)
         self.own.begin(intent, since)
-        task = asyncio.create_task(self._carry_out(intent))
-        self.under_way.add(task)
-        task.add_done_callback(self.under_way.discard)
+        self.under_way.begin(self._carry_out(intent), f"write of {intent.target}")
 
     async def stop(self) -> None:
-        """End the requests under way, and give back what waits."""
+        """End the requests under way, and give back what waits.
+
+        What is cancelled stays claimed, and is looked at by whoever claims it next.
+        """
         self.is_stopping = True
         self.limits.end_waiting()  # who waits for a turn gets it, and gives the intent back
-        if self.under_way:
-            _, stuck = await asyncio.wait(self.under_way, timeout=self.outbox.settings.request.total_seconds())
-            for task in stuck:
-                task.cancel()  # its intent stays claimed, and is looked at by whoever claims it next
+        await self.under_way.drain(self.outbox.settings.request)
 
     async def send_part(self, order: Order) -> Result:
         """Send a write that is part of a call, under the call's claim."""

@@ -58,6 +58,9 @@ class Reader:
     were read, and a log that is another one, are found as `Trail` does. What was lost or reordered inside the log is
     found as `Chains` does, except by a reader of subjects; reading goes on. Records are fetched ahead, about 2,000 or
     8 MiB of them at most (or one, if that is larger). One task reads.
+
+    There are three places: `position`, the last record that `next_batch` returned; `seen_to`, at or after it, up to
+    where nothing else is left to return; and the trail's `read_to`, the last record that came.
     """
 
     def __init__(

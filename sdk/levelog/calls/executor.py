@@ -63,6 +63,29 @@ class Failure(Struct, frozen=True, kw_only=True):
     """The function says that nothing was done."""
 
 
+class Begun(set[asyncio.Task[None]]):
+    """Tasks that go on, until they end or are drained."""
+
+    def begin(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
+        """Let some work go on."""
+        task = asyncio.create_task(work, name=name)
+        self.add(task)
+        task.add_done_callback(self.discard)
+        return task
+
+    async def drain(self, within: timedelta = timedelta(0)) -> None:
+        """Wait for so long for those that go on, then cancel them."""
+        try:
+            if self:
+                await asyncio.wait(set(self), timeout=within.total_seconds())
+        finally:  # who waits may be cancelled
+            left = set(self)
+            for task in left:
+                task.cancel()
+        if left:
+            await asyncio.wait(left, timeout=2 * CANCELLATION_TIME.total_seconds())
+
+
 class Executor:
     """Makes the calls of one process, or of one kind."""
 
@@ -92,30 +115,12 @@ class Executor:
         """Semaphores of functions with a limit of calls at a time."""
         self._outlasting: dict[Hashable, Called] = {}
         """Functions with such a limit that outlast their time, and keep their places, by key."""
-        self._begun: set[asyncio.Task[None]] = set()
-
-    def begin(self, call: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
-        """Let a call go on, until it ends or is drained."""
-        task = asyncio.create_task(call, name=name)
-        self._begun.add(task)
-        task.add_done_callback(self._begun.discard)
-        return task
-
-    async def drain(self, within: timedelta = timedelta(0)) -> None:
-        """Wait for the calls that go on, for so long, then cancel them: who has their keys next makes them again."""
-        try:
-            if self._begun:
-                await asyncio.wait(set(self._begun), timeout=within.total_seconds())
-        finally:  # who waits may be cancelled
-            left = set(self._begun)
-            for task in left:
-                task.cancel()
-        if left:
-            await asyncio.wait(left, timeout=2 * CANCELLATION_TIME.total_seconds())
+        self.begun = Begun()
+        """Calls that go on; who has the key of one that is cancelled makes it again."""
 
     async def close(self, within: timedelta = timedelta(0)) -> None:
         """Drain the calls, then end what still runs of their functions, as far as it can be ended."""
-        await self.drain(within)
+        await self.begun.drain(within)
         await self.functions.close()
 
     def time_left(self, attempt: Attempt) -> timedelta | None:

@@ -75,7 +75,8 @@ def is_unsettled(table: FromClause) -> ColumnElement[bool]:
     return table.c.state.in_((PENDING, CLAIMED, WRITTEN))
 
 
-OfCalls: TypeAlias = Literal["with", "without", "only"]
+OfCalls: TypeAlias = Literal["any", "others", "these"]
+"""Calls to be claimed: any, all but those of some effects, or these alone and no writes."""
 
 IS_IN_SCOPE: Final = intents.c.scope == OF_SCOPE
 IS_OWNERS: Final = and_(intents.c.state == CLAIMED, intents.c.owner == bindparam("by"))
@@ -180,7 +181,7 @@ async def claim(
     """
     values = {"without": without} if without else {}
     values |= {"calls": without_calls} if without_calls else {}
-    kind: OfCalls = "without" if without_calls else "with"
+    kind: OfCalls = "others" if without_calls else "any"
     found = await _found(connection, scope, kind, bool(without), limit=limit, **values)
     return await _take(connection, scope, owner, found, lease)
 
@@ -193,7 +194,7 @@ async def claim_calls(
     The caller commits durably, as for `claim`. Returns also whether more may be due of an effect that has room.
     """
     limit = sum(rooms.values())
-    found = await _found(connection, scope, "only", limit=limit, calls=rooms)
+    found = await _found(connection, scope, "these", limit=limit, calls=rooms)
     left, rows = dict(rooms), list[dict[str, Any]]()
     for row in found:
         effect = effect_of(row["view"], ObjectKey.parse(row["target"]))
@@ -204,14 +205,14 @@ async def claim_calls(
 
 
 async def _found(
-    connection: AsyncConnection, scope: Scope, kind: OfCalls, is_partial: bool = False, *, limit: int, **values: Any
+    connection: AsyncConnection, scope: Scope, kind: OfCalls, leaves_out: bool = False, *, limit: int, **values: Any
 ) -> list[dict[str, Any]]:
     """Rows to claim, earliest first; if there are more than the limit, those of each namespace in turn."""
-    found = mappings(await run(connection, scope, claimable, kind, is_partial, limit=limit, **values))
+    found = mappings(await run(connection, scope, claimable, kind, leaves_out, limit=limit, **values))
     if len(found) < limit:
         return found
     values |= {"limit": limit, "namespaces": {namespace_of(row["parent"]) for row in found}}
-    others = mappings(await run(connection, scope, claimable, kind, is_partial, True, **values))
+    others = mappings(await run(connection, scope, claimable, kind, leaves_out, True, **values))
     return in_turn([*found, *others], itemgetter("parent"))[:limit]
 
 
@@ -221,7 +222,7 @@ async def _take(
     number = new_claim()
     if rows:
         keys = [row["key"] for row in rows]
-        await run(connection, scope, take, lease, of_keys=keys, by=owner, number=number)
+        await run(connection, scope, taken, lease, of_keys=keys, by=owner, number=number)
     return [_claimed(row, attempts=row["attempts"] + 1, claim=number) for row in rows]
 
 
@@ -260,13 +261,13 @@ async def insert_claimed(
 @built_once
 def insert_free(dialect: Dialect, lease: timedelta, names: tuple[str, ...], is_answered: bool) -> Executable:
     """Insert the row `new_…` as claimed, unless it is there or its target has another open one; gives its key."""
-    taken = _taken(dialect, lease) | {"attempts": literal_column("1", Integer)}
+    values = _claim_values(dialect, lease) | {"attempts": literal_column("1", Integer)}
     given = [bindparam(f"new_{name}", type_=intents.c[name].type) for name in names]
     others = [intents.c.scope == OF_SCOPE, intents.c.target == bindparam("new_target", type_=Text)]
     is_free = ~select(literal_column("1")).where(*others, intents.c.state.in_((PENDING, CLAIMED))).exists()
-    row = select(*given, *taken.values()).where(is_free)
+    row = select(*given, *values.values()).where(is_free)
     # of two that are inserted at once for a target, the one that commits later is left to be claimed after the other
-    statement = insert_for(dialect, intents).from_select([*names, *taken], row).on_conflict_do_nothing()
+    statement = insert_for(dialect, intents).from_select([*names, *values], row).on_conflict_do_nothing()
     return statement.returning(intents.c.key) if is_answered else statement
 
 
@@ -277,22 +278,22 @@ def _of_claim(dialect: Dialect) -> Select[Any]:
 
 @built_once
 def claimable(
-    dialect: Dialect, calls: OfCalls = "with", is_partial: bool = False, is_of_others: bool = False
+    dialect: Dialect, calls: OfCalls = "any", leaves_out: bool = False, is_of_others: bool = False
 ) -> Select[Any]:
     """Up to `limit` rows that may be claimed, locked where there are row locks; rows locked by others are left out.
 
-    Retries and ended claims first, then what is new; of each target the earliest only. A partial one passes by the API
-    versions `without`; the other has no such condition, for which planners expect few rows and sort them. Where `calls`
-    says so, calls of the effects `calls` are passed by, or nothing else is found. `is_of_others`: all of the parents in
-    `namespaces` are passed by, too.
+    Retries and ended claims first, then what is new; of each target the earliest only. `calls` is about the effects in
+    the parameter of that name. With `leaves_out`, API versions in `without` are passed by, and with `is_of_others` the
+    parents in `namespaces`: neither condition is there without need, since planners expect few rows for it, and sort
+    them.
     """
 
     def conditions(table: NamedFromClause[Any]) -> Iterator[ColumnElement[bool]]:
-        if is_partial:
+        if leaves_out:
             yield ~one_of_named(dialect, table.c.api_version, "without")
-        if calls != "with":
+        if calls != "any":
             of_calls = and_(table.c.verb == CALL, one_of_named(dialect, effect_column(dialect, table), "calls"))
-            yield of_calls if calls == "only" else ~of_calls
+            yield of_calls if calls == "these" else ~of_calls
         if is_of_others:
             yield ~one_of_named(dialect, namespace_column(dialect, table.c.parent), "namespaces")
 
@@ -338,12 +339,12 @@ def _is_behind(mine: NamedFromClause[Any]) -> ColumnElement[bool]:
 
 
 @built_once
-def take(dialect: Dialect, lease: timedelta) -> Update:
+def taken(dialect: Dialect, lease: timedelta) -> Update:
     """Claim the rows `of_keys`."""
-    return update(intents).where(is_one_of_keys(dialect)).values(_taken(dialect, lease))
+    return update(intents).where(is_one_of_keys(dialect)).values(_claim_values(dialect, lease))
 
 
-def _taken(dialect: Dialect, lease: timedelta) -> dict[str, Any]:
+def _claim_values(dialect: Dialect, lease: timedelta) -> dict[str, Any]:
     """What claiming makes of a row."""
     ends = now(dialect, lease)
     claim = CLAIMED, bindparam("by", type_=Text), bindparam("number", type_=BigInteger)
