@@ -21,7 +21,7 @@ from levelog_processors.decide.levelstatuses import changed_places, deciding_vie
 from levelog_processors.decide.readiness import Readiness
 from levelog_processors.decide.rules import conclude
 from levelog_processors.decide.statereader import StateReader
-from levelog_processors.decide.tally import BATCH, CallCounts, EvaluationBatch
+from levelog_processors.decide.tally import BATCH, EvaluationBatch
 from levelog_processors.fold.batches import ALONE, Folded, parts, tell_forgotten
 from levelog_processors.program import Program
 from levelog_processors.restoring import (
@@ -114,19 +114,9 @@ class Engine:
         return self.tables.epochs
 
     @property
-    def calls(self) -> CallCounts:
-        """How often functions were called."""
-        return self.evaluator.calls
-
-    @property
     def is_shared(self) -> bool:
         """Tell whether others hold partitions too."""
         return len(self.epochs) < self._scope.partitions
-
-    @property
-    def folded_to(self) -> Mapping[int, int]:
-        """Sequence up to which each partition is folded, leased or not."""
-        return self.state.folded_to
 
     @property
     def has_unwritten(self) -> bool:
@@ -215,11 +205,6 @@ class Engine:
             self._warned = frozenset(found.others)
             self._readiness = found
         return self._readiness
-
-    @property
-    def next_due(self) -> datetime | None:
-        """When the first wakeup is due that waits for its time; None if none waits."""
-        return self.state.wakes.next_due
 
     async def forget(self, *, before: int) -> int:
         """Forget deleted objects with nothing left to handle, and what only records `before` one have told.

@@ -92,7 +92,7 @@ class Loop:
         await engine.load(epochs)
         if self._timers.is_needed:
             await self._timers.hold(epochs)
-        start = Sequence(min(engine.folded_to.values()) + 1)
+        start = Sequence(min(engine.state.folded_to.values()) + 1)
         self._schedule = Schedule(monotonic, is_alone=engine.claimant is not None and not engine.is_shared)
         reading = Reader(self._stream, start=start, newest=engine.newest, report=self._notifier.report)
         async with reading as reader, HighWatermark(reader, monotonic) as high_watermark:
@@ -165,7 +165,7 @@ class Loop:
             await asyncio.sleep(PRUNE_EVERY.total_seconds())
 
     def _plan(self) -> None:
-        due_at, now = self._engine.next_due, self._engine.clock.now()
+        due_at, now = self._engine.state.wakes.next_due, self._engine.clock.now()
         if due_at is not None and due_at <= now:  # a level that is held up: look again, not at once
             due_at = now + HELD_UP_PAUSE
         self._schedule.plan(due_at, now)
@@ -186,7 +186,7 @@ class Loop:
         With `ends`, write at once the intents that records have ended.
         """
         engine, now = self._engine, monotonic()
-        is_unconfirmed = read_to - min(map(engine.folded_to.__getitem__, engine.epochs)) >= CONFIRM_EVERY
+        is_unconfirmed = read_to - min(map(engine.state.folded_to.__getitem__, engine.epochs)) >= CONFIRM_EVERY
         if not (engine.has_unwritten or is_unconfirmed):
             self._writes_at = 0.0
             return

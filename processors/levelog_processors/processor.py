@@ -112,7 +112,7 @@ class Processor:
     @property
     def calls(self) -> CallCounts:
         """How often user functions were called."""
-        return self._engine.calls
+        return self._engine.evaluator.calls
 
     def trouble(self) -> str:
         """Why it may not decide, or does not; empty: it does, or stands by while others hold all partitions."""

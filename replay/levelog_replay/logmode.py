@@ -141,7 +141,7 @@ class LogReplay:
             if not batch.has_more:
                 break
         if is_planned or self._next_due is not None:
-            self._next_due = self._engine.next_due
+            self._next_due = self._engine.state.wakes.next_due
         return has_decided
 
 

@@ -226,7 +226,7 @@ class Simulation:
     @property
     def calls(self) -> dict[str, int]:
         """The number of calls of each view, reconcile function and effect, by name, without those never called."""
-        return {name.partition("/")[2]: n for name, n in self._open.engine.calls.functions.items()}
+        return {name.partition("/")[2]: n for name, n in self._open.engine.evaluator.calls.functions.items()}
 
     @property
     def _open(self) -> World:

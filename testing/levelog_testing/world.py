@@ -86,7 +86,7 @@ class World:
         self.live = _Indices(database, scope, program, _NoNotifier())
         self.live.engine = self.engine
         self._sender = sender
-        self.effects = StandIns(program.effects, self.engine.calls.count, program.unrecorded)
+        self.effects = StandIns(program.effects, self.engine.evaluator.calls.count, program.unrecorded)
         """The functions in place of effects."""
         self._records: list[LoggedRecord] = []
         """The log, as far as record handlers are called."""
@@ -235,7 +235,7 @@ class World:
         async with self.database.reading() as connection:
             postponed = [self._postponed.get(each.key) for each in await read_open(connection, self.scope)]
         times = (
-            self.engine.next_due,
+            self.engine.state.wakes.next_due,
             expiry,
             self._delivery.due_at,
             self._timers.due_at,
@@ -377,7 +377,7 @@ class World:
         """Let a daemon run."""
         self._postponed.pop(intent.key, None)
         name = ObjectKey.parse(intent.target).resource
-        self.engine.calls.count(f"{intent.view.partition('/')[0]}/{name}")
+        self.engine.evaluator.calls.count(f"{intent.view.partition('/')[0]}/{name}")
         self._runs.begin(intent.key, f"daemon {intent.view} of {intent.parent}", self.caller.carry_out(intent))
         self._began[intent.key] = intent
 

@@ -221,7 +221,9 @@ async def test_levels_that_a_killed_processor_has_not_come_to_are_decided_on_by_
         )
         await next_one.flush()
         pictures = [row for row in await stack.rows(levels) if row["view"] == "webs/pictures"]
-        assert next_one.calls.functions == {"webs/pictures": sum(row["partition"] in left for row in pictures)}
+        assert next_one.evaluator.calls.functions == {
+            "webs/pictures": sum(row["partition"] in left for row in pictures)
+        }
         assert (await stack.rows(backfills), await stack.rows(wakeups)) == ([], [])
         await killed.close()
         await next_one.close()

@@ -92,7 +92,7 @@ class Stepped:
 
     @property
     def next_due(self) -> datetime | None:
-        return self._engine.next_due
+        return self._engine.state.wakes.next_due
 
     def look_at_clock(self, moment: datetime) -> None:
         """Let the database tell a time."""

@@ -124,7 +124,7 @@ class Worker:
     async def begin_at_checkpoints(self) -> None:
         """Forget what was folded, and go on from what the tables hold."""
         await self._engine.load(self.epochs)
-        self.position = min(self._engine.folded_to.values(), default=0)
+        self.position = min(self._engine.state.folded_to.values(), default=0)
         self._trail = Trail(cast("LogStream", self._log), ReadTo(self.position), newest=self._engine.newest)
         self._high_watermark = HighWatermark(cast("Reader", self), lambda: 0.0)
         await self.begin_anew()
@@ -174,7 +174,7 @@ class Worker:
             if not self._trail.take(logged.sequence, logged.record_id):
                 self._check(is_reading=False)
                 raise AssertionError(f"no hole before {logged.sequence}")
-        folded_to, decided_to = self._engine.folded_to, self._engine.decided_to
+        folded_to, decided_to = self._engine.state.folded_to, self._engine.decided_to
         known = {each: max(folded_to[each], decided_to[each]) for each in self.epochs}
         fresh = [r for r in records if r.partition in self.epochs and r.sequence > known[r.partition]]
         self._database.meanwhile = meanwhile
@@ -247,7 +247,7 @@ class Worker:
     @property
     def folded_to(self) -> Mapping[int, int]:
         """How far it has folded each partition, its own or not."""
-        return self._engine.folded_to
+        return self._engine.state.folded_to
 
     def forget_leases(self) -> None:
         """Believe to hold nothing, as after LeaseLost."""
