@@ -100,9 +100,7 @@ class Judge:
             facts = self._facts(each, self.rebuilt.state.objects.get(each.parent))
             if isinstance(facts, Facts):
                 shown = _Shown(self.rebuilt, versions, _looked_up(self.rebuilt.program, facts.view, each))
-                evaluation = self._evaluation(each, facts, shown)
-                evaluation.call()
-                looks.append(Outlook(facts, evaluation.seen))
+                looks.append(Outlook(facts, self._evaluation(each, facts, shown).call()))
             else:
                 looks.append(facts)
         return looks

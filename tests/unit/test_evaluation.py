@@ -203,26 +203,26 @@ def test_a_view_that_takes_more_than_one_level_may_cost_has_failed(name: str, mo
 
 @pytest.mark.parametrize("name", ["two_reads", "raises"])
 def test_a_view_that_reads_old_entries_is_blocked_whatever_it_makes_of_them(name: str) -> None:
-    evaluation = called(view(name), web("w", 1).body, Buckets({key("a"): [1]}, failing={key("a"): left_out("p")}))
-    assert evaluation.seen.blocked == "index webs/sizes fails for pods/default/p: KeyError: 'x'"
-    assert (evaluation.seen.error, evaluation.seen.level) == ("", None)
+    held = Buckets({key("a"): [1]}, failing={key("a"): left_out("p")})
+    seen = evaluation_of(view(name), web("w", 1).body, held).call()
+    assert seen.blocked == "index webs/sizes fails for pods/default/p: KeyError: 'x'"
+    assert (seen.error, seen.level) == ("", None)
 
 
 def test_a_view_of_a_whole_index_goes_on_with_old_entries_and_says_so() -> None:
-    evaluation = called(
-        view("all_reads"), web("w", 1).body, Buckets({key("a"): [1]}, failing={key("a"): left_out("p")})
-    )
-    assert evaluation.seen.level is not None
-    assert evaluation.seen.lacks == "index webs/sizes fails for pods/default/p: KeyError: 'x'"
+    held = Buckets({key("a"): [1]}, failing={key("a"): left_out("p")})
+    seen = evaluation_of(view("all_reads"), web("w", 1).body, held).call()
+    assert seen.level is not None
+    assert seen.lacks == "index webs/sizes fails for pods/default/p: KeyError: 'x'"
 
 
 def test_what_an_index_fails_for_under_a_key_is_part_of_what_was_seen_there() -> None:
-    as_it_was = called(view("two_reads"), web("w", 1).body, Buckets({key("a"): [1]}))
+    as_it_was = evaluation_of(view("two_reads"), web("w", 1).body, Buckets({key("a"): [1]})).call()
     failing = Buckets({key("a"): [1]}, failing={key("a"): left_out("p")})
-    blocked = called(view("two_reads"), web("w", 1).body, failing)
-    assert blocked.reads.versions == as_it_was.reads.versions
-    assert blocked.seen.reads != as_it_was.seen.reads
-    assert blocked.seen.reads == digest_of({place: failing.bucket(place) for place in blocked.reads.versions})
+    blocked = evaluation_of(view("two_reads"), web("w", 1).body, failing).call()
+    assert blocked.versions == as_it_was.versions
+    assert blocked.reads != as_it_was.reads
+    assert blocked.reads == digest_of({place: failing.bucket(place) for place in blocked.versions})
 
 
 def test_what_blocks_a_view_is_the_same_until_the_objects_left_out_change() -> None:

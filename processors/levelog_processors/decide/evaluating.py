@@ -63,11 +63,10 @@ class Evaluator:
             evaluation = Evaluation(
                 facts, namespaces=state_reader.namespaces, redactor=self._redactor, memory=state_reader
             )
-            evaluation.call()
+            looks.append(Outlook(facts, evaluation.call()))
             if evaluation.took_too_long:
                 self.suspects.note(facts)
                 slow.add(wake.view)
-            looks.append(Outlook(facts, evaluation.seen))
             self.calls.take(looks[-1])
         undone = [look.facts.name for look in looks if look.facts.name in state.at_rest and look.is_undone]
         again, _ = await self._intents_of(state, undone)  # whose targets tell who has written them since

@@ -1,4 +1,4 @@
-"""Runs views, in the event loop's thread.
+"""Calls views, in the event loop's thread, and says what each saw and gave: the one place where a view runs.
 
 A view is an ordinary function and reads an index like a mapping. Every read is recorded: of absent keys too, and before
 an exception too.
@@ -66,12 +66,15 @@ class Evaluation:
         self._left_out: dict[str, Sequence[bytes]] = {}
         """Errors of objects whose keys nobody knows, by index."""
 
-    def call(self) -> None:
-        """Call the view, unless an index blocks it; an exception becomes the evaluation's error."""
+    def call(self) -> Seen:
+        """Call the view, unless an index blocks it; returns what it saw and gave, or the error that it raised."""
         for index in self._guards:
             self._left_out[index] = self.reads.bucket(index, ERRORS)  # its end wakes the level, too
-        if self._omissions.blocked:
-            return
+        if not self._omissions.blocked:
+            self._take_parent()
+        return self._seen()
+
+    def _take_parent(self) -> None:
         reader = self.facts.view.handler.reader
         try:
             parent = filtered(self.facts.view, lambda: reader.take(self.facts.parent.body))
@@ -81,16 +84,15 @@ class Evaluation:
             self._fail(error)
             return
         if not reader.is_plain:
-            self._call(parent)
+            self._evaluate(parent)
             return
         notes = Notes()
-        self._call(RecordedMapping(parent, notes))
+        self._evaluate(RecordedMapping(parent, notes))
         looked_at = fieldreads.encode(notes.reads)
         inputs = fieldreads.digest_of(parent, fieldreads.decode(looked_at))
         self.result = replace(self.result, looked_at=looked_at, inputs=inputs)
 
-    @property
-    def seen(self) -> Seen:
+    def _seen(self) -> Seen:
         """What the call came to; nothing, if an index fails for a key that it read, or it read an outdated level."""
         facts, result, omitted = self.facts, self.result, self._omissions
         if blocked := omitted.blocked or self._lookups.outdated:
@@ -111,7 +113,7 @@ class Evaluation:
         reads = self.reads
         return omissions(self._guards, lambda index: self._left_out.get(index, ()), reads.errors, reads.errors_of_whole)
 
-    def _call(self, parent: Any) -> None:
+    def _evaluate(self, parent: Any) -> None:
         facts, view, handler = self.facts, self.facts.view, self.facts.view.handler
         try:
             arguments: dict[str, Any] = {handler.parent_parameter: parent}
