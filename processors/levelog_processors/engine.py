@@ -334,7 +334,7 @@ class Engine:
                 self._has_lookups |= self.is_shared and are_of_others(state, decided.dependencies_added)
             state.confirm(confirmed, shown)  # which may be looked up in this very batch for the first time
             asked = woken(self._program, written.valid)
-            state.tell(changed_places(self._program, written.valid), asked)
+            state.wake_lookups(changed_places(self._program, written.valid), asked)
             state.ask(asked)
         return [*confirmed, *written.valid], written.claimed
 

@@ -38,7 +38,7 @@ def restored(
     for name, entry in stored.entries:
         state.buckets.put(name, entry)
     state.buckets.versions = dict(stored.keys)
-    state.telling = max((version for place, version in stored.keys.items() if is_of_levels(place)), default=0)
+    state.newest_of_levels = max((version for place, version in stored.keys.items() if is_of_levels(place)), default=0)
     unfinished: dict[tuple[str, int], Kind] = {(each.name, each.partition): each.kind for each in stored.unfinished}
     for known in stored.levels:
         level = known.view, known.parent
@@ -52,7 +52,7 @@ def restored(
         state.read(level, frozenset(places))
     for each in stored.awaited:
         level = each.view, each.parent
-        state.writes.begin(each.key, each.target, level, each.partition, is_told=each.is_folded)
+        state.writes.begin(each.key, each.target, level, each.partition, has_receipt=each.is_folded)
     wakes = (wake for wake in stored.wakes if wake.partition in state.leased)
     state.wakes.restore(wake for wake in wakes if wake.view in program.views)  # `notice` tells of others
     state.written()

@@ -18,7 +18,7 @@ from levelog_store.connect.database import Database
 from levelog_store.decide import inputreads as stored
 from levelog_store.decide.decisions import Decided, IntentRow, Sendable
 from levelog_store.decide.decisionwrites import WrittenDecisions, write_valid
-from levelog_store.decide.inputreads import ToldIntent
+from levelog_store.decide.inputreads import SqlIntent
 from levelog_store.fold.checkpoints import advance_checkpoints, count_commit, note_mirrored
 from levelog_store.fold.ends import write_ends
 from levelog_store.fold.statereads import StoredState, read_requested, read_state
@@ -57,7 +57,7 @@ class Tables(Protocol):
 
     async def intents_of(
         self, levels: Sequence[ViewParent], unknown: Sequence[ViewParent]
-    ) -> tuple[Mapping[ViewParent, Sequence[ToldIntent]], Rounds]:
+    ) -> tuple[Mapping[ViewParent, Sequence[SqlIntent]], Rounds]:
         """Intents of each level's last round, and older ones that are not settled; last rounds of the `unknown`."""
         ...
 
@@ -176,7 +176,7 @@ class SqlTables(Tables):
 
     async def intents_of(
         self, levels: Sequence[ViewParent], unknown: Sequence[ViewParent]
-    ) -> tuple[Mapping[ViewParent, Sequence[ToldIntent]], Rounds]:
+    ) -> tuple[Mapping[ViewParent, Sequence[SqlIntent]], Rounds]:
         """Read them in one snapshot."""
         async with self._database.reading() as connection:
             intents = await stored.read_intents_of(connection, self._scope, levels)

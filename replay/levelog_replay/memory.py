@@ -13,7 +13,7 @@ from levelog_processors.tables import Rounds, Tables
 from levelog_store.actuate.claims import Claimant
 from levelog_store.decide.decisions import Asked, Decided, Decision, IntentRow, OpenIntent, request_of
 from levelog_store.decide.decisionwrites import WrittenDecisions, history_of
-from levelog_store.decide.inputreads import KeptIntent, ToldIntent
+from levelog_store.decide.inputreads import KeptIntent, SqlIntent
 from levelog_store.fold.ends import Ends
 from levelog_store.fold.statereads import StoredState
 from levelog_store.look.recall import decision_of
@@ -58,7 +58,7 @@ class MemoryTables(Tables):
 
     async def intents_of(
         self, levels: Sequence[ViewParent], unknown: Sequence[ViewParent]
-    ) -> tuple[Mapping[ViewParent, Sequence[ToldIntent]], Rounds]:
+    ) -> tuple[Mapping[ViewParent, Sequence[SqlIntent]], Rounds]:
         """Find them by level."""
         found = {level: self._open(level) for level in levels}
         return found, {(*level, uid): at for level in unknown for uid, at in self._last_rounds.get(level, {}).items()}
@@ -105,7 +105,7 @@ class MemoryTables(Tables):
                     self._change(each.intent.key, "settled")
         named = dict.fromkeys(each.record.key for each, _ in ends.receipts)
         named |= dict.fromkeys(each.key for each in ends.observations)
-        for intent in ends.told_to(self.intents[key] for key in named if key in self.intents):
+        for intent in ends.applied_to(self.intents[key] for key in named if key in self.intents):
             self.intents[intent.key] = replace(self.intents[intent.key], intent=intent)
         self._supersede(ends.gone)
         made = ends.made(self.intents)

@@ -19,7 +19,7 @@ from levelog_processors.program import Program
 from levelog_processors.state.state import State
 from levelog_processors.tables import Tables
 from levelog_store.decide.decisions import PendingWake
-from levelog_store.decide.inputreads import ToldIntent
+from levelog_store.decide.inputreads import SqlIntent
 from levelog_store.fold.changes import Wake
 from levelog_store.rows import IndexKey, StoredObject, ViewParent, is_of_levels, parent_at
 
@@ -74,7 +74,7 @@ class Evaluator:
 
     async def _intents_of(
         self, state: State, levels: Sequence[ViewParent]
-    ) -> tuple[Mapping[ViewParent, Sequence[ToldIntent]], Mapping[tuple[str, str, str], int]]:
+    ) -> tuple[Mapping[ViewParent, Sequence[SqlIntent]], Mapping[tuple[str, str, str], int]]:
         """What SQL has of the writes of levels, and the last round of those that are unknown."""
         if not levels:
             return {}, {}
@@ -143,7 +143,7 @@ class Evaluator:
             causes[parent] = max((row.cause for row in fresh.values()), default=0)
         shown = ((at, parent) for at, parent in places.items() if state_reader.bucket(at).values != before[at])
         asked: dict[ViewParent, Wake] = {}
-        state.tell({place: (causes[parent],) for place, parent in shown}, asked)
+        state.wake_lookups({place: (causes[parent],) for place, parent in shown}, asked)
         state.ask(asked)
 
 

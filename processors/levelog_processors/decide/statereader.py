@@ -16,7 +16,7 @@ from levelog_processors.guard import parent_inputs
 from levelog_processors.program import Program
 from levelog_processors.state.state import State
 from levelog_store.decide.decisions import OpenIntent, PendingWake
-from levelog_store.decide.inputreads import ToldIntent
+from levelog_store.decide.inputreads import SqlIntent
 from levelog_store.owners.handlers import is_outdated
 from levelog_store.rows import (
     Bucket,
@@ -42,7 +42,7 @@ class StateReader(Struct, frozen=True):
     def facts(
         self,
         wake: PendingWake,
-        intents: Sequence[ToldIntent],
+        intents: Sequence[SqlIntent],
         rounds: Mapping[tuple[str, str, str], int],
         now: datetime,
     ) -> Facts | None:
@@ -76,12 +76,12 @@ class StateReader(Struct, frozen=True):
             return facts
         return replace(facts, reads=self.reads_of(view, parent, row))
 
-    def _intents(self, told: Sequence[ToldIntent], uid: str) -> list[OpenIntent]:
+    def _intents(self, told: Sequence[SqlIntent], uid: str) -> list[OpenIntent]:
         """The intents for a parent of this uid, with what is known now of what they have led to."""
-        known = self.state.ends.told_to(each for each in told if each.uid == uid)
+        known = self.state.ends.applied_to(each for each in told if each.uid == uid)
         return [self.with_target(intent) for intent in known]
 
-    def with_intents(self, look: Outlook, told: Sequence[ToldIntent]) -> Outlook:
+    def with_intents(self, look: Outlook, told: Sequence[SqlIntent]) -> Outlook:
         """A look at a level with its last intents, if there are some."""
         if not told:
             return look

@@ -114,7 +114,7 @@ def replace_entries(
     """Put the entries that an object has from now on into the changes, with the keys under which something changed."""
     old = {(e.index, e.key, e.ordinal): e for e in prior}
     new = {(e.index, e.key, e.ordinal): e for e in fresh}
-    causes = changes.told.get(name, (sequence,))
+    causes = changes.records_of.get(name, (sequence,))
     for place, entry in old.items():
         if place not in new:
             changes.entries_removed.append((entry.index, entry.key, name, entry.ordinal))

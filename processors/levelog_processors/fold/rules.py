@@ -245,7 +245,7 @@ class Fold:
         record, logged = last.record, last.logged
         self._changes.seen_again.pop(name, None)
         if len(last.causes) > 1:
-            self._changes.told[name] = last.causes
+            self._changes.records_of[name] = last.causes
         resource = str(record.key.group_resource)
         if handling := self._program.views_of_deleted(resource):
             self._keep_deleted(name, last, handling)

@@ -57,8 +57,8 @@ class State(Contents):
         """Keys that levels read, or do not any more, if the tables do not have that yet."""
         self.is_pressing = False
         """What the tables do not have of objects and entries has to be there with the next commit."""
-        self.telling = 0
-        """The last version that was given to a key of levels, which no record changes."""
+        self.newest_of_levels = 0
+        """The newest version of a key of levels, which is counted, since no record changes such keys."""
 
     # -- fold
 
@@ -101,7 +101,7 @@ class State(Contents):
             # what no record tells when it is folded again, with the levels of later ones
             self.is_pressing |= bool(orphans) or any(each.record.verb == "call" for each in changes.receipts)
         else:  # a filter may show other levels of the object, which its own process has decided on before
-            self.tell(self._looked_up(changes), wakes)
+            self.wake_lookups(self._looked_up(changes), wakes)
         self.ask(wakes)
         self.noted = self.unwritten
         return wakes
@@ -168,7 +168,7 @@ class State(Contents):
             for key, (level, partition) in self.writes.of.get(target, {}).items():
                 wakes.wake(level, Wake(partition, sequences))
                 ends.setdefault(level, set()).update(sequences)
-                if key not in self.writes.told:
+                if key not in self.writes.with_receipt:
                     echoes.setdefault(level, set()).update(sequences)
         for receipt in changes.receipts:
             if receipt.record.outcome == "written" and receipt.record.verb != "call":
@@ -207,7 +207,7 @@ class State(Contents):
             if state != "written":
                 self.writes.end(record.key)
             else:
-                self.writes.tell(record.key)
+                self.writes.add_receipt(record.key)
             if receipt.has_view and parent is not None and parent.uid == record.parent_uid:
                 self._raise_round(level, parent, row, receipt)
         self._settle()
@@ -306,15 +306,15 @@ class State(Contents):
             if wake.partition in self.leased:
                 self.wakes.ask(level, wake)
 
-    def confirm(self, confirmed: Iterable[Decided], told: Mapping[IndexKey, tuple[int, ...]]) -> None:
-        """Take decisions that change nothing in the tables; `told` are keys of their levels, unknown until now.
+    def confirm(self, confirmed: Iterable[Decided], changed: Mapping[IndexKey, tuple[int, ...]]) -> None:
+        """Take decisions that change nothing in the tables; `changed` are keys of their levels, unknown until now.
 
         Asks for the levels that may have looked these up meanwhile.
         """
         asked: dict[ViewParent, Wake] = {}
         for decided in confirmed:
             self.take(decided)
-        self.tell({place: causes for place, causes in told.items() if place in self.readers}, asked)
+        self.wake_lookups({place: causes for place, causes in changed.items() if place in self.readers}, asked)
         self.ask(asked)
         self.let_go()
 
@@ -337,11 +337,11 @@ class State(Contents):
         for name, ordinal in self.buckets.under(place):
             self.remove_entry(name, (*place, ordinal))
 
-    def tell(self, told: Mapping[IndexKey, tuple[int, ...]], wakes: dict[ViewParent, Wake]) -> None:
-        """Add wakes for the levels that read keys of other levels, which stand otherwise by these records."""
-        for place, causes in told.items():
-            self.telling = 1 + max(self.telling, self.buckets.versions.get(place, -1))
-            self.buckets.versions[place] = self.unwritten.keys[place] = self.telling
+    def wake_lookups(self, changed: Mapping[IndexKey, tuple[int, ...]], wakes: dict[ViewParent, Wake]) -> None:
+        """Add wakes for the levels that look up others under these keys, which stand otherwise by these records."""
+        for place, causes in changed.items():
+            self.newest_of_levels = 1 + max(self.newest_of_levels, self.buckets.versions.get(place, -1))
+            self.buckets.versions[place] = self.unwritten.keys[place] = self.newest_of_levels
             for level in self.readers.get(place, ()):
                 if (row := self.levels.get(level)) is not None:
                     merge_wake(wakes, level, Wake(row.partition, causes))

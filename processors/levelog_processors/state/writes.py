@@ -13,29 +13,29 @@ class OpenWrites(Struct):
 
     of: dict[str, dict[str, tuple[ViewParent, int]]] = {}
     """The level that waits, and its partition."""
-    told: set[str] = set()
+    with_receipt: set[str] = set()
     """Keys of those whose receipt is folded."""
     _targets: dict[str, str] = {}
     """Their targets, by key."""
 
-    def begin(self, key: str, target: str, level: ViewParent, partition: int, *, is_told: bool = False) -> None:
-        """Note that a level waits for a write; `is_told`: only for the log to show it."""
+    def begin(self, key: str, target: str, level: ViewParent, partition: int, *, has_receipt: bool = False) -> None:
+        """Note that a level waits for a write; `has_receipt`: only for the log to show it."""
         self.of.setdefault(target, {})[key] = level, partition
         self._targets[key] = target
-        if is_told:
-            self.told.add(key)
+        if has_receipt:
+            self.with_receipt.add(key)
 
-    def tell(self, key: str) -> None:
+    def add_receipt(self, key: str) -> None:
         """Note that the receipt of a write is folded, if it is awaited."""
         if key in self._targets:
-            self.told.add(key)
+            self.with_receipt.add(key)
 
     def end(self, key: str) -> None:
         """Note that nothing waits for a write any more."""
         target = self._targets.pop(key, None)
         if target is None:
             return
-        self.told.discard(key)
+        self.with_receipt.discard(key)
         del self.of[target][key]
         if not self.of[target]:
             del self.of[target]

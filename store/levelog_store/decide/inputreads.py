@@ -177,7 +177,7 @@ def _is_of(row: Any, wanted: Any) -> ColumnElement[bool]:
     return and_(row.scope == OF_SCOPE, row.view == wanted.c.first, row.parent == wanted.c.second)
 
 
-class ToldIntent(Struct, frozen=True):
+class SqlIntent(Struct, frozen=True):
     """An intent as SQL has it, with what tells which of its receipts counts."""
 
     uid: str
@@ -186,7 +186,7 @@ class ToldIntent(Struct, frozen=True):
     intent: OpenIntent
 
 
-class KeptIntent(ToldIntent, frozen=True):
+class KeptIntent(SqlIntent, frozen=True):
     """The same with what orders it among others, and what it writes."""
 
     partition: int
@@ -209,12 +209,12 @@ async def read_kept_intents(connection: AsyncConnection, scope: Scope) -> list[K
 
 async def read_intents_of(
     connection: AsyncConnection, scope: Scope, of: Sequence[ViewParent]
-) -> dict[ViewParent, list[ToldIntent]]:
+) -> dict[ViewParent, list[SqlIntent]]:
     """Intents of each level's last round, and older ones that are not settled.
 
     What is held of their targets is left to the caller.
     """
-    found: dict[ViewParent, list[ToldIntent]] = {}
+    found: dict[ViewParent, list[SqlIntent]] = {}
     rows = mappings(await run(connection, scope, _intents_of, pairs=of))
     for row in sorted(rows, key=itemgetter("round", "ordinal")):
         found.setdefault((row["view"], row["parent"]), []).append(_told(row))
@@ -225,11 +225,11 @@ _BESIDE: Final = ("parent_uid", "owner", "receipt", "body", "options", "round", 
 """Columns of an intent that its `OpenIntent` has in another form, or not."""
 
 
-def _told(row: dict[str, Any]) -> ToldIntent:
+def _told(row: dict[str, Any]) -> SqlIntent:
     uid, owner, receipt, body, options, *_ = [row.pop(name) for name in _BESIDE]
     answer = _answered.decode(receipt).answer if receipt else 0
     request = request_of(row["verb"], row["target"], body, options)
-    return ToldIntent(uid, owner, OpenIntent(**row, answer=answer, request=request))
+    return SqlIntent(uid, owner, OpenIntent(**row, answer=answer, request=request))
 
 
 @built_once

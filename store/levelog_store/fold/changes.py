@@ -118,7 +118,7 @@ class Changes(Struct):
     """object and entry"""
     keys: dict[IndexKey, int] = {}
     """Sequence of the record that changed the key last."""
-    told: dict[str, tuple[int, ...]] = {}
+    records_of: dict[str, tuple[int, ...]] = {}
     """Sequences of the records that changed an object, where they are more than one."""
     changed_by: dict[IndexKey, set[int]] = {}
     """Sequences of all records that changed a key."""
@@ -145,7 +145,7 @@ class Changes(Struct):
     def touched(self) -> dict[str, tuple[int, ...]]:
         """Sequences of the changes of each object that changed."""
         changed = {name: (row.sequence,) for name, row in self.objects.items()}
-        return changed | {name: (row.sequence,) for name, row in self.tombstones.items()} | self.told
+        return changed | {name: (row.sequence,) for name, row in self.tombstones.items()} | self.records_of
 
     def change_key(self, place: IndexKey, version: int, causes: Sequence[int]) -> None:
         """Note that records changed what is under a key, the last of them at `version`."""

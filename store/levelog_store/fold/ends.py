@@ -12,7 +12,7 @@ from levelog_base.wire.records import ReceiptNoted, TargetObserved
 from levelog_store.actuate.claims import IS_KEY
 from levelog_store.actuate.outcomes import values_of
 from levelog_store.decide.decisions import OpenIntent
-from levelog_store.decide.inputreads import ToldIntent
+from levelog_store.decide.inputreads import SqlIntent
 from levelog_store.dialects import (
     built_once,
     change,
@@ -50,7 +50,7 @@ class Ends(Struct):
     def __bool__(self) -> bool:
         return bool(self.receipts or self.observations or self.gone or self.levels or self.unmade or self.reverted)
 
-    def told_to(self, intents: Iterable[ToldIntent]) -> list[OpenIntent]:
+    def applied_to(self, intents: Iterable[SqlIntent]) -> list[OpenIntent]:
         """The intents as `write_ends` will have them."""
         receipts: dict[str, list[tuple[ReceiptNoted, str]]] = {}
         for folded, state in sorted(self.receipts, key=lambda each: each[0].record.key):

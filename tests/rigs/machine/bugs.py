@@ -120,7 +120,7 @@ def dropped_old_key(real: Any, self: Fold, name: str, partition: int, fresh: Ite
             del changed[place]
 
 
-@replaces("tell", State)
+@replaces("wake_lookups", State)
 def readers_of_levels_not_told(*_: Any) -> None:
     """Who looks up a level of another parent is not woken when it stands otherwise."""
 
