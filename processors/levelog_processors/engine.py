@@ -16,7 +16,8 @@ from levelog_base.wire.objects import Sequence as LogSequence
 from levelog_base.wire.records import LoggedRecord, ReceiptNoted, SyncFinished
 from levelog_processors.clock import DatabaseClock
 from levelog_processors.decide.evaluating import Evaluator, are_of_others
-from levelog_processors.decide.functions import MOST_BEGUN, PATIENCE, Acting, Caller
+from levelog_processors.decide.facts import Outlook
+from levelog_processors.decide.functions import MOST_BEGUN, PATIENCE, Acted, Acting, Caller
 from levelog_processors.decide.levelstatuses import changed_places, deciding_views, woken
 from levelog_processors.decide.readiness import Readiness
 from levelog_processors.decide.rules import conclude
@@ -253,16 +254,11 @@ class Engine:
             await self._look_around()
         if state.ends.reverted or state.ends.unmade:  # SQL ends more than these name, or makes levels
             await self.flush()
-        returned = acting.returned(self.epochs)
-        await self.evaluator.refill(state, {look.facts.name[1] for look, _ in returned})
-        back = [each for each in returned if self.state_reader.is_as_seen(each[0])]
+        back = await self._returned()
         wakes = self._due(views, at, {look.facts.name for look, _ in back}.union(leaving), most)
-        looks, left = await self.evaluator.look(self.state_reader, wakes, at) if wakes else ([], [])
-        known = {*left, *(look.facts.name for look in looks)}
-        for level in sorted({(wake.view, wake.parent) for wake in wakes} - known):
-            leave_out(state, level)
-        acted = await self.evaluator.with_rows(self.state_reader, [*back, *await acting.act(looks, self.epochs)])
-        valid, claimed = await self._commit([conclude(look, round_, at) for look, round_ in acted])
+        acted = [*back, *await acting.act(await self._look(wakes, at), self.epochs)]
+        complete = await self.evaluator.complete(self.state_reader, acted)
+        valid, claimed = await self._commit([conclude(look, round_, at) for look, round_ in complete])
         return EvaluationBatch(
             valid,
             at,
@@ -272,6 +268,20 @@ class Engine:
             has_looked_up=any(each.wake.view in self._program.looked_up for each in valid),
             has_news=any(each.is_news and each.wake.view in self._program.awaited for each in valid),
         )
+
+    async def _returned(self) -> list[Acted]:
+        """Levels whose reconcile functions outlasted their batch and have returned, if they would see the same now."""
+        returned = self.acting.returned(self.epochs)
+        await self.evaluator.refill(self.state, {look.facts.name[1] for look, _ in returned})
+        return [each for each in returned if self.state_reader.is_as_seen(each[0])]
+
+    async def _look(self, wakes: Sequence[PendingWake], at: datetime) -> Sequence[Outlook]:
+        """Look at levels that are due, and call their views; those that the views do not have any more go."""
+        looks, left = await self.evaluator.look(self.state_reader, wakes, at) if wakes else ([], [])
+        known = {*left, *(look.facts.name for look in looks)}
+        for level in sorted({(wake.view, wake.parent) for wake in wakes} - known):
+            leave_out(self.state, level)
+        return looks
 
     def _wake_for_time(self, at: datetime) -> None:
         """Ask for levels that were decided on later than now, and for what others may have missed."""

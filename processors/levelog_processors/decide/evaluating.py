@@ -1,4 +1,7 @@
-"""Looks at levels: what SQL and State tell of them, and what their views return."""
+"""Gathers what decisions are made from: out of SQL and State, and by having views called.
+
+It reads tables, and writes none. What follows from all that, `rules.py` says.
+"""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
@@ -80,7 +83,7 @@ class Evaluator:
             return {}, {}
         return await self._tables.intents_of(levels, [level for level in levels if level not in state.levels])
 
-    async def with_rows(self, state_reader: StateReader, acted: Sequence[Acted]) -> list[Acted]:
+    async def complete(self, state_reader: StateReader, acted: Sequence[Acted]) -> list[Acted]:
         """The rounds with the rows of their intents, compared with what is held of the targets."""
         targets = await self.whole(state_reader.state, target_names(acted))
         with_applied = [name for name in target_names(acted, verb="apply") if name in targets]

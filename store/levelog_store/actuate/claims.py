@@ -6,7 +6,8 @@ send one intent. Nothing here sends, or says what came of an intent: that is `ou
 `pending`: no request was sent, or none that took effect, so a processor may withdraw the intent. `claimed`: a request
 may have taken effect, even after the claim has ended; the next claimant reads the target before it writes. `due_at` is
 when an intent may be claimed, NULL for at once; for a claimed intent, the end of the claim; for a written one, since
-when the log should show it. All times are the database's.
+when the log should show it. `expires_at` is the end of the claim, or when the intent was given back. All times are
+the database's.
 
 States are literals in statements, not parameters: only from literals can a planner prove that a partial index holds all
 rows in question.
