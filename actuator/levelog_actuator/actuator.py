@@ -1,4 +1,9 @@
-"""The actuator: claims decided intents, carries them out, and records the results."""
+"""The actuator: claims decided intents, has them sent or called, and has the results recorded.
+
+It puts the parts together, and says who gets what: claims come from a loop, or from the processor of the same process;
+writes go to `ClaimedWrites`, calls to `Effects`; what came of a write goes to the relay, of a call to the ledger first.
+It decides nothing, and reads no log.
+"""
 
 import asyncio
 import logging

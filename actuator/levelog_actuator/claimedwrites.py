@@ -1,4 +1,7 @@
-"""The writes of one actuator: each is sent in its turn, while its claim is this actuator's."""
+"""The writes of one actuator: each is sent in its turn, while its claim is this actuator's.
+
+What is sent, and how an answer is judged, is in `sending.py`; here is when, and when not.
+"""
 
 import asyncio
 import logging

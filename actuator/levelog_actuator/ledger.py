@@ -1,4 +1,7 @@
-"""Stores the results of calls, and what is tried again, in the rows of their intents."""
+"""Stores in the rows of intents what calls did, and what is to be tried again.
+
+The receipt of a write does not pass here: it goes to the log at once, by the relay.
+"""
 
 import asyncio
 import logging

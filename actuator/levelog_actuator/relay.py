@@ -1,4 +1,7 @@
-"""Publishes receipts to the log, and has the database keep those that the log does not take."""
+"""Publishes receipts to the log, and has the database keep those that the log does not take.
+
+It ends no intent: the processor that folds a receipt does.
+"""
 
 import asyncio
 import logging

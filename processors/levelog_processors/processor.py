@@ -1,4 +1,8 @@
-"""One processor: leases partitions, and runs the loop for those that it has, with what else goes on beside it."""
+"""One processor: leases partitions, and runs the loop for those that it has, with what else goes on beside it.
+
+Beside the loop it keeps its leases, looks whether other processors are gone, prunes old rows, and runs the handlers
+whose calls leave no records. Each works under the same leases, and all begin anew when these change.
+"""
 
 import asyncio
 import logging

@@ -1,4 +1,8 @@
-"""The tables of a State: it begins with what they hold, and whatever it folds and decides is written there."""
+"""The tables of a State: it begins with what they hold, and whatever it folds and decides is written there.
+
+This is the one place where a processor writes levels, decisions and intents. Each transaction compares leases and
+checkpoints first, and what a State is told as written is committed.
+"""
 
 import logging
 import math
