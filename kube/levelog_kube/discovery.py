@@ -8,7 +8,7 @@ from http import HTTPStatus
 from typing import Annotated, Any, Final
 from urllib.parse import quote
 
-from msgspec import Meta, Raw, Struct
+from msgspec import Meta, Struct
 
 from levelog.kinds import ServedKind
 from levelog.resources import Manifest, Scope
@@ -210,38 +210,8 @@ async def cluster_uid(client: KubeClient) -> Cluster:
     return Cluster(answer.decode(_Object).metadata.uid)
 
 
-class _Schema(Struct, frozen=True, rename={"schema": "openAPIV3Schema"}):
-    schema: Raw = Raw()
-
-
-class _SchemaVersion(Struct, frozen=True):
-    name: str
-    schema: _Schema = _Schema()
-
-
-class _Spec(Struct, frozen=True):
-    versions: list[_SchemaVersion]
-
-
-class _Definition(Struct, frozen=True):
-    spec: _Spec
-
-
-async def schemas_of(client: KubeClient, resource: GroupResource) -> dict[str, Raw]:
-    """The JSON schemas of a custom resource, by version; none for a resource that is built in, or not defined now.
-
-    Raises as `KubeClient.request`.
-    """
-    answer = await _definition(client, resource)
-    versions = answer.decode(_Definition).spec.versions if answer else ()
-    return {version.name: version.schema.schema for version in versions if bytes(version.schema.schema)}
-
-
 async def definition_of(client: KubeClient, resource: GroupResource) -> Manifest | None:
     """The CustomResourceDefinition of a resource; None if there is none. Raises as `KubeClient.request`."""
-    answer = await _definition(client, resource)
+    path = f"{_DEFINITIONS}/{quote(str(resource), safe='')}"
+    answer = await found_at(client, path) if resource.group else None
     return answer.decode(dict[str, Any]) if answer else None
-
-
-async def _definition(client: KubeClient, resource: GroupResource) -> Answer | None:
-    return await found_at(client, f"{_DEFINITIONS}/{quote(str(resource), safe='')}") if resource.group else None

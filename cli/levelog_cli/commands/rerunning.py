@@ -184,7 +184,7 @@ def bisect(
     return show_inevitable(settings, file, inevitable, most=orders, bundle=bundle, as_json=as_json)
 
 
-@answering(*NATS, "database_url", "data_dir", "application", "cluster", "kubeconfig", "context", looks_back=True)
+@answering(*NATS, "database_url", "data_dir", "application", "cluster", looks_back=True)
 def export(
     settings: Settings,
     file: Annotated[Path, argument("The bundle to write, as in shop.jsonl.", "FILE")],
@@ -199,7 +199,6 @@ def export(
 ) -> Work:
     """Write decisions, and the records that they were made on, into one file, redacted as the log is.
 
-    Schemas of custom resources come from the cluster, if it is the log's and answers; the rest needs none.
     `levelog replay` and `levelog history` read it with --bundle, and pytest does.
     """
     from levelog_base.errors import ConfigurationError

@@ -1,22 +1,18 @@
 """The cluster behind a kubeconfig: which one it is, and whether it may be watched and written."""
 
 import logging
-import sys
-from collections.abc import AsyncGenerator, Iterable
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from msgspec import Raw
-
-from levelog.resources import is_external
-from levelog_base.errors import IdentityMismatch, LevelogError
-from levelog_base.wire.objects import Cluster, GroupResource
+from levelog_base.errors import IdentityMismatch
+from levelog_base.wire.objects import Cluster
 from levelog_cli.servers.permissions import refusal, refused, require, to_identify, to_read, to_write
 from levelog_cli.settings import Settings
 from levelog_cli.wiring.roles import Role
 from levelog_kube.client import KubeClient
 from levelog_kube.client import connect as connect_kube
-from levelog_kube.discovery import cluster_uid, schemas_of
+from levelog_kube.discovery import cluster_uid
 from levelog_processors.program import Program
 
 log = logging.getLogger(__name__)
@@ -52,19 +48,3 @@ async def known_cluster(
         if Role.ACTUATE in roles and (missing := await refused(client, to_write(program, settings.namespaces))):
             log.warning("intents will fail: %s", await refusal(client, missing))
         yield client, cluster
-
-
-async def read_schemas(settings: Settings, cluster: Cluster, resources: Iterable[str]) -> dict[str, dict[str, Raw]]:
-    """Read schemas by resource and version; none without access to the cluster of the log, and stderr says why."""
-    found: dict[str, dict[str, Raw]] = {}
-    parsed = (GroupResource.parse(name) for name in sorted(resources))
-    try:
-        async with await connect_cluster(settings) as client:
-            if (other := await cluster_uid(client)) != cluster:
-                raise IdentityMismatch(f"the API server at {client.server} is cluster {other}, the log is of {cluster}")
-            for resource in parsed:
-                if not is_external(resource) and (schemas := await schemas_of(client, resource)):
-                    found[str(resource)] = schemas
-    except LevelogError as error:
-        sys.stderr.write(f"schemas of custom resources are not in it: {' '.join(str(error).split())}\n")
-    return found

@@ -224,8 +224,6 @@ async def export_history(
 
     Raises ConfigurationError if it cannot be written, or for objects and moments that there is nothing of.
     """
-    from levelog_cli.servers.clusters import read_schemas  # noqa: PLC0415 - replay loads no Kubernetes client
-
     now = datetime.now(UTC)
     selected = [Selected.parse(text) for text in objects]
     moments = [Moment.parse(text, now) if text else None for text in (start, end)]
@@ -240,7 +238,6 @@ async def export_history(
         refuse_moments(history, first, selection)
         if selector:
             await shown.read_ahead(read_about(stream, shown.selected))
-        schemas = await read_schemas(settings, stream.cluster, resources)
         begins = first or Moment(sequence=history.first)
         before = history.first - 1
         async with Bars().records("export", history.last - before, lambda: history.read_to - before):
@@ -250,12 +247,10 @@ async def export_history(
                 resources=resources,
                 begins=begins,
                 selection=selection,
-                schemas=schemas,
                 chosen=described(objects, labels=selector, start=start, end=end),
                 has_bookmarks=has_bookmarks,
             )
-    of_resources = f", schemas of {', '.join(written.schemas)}" if written.schemas else ""
-    print_line(f"{file}: {counted(written.decisions, 'decision')}, {counted(written.records, 'record')}{of_resources}")
+    print_line(f"{file}: {counted(written.decisions, 'decision')}, {counted(written.records, 'record')}")
 
 
 def _stop_lines(stop: Stop) -> Iterator[str]:

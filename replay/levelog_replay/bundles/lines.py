@@ -1,4 +1,4 @@
-"""The lines of a bundle, a JSON lines file: a heading, schemas, records, decisions, and an end line.
+"""The lines of a bundle, a JSON lines file: a heading, records, decisions, and an end line.
 
 A decision is a line of what it was made on, one of what it came to, and one for each of its writes, so that code that
 decides otherwise changes lines of the latter kinds alone.
@@ -65,14 +65,6 @@ class Heading(Struct, frozen=True, kw_only=True, tag="bundle", tag_field="line")
             partitions=self.partitions,
             stream_created=self.stream_created,
         )
-
-
-class SchemaLine(Struct, frozen=True, kw_only=True, tag="schema", tag_field="line"):
-    """The cluster's schema of a custom resource when the bundle was written."""
-
-    resource: str
-    versions: dict[str, Raw]
-    """OpenAPI schemas, by version."""
 
 
 class RecordLine(Struct, frozen=True, kw_only=True, tag="record", tag_field="line", omit_defaults=True):
@@ -210,13 +202,11 @@ class EndLine(Struct, frozen=True, kw_only=True, tag="end", tag_field="line"):
     records: int
     decisions: int
     sha256: str
-    """Digest of the lines above the first decision: heading, schemas, records."""
+    """Digest of the lines above the first decision: heading, records."""
 
 
-Line: TypeAlias = (
-    Heading | SchemaLine | RecordLine | UnreadableLine | DecisionLine | ConclusionLine | IntentLine | EndLine
-)
-HASHED: Final = (Heading, SchemaLine, RecordLine, UnreadableLine)
+Line: TypeAlias = Heading | RecordLine | UnreadableLine | DecisionLine | ConclusionLine | IntentLine | EndLine
+HASHED: Final = (Heading, RecordLine, UnreadableLine)
 """What the end holds a hash of."""
 
 

@@ -24,7 +24,6 @@ from levelog_replay.bundles.lines import (
     IntentLine,
     Line,
     RecordLine,
-    SchemaLine,
     UnreadableLine,
 )
 from levelog_replay.sources import Origin, each_record
@@ -123,7 +122,7 @@ class Bundle:
                 if len(batch) == _BATCH:
                     yield batch
                     batch = []
-            elif not isinstance(line, Heading | SchemaLine):
+            elif not isinstance(line, Heading):
                 break
         if batch:
             yield batch

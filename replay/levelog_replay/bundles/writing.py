@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 import msgspec
-from msgspec import Raw, Struct
+from msgspec import Struct
 
 from levelog_base.errors import ConfigurationError
 from levelog_base.wire.objects import Application, ObjectKey
@@ -34,7 +34,6 @@ from levelog_replay.bundles.lines import (
     IntentLine,
     Line,
     RecordLine,
-    SchemaLine,
     UnreadableLine,
     conclusion_lines,
     decision_lines,
@@ -52,8 +51,6 @@ class Exported(Struct, frozen=True, kw_only=True):
 
     records: int
     decisions: int
-    schemas: list[str]
-    """Custom resources whose schemas are in it."""
 
 
 class _BundleFile:
@@ -82,13 +79,12 @@ async def export(
     resources: Collection[str],
     begins: Moment,
     selection: Selection,
-    schemas: Mapping[str, Mapping[str, Raw]],
     chosen: str,
     has_bookmarks: bool,
 ) -> Exported:
     """Write the selected decisions, and all records that they can have been made on; returns what was written.
 
-    `schemas` are those of custom resources, by resource and version; `chosen` are words for the selection.
+    `chosen` are words for the selection.
 
     That is all records of these resources up to the last that a decision saw or the selection names, but for what was
     replaced before the selection starts, and bookmarks: what a decision read may come from any of them. Raises
@@ -133,8 +129,6 @@ async def export(
     )
     with _written(path) as writer:
         writer.write(heading)
-        for resource, versions in sorted(schemas.items()):
-            writer.write(SchemaLine(resource=resource, versions=dict(versions)))
         losses = Losses()
         async for batch in history.records():
             for logged in batch:
@@ -153,7 +147,7 @@ async def export(
                 for line in decision_lines(past, intents):
                     writer.write(line)
         writer.end()
-        return Exported(records=writer.records, decisions=writer.decisions, schemas=sorted(schemas))
+        return Exported(records=writer.records, decisions=writer.decisions)
 
 
 def rewrite(bundle: Bundle, conclusions: Mapping[tuple[str, str, int], Conclusion | None]) -> None:

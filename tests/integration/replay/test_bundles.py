@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 import pytest_asyncio
-import yaml
 
 from levelog import Level, Operator
 from levelog_base.errors import ConfigurationError
@@ -21,7 +20,7 @@ from levelog_processors.program import Program
 from levelog_replay.bundles.reading import open_bundle, refuse_other
 from levelog_sandbox import Sandbox
 from rigs.kinds import Service
-from rigs.levelog import KEY, WEBS, WEBS_FILE, Levelog, define_webs, python
+from rigs.levelog import KEY, WEBS_FILE, Levelog, define_webs, python
 from rigs.nats import NatsServer
 from rigs.processing import Processing
 from rigs.webs import NOON, PODS, pod, web
@@ -92,12 +91,11 @@ async def exported(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Ex
         written = await levelog.ends("export", bundle.file, env=env)
         assert written.status == 0, written.stderr
         assert "5 decisions, " in written.stdout
-        assert written.stdout.endswith(" records, schemas of webs.example.com\n")
+        assert written.stdout.endswith(" records\n")
         part = bundle.file.with_name("part.jsonl")
         arguments = ("--object", SHOP, "--to", str(scaled - 1))
         written = await Levelog(home).ends("export", part, *arguments, env=env)
         assert (written.status, written.stdout.endswith(" records\n")) == (0, True)
-        assert "schemas of custom resources are not in it: " in written.stderr
         cut = ("--from", str(scaled), "--bookmarks")
         written = await Levelog(home).ends("export", bundle.file.with_name("end.jsonl"), *cut, env=env)
         assert "2 decisions, " in written.stdout, written
@@ -119,25 +117,6 @@ async def decides(stack: Processing) -> int:
             scaled = last
         await stack.folded(last)
     return scaled
-
-
-async def test_a_bundle_holds_the_schemas_of_custom_resources_as_the_cluster_has_them(exported: Exported) -> None:
-    definition = yaml.safe_load((WEBS / "crd.yaml").read_text())
-    [defined] = definition["spec"]["versions"]
-    [line] = [found for found in map(json.loads, exported.lines()) if found["line"] == "schema"]
-    assert (line["resource"], line["versions"]) == (
-        "webs.example.com",
-        {defined["name"]: defined["schema"]["openAPIV3Schema"]},
-    )
-
-
-async def test_schemas_of_another_cluster_are_left_out(exported: Exported, tmp_path: Path) -> None:
-    async with Sandbox() as other:
-        levelog = Levelog(tmp_path, other.kubeconfig(tmp_path / "other"))
-        written = await levelog.ends("export", tmp_path / "new.jsonl", env=exported.env)
-    assert written.status == 0, written.stderr
-    assert "schemas of custom resources are not in it: the API server at" in written.stderr
-    assert written.stdout.endswith(" records\n")
 
 
 async def test_decisions_in_a_bundle_are_made_again_and_a_planted_bug_is_found(exported: Exported) -> None:
@@ -252,7 +231,6 @@ async def test_bad_bundles_are_refused_in_one_sentence(exported: Exported, tmp_p
         ),
         "cut": (lines[:-3], "its end is missing"),
         "half": ([*lines[:-1], lines[-1][:20]], f"line {len(lines)} cannot be read"),
-        "other schema": ([lines[0], lines[1].replace("integer", "string"), *lines[2:]], "its records are not those"),
         "changed": ([line.replace('"replicas":4', '"replicas":5') for line in lines], "its records are not those"),
         "lost": (lines[:record] + lines[record + 1 :], "its records are not those"),
         "twice": (lines[: record + 1] + lines[record:], "its records are not those that were exported"),

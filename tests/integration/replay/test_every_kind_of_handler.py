@@ -212,7 +212,6 @@ async def test_invariant_12_each_kind_of_handler_decides_again_as_it_did(
         resources=resources,
         begins=Moment(sequence=1),
         selection=Selection(),
-        schemas={},
         chosen="",
         has_bookmarks=True,
     )
