@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Final
 
 from msgspec import Struct
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -11,19 +10,17 @@ from levelog_base.errors import ConfigurationError
 from levelog_history.happenings import read_there
 from levelog_history.reach import Moment, beginning, refuse_beyond, refuse_expired
 from levelog_history.records import LogSource
-from levelog_history.selection import ends, few, is_named
+from levelog_history.selection import ends, is_named
 from levelog_log.stream import LogStream
 from levelog_store.connect.database import Database
 from levelog_store.decide.decisions import Decision
 from levelog_store.fold.statereads import read_syncs
 from levelog_store.look.contact import oldest_contact, read_inputs, read_unlisted, read_unreadable
-from levelog_store.look.overview import LevelLine, read_level_lines, read_levelled
+from levelog_store.look.levelpages import LevelQuery, read_level_page
+from levelog_store.look.overview import LevelLine, read_level_lines, read_unlevelled
 from levelog_store.look.recall import read_newest
 from levelog_store.owners.scopes import find_scopes
 from levelog_store.rows import STATUSES, Scope, UnreadableRow
-
-_SEARCHED: Final = 1000
-"""Among so many parents those are looked for that are named like a mistyped one."""
 
 
 class LevelFilter(Struct, frozen=True, kw_only=True):
@@ -74,7 +71,7 @@ async def scopes_of(
 
 
 async def levels_now(connection: AsyncConnection, scopes: list[Scope], wanted: LevelFilter) -> LevelsNow:
-    """The levels that are selected. Raises ConfigurationError for a view or parent without one, naming those with."""
+    """The levels that are selected. Raises ConfigurationError for a view or parent without one."""
     found = await read_levels(connection, scopes, wanted)
     if not found.lines:
         await refuse_unknown(connection, scopes, wanted.name, wanted.view)
@@ -121,15 +118,12 @@ async def levels_at(
 
 async def refuse_unknown(connection: AsyncConnection, scopes: list[Scope], name: str, view: str) -> None:
     """Raise ConfigurationError unless there are levels of the view, and of the parent, where these are given."""
-    views: set[str] = set()
-    parents: set[str] = set()
-    is_known = False
-    for scope in scopes if name or view else ():
-        in_scope = await read_levelled(connection, scope, most=_SEARCHED)
-        views.update(in_scope[0])
-        parents.update(in_scope[1])
-        is_known |= bool(name and await read_level_lines(connection, scope, name=name))
-    if view and views and not any(is_named(view, known) for known in views):
-        raise ConfigurationError(f"no level of a view {view!r}; there are levels of {few(views, like=view)}")
-    if name and parents and not is_known:
-        raise ConfigurationError(f"no level of a parent {name!r}; there are levels of {few(parents, like=name)}")
+    for what, wanted in (("view", LevelQuery(statuses=(), view=view)), ("parent", LevelQuery(statuses=(), name=name))):
+        said = wanted.view or wanted.name
+        for scope in scopes if said else ():
+            waiting = await read_unlevelled(connection, scope, view=wanted.view, name=wanted.name)
+            if waiting or await read_level_page(connection, scope, wanted, most=1):
+                break
+        else:
+            if said:
+                raise ConfigurationError(f"no level of a {what} {said!r}: `levelog levels` shows all that there are")

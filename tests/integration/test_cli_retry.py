@@ -79,10 +79,10 @@ async def test_a_level_that_failed_is_tried_again_by_the_process_that_runs_or_by
     assert list(refused) == [
         f"there is nothing to try again: webs/pods of {SHOP} is in_sync",
         "no level is failed",
-        f"no level of a parent 'mall'; there are levels of {SHOP}",
+        "no level of a parent 'mall': `levelog levels` shows all that there are",
         "say what to try again: names of parents, or --all-failed",
         "say what to try again: names of parents, or --all-failed, not both",
-        "no level of a view 'pod'; there are levels of webs/pods",
+        "no level of a view 'pod': `levelog levels` shows all that there are",
     ]
 
 

@@ -56,9 +56,9 @@ async def test_run_converges_with_everything_embedded_and_stops_cleanly(sandbox:
     assert max(map(len, narrow.splitlines())) <= 60
     assert (await levelog.ends("levels", "--status", "failed")).stdout == "no level is failed\n"
     sentence = await levelog.refused("levels", "shopp", status=2)
-    assert sentence == "no level of a parent 'shopp'; there are levels of webs.example.com/default/shop"
+    assert sentence == "no level of a parent 'shopp': `levelog levels` shows all that there are"
     sentence = await levelog.refused("levels", "--view", "pod", status=2)
-    assert sentence == "no level of a view 'pod'; there are levels of webs/pods"
+    assert sentence == "no level of a view 'pod': `levelog levels` shows all that there are"
     both = await levelog.ends("levels", "shop", "--view", "webs/pods", "--status", "failed", "--json")
     assert (both.status, both.stdout) == (0, "[]\n")
     lines = [json.loads(line) for line in running.log.read_text().splitlines()]

@@ -7,7 +7,7 @@ from typing import Any, Final
 import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
-from sqlalchemy import ColumnElement, Select, Subquery, Table, and_, func, literal, or_, select, union
+from sqlalchemy import ColumnElement, Select, Subquery, Table, and_, func, literal, or_, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from levelog.handlers.callnames import is_daemon, shown_write, title_of
@@ -320,17 +320,6 @@ def daemon_text(since: datetime, process: str, error: str, attempts: int, next_a
         return f"{Tried(count=attempts, since=since, next_at=next_at).text}: {error}"
     why = f": {error.removeprefix('runs again: ')}" if error else ""
     return f"has run since {_moment(since)}, and waits for an actuator to take it over{why}" if why else "begins"
-
-
-async def read_levelled(connection: AsyncConnection, scope: Scope, *, most: int) -> tuple[list[str], list[str]]:
-    """Views and parents that have a level or wait for their first one; of parents the first so many by name."""
-    places = union(
-        select(levels.c.view, levels.c.parent).where(levels.c.scope == scope.number),
-        select(wakeups.c.view, wakeups.c.parent).where(wakeups.c.scope == scope.number),
-    ).subquery()
-    views = (await connection.execute(select(places.c.view).distinct().order_by(places.c.view))).scalars().all()
-    parents = select(places.c.parent).distinct().order_by(places.c.parent).limit(most)
-    return list(views), list((await connection.execute(parents)).scalars())
 
 
 def _waits(line: LevelLine) -> bool:
