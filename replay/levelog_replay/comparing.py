@@ -85,8 +85,6 @@ class Tally(Struct):
     """Calls that did I/O, so that what came of them says nothing."""
     skipped: int = 0
     """Could not be made again."""
-    of_other_code: int = 0
-    """Recorded by code with another fingerprint than the one that made them again."""
 
 
 class Divergence(Struct, frozen=True, kw_only=True):
@@ -183,10 +181,8 @@ class DecisionComparison(Comparison[Divergence]):
             found = await history.intents(list(self.first.before.keys))
             self.first = replace(self.first, before=self.first.before.with_intents(found))
 
-    def take_recorded(self, now: Judged, fingerprint: str) -> Divergence | None:
-        """Compare a decision with what was recorded; `fingerprint` is that of the code that made it again."""
-        tally = self.tally(now.past.view)
-        tally.of_other_code += now.past.fingerprint != fingerprint
+    def take_recorded(self, now: Judged) -> Divergence | None:
+        """Compare a decision with what was recorded."""
         return self._take(now.past, Conclusion.recorded(now.past), now, now)
 
     def take_both(self, before: Judged, after: Judged) -> Divergence | None:

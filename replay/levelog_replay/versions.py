@@ -144,7 +144,6 @@ class Versions(Struct, frozen=True, kw_only=True):
         """Mode `recorded`; tells whether the first difference was shown."""
         before = history.first - 1
         end = selection.end.sequence if selection.end is not None else 0
-        fingerprint = self.programs[0].fingerprint
         is_told = False
         async with (
             self.following("replay", (end or history.last) - before, lambda: max(replay.position - before, 0)),
@@ -153,7 +152,7 @@ class Versions(Struct, frozen=True, kw_only=True):
             async for judged in made:
                 was_same = comparison.is_same
                 if len(judged) == 1:
-                    comparison.take_recorded(judged[0], fingerprint)
+                    comparison.take_recorded(judged[0])
                 else:
                     comparison.take_both(*judged)
                 if was_same and not comparison.is_same and show is not None and self.stops is not None:

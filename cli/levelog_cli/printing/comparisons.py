@@ -48,9 +48,6 @@ def report_lines(report: "Report") -> Iterator[str]:
     if report.calls is not None:
         yield ""
         yield from call_lines(report.calls, report.names)
-    total = comparison.total
-    if total.of_other_code:
-        yield from folded(f"{total.of_other_code} were recorded by other code than this (another fingerprint)")
     rate = round(report.records / report.seconds) if report.seconds else 0
     yield f"{counted(report.records, 'record')} folded in {report.seconds:.1f} s ({rate} a second)"
 

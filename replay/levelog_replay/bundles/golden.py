@@ -40,7 +40,7 @@ async def check(path: Path, program: Program, *, application: str, is_updated: b
         replay = RecordedReplay(bundle, Selection(), [judge])
         async for (judged,) in replay.run():
             past = judged.past
-            if comparison.take_recorded(judged, program.fingerprint) is not None or judged.conclusion is None:
+            if comparison.take_recorded(judged) is not None or judged.conclusion is None:
                 conclusions[past.identity] = judged.conclusion
     if redactor.has_lacked_key:
         raise ConfigurationError(f"bundle {path} cannot be compared, as functions write secret values: {NO_KEY}")

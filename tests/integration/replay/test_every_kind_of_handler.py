@@ -133,7 +133,7 @@ async def compared(history: History) -> DecisionComparison:
     judge = Judge(Rebuilt(code, history.origin), Caller(threads=4))
     try:
         async for (judged,) in RecordedReplay(history, Selection(), [judge]).run():
-            comparison.take_recorded(judged, code.fingerprint)
+            comparison.take_recorded(judged)
     finally:
         await judge.close()
     return comparison
