@@ -111,6 +111,7 @@ async def test_names_are_added_to_and_taken_from_a_list(api: ClusterClient, conf
         ({"data": {"$patch": "other"}}, 500),
         ({"metadata": {"ownerReferences": [OWNER]}}, 500),
         ({"metadata": {"ownerReferences": ["a"]}}, 500),
+        ({"metadata": {"finalizers": ["a.io/a"], "$setElementOrder/finalizers": 5}}, 500),
         ({"data": 5}, 422),
         ({"metadata": {"labels": {"a": 1}}}, 422),
     ],
