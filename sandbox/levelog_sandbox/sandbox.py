@@ -12,7 +12,7 @@ What it does not imitate, first:
   not and format are not read. Rules in CEL are, if `pip install cel-expr-python protobuf` was done, but for what the
   head of `schemas/celrules.py` lists; a rule that is not checked is logged as a warning, once.
 - No protobuf: kubectl reads, patches, scales, and applies and creates from files, but `kubectl create deployment`,
-  `kubectl auth can-i` and the like fail. No eviction, binding, log or exec; no conversion webhooks.
+  `kubectl auth can-i` and the like fail. No eviction, binding, finalize, log or exec; no conversion webhooks.
 - One process, in memory; slow watchers are not cut off.
 
 What a client sees of the rest is held to a real kube-apiserver by the suite in `tests/contract/kubernetes`.

@@ -45,7 +45,7 @@ def target(registry: Registry, path: str) -> RequestTarget | None:
     else:
         return None
     namespace = ""
-    if rest[0] == "namespaces" and len(rest) >= 3 and (group or rest[2] not in {"status", "finalize"}):
+    if rest[0] == "namespaces" and len(rest) >= 3 and (group or rest[2] != "status"):
         namespace, rest = rest[1], rest[2:]
     resource = registry.at(group, version, rest[0])
     name, subresource = (*rest[1:3], "", "")[:2]
@@ -65,10 +65,8 @@ def _has(resource: ServedResource, subresource: str) -> bool:
             return True
         case "status":
             return resource.has_status
-        case "scale":
-            return resource.scale is not None
         case _:
-            return subresource == "finalize" and resource.name == "namespaces"
+            return subresource == "scale" and resource.scale is not None
 
 
 def verb_of(method: str, at: RequestTarget, query: Mapping[str, str]) -> str:

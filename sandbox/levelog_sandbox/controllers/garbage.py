@@ -1,4 +1,4 @@
-"""Garbage collection: deletes dependents of absent owners, and the objects of deleted CRDs.
+"""Garbage collection: deletes dependents of absent owners, and the objects of deleted namespaces and CRDs.
 
 Runs in its own task, a moment after the write that made the garbage, as in a cluster. Its deletes are logged under the
 user agent `levelog-sandbox-garbage-collector`.
@@ -17,20 +17,18 @@ from levelog_sandbox.schemas.registry import Registry, ServedResource
 
 Json = dict[str, Any]
 Delete = Callable[[ServedResource, Stored], None]
-Empty = Callable[[Stored], None]
 Id = tuple[str, str, str]
 
 USER_AGENT: Final = "levelog-sandbox-garbage-collector"
 
 
 class GarbageCollector:
-    """Follows every change; `delete` is called for each object that must go, `empty` for each namespace that ends."""
+    """Follows every change; `delete` is called for each object that must go."""
 
-    def __init__(self, store: Store, registry: Registry, delete: Delete, empty: Empty) -> None:
+    def __init__(self, store: Store, registry: Registry, delete: Delete) -> None:
         self._store = store
         self._registry = registry
         self._delete = delete
-        self._empty = empty
         self._dependents: defaultdict[str, set[Id]] = defaultdict(set)
         self._uids: dict[str, Id] = {}
         self._pending: asyncio.Queue[Id | str] = asyncio.Queue()
@@ -144,11 +142,32 @@ class GarbageCollector:
         about["finalizers"] = [name for name in about.get("finalizers", ()) if name != finalizer]
         if not about["finalizers"]:
             del about["finalizers"]
-        body = {**stored.body, "metadata": about}
+        self._leave(resource.storage, {**stored.body, "metadata": about})
+
+    def _leave(self, storage: str, body: Json) -> None:
+        """Store what is left of an object, if anything still holds it."""
         if is_gone(body):
-            self._store.remove(resource.storage, unsaved(body))
+            self._store.remove(storage, unsaved(body))
         else:
-            self._store.put(resource.storage, body)
+            self._store.put(storage, body)
+
+    def _empty(self, namespace: Stored) -> None:
+        """Delete what is in a namespace that ends; once nothing is left, take its finalizer off."""
+        for resource, stored in self._contents(namespace.name):
+            if "deletionTimestamp" not in stored.body["metadata"]:
+                self._delete(resource, stored)
+        live = self._store.get("namespaces", "", namespace.name)
+        if live is not None and live.body["spec"] and not self._contents(namespace.name):
+            self._leave("namespaces", {**live.body, "spec": {}})
+
+    def _contents(self, namespace: str) -> list[tuple[ServedResource, Stored]]:
+        found: list[tuple[ServedResource, Stored]] = []
+        for storage in self._registry.storages():
+            resource = self._registry.stored_as(storage)
+            if resource is not None and resource.namespaced:
+                objects = self._store.collection(storage).objects.values()
+                found += [(resource, stored) for stored in objects if stored.namespace == namespace]
+        return found
 
     def _drop_instances(self, definition: Stored) -> None:
         resource = self._registry.stored_as(definition.name)

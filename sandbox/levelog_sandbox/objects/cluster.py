@@ -8,7 +8,6 @@ from levelog_sandbox.api import refusals
 from levelog_sandbox.api.targets import Access, Denial, RequestTarget
 from levelog_sandbox.controllers.definitions import STORAGE, Definitions
 from levelog_sandbox.controllers.garbage import USER_AGENT, GarbageCollector
-from levelog_sandbox.controllers.namespaces import Namespaces
 from levelog_sandbox.objects.deletion import DeleteOptions, Deletion
 from levelog_sandbox.objects.incoming import Options
 from levelog_sandbox.objects.metadata import Clock
@@ -21,9 +20,8 @@ from levelog_sandbox.schemas.registry import Registry, ServedResource
 
 Json = dict[str, Any]
 
-# The field managers under which the server itself writes, and its controllers, and what runs pods.
+# The field managers under which the server itself writes, and what runs pods.
 SERVER = "kube-apiserver"
-CONTROLLERS = "kube-controller-manager"
 KUBELET = "kubelet"
 
 
@@ -50,8 +48,7 @@ class Cluster:
             write_status=self._write_definition_status,
             end_watches=self.end_watches,
         )
-        ended = Namespaces(self.store, self.registry, self._collect, self._write_namespace, self.clock)
-        self.garbage = GarbageCollector(self.store, self.registry, self._collect, ended.empty)
+        self.garbage = GarbageCollector(self.store, self.registry, self._collect)
         if pods_run:
             self.store.listeners.append(self._run_pod)
         namespaces = self.registry.named("namespaces")
@@ -131,12 +128,6 @@ class Cluster:
     def _write_definition_status(self, stored: Stored, body: Json) -> None:
         resource = self.registry.named(STORAGE)
         self.writes.replace(resource, "", stored.name, body, Options(field_manager=SERVER, subresource="status"))
-
-    def _write_namespace(self, stored: Stored, body: Json, subresource: str) -> None:
-        resource = self.registry.named("namespaces")
-        self.writes.replace(
-            resource, "", stored.name, body, Options(field_manager=CONTROLLERS, subresource=subresource)
-        )
 
     def _collect(self, resource: ServedResource, stored: Stored) -> None:
         target = RequestTarget(resource, stored.namespace, stored.name, "")

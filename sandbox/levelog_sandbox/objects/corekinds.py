@@ -12,7 +12,6 @@ import msgspec
 from levelog_sandbox.api import refusals
 from levelog_sandbox.api.refusals import RefusalCause
 from levelog_sandbox.controllers import definitions
-from levelog_sandbox.controllers.namespaces import FINALIZER
 from levelog_sandbox.objects import podspec
 from levelog_sandbox.schemas.registry import ServedResource
 
@@ -55,10 +54,6 @@ def faults_of(resource: ServedResource, body: Json) -> list[RefusalCause]:
     if resource.name == definitions.STORAGE:
         return definitions.faults(body)
     spec = body.get("spec", {})
-    if resource.name == "namespaces":
-        why = "name is neither a standard finalizer name nor is it fully qualified"
-        odd = [name for name in spec.get("finalizers", ()) if name != FINALIZER and "/" not in name]
-        return [refusals.invalid_value("spec.finalizers", _shown(name), why) for name in odd]
     if resource.name == "pods":
         return podspec.faults(spec, "spec") if "spec" in body else [refusals.required("spec.containers")]
     if resource.name in WORKLOADS:
@@ -172,8 +167,7 @@ def _complete_pod(body: Json, _: int) -> Json:
 
 
 def _complete_namespace(body: Json, _: int) -> Json:
-    given = body.get("spec", {}).get("finalizers", ())
-    return {**body, "spec": {"finalizers": list(dict.fromkeys((*given, FINALIZER)))}}
+    return {**body, "spec": {"finalizers": ["kubernetes"]}}
 
 
 def _complete_service(body: Json, number: int) -> Json:

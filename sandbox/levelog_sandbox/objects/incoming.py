@@ -14,7 +14,7 @@ Json = dict[str, Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """How to write: `subresource` is empty, status, scale or finalize; `field_validation` Ignore, Warn, Strict."""
+    """How to write: `subresource` is empty, status or scale; `field_validation` Ignore, Warn, Strict."""
 
     field_manager: str
     subresource: str = ""

@@ -239,8 +239,6 @@ def addressed_half(resource: ServedResource, live: Json, new: Json, subresource:
         return {**kept, "status": new["status"]} if "status" in new else kept
     if subresource == "scale" and resource.scale:
         return {**resource.scale.scaled(live, resource.scale.replicas(new)), "metadata": updated}
-    if subresource == "finalize":
-        return {**live, "metadata": updated, "spec": new.get("spec", {})}
     written = {**new, "metadata": updated}
     if resource.name == "namespaces":
         written["spec"] = live.get("spec", {})

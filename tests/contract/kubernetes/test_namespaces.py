@@ -40,27 +40,11 @@ async def test_a_namespace_that_ends_takes_nothing_new(api: ClusterClient, names
     assert (await api.merge(f"{config_maps}/before", {"data": {"x": "1"}})).code == 200
 
 
-async def test_a_namespace_keeps_its_finalizer_unless_it_is_finalized(api: ClusterClient, namespace: str) -> None:
+async def test_a_namespace_keeps_its_finalizer(api: ClusterClient, namespace: str) -> None:
     path = f"/api/v1/namespaces/{namespace}"
     kept = await api.merge(path, {"spec": {"finalizers": []}, "metadata": {"labels": {"a": "b"}}})
     assert kept.body["spec"] == {"finalizers": ["kubernetes"]}
     assert kept.metadata["labels"]["a"] == "b"
-    marked = await api.delete(path)
-    finalized = await api.replace(f"{path}/finalize", {**marked.body, "spec": {"finalizers": []}})
-    assert finalized.code == 200
-    assert (await api.get(path)).code == 404
-
-
-async def test_a_namespace_may_have_finalizers_of_others(api: ClusterClient, namespace: str) -> None:
-    name = f"{namespace}-f"
-    made = await api.create("/api/v1/namespaces", {"metadata": {"name": name}, "spec": {"finalizers": ["a.io/b"]}})
-    assert made.body["spec"] == {"finalizers": ["a.io/b", "kubernetes"]}
-    assert made.metadata["managedFields"][0]["fieldsV1"]["f:spec"] == {"f:finalizers": {}}
-    await api.delete(f"/api/v1/namespaces/{name}")
-    again = await api.delete(f"/api/v1/namespaces/{name}")
-    assert (again.code, again.body["spec"]["finalizers"]) == (200, ["a.io/b", "kubernetes"])
-    refused = await api.create("/api/v1/namespaces", {"metadata": {"name": f"{name}2"}, "spec": {"finalizers": ["b"]}})
-    assert (refused.code, refused.faults) == (422, {("spec.finalizers", "FieldValueInvalid")})
 
 
 async def test_some_namespaces_stay(api: ClusterClient) -> None:
