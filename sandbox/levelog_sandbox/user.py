@@ -3,9 +3,10 @@
 from collections.abc import Sequence
 from typing import Any
 
+from levelog_base.wire.projection import merge
 from levelog_sandbox.api import refusals
 from levelog_sandbox.api.targets import RequestTarget
-from levelog_sandbox.fields.patches import json_patch, merge_patch
+from levelog_sandbox.fields.patches import json_patch
 from levelog_sandbox.objects.cluster import Cluster
 from levelog_sandbox.objects.deletion import DeleteOptions
 from levelog_sandbox.objects.incoming import Options
@@ -63,7 +64,7 @@ class User:
         options = Options(field_manager=self._agent, subresource=subresource)
 
         def change(live: Json) -> Any:
-            return merge_patch(live, patch) if isinstance(patch, dict) else json_patch(live, list(patch))
+            return merge(live, patch) if isinstance(patch, dict) else json_patch(live, list(patch))
 
         return self._write(
             at, "patch", lambda: self._cluster.writes.patch(at.resource, at.namespace, at.name, change, options)

@@ -6,9 +6,10 @@ from typing import Any, Final
 import msgspec
 from aiohttp import web
 
+from levelog_base.wire.projection import merge
 from levelog_sandbox.api import forms, refusals
 from levelog_sandbox.api.targets import RequestTarget, is_true
-from levelog_sandbox.fields.patches import json_patch, merge_patch
+from levelog_sandbox.fields.patches import json_patch
 from levelog_sandbox.fields.strategic import strategic_merge_patch
 from levelog_sandbox.objects.cluster import Cluster
 from levelog_sandbox.objects.incoming import Options
@@ -115,7 +116,7 @@ def patch(content_type: str, body: Any, schema: Schema | None) -> Callable[[Json
     if content_type == STRATEGIC and schema is not None:
         return lambda live: strategic_merge_patch(live, body, schema)
     if content_type == MERGE:
-        return lambda live: merge_patch(live, body)
+        return lambda live: merge(live, body)
     if content_type == JSON_PATCH:
         return lambda live: json_patch(live, body)
     raise refusals.unsupported_media_type(", ".join(PATCH_TYPES) if schema is None else "")

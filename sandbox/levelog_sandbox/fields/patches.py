@@ -1,27 +1,15 @@
-"""JSON merge patch (RFC 7396) and JSON patch (RFC 6902) on decoded objects, and their errors."""
+"""JSON patch (RFC 6902) on decoded objects, and its errors."""
 
 import re
 from collections.abc import Sequence
 from typing import Any, Final
 
+from levelog_base.wire.canonical import keys_of
 from levelog_sandbox.api import refusals
 
 Json = dict[str, Any]
 
 _INDEX: Final = re.compile("[0-9]{1,9}")
-
-
-def merge_patch(target: Any, patch: Any) -> Any:
-    """The target after a merge patch; null removes a key."""
-    if not isinstance(patch, dict):
-        return patch
-    merged = dict(target) if isinstance(target, dict) else {}
-    for key, value in patch.items():
-        if value is None:
-            merged.pop(key, None)
-        else:
-            merged[key] = merge_patch(merged.get(key), value)
-    return merged
 
 
 class PatchFailedError(Exception):
@@ -83,7 +71,7 @@ def _value(operation: Json) -> Any:
 def _pointer(text: Any) -> list[str]:
     if not isinstance(text, str) or (text and not text.startswith("/")):
         raise PatchFailedError(f"not a JSON pointer: {text!r}")
-    return [part.replace("~1", "/").replace("~0", "~") for part in text.split("/")[1:]]
+    return keys_of(text)
 
 
 def _index(items: list[Any], key: str, *, is_new: bool) -> int:

@@ -8,8 +8,6 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
 
-import msgspec
-
 from levelog_sandbox.api import refusals
 from levelog_sandbox.fields.ownership import Claims, write_claims
 from levelog_sandbox.objects.revisions import Stored
@@ -182,9 +180,3 @@ def with_claims(body: Json, claims: Claims) -> Json:
     if claims:
         about["managedFields"] = write_claims(claims)
     return {"apiVersion": body["apiVersion"], "kind": body["kind"], **body, "metadata": about}
-
-
-def same(first: Any, second: Any) -> bool:
-    """Equality as JSON: unlike Python's, 1 is not true."""
-    encode = msgspec.json.encode
-    return bool(first == second) and encode(first, order="deterministic") == encode(second, order="deterministic")

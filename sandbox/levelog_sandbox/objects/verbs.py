@@ -8,11 +8,12 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, NamedTuple
 
+from levelog_base.wire.canonical import is_other
 from levelog_sandbox.api import refusals
 from levelog_sandbox.fields.ownership import Claims, FieldWriter, apply, claims_after_update, read_claims
 from levelog_sandbox.objects import corekinds, metadata
 from levelog_sandbox.objects.incoming import Options, applied, incoming, misnamed, unfit_patch
-from levelog_sandbox.objects.metadata import is_gone, same, unsaved, with_claims, without_claims
+from levelog_sandbox.objects.metadata import is_gone, unsaved, with_claims, without_claims
 from levelog_sandbox.objects.revisions import Store, Stored
 from levelog_sandbox.schemas import celrules
 from levelog_sandbox.schemas.registry import ServedResource
@@ -166,11 +167,11 @@ class Writes:
     def _updated(self, resource: ServedResource, live: Stored, new: Json, claims: Claims, options: Options) -> Outcome:
         """Count the generation, store what changed, and remove what only waited for its finalizers."""
         before = without_claims(live.body)
-        if resource.has_generation and not same(_counted(resource, before), _counted(resource, new)):
+        if resource.has_generation and is_other(_counted(resource, before), _counted(resource, new)):
             generation = live.body["metadata"].get("generation", 0) + 1
             new = {**new, "metadata": {**new["metadata"], "generation": generation}}
         claimed = read_claims(live.body["metadata"].get("managedFields"))
-        if same(before, new) and _timeless(claims) == _timeless(claimed):
+        if not is_other(before, new) and _timeless(claims) == _timeless(claimed):
             return Outcome(live, 200, changed=False)
         new = with_claims(new, claims)
         if options.is_dry_run:

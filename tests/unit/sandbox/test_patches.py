@@ -1,6 +1,5 @@
-"""Merge patches, the sandbox's and the actuator's, and JSON patches by the examples of their RFCs."""
+"""Merge patches and JSON patches by the examples of their RFCs."""
 
-from collections.abc import Callable
 from copy import deepcopy
 from typing import Any
 
@@ -10,10 +9,9 @@ from hypothesis import strategies as st
 
 from levelog_base.wire.projection import merge
 from levelog_sandbox import StatusError
-from levelog_sandbox.fields.patches import json_patch, merge_patch
+from levelog_sandbox.fields.patches import json_patch
 
 Json = dict[str, Any]
-Merge = Callable[[Json, Json], Json]
 
 names = st.text("ab", min_size=1, max_size=2)
 objects = st.recursive(
@@ -39,17 +37,16 @@ objects = st.recursive(
         ({}, {"a": {"bb": {"ccc": None}}}, {"a": {"bb": {}}}),
     ],
 )
-@pytest.mark.parametrize("merged", [merge_patch, merge], ids=["sandbox", "actuator"])
-def test_the_examples_of_the_merge_patch_rfc_hold(merged: Merge, target: Json, patch: Json, result: Json) -> None:
+def test_the_examples_of_the_merge_patch_rfc_hold(target: Json, patch: Json, result: Json) -> None:
     before = deepcopy(target)
-    assert merged(target, patch) == result
+    assert merge(target, patch) == result
     assert target == before
 
 
 @given(objects, objects)
 def test_a_merge_patch_twice_is_once(target: Json, patch: Json) -> None:
-    once = merge_patch(target, patch)
-    assert merge_patch(once, patch) == once
+    once = merge(target, patch)
+    assert merge(once, patch) == once
 
 
 @pytest.mark.parametrize(
