@@ -11,12 +11,12 @@ from statistics import median
 import msgspec
 from msgspec import Struct
 from rich.console import Console
-from rich.table import Table
 
 from bench.load import Timed
 from bench.pictures import save_bars
 from bench.programs import Peer, Programs, Used, all_peers, running, used
 from bench.servers import Servers
+from bench.tables import print_compared
 
 RATES = (20, 100, 200)
 SECONDS = 15
@@ -60,9 +60,10 @@ async def run(
         for peer in peers:
             done[peer.name].append(await _round(servers, peer, objects, next(replicas)))
             console.print(f"round {number + 1}: {peer.name}")
-    rows = _print(console, done, objects)
+    columns = {name: _figures(each) for name, each in done.items()}
+    print_compared(console, f"{objects} objects of 3 KB, medians of {rounds}", columns)
     if picture is not None:
-        save_bars(picture, {what: dict(zip(done, values, strict=True)) for what, values in rows.items()})
+        save_bars(picture, {what: {n: each[what] for n, each in columns.items()} for what in columns[peers[0].name]})
 
 
 async def _round(servers: Servers, peer: Peer, objects: int, first: int) -> Round:
@@ -136,33 +137,15 @@ def _cost(timed: Timed, before: Used, after: Used, changes: int) -> Load:
     return Load(timed, 1000 * operator / changes, 1000 * servers / changes)
 
 
-def _print(console: Console, done: dict[str, list[Round]], objects: int) -> dict[str, list[float]]:
-    table = Table(title=f"{objects} objects of 3 KB, medians of {len(next(iter(done.values())))}", title_justify="left")
-    table.add_column("")
-    for name in done:
-        table.add_column(name, justify="right")
-    rows = {"first list and a write for each, s": [median(r.listed_seconds for r in each) for each in done.values()]}
+def _figures(rounds: Sequence[Round]) -> dict[str, float]:
+    """Medians."""
+    found = {"first list and a write for each, s": median(each.listed_seconds for each in rounds)}
     for rate in RATES:
-        timed = [[each.loads[rate].timed for each in rounds] for rounds in done.values()]
-        rows[f"{rate} changes/s: p50, ms"] = [median(one.p50 for one in each) for each in timed]
-        rows[f"{rate} changes/s: p99, ms"] = [median(one.p99 for one in each) for each in timed]
-    rows[f"{BURST} changes at {BURST_RATE}/s: all done after, s"] = [
-        median(each.loads[BURST_RATE].timed.seconds for each in rounds) for rounds in done.values()
-    ]
+        found[f"{rate} changes/s: p50, ms"] = median(each.loads[rate].timed.p50 for each in rounds)
+        found[f"{rate} changes/s: p99, ms"] = median(each.loads[rate].timed.p99 for each in rounds)
+    burst = median(each.loads[BURST_RATE].timed.seconds for each in rounds)
+    found[f"{BURST} changes at {BURST_RATE}/s: all done after, s"] = burst
     for rate in (*RATES, BURST_RATE):
-        loads = [[each.loads[rate] for each in rounds] for rounds in done.values()]
-        rows[f"CPU of the operator per change at {rate}/s, ms"] = [median(one.cpu_ms for one in each) for each in loads]
-        rows[f"CPU of all servers per change at {rate}/s, ms"] = [
-            median(one.servers_ms for one in each) for each in loads
-        ]
-    rows["memory of the operator, MB"] = [median(each.memory_mb for each in rounds) for rounds in done.values()]
-    for what, values in rows.items():
-        table.add_row(what, *(shown(value, values[0]) for value in values))
-    console.print(table)
-    console.print(f"Behind each figure: how many times that of {next(iter(done))}.")
-    return rows
-
-
-def shown(value: float, first: float) -> str:
-    """A figure, and how many times the first peer's it is."""
-    return f"{value:,.1f} ({value / first:.1f})" if first else f"{value:,.1f}"
+        found[f"CPU of the operator per change at {rate}/s, ms"] = median(each.loads[rate].cpu_ms for each in rounds)
+        found[f"CPU of all servers per change at {rate}/s, ms"] = median(each.loads[rate].servers_ms for each in rounds)
+    return {**found, "memory of the operator, MB": median(each.memory_mb for each in rounds)}

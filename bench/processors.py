@@ -13,11 +13,11 @@ from typing import Final
 import asyncpg
 from msgspec import Struct
 from rich.console import Console
-from rich.table import Table
 
 from bench.changes import load, unsettle, until_idle, until_written
 from bench.programs import OPERATORS, SERVERS, Programs, running, split, used, used_by
 from bench.servers import Servers
+from bench.tables import print_compared
 from rigs.processes import Process
 from rigs.waiting import until
 
@@ -54,20 +54,11 @@ async def run(servers: Servers, console: Console, objects: int, rounds: int) -> 
         for processors in COUNTS:
             done[processors].append(await _round(servers, processors, objects, next(replicas)))
             console.print(f"round {number + 1}: {processors} processors: {json.dumps(_shown(done[processors][-1]))}")
-    table = Table(title=f"{objects} objects of 3 KB, medians of {rounds}", title_justify="left")
-    table.add_column("")
-    for processors in COUNTS:
-        table.add_column(f"{processors}", justify="right")
-    shown = [[_shown(each) for each in each_round] for each_round in done.values()]
-    for what in shown[-1][0]:
-        values = [median(each[what] for each in rows) if what in rows[0] else None for rows in shown]
-        table.add_row(what, *("" if value is None else _figure(value, values[0]) for value in values))
-    console.print(table)
-    console.print("Behind each figure: how many times that of one processor.")
-
-
-def _figure(value: float, first: float | None) -> str:
-    return f"{value:,.2f} ({value / first:.2f})" if first else f"{value:,.2f}"
+    columns = {
+        str(processors): {what: median(_shown(one)[what] for one in each) for what in _shown(each[0])}
+        for processors, each in done.items()
+    }
+    print_compared(console, f"{objects} objects of 3 KB, medians of {rounds}", columns)
 
 
 def _shown(one: Round) -> dict[str, float]:

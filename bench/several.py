@@ -8,11 +8,11 @@ from typing import Final
 
 import msgspec
 from rich.console import Console
-from rich.table import Table
 
-from bench.changes import load, shown, until_idle
+from bench.changes import load, until_idle
 from bench.programs import Peer, Programs, running, several, used
 from bench.servers import PATIENCE, WEBS, Servers
+from bench.tables import print_compared
 
 COUNTS: Final = (3, 10)
 RATE: Final = 20
@@ -42,21 +42,14 @@ async def run(servers: Servers, console: Console, objects: int, names: Sequence[
         fields = ["replicas", *(f"replicas_{each}" for each in range(1, number))]
         with tempfile.TemporaryDirectory(prefix="levelog-bench-") as folder:
             peers = several(Path(folder), fields)
-            table = Table(title=f"{number} operators, {objects} objects of 3 KB", title_justify="left")
-            table.add_column("")
-            rows: dict[str, list[float]] = {}
+            columns: dict[str, dict[str, float]] = {}
             for peer in peers:
                 if names and not any(name in peer.name for name in names):
                     continue
-                table.add_column(peer.name, justify="right")
-                for what, value in (await _measured(servers, peer, objects, fields, first)).items():
-                    rows.setdefault(what, []).append(value)
+                columns[peer.name] = await _measured(servers, peer, objects, fields, first)
                 first += CHANGES
                 console.print(f"{number} operators: {peer.name}")
-        for what, values in rows.items():
-            table.add_row(what, *(shown(value, values[0]) for value in values))
-        console.print(table)
-    console.print("Behind each figure: how many times that of the first.")
+        print_compared(console, f"{number} operators, {objects} objects of 3 KB", columns)
 
 
 async def _measured(servers: Servers, peer: Peer, objects: int, fields: Sequence[str], first: int) -> dict[str, float]:

@@ -11,11 +11,11 @@ from typing import Final
 
 from msgspec import Struct
 from rich.console import Console
-from rich.table import Table
 
-from bench.changes import shown, until_idle
+from bench.changes import until_idle
 from bench.programs import Peer, Programs, all_peers, running, used
 from bench.servers import Servers
+from bench.tables import print_compared
 
 IDLE_SECONDS: Final = 60
 PATIENCE: Final = 900
@@ -45,18 +45,11 @@ async def run(servers: Servers, console: Console, sizes: Sequence[int], names: S
             while None in (await servers.statuses()).values():
                 programs.check()
                 await asyncio.sleep(1)
-        table = Table(title=f"{size} objects of 3 KB, one of which needs a write", title_justify="left")
-        table.add_column("")
-        rows: dict[str, list[float]] = {}
+        columns: dict[str, dict[str, float]] = {}
         for peer in peers:
-            table.add_column(peer.name, justify="right")
-            for what, value in (await _measured(servers, peer, size - 1, replicas)).items():
-                rows.setdefault(what, []).append(value)
+            columns[peer.name] = await _measured(servers, peer, size - 1, replicas)
             console.print(f"{size} objects: {peer.name}")
-        for what, values in rows.items():
-            table.add_row(what, *(shown(value, values[0]) for value in values))
-        console.print(table)
-    console.print(f"Behind each figure: how many times that of {peers[0].name}.")
+        print_compared(console, f"{size} objects of 3 KB, one of which needs a write", columns)
 
 
 async def _measured(servers: Servers, peer: Peer, last: int, replicas: Iterator[int]) -> dict[str, float]:

@@ -9,12 +9,12 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 from rich.console import Console
-from rich.table import Table
 from sqlalchemy import select
 
-from bench.changes import load, loading, shown, until_idle
+from bench.changes import load, loading, until_idle
 from bench.programs import Programs, all_peers, running
 from bench.servers import ALL_WEBS, PATIENCE, Servers
+from bench.tables import print_compared
 from levelog_store.connect.database import Database
 from levelog_store.tables import intents
 
@@ -68,15 +68,8 @@ async def run(servers: Servers, console: Console, objects: int, rounds: int, nam
                     found[name].append(await _measured(servers, programs, objects, rate, first))
                     programs.check()
                     first += 100_000
-        table = Table(title=f"{peer.name}, {RATE} changes a second, in ms, medians of {rounds}", title_justify="left")
-        table.add_column("")
-        for name in found:
-            table.add_column(name, justify="right")
-        rows = {name: {what: median(one[what] for one in each) for what in each[0]} for name, each in found.items()}
-        for what, value in rows["alone"].items():
-            table.add_row(what, *(shown(each[what], value) for each in rows.values()))
-        console.print(table)
-    console.print("Behind each figure: how many times that of the namespace alone.")
+        columns = {name: {what: median(one[what] for one in each) for what in each[0]} for name, each in found.items()}
+        print_compared(console, f"{peer.name}, {RATE} changes a second, in ms, medians of {rounds}", columns)
 
 
 async def _measured(
