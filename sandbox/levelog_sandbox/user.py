@@ -90,7 +90,7 @@ class User:
         return [stored.body_as(found) for stored in collection.in_order() if namespace in {"", stored.namespace}]
 
     def _write(self, at: RequestTarget, verb: str, write: Any) -> Json:
-        outcome = self._cluster.logged(at, verb, write, user_agent=self._agent, field_manager=self._agent)
+        outcome = self._cluster.logged(at, verb, write, self._agent)
         return outcome.stored.body_as(at.resource)
 
     def _target(self, resource: str, namespace: str, name: str) -> RequestTarget:

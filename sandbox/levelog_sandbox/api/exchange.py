@@ -62,7 +62,7 @@ class Exchange:
             path=self.request.path_qs,
             user_agent=self.user_agent,
             field_manager=self.field_manager if is_write else "",
-            code=code,
+            status_code=code,
             changed=self.changed,
         )
 

@@ -61,15 +61,7 @@ class Cluster:
             if (watcher.resource.group, watcher.resource.plural) == (group, plural):
                 watcher.end()
 
-    def logged(
-        self,
-        target: RequestTarget,
-        verb: str,
-        write: Callable[[], Outcome],
-        *,
-        user_agent: str,
-        field_manager: str = "",
-    ) -> Outcome:
+    def logged(self, target: RequestTarget, verb: str, write: Callable[[], Outcome], user_agent: str) -> Outcome:
         """Carry out a write that did not come over HTTP, and log it like one that did. Raises what the write raises."""
         path = path_of(target._replace(name="") if verb == "create" else target)
         code, changed = 500, False
@@ -83,47 +75,16 @@ class Cluster:
         else:
             return outcome
         finally:
-            self.log(
-                target,
-                verb,
-                method=METHODS[verb],
-                path=path,
-                user_agent=user_agent,
-                field_manager=field_manager,
-                code=code,
-                changed=changed,
-            )
+            manager = "" if verb == "delete" else user_agent
+            about: Json = {"user_agent": user_agent, "field_manager": manager, "status_code": code, "changed": changed}
+            self.log(target, verb, method=METHODS[verb], path=path, **about)
 
-    def log(
-        self,
-        target: RequestTarget,
-        verb: str,
-        *,
-        method: str,
-        path: str,
-        user_agent: str,
-        field_manager: str,
-        code: int,
-        changed: bool,
-    ) -> None:
-        """Add one request to the log."""
-        self.requests.add(
-            LoggedRequest(
-                number=self.requests.next_number(),
-                at=self.clock(),
-                method=method,
-                path=path,
-                verb=verb,
-                resource=target.resource.name,
-                namespace=target.namespace,
-                name=target.name,
-                subresource=target.subresource,
-                user_agent=user_agent,
-                field_manager=field_manager,
-                status_code=code,
-                changed=changed,
-            )
-        )
+    def log(self, target: RequestTarget, verb: str, **answered: Any) -> None:
+        """Add one request to the log; `answered` is the rest of a LoggedRequest."""
+        number, resource = self.requests.next_number(), target.resource.name
+        where: Json = {"namespace": target.namespace, "name": target.name, "subresource": target.subresource}
+        request = LoggedRequest(number=number, at=self.clock(), verb=verb, resource=resource, **where, **answered)
+        self.requests.add(request)
 
     def _write_definition_status(self, stored: Stored, body: Json) -> None:
         resource = self.registry.named(STORAGE)
@@ -136,7 +97,7 @@ class Cluster:
             target,
             "delete",
             lambda: self.deletion.delete(resource, stored.namespace, stored.name, options),
-            user_agent=USER_AGENT,
+            USER_AGENT,
         )
 
     def _run_pod(self, collection: Collection, change: Change) -> None:

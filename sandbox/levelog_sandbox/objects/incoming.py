@@ -37,7 +37,7 @@ def incoming(resource: ServedResource, namespace: str, body: Any, options: Optio
         raise refusals.bad_request(f"{unfit}: {wrong}")
     warnings: tuple[str, ...] = ()
     if options.field_validation != "Ignore":
-        warnings = tuple(f'unknown field "{path[1:]}"' for path in unknown_fields(body, resource.schema))
+        warnings = tuple(unknown_fields(body, resource.schema))
     if warnings and options.field_validation == "Strict":
         raise refusals.bad_request(f"{unfit}: strict decoding error: {', '.join(warnings)}")
     body = body if resource.is_custom else without_nothing(body, resource.schema)
@@ -60,7 +60,7 @@ def unfit_patch(resource: ServedResource, body: Any, options: Options) -> refusa
     """The refusal of a patch, 422, when what it makes does not fit the kind; None when it fits."""
     wrong = "" if resource.is_custom or not isinstance(body, dict) else first_misfit(resource, body)
     if not wrong and options.field_validation == "Strict":
-        unknown = [f'unknown field "{path[1:]}"' for path in unknown_fields(body, resource.schema)]
+        unknown = unknown_fields(body, resource.schema)
         wrong = f"strict decoding error: {', '.join(unknown)}" if unknown else ""
     if not wrong:
         return None

@@ -20,34 +20,35 @@ from levelog_sandbox.schemas.shapes import Schema
 Json = dict[str, Any]
 
 
-def pruned(value: Any, schema: Schema) -> Any:
-    """The value without fields that its schema does not know, and without nulls where they mean absent."""
+def pruned(value: Any, schema: Schema, unknown: list[str] | None = None, path: str = "") -> Any:
+    """The value without fields that its schema does not know, and without nulls where they mean absent.
+
+    The paths of the former, as the server prints them, are added to `unknown`.
+    """
     if isinstance(value, dict):
         if schema.is_any and (schema.preserve or schema.type != "object"):
             return value
         kept: Json = {}
         for key, item in value.items():
             child, is_field = schema.child(key)
+            here = f"{path}.{key}" if path else key
             is_dropped = item is None and is_field and not child.nullable and not child.has_default
-            if schema.knows(key) and not is_dropped:
-                kept[key] = pruned(item, child)
+            if not schema.knows(key):
+                if unknown is not None:
+                    unknown.append(here)
+            elif not is_dropped:
+                kept[key] = pruned(item, child, unknown, here)
         return kept
     if isinstance(value, list) and schema.type == "array" and schema.element:
-        return [pruned(item, schema.element) for item in value]
+        return [pruned(item, schema.element, unknown, f"{path}[{index}]") for index, item in enumerate(value)]
     return value
 
 
-def unknown_fields(value: Any, schema: Schema, path: str = "") -> list[str]:
-    """Paths of fields that pruning would drop, as the server prints them."""
+def unknown_fields(value: Any, schema: Schema) -> list[str]:
+    """What the server says of each field that pruning would drop."""
     found: list[str] = []
-    if isinstance(value, dict) and not (schema.is_any and (schema.preserve or schema.type != "object")):
-        for key, item in value.items():
-            here = f"{path}.{key}"
-            found += unknown_fields(item, schema.child(key)[0], here) if schema.knows(key) else [here]
-    elif isinstance(value, list) and schema.type == "array" and schema.element:
-        for index, item in enumerate(value):
-            found += unknown_fields(item, schema.element, f"{path}[{index}]")
-    return found
+    pruned(value, schema, found)
+    return [f'unknown field "{path}"' for path in found]
 
 
 def defaulted(value: Any, schema: Schema) -> Any:
