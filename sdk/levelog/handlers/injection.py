@@ -5,7 +5,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextvars import ContextVar
 from datetime import datetime
 from enum import StrEnum
-from typing import Any, Final, get_args, get_origin
+from typing import Any, Final, NamedTuple, get_args, get_origin
 
 import msgspec
 from msgspec import Struct
@@ -37,30 +37,31 @@ class Given(StrEnum):
     SETTINGS = "settings"
 
 
-_BY_TYPE: Final[Mapping[Any, Given]] = {
-    Level: Given.LEVEL,
-    Index: Given.INDEX,
-    LiveIndex: Given.LIVE_INDEX,
-    Objects: Given.OBJECTS,
-    Levels: Given.LEVELS,
-    logging.Logger: Given.LOGGER,
+class _Form(NamedTuple):
+    """How a parameter asks for something."""
+
+    shown: str
+    """As error messages say it."""
+    type: Any = None
+    name: str = ""
+    """Empty: whatever its name is."""
+
+
+_FORMS: Final[Mapping[Given, _Form]] = {
+    Given.LEVEL: _Form("level: Level[…]", Level),
+    Given.INDEX: _Form("indices (Index[K, V], by the index's name)", Index),
+    Given.LIVE_INDEX: _Form("indices (LiveIndex[K, V], by the index's name)", LiveIndex),
+    Given.OBJECTS: _Form("objects: Objects (of the classes in reads=)", Objects),
+    Given.LEVELS: _Form("levels: Levels (how other levels stand)", Levels),
+    Given.NOW: _Form("now: datetime", datetime, "now"),
+    Given.KEY: _Form("idempotency_key: str", str, "idempotency_key"),
+    Given.RETRY: _Form("retry: int", int, "retry"),
+    Given.STARTED: _Form("started: datetime", datetime, "started"),
+    Given.WRITTEN: _Form("is_written: bool", bool, "is_written"),
+    Given.CHANCE: _Form("chance: random.Random (the same in a replay)"),  # who asks imports it
+    Given.LOGGER: _Form("logger: logging.Logger", logging.Logger),
+    Given.SETTINGS: _Form("settings (annotated with the class of Operator(settings=…))"),
 }
-_HOW: Final[Mapping[Given, str]] = {
-    Given.LEVEL: "level: Level[…]",
-    Given.INDEX: "indices (Index[K, V], by the index's name)",
-    Given.LIVE_INDEX: "indices (LiveIndex[K, V], by the index's name)",
-    Given.OBJECTS: "objects: Objects (of the classes in reads=)",
-    Given.LEVELS: "levels: Levels (how other levels stand)",
-    Given.NOW: "now: datetime",
-    Given.KEY: "idempotency_key: str",
-    Given.RETRY: "retry: int",
-    Given.STARTED: "started: datetime",
-    Given.WRITTEN: "is_written: bool",
-    Given.CHANCE: "chance: random.Random (the same in a replay)",
-    Given.LOGGER: "logger: logging.Logger",
-    Given.SETTINGS: "settings (annotated with the class of Operator(settings=…))",
-}
-"""How a parameter asks for it, as error messages say."""
 
 
 _subject: ContextVar[Mapping[str, str]] = ContextVar("levelog_subject")
@@ -188,18 +189,13 @@ def shown(hint: object) -> str:
 
 
 def _given(name: str, hint: Any, lender: Lender) -> Given | None:
-    if hint is datetime:
-        return {"now": Given.NOW, "started": Given.STARTED}.get(name)
-    if hint is str:
-        return Given.KEY if name == "idempotency_key" else None
-    if hint is int:
-        return Given.RETRY if name == "retry" else None
-    if hint is bool:
-        return Given.WRITTEN if name == "is_written" else None
-    if (getattr(hint, "__module__", ""), getattr(hint, "__name__", "")) == ("random", "Random"):  # who asks imports it
+    if (getattr(hint, "__module__", ""), getattr(hint, "__name__", "")) == ("random", "Random"):
         return Given.CHANCE
-    found = _BY_TYPE.get(get_origin(hint) or hint) if hint is not None else None
-    return found or (Given.SETTINGS if lender.lends(hint) else None)
+    asked = get_origin(hint) or hint
+    for given, form in _FORMS.items():
+        if form.type is not None and asked is form.type and form.name in ("", name):
+            return given
+    return Given.SETTINGS if lender.lends(hint) else None
 
 
 def _refusal(
@@ -212,7 +208,9 @@ def _refusal(
     first: str,
 ) -> str:
     possible = [
-        _HOW[each] for each in Given if each in offered and (each is not Given.SETTINGS or lender.settings is None)
+        _FORMS[each].shown
+        for each in Given
+        if each in offered and (each is not Given.SETTINGS or lender.settings is None)
     ]
     if Given.SETTINGS in offered and lender.settings is not None:
         possible.append(f"settings: {type(lender.settings).__name__}")
