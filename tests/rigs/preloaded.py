@@ -279,7 +279,7 @@ async def _warm_up(url: str) -> None:
             stream_created="",
             fingerprint="",
         )
-    await show_levels(Settings(database_url=url), LevelFilter(), None)
+    await show_levels(Settings(database_url=url), LevelFilter(), as_json=False)
 
 
 if __name__ == "__main__":

@@ -322,7 +322,7 @@ def test_a_file_that_holds_no_definitions_is_named(tmp_path: Path, text: str | N
 
 def test_whatever_is_put_into_a_definition_it_is_refused_or_taken(tmp_path: Path) -> None:
     file, whole = tmp_path / "crd.yaml", yaml.safe_load(BUCKETS.with_suffix(".yaml").read_text())
-    wrongs = (None, 0, "0", True, [], [None], {}, {"a": 1})
+    wrongs: tuple[object, ...] = (None, 0, "0", True, [], [None], {}, {"a": 1})
     for number, (*path, last) in enumerate(_paths(whole)):
         for wrong in short_or_whole(wrongs[number % 4 :: 4], wrongs):
             damaged = deepcopy(whole)
