@@ -24,11 +24,10 @@ from levelog_cli.printing.lines import print_line
 from levelog_cli.running import FAILED
 from levelog_cli.servers.data_dir import DataDir
 from levelog_cli.settings import LogFormat, LogLevel, Settings
+from levelog_processors import tables
 from levelog_sandbox import Sandbox
 from levelog_sandbox.objects.journal import Journal
 
-_LEVELS: Final = "levelog_processors.decide.transaction"
-"""Who logs what becomes of levels."""
 _OUTPUTS: Final = (1, 2)
 """Descriptors of stdout and stderr."""
 
@@ -45,7 +44,7 @@ def develop(
     """Run all three, and pages if they are wanted, until a signal ends the command, or the cluster ends by itself."""
     set_up_logs(settings.log_format, settings.log_level)
     if settings.log_level is LogLevel.INFO:  # the levels stand below the log, and a failed write has its own line
-        logging.getLogger(_LEVELS).setLevel(logging.WARNING)
+        logging.getLogger(tables.__name__).setLevel(logging.WARNING)
     preload()
     kubeconfig = folder.absolute() / "kubeconfig"
     _have_one_cluster(kubeconfig)
