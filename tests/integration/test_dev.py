@@ -199,6 +199,12 @@ async def test_what_somebody_else_has_set_or_deleted_stays_so_until_the_file_is_
 
         await until(found, f"{number} copies", seconds=60)
 
+    def count(text: str) -> int:
+        return running.log.read_text().count(text)
+
+    def since_saved() -> str:
+        return running.log.read_text().rpartition("changed: first.yaml")[2] if count("changed: first.yaml") else ""
+
     with levelog.start("dev", "shop.py", "--create", "first.yaml") as running:
         client = await begun(running, levelog)
         async with client:
@@ -207,18 +213,16 @@ async def test_what_somebody_else_has_set_or_deleted_stays_so_until_the_file_is_
             await client.request("PATCH", path, query={"fieldManager": "kubectl"}, body=body, content_type=kind)
             file, objects = levelog.folder / "shop.py", levelog.folder / "first.yaml"
             file.write_text(file.read_text() + "# a comment\n")
-            await running.says("the new code takes over")
+            await until(lambda: count("the new code takes over") == 1, "the new code")
             objects.write_text(objects.read_text() + "# saved\n")
-            await running.says("changed: first.yaml")
+            await until(lambda: "changed Shop first" in since_saved(), "a change by the save")
             await has_copies(client, 2)
-            assert running.log.read_text().count("changed Shop first") == 1
             await client.request("DELETE", path)
             file.write_text(file.read_text() + "# another comment\n")
-            await running.says("the new code takes over")
+            await until(lambda: count("the new code takes over") == 2, "the newer code")
             assert not await has(client, path)()
             objects.write_text(objects.read_text() + "# saved again\n")
-            await until(has(client, path), "the object again", seconds=60)
-            assert running.log.read_text().count("created Shop first") == 2
+            await until(lambda: "created Shop first" in since_saved(), "a creation by the save")
         assert await running.stops() == 0
 
 
