@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 _PARTS: Final = {"keys": "writes", "made": "made by one alone"}
 """What a part is called in a table."""
+_LEVEL: Final = ("desired", "actual", "drift")
 _NO_ERRORS = (b"0",)
 """What an evaluation sees of an index that leaves out no object."""
 
@@ -115,12 +116,14 @@ def _part(
             yield from labelled("writes", f"{name:<{width}}  {side.writes_text}")
         yield from (line for text in content_texts(before, after) for line in labelled("content", text))
     else:
-        yield from verdict_lines(part, before.verdict, after.verdict)
+        yield from verdict_lines(before.verdict, after.verdict, (part,))
 
 
-def verdict_lines(part: str, before: Verdict, after: Verdict) -> Iterator[str]:
-    """The lines of a part in which two verdicts differ: status, round, desired, actual or drift."""
-    yield from (line for text in part_texts(part, before, after) for line in labelled(part, text))
+def verdict_lines(before: Verdict, after: Verdict, parts: Sequence[str] = _LEVEL) -> Iterator[str]:
+    """The lines of those parts in which two verdicts differ."""
+    for part in parts:
+        if getattr(before, part) != getattr(after, part):
+            yield from (line for text in part_texts(part, before, after) for line in labelled(part, text))
 
 
 def stop_lines(stop: Stop) -> Iterator[str]:

@@ -16,7 +16,6 @@ _NAMED: Final = 5
 """Levels that are named of a group, and writes of a level."""
 _REASONS: Final = 5
 """Most levels that are shown each where they are otherwise alike."""
-_PARTS: Final = ("desired", "actual", "drift")
 _NOTHING: Final = Verdict(status="")
 
 
@@ -80,7 +79,7 @@ def _group(level: PlannedLevel) -> str:
     elif before.status != after.status:
         what = f"{before.status} -> {after.status}"
     else:
-        differing = " and ".join(p for p in ("reason", *_PARTS[:2]) if getattr(before, p) != getattr(after, p))
+        differing = " and ".join(p for p in ("reason", "desired", "actual") if getattr(before, p) != getattr(after, p))
         what = f"{after.status} as before{', with another ' if differing else ''}{differing}"
     written = counted_writes([level])
     return f"{level.change.view}: {what}{'; ' if written else ''}{written}"
@@ -95,9 +94,7 @@ def _example(levels: Sequence[PlannedLevel]) -> Iterator[str]:
     if after is not None and not level.is_later:
         if after.reason:
             yield from labelled("reason", after.reason)
-        for part in _PARTS:
-            if getattr(before, part) != getattr(after, part):
-                yield from verdict_lines(part, before, after)
+        yield from verdict_lines(before, after)
     if writes := [f"{verb} {target}" for verb, target in _writes(level)]:
         yield from labelled("writes", _some(writes))
     if len(levels) > 1:

@@ -91,20 +91,18 @@ async def replay_history(settings: Settings, choice: Choice, *, as_json: bool) -
 
 def _refuse_misfits(choice: Choice, *, is_asked: bool) -> None:
     """Raise ConfigurationError for options that do not go together."""
-    if choice.is_in_order and choice.against == RECORDED:
-        raise ConfigurationError(
-            "--mode log decides at other moments than were recorded, so that only two versions of the code can be "
-            "compared: give --against FILE"
-        )
-    if choice.calls and choice.is_in_order:
-        raise ConfigurationError("--call calls what was called when decisions were recorded: leave out --mode log")
-    if (choice.breaks or choice.is_pdb) and not is_asked:
-        raise ConfigurationError("--break and --pdb ask on the terminal: leave out --json")
-    if (choice.breaks or choice.is_pdb) and choice.is_in_order:
-        raise ConfigurationError(
-            "--break and --pdb stop at decisions that were recorded: leave out --mode log, or write breakpoint() into "
-            "the function"
-        )
+    has_stops, is_in_order = bool(choice.breaks or choice.is_pdb), choice.is_in_order
+    misfits = {
+        "--mode log decides at other moments than were recorded, so that only two versions of the code can be "
+        "compared: give --against FILE": is_in_order and choice.against == RECORDED,
+        "--call calls what was called when decisions were recorded: leave out --mode log": choice.calls and is_in_order,
+        "--break and --pdb ask on the terminal: leave out --json": has_stops and not is_asked,
+        "--break and --pdb stop at decisions that were recorded: leave out --mode log, or write breakpoint() into the "
+        "function": has_stops and is_in_order,
+    }
+    for why, is_so in misfits.items():
+        if is_so:
+            raise ConfigurationError(why)
 
 
 @asynccontextmanager

@@ -93,10 +93,5 @@ async def show_first_bad(settings: Settings, text: str, *, bundle: Path | None, 
         print_lines(line for each in found.entries for line in timeline.lines(*each))
         last = found.entries[-1][0] if found.entries else None
         if found.before is not None and isinstance(last, DecisionEntry):
-            parts = [
-                part
-                for part in ("desired", "actual", "drift")
-                if getattr(found.before, part) != getattr(last.decision, part)
-            ]
-            print_lines(line for part in parts for line in verdict_lines(part, found.before, last.decision))
+            print_lines(verdict_lines(found.before, last.decision))
     return found is not None
