@@ -7,18 +7,14 @@ import shutil
 from importlib.resources import files
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final, Self, TypeVar
-
-from selenium import webdriver
-from selenium.webdriver.chrome.options import Options
-from selenium.webdriver.chrome.service import Service
-from selenium.webdriver.common.by import By
-from selenium.webdriver.common.keys import Keys
+from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
 from rigs.waiting import until
 
+if TYPE_CHECKING:  # it takes longer to load than all tests of a folder
+    from selenium import webdriver
+
 T = TypeVar("T")
-AXE: Final = (files("axe_core_python") / "axe.min.js").read_text()
 LOAD_SECONDS: Final = 30.0
 _RUN_AXE: Final = "axe.run({resultTypes: ['violations']}).then(found => arguments[0](found.violations))"
 
@@ -30,8 +26,12 @@ class BrowserMissing(Exception):
         return str(self.__doc__)
 
 
-def chromium(folder: Path) -> webdriver.Chrome:
+def chromium(folder: Path) -> "webdriver.Chrome":
     """Start one, which keeps its profile in a folder. Raises BrowserMissing."""
+    from selenium import webdriver
+    from selenium.webdriver.chrome.options import Options
+    from selenium.webdriver.chrome.service import Service
+
     program, driver = shutil.which("chromium"), shutil.which("chromedriver")
     if program is None or driver is None:
         raise BrowserMissing
@@ -50,7 +50,7 @@ class Browser:
     """The one window of a Chromium, blank before and after. Selenium blocks, so each step is made in a thread."""
 
     def __init__(
-        self, driver: webdriver.Chrome, *, width: int = 1280, is_dark: bool = False, has_scripts: bool = True
+        self, driver: "webdriver.Chrome", *, width: int = 1280, is_dark: bool = False, has_scripts: bool = True
     ) -> None:
         self.driver = driver
         """Selenium's own."""
@@ -89,7 +89,7 @@ class Browser:
 
     async def click(self, selector: str) -> None:
         """Click the first such element."""
-        await asyncio.to_thread(lambda: self.driver.find_element(By.CSS_SELECTOR, selector).click())
+        await asyncio.to_thread(lambda: self.driver.find_element("css selector", selector).click())
 
     async def press(self, *keys: str) -> None:
         """Press keys, one after the other."""
@@ -126,7 +126,7 @@ class Browser:
 
         def look() -> Any:
             self.driver.set_script_timeout(60)
-            self.driver.execute_script(AXE)
+            self.driver.execute_script((files("axe_core_python") / "axe.min.js").read_text())
             return self.driver.execute_async_script(_RUN_AXE)
 
         found = await asyncio.to_thread(look)
@@ -139,4 +139,4 @@ class Browser:
         await asyncio.to_thread(file.write_bytes, base64.b64decode(answer["data"]))
 
 
-TAB, ENTER = Keys.TAB, Keys.ENTER
+TAB, ENTER = "\ue004", "\ue007"  # as WebDriver names these keys

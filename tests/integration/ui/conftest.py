@@ -5,12 +5,11 @@ import re
 from collections.abc import AsyncIterator, Callable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 import pytest_asyncio
 import yaml
-from selenium import webdriver
 
 from rigs.api import Api
 from rigs.browser import Browser, BrowserMissing, chromium
@@ -20,6 +19,9 @@ from rigs.levelog import Levelog, Running
 from rigs.ports import free_port
 from rigs.preloaded import PROGRAM
 from rigs.waiting import until
+
+if TYPE_CHECKING:
+    from selenium import webdriver
 
 HOSTILE = "<script>document.title='owned'</script><img src=x onerror=alert(1)>\u202egnp.exe\u001b[31m"
 LONG = f"long-{'x' * 247}"
@@ -112,7 +114,7 @@ async def served(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Serv
 
 
 @pytest.fixture(scope="session")
-def driver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[webdriver.Chrome]:
+def driver(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[webdriver.Chrome]":
     """A Chromium for all tests: each would spend half of its time on a start."""
     try:
         started = chromium(tmp_path_factory.mktemp("chromium"))
@@ -123,7 +125,7 @@ def driver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[webdriver.Chrom
 
 
 @pytest.fixture
-def browser(driver: webdriver.Chrome) -> Callable[..., Browser]:
+def browser(driver: "webdriver.Chrome") -> Callable[..., Browser]:
     """Makes a browser, to be entered."""
     return partial(Browser, driver)
 
