@@ -112,7 +112,8 @@ async def private_control_plane(emptied_control_plane: ControlPlane) -> ControlP
 async def postgres() -> AsyncIterator[PostgresDatabases]:
     """Databases on a server that all tests of this worker share, or on the one that the environment names."""
     given = given_databases()
-    async with nullcontext(given) if given is not None else _postgres_server() as databases, databases.held():
+    server = _postgres_server(has_identity=True) if given is None else nullcontext(given)
+    async with server as databases, databases.held():
         yield databases
 
 
@@ -173,9 +174,9 @@ def _find_helm(announce: Callable[[str], None] = print) -> Path | BinariesMissin
         return reason
 
 
-def _postgres_server() -> PostgresServer:
+def _postgres_server(*, has_identity: bool = False) -> PostgresServer:
     try:
-        return PostgresServer()
+        return PostgresServer(has_identity=has_identity)
     except PostgresMissing as reason:
         _miss(reason)
 

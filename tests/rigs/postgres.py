@@ -1,6 +1,7 @@
 """A real PostgreSQL server of one's own, or a given one, with a fresh database for each test."""
 
 import asyncio
+import atexit
 import importlib.util
 import os
 import pwd
@@ -11,6 +12,7 @@ import subprocess
 import tempfile
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager, suppress
+from functools import cache
 from pathlib import Path
 
 import asyncpg
@@ -145,8 +147,12 @@ class PostgresServer(PostgresDatabases, Server):
         is_durable: bool = False,
         settings: Mapping[str, str] | None = None,
         standby_of: int | None = None,
+        has_identity: bool = False,
     ) -> None:
-        """`standby_of`: it follows the server at this port, which runs, until `SELECT pg_promote()`."""
+        """`standby_of`: it follows the server at this port, which runs, until `SELECT pg_promote()`.
+
+        Without `has_identity` its data begin as a copy, with the system identifier of the others.
+        """
         self.port = free_port()
         super().__init__(
             URL.create("postgresql+asyncpg", "postgres", host="127.0.0.1", port=self.port, database="postgres")
@@ -167,8 +173,11 @@ class PostgresServer(PostgresDatabases, Server):
             if self._account is not None:
                 account = pwd.getpwnam(self._account)
                 os.chown(self.folder, account.pw_uid, account.pw_gid)
-            self._programs = self._reachable(programs_folder())
-            self._fill(standby_of)
+            self._programs = _programs(self._account)
+            if has_identity:
+                _initialize(self._account, self._data)
+            else:
+                self._fill(standby_of)
         except BaseException:
             self._remove()
             raise
@@ -176,18 +185,11 @@ class PostgresServer(PostgresDatabases, Server):
 
     def _fill(self, primary: int | None) -> None:
         if primary is None:
-            self._run(
-                self._programs / "initdb",
-                *(f"--pgdata={self._data}", "--username=postgres", "--auth=trust", "--encoding=UTF8"),
-                *("--no-locale", "--no-sync", "--no-instructions"),
-            )
-        else:
-            place = f"host=127.0.0.1 port={primary} user=postgres"
-            self._run(
-                self._programs / "pg_basebackup",
-                *(f"--pgdata={self._data}", f"--dbname={place}"),
-                *("--write-recovery-conf", "--checkpoint=fast", "--no-sync"),
-            )
+            _run(self._account, self.folder, "cp", "-a", _empty(self._account), self._data)
+            return
+        place = f"host=127.0.0.1 port={primary} user=postgres"
+        options = (f"--pgdata={self._data}", f"--dbname={place}", "--write-recovery-conf", "--checkpoint=fast")
+        _run(self._account, self.folder, self._programs / "pg_basebackup", *options, "--no-sync")
 
     async def start(self) -> None:
         """Start the server, with the data that it has, and wait until it answers. Raises ProcessEnded, TimeoutError."""
@@ -242,36 +244,65 @@ class PostgresServer(PostgresDatabases, Server):
     def _remove(self) -> None:
         shutil.rmtree(self.folder, ignore_errors=True)
 
-    def _reachable(self, programs: Path) -> Path:
-        """The folder of programs, copied when the account that runs them may not enter it (a checkout in /root)."""
-        if self._account is None:
-            return programs
-        try:
-            self._run(programs / "postgres", "--version")
-        except PermissionError:
-            installation = programs.parent
-            package, site = installation.parent, self.folder / "site"
-            copy = site / package.name / installation.name
-            shutil.copytree(installation, copy, symlinks=True)
-            libraries = package.with_suffix(".libs")
-            if libraries.is_dir():  # the programs find them by a relative path
-                shutil.copytree(libraries, site / libraries.name, symlinks=True)
-            return copy / programs.name
-        return programs
 
-    def _run(self, program: Path, *options: str) -> None:
-        ended = subprocess.run(
-            [program, *options],
-            cwd=self.folder,
-            user=self._account,
-            group=None if self._account is None else pwd.getpwnam(self._account).pw_gid,
-            extra_groups=None if self._account is None else [],
-            check=False,
-            capture_output=True,
-            text=True,
-        )
-        if ended.returncode != 0:
-            raise RuntimeError(f"{program} ended with status {ended.returncode}:\n{ended.stderr}")
+@cache
+def _shared(account: str | None) -> Path:
+    """A folder of the account, for what all servers of this process take from."""
+    folder = Path(tempfile.mkdtemp(prefix="levelog-postgres-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    if account is not None:
+        os.chown(folder, pwd.getpwnam(account).pw_uid, pwd.getpwnam(account).pw_gid)
+    return folder
+
+
+@cache
+def _programs(account: str | None) -> Path:
+    return _reachable(programs_folder(), account, _shared(account))
+
+
+@cache
+def _empty(account: str | None) -> Path:
+    """The data of a new server, to be copied: initdb takes longer than a start."""
+    _initialize(account, _shared(account) / "empty")
+    return _shared(account) / "empty"
+
+
+def _initialize(account: str | None, data: Path) -> None:
+    options = (f"--pgdata={data}", "--username=postgres", "--auth=trust", "--encoding=UTF8", "--no-locale")
+    _run(account, data.parent, _programs(account) / "initdb", *options, "--no-sync", "--no-instructions")
+
+
+def _reachable(programs: Path, account: str | None, folder: Path) -> Path:
+    """The folder of programs, copied when the account that runs them may not enter it (a checkout in /root)."""
+    if account is None:
+        return programs
+    try:
+        _run(account, folder, programs / "postgres", "--version")
+    except PermissionError:
+        installation = programs.parent
+        package, site = installation.parent, folder / "site"
+        copy = site / package.name / installation.name
+        shutil.copytree(installation, copy, symlinks=True)
+        libraries = package.with_suffix(".libs")
+        if libraries.is_dir():  # the programs find them by a relative path
+            shutil.copytree(libraries, site / libraries.name, symlinks=True)
+        return copy / programs.name
+    return programs
+
+
+def _run(account: str | None, folder: Path, program: str | Path, *options: str | Path) -> None:
+    ended = subprocess.run(
+        [program, *options],
+        cwd=folder,
+        user=account,
+        group=None if account is None else pwd.getpwnam(account).pw_gid,
+        extra_groups=None if account is None else [],
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    if ended.returncode != 0:
+        raise RuntimeError(f"{program} ended with status {ended.returncode}:\n{ended.stderr}")
 
 
 def given_databases() -> PostgresDatabases | None:
