@@ -30,7 +30,7 @@ async def test_what_is_missing_becomes_intents_and_nothing_else(nats_server: Nat
 async def test_a_batch_of_decisions_is_one_line_of_the_log_at_info(
     nats_server: NatsServer, database_url: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    caplog.set_level(logging.INFO, "levelog_processors.decide")
+    caplog.set_level(logging.INFO, "levelog_processors.tables")
 
     async def said(lines: int) -> list[str]:
         async def are_said() -> bool:  # after the commit
