@@ -14,7 +14,7 @@ import msgspec
 import yaml
 
 from levelog_kube.client import KubeClient, connect
-from levelog_kube.failures import ApiError
+from levelog_kube.requestfailures import ApiError
 from rigs.binaries import find_binaries
 from rigs.controlplane import ControlPlane
 from rigs.postgres import PostgresServer

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 
 from levelog.effects import EffectHandler
-from levelog.handlers.views import ReconcileHandler
+from levelog.handlers.viewhandlers import ReconcileHandler
 from levelog.indices import GiveIndex
 from levelog_actuator.claimedwrites import ClaimedWrites
 from levelog_actuator.claiming import ClaimLoop

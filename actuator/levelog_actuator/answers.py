@@ -15,7 +15,7 @@ from msgspec import Struct
 from levelog_actuator.observations import Observation, holds
 from levelog_actuator.requests import ABSENT, Order, Precondition
 from levelog_base.wire.objects import ObjectKey
-from levelog_kube.failures import FailureCause
+from levelog_kube.requestfailures import FailureCause
 
 P = ParamSpec("P")
 

@@ -13,7 +13,7 @@ from levelog.levels import LevelStatus
 from levelog_actuator.outbox import Outbox
 from levelog_base.errors import LevelogError
 from levelog_log.notifications import Listener
-from levelog_store.actuate.daemons import read_awaited
+from levelog_store.actuate.daemonstates import read_awaited
 from levelog_store.rows import ViewParent
 
 log = logging.getLogger(__name__)

@@ -25,7 +25,7 @@ from levelog.handlers.runs import DaemonHandler
 from levelog.indices import GiveIndex
 from levelog.intents import IntentOptions
 from levelog_actuator.awaited import AwaitedLevels
-from levelog_actuator.daemons import STEADY, Daemons, Interrupted, Pauses, put_off
+from levelog_actuator.daemoncalls import STEADY, Daemons, Interrupted, Pauses, put_off
 from levelog_actuator.limits import Limits
 from levelog_actuator.outbox import ActuatorSettings, Outbox
 from levelog_actuator.ownclaims import OwnClaims

@@ -32,7 +32,7 @@ from levelog_base.wire.objects import ObjectKey
 from levelog_base.wire.projection import merge, unmerged
 from levelog_base.wire.records import PatchNoted
 from levelog_store.actuate.claims import ClaimedIntent
-from levelog_store.actuate.daemons import keep_progress
+from levelog_store.actuate.daemonstates import keep_progress
 
 log = logging.getLogger(__name__)
 

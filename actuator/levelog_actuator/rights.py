@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from levelog.handlers.views import ReconcileHandler, WrittenClass, writes_of
+from levelog.handlers.viewhandlers import ReconcileHandler, WrittenClass, writes_of
 from levelog.intents import Verb
 from levelog_actuator.requests import Order
 from levelog_base.wire.objects import ObjectKey

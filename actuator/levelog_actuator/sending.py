@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from levelog.handlers.views import ReconcileHandler
+from levelog.handlers.viewhandlers import ReconcileHandler
 from levelog_actuator.answers import Case, Judgement, Reply, rule_for_answer, rule_for_observation
 from levelog_actuator.events import write_event
 from levelog_actuator.limits import try_later
@@ -29,7 +29,7 @@ from levelog_base.wire.projection import Applied, applied
 from levelog_base.wire.records import Outcome
 from levelog_kube.client import KubeClient
 from levelog_kube.discovery import cluster_uid
-from levelog_kube.failures import ApiError, NoAnswer, Unreachable, Withheld
+from levelog_kube.requestfailures import ApiError, NoAnswer, Unreachable, Withheld
 from levelog_store.actuate.claims import ClaimedIntent
 
 _OF_REFUSALS: Final = ("status", "reason", "message", "causes", "retry_after")

@@ -16,7 +16,7 @@ from levelog_ingest.status import ResourceStatus
 from levelog_ingest.sync import PAGE_OBJECTS, Sync, count_objects, list_pages, version_of
 from levelog_kube.client import KubeClient
 from levelog_kube.discovery import Served
-from levelog_kube.failures import ApiError, NoAnswer
+from levelog_kube.requestfailures import ApiError, NoAnswer
 from levelog_log.appender import Lane
 
 log = logging.getLogger(__name__)

@@ -19,7 +19,7 @@ from levelog_ingest.status import Progress, ResourceStatus, WatchedResource
 from levelog_ingest.watcher import Watcher
 from levelog_kube.client import SILENCE, KubeClient
 from levelog_kube.discovery import IDENTITY_NAMESPACE, cluster_uid
-from levelog_kube.failures import ApiError
+from levelog_kube.requestfailures import ApiError
 from levelog_log.appender import Appender
 from levelog_log.publisher import BatchPublisher
 from levelog_log.stream import LogStream

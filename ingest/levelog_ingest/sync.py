@@ -16,7 +16,7 @@ from levelog_ingest.recorder import Recorder
 from levelog_ingest.resume import ResumeAt
 from levelog_ingest.status import DIFFERENCE, ResourceStatus
 from levelog_kube.client import KubeClient
-from levelog_kube.failures import NoAnswer
+from levelog_kube.requestfailures import NoAnswer
 from levelog_log.appender import Lane
 
 log = logging.getLogger(__name__)

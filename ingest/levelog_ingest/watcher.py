@@ -21,7 +21,7 @@ from levelog_ingest.status import Backoff, Progress, ResourceStatus, Troubles, W
 from levelog_ingest.sync import Sync
 from levelog_kube.client import SILENCE, KubeClient
 from levelog_kube.discovery import Served, absence_of, resolve
-from levelog_kube.failures import ApiError, NoAnswer, Unreachable
+from levelog_kube.requestfailures import ApiError, NoAnswer, Unreachable
 from levelog_log.appender import Appender, Lane
 from levelog_log.publisher import LogFull
 from levelog_log.stream import LogStream

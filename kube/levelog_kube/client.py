@@ -23,8 +23,8 @@ from yarl import URL
 from levelog.absence import Absence
 from levelog_base.errors import ConfigurationError, LevelogError, Unavailable
 from levelog_kube.configuration import load_configuration
-from levelog_kube.failures import ApiError, NoAnswer, Unreachable, Withheld
 from levelog_kube.official import Configuration
+from levelog_kube.requestfailures import ApiError, NoAnswer, Unreachable, Withheld
 from levelog_kube.sessions import environment_proxy, open_session, tls_identity, without_password
 
 log = logging.getLogger(__name__)

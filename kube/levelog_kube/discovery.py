@@ -14,7 +14,7 @@ from levelog.kinds import ServedKind
 from levelog.resources import Manifest, Scope
 from levelog_base.wire.objects import Cluster, GroupResource
 from levelog_kube.client import REQUEST_TIMEOUT, Answer, KubeClient
-from levelog_kube.failures import ApiError
+from levelog_kube.requestfailures import ApiError
 
 log = logging.getLogger(__name__)
 

@@ -8,7 +8,7 @@ from msgspec import Struct
 from levelog.effects import EffectHandler
 from levelog.handlers.children import ChildrenView
 from levelog.handlers.indexers import IndexHandler, OnError
-from levelog.handlers.views import ReconcileHandler, ViewHandler
+from levelog.handlers.viewhandlers import ReconcileHandler, ViewHandler
 from levelog.resources import ResourceBase, ResourceType
 from levelog_base.errors import OperatorError
 from levelog_base.wire.objects import DELETED

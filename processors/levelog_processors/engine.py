@@ -15,12 +15,12 @@ from levelog_base.secrets.redaction import Redactor
 from levelog_base.wire.objects import Sequence as LogSequence
 from levelog_base.wire.records import LoggedRecord, ReceiptNoted, SyncFinished
 from levelog_processors.clock import DatabaseClock
+from levelog_processors.decide.decisionrules import conclude
 from levelog_processors.decide.evaluating import Evaluator, are_of_others
 from levelog_processors.decide.facts import Outlook
 from levelog_processors.decide.functions import MOST_BEGUN, PATIENCE, Acted, Acting, Caller
 from levelog_processors.decide.levelstatuses import changed_places, deciding_views, woken
 from levelog_processors.decide.readiness import Readiness
-from levelog_processors.decide.rules import conclude
 from levelog_processors.decide.statereader import StateReader
 from levelog_processors.decide.tally import BATCH, EvaluationBatch
 from levelog_processors.fold.batches import ALONE, Folded, parts, tell_forgotten

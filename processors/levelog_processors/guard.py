@@ -22,7 +22,7 @@ from typing import Any, Final, TypeVar
 
 from levelog.calls.audithook import computing, unchecked
 from levelog.calls.faults import HandlerFault, Interruption, described
-from levelog.handlers.views import VIEW_TIME
+from levelog.handlers.viewhandlers import VIEW_TIME
 from levelog_base.wire.canonical import digest
 from levelog_processors.bound import BoundView
 

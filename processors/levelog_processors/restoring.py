@@ -7,7 +7,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from levelog_processors.decide.statereader import StateReader
-from levelog_processors.fold.rules import Fold
+from levelog_processors.fold.foldrules import Fold
 from levelog_processors.program import Program
 from levelog_processors.state.contents import ABSENT
 from levelog_processors.state.outdated import as_left

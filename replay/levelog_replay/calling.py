@@ -9,7 +9,7 @@ from typing import Any
 
 from levelog.calls.audithook import check_purity, offline
 from levelog.calls.caller import awaited
-from levelog.handlers.views import ReconcileHandler
+from levelog.handlers.viewhandlers import ReconcileHandler
 from levelog.intents import Intent
 from levelog_processors.decide.functions import Caller
 from levelog_replay.stops.stopping import ReachedOutside, Stops, outside

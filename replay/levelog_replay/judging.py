@@ -8,13 +8,13 @@ from msgspec.structs import replace
 
 from levelog_base.secrets.redaction import Redactor
 from levelog_processors.bound import BoundView
+from levelog_processors.decide.decisionrules import conclude
 from levelog_processors.decide.facts import Facts, Outlook, Round
 from levelog_processors.decide.functions import Acting, Caller
 from levelog_processors.decide.intents import RowInputs, target_names, with_rows
 from levelog_processors.decide.levelstatuses import encoded
 from levelog_processors.decide.lookups import contents_of
-from levelog_processors.decide.rules import conclude
-from levelog_processors.decide.views import Evaluation
+from levelog_processors.decide.viewcalls import Evaluation
 from levelog_processors.guard import parent_inputs
 from levelog_processors.program import Program
 from levelog_replay.comparing import FILTERED, NO_VIEW, Conclusion, Judged

@@ -19,8 +19,8 @@ from levelog_replay.effects.receipts import read_past_calls
 from levelog_replay.effects.repeating import Repeater
 from levelog_replay.judging import Judge
 from levelog_replay.logmode import LogReplay, Side, pairs
+from levelog_replay.recordedhistory import History, LiveHistory, Recording, Selection
 from levelog_replay.recordedmode import RecordedReplay
-from levelog_replay.sources import History, LiveHistory, Recording, Selection
 from levelog_replay.stops.stopping import Stops
 from levelog_replay.tape import Rebuilt
 from levelog_replay.travel.edits import Edited, Edits, PastWrites

@@ -12,7 +12,7 @@ from typing import Any, Final, Literal, TypeAlias
 from msgspec.structs import replace
 
 from levelog.handlers.injection import Lender
-from levelog.handlers.views import ReconcileHandler, ViewHandler
+from levelog.handlers.viewhandlers import ReconcileHandler, ViewHandler
 from levelog.intents import Intent, IntentOptions, Verb, event
 from levelog.levels import Level, Levels, LevelStatus
 from levelog.resources import ResourceBase, Struct

@@ -39,7 +39,7 @@ from levelog.handlers.signatures import (
     require_function,
 )
 from levelog.handlers.timers import TimerHandler
-from levelog.handlers.views import RECONCILE_TIME, VIEW_TIME, ReconcileHandler, ViewHandler, Writes
+from levelog.handlers.viewhandlers import RECONCILE_TIME, VIEW_TIME, ReconcileHandler, ViewHandler, Writes
 from levelog.levels import Level
 from levelog.resources import External, Manifest, ResourceBase, ResourceType, is_external
 from levelog.selectors import FilterKeywords, Selector, taken_from

@@ -4,7 +4,7 @@ Needs what the processors and the sandbox need; `import levelog` alone does not 
 """
 
 from levelog_sandbox import StatusError
+from levelog_testing.readings import SeenEvent, SeenIntent, SeenLevel
 from levelog_testing.simulation import Simulate, Simulation
-from levelog_testing.views import SeenEvent, SeenIntent, SeenLevel
 
 __all__ = ["SeenEvent", "SeenIntent", "SeenLevel", "Simulate", "Simulation", "StatusError"]

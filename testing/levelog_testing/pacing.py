@@ -8,7 +8,7 @@ from contextvars import ContextVar
 from datetime import datetime, timedelta
 from typing import Any, Final
 
-from levelog_actuator.daemons import Pauses, is_following
+from levelog_actuator.daemoncalls import Pauses, is_following
 from levelog_actuator.results import Result
 from levelog_base.errors import LevelogError
 from levelog_testing.clock import Clock

@@ -18,7 +18,7 @@ from levelog_store.decide.inputreads import read_levels
 from levelog_store.tables import intents
 from levelog_testing.clock import Clock
 from levelog_testing.loopthread import LoopThread
-from levelog_testing.views import NotSeen, SeenEvent, SeenIntent, SeenLevel, seen_event, seen_level
+from levelog_testing.readings import NotSeen, SeenEvent, SeenIntent, SeenLevel, seen_event, seen_level
 from levelog_testing.world import Refusal, World, open_world
 
 T = TypeVar("T")

@@ -420,7 +420,7 @@ def test_an_effect_with_any_delay_ends_no_process(loop: Loop, delay: Any) -> Non
 @pytest.mark.parametrize(
     ("checks", "without", "odd"),
     [
-        (["levelog_processors.decide.views._moment"], lambda asked: asked, LEVELS.map(lambda look: {"look": look})),
+        (["levelog_processors.decide.viewcalls._moment"], lambda asked: asked, LEVELS.map(lambda look: {"look": look})),
         (
             ["levelog.calls.caller.containing"],
             lambda *_: nullcontext(),

@@ -10,7 +10,7 @@ import pytest
 import pytest_asyncio
 
 from levelog_kube.client import KubeClient, connect
-from levelog_kube.failures import ApiError
+from levelog_kube.requestfailures import ApiError
 from rigs.levelog import Levelog, Running
 from rigs.preloaded import PROGRAM
 from rigs.tty import on_terminal

@@ -10,7 +10,7 @@ from levelog import Call, GiveUp, Index, Intent, Level, Operator, Owner, Resourc
 from levelog.testing import Simulation
 from levelog_actuator.outbox import ActuatorSettings
 from levelog_kube.client import KubeClient
-from levelog_kube.failures import Unreachable
+from levelog_kube.requestfailures import Unreachable
 from levelog_store.look.overview import read_level_lines
 from levelog_testing import world
 from rigs.kinds import manifest

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 from msgspec.structs import replace
 
 from levelog.effects import EffectHandler
-from levelog.handlers.views import ReconcileHandler
+from levelog.handlers.viewhandlers import ReconcileHandler
 from levelog.operator import Operator
 from levelog_actuator import Actuator, ActuatorSettings
 from levelog_actuator.results import Later

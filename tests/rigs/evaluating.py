@@ -6,7 +6,7 @@ from levelog_base.secrets.redaction import Redactor
 from levelog_processors.bound import BoundView
 from levelog_processors.decide.facts import Facts, level_before
 from levelog_processors.decide.lookups import IndexMemory
-from levelog_processors.decide.views import Evaluation
+from levelog_processors.decide.viewcalls import Evaluation
 from levelog_store.decide.decisions import PendingWake
 from rigs.storedobjects import stored_object
 from rigs.webs import NOON

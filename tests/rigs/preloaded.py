@@ -263,7 +263,7 @@ async def _warm_up(url: str) -> None:
     from levelog_cli.loading import load_operators
     from levelog_cli.settings import Settings
     from levelog_cli.wiring.lookback import show_levels
-    from levelog_history.levels import LevelFilter
+    from levelog_history.pastlevels import LevelFilter
     from levelog_migrations import upgrade
     from levelog_store.connect.database import Database
     from levelog_store.owners.scopes import open_scope

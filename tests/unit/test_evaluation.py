@@ -10,7 +10,7 @@ from levelog import Index, Level, Operator
 from levelog_base.wire.canonical import canonical
 from levelog_processors.bound import BoundView
 from levelog_processors.decide.lookups import digest_of
-from levelog_processors.decide.views import Evaluation
+from levelog_processors.decide.viewcalls import Evaluation
 from levelog_processors.keys import canonical_key
 from levelog_processors.program import Program
 from levelog_store.rows import ERRORS, Bucket, IndexKey, WholeIndex

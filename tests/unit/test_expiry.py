@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from levelog import Operator
 from levelog_base.wire.objects import Version
 from levelog_base.wire.records import BookmarkNoted, ObjectDeleted, ObjectSeen
-from levelog_processors.fold.rules import Fold
+from levelog_processors.fold.foldrules import Fold
 from levelog_processors.program import Program
 from levelog_processors.state.state import State
 from levelog_store.fold.changes import Changes, PriorState

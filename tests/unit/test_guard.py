@@ -22,7 +22,7 @@ import pytest
 
 from levelog.calls import audithook
 from levelog.calls.faults import HandlerFault
-from levelog.handlers.views import MOST_VIEW_TIME
+from levelog.handlers.viewhandlers import MOST_VIEW_TIME
 from levelog_processors import guard as guards
 from levelog_processors.guard import FunctionGuard, TimeIsOver, suspended
 from levelog_store.owners.leases import DURATION

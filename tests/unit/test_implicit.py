@@ -2,9 +2,9 @@ from typing import Any
 
 from levelog import Level, Objects, Operator, Resource, Struct
 from levelog_processors.bound import BoundView
-from levelog_processors.decide.views import Evaluation
+from levelog_processors.decide.viewcalls import Evaluation
 from levelog_processors.fold.entries import index_entries
-from levelog_processors.fold.rules import Fold
+from levelog_processors.fold.foldrules import Fold
 from levelog_processors.program import Program
 from levelog_processors.sqlviews import sql_views
 from levelog_store.fold.changes import PriorState

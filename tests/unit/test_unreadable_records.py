@@ -29,8 +29,8 @@ from levelog_base.wire.subjects import Control, control_subject, object_in, obje
 from levelog_cli.loading import load_operators
 from levelog_log.messages import logged_record
 from levelog_log.transport.wire import parse_header_lines
-from levelog_processors.fold.objects import stored
-from levelog_processors.fold.rules import Fold
+from levelog_processors.fold.foldedobjects import stored
+from levelog_processors.fold.foldrules import Fold
 from levelog_processors.program import Program
 from levelog_store.fold.changes import Changes, PriorState
 from rigs.garbling import garbled

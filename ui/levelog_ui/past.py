@@ -10,14 +10,14 @@ from levelog_base.wire.objects import Application, ObjectKey
 from levelog_base.wire.objects import Sequence as LogSequence
 from levelog_base.wire.records import LoggedRecord, ReceiptNoted
 from levelog_base.wire.subjects import partition_of, receipt_subject
-from levelog_history.levels import LevelFilter, levels_at
+from levelog_history.pastlevels import LevelFilter, levels_at
 from levelog_history.reach import Moment
 from levelog_history.records import LogSource, RecordSource, read_about
 from levelog_history.selection import Selected, Shown
 from levelog_history.timeline import DecisionEntry, decisions_on
 from levelog_log.stream import LogStream
 from levelog_replay.bundles.reading import Bundle
-from levelog_replay.sources import LiveHistory, open_history
+from levelog_replay.recordedhistory import LiveHistory, open_history
 from levelog_store.connect.database import Database
 from levelog_store.decide.decisions import PastIntent
 from levelog_store.look.levelpages import LevelQuery, count_levels, read_level_page

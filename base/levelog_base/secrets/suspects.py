@@ -13,7 +13,7 @@ from typing import Any, Final, TypeAlias
 
 import msgspec
 
-from levelog_base.secrets.rules import ENVIRONMENTS, ITEMS
+from levelog_base.secrets.redactionrules import ENVIRONMENTS, ITEMS
 from levelog_base.secrets.scrubbing import PREFIX
 
 _Steps: TypeAlias = tuple[str, ...]

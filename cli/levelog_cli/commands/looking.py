@@ -51,7 +51,7 @@ def levels(
     from levelog_base.errors import ConfigurationError
     from levelog_cli.wiring.levelwatch import watch_levels
     from levelog_cli.wiring.lookback import show_levels, show_levels_at
-    from levelog_history.levels import LevelFilter
+    from levelog_history.pastlevels import LevelFilter
 
     wanted = LevelFilter(name=name, view=view, status=status)
     if watch and at:

@@ -15,7 +15,7 @@ from levelog_cli.servers.databases import open_to_read
 from levelog_cli.settings import Settings
 from levelog_cli.wiring.levelwatch import watch_levels
 from levelog_cli.wiring.lookback import chosen_scopes
-from levelog_history.levels import LevelFilter, read_levels
+from levelog_history.pastlevels import LevelFilter, read_levels
 from levelog_store.look.overview import LevelLine
 from levelog_store.rows import Scope
 

@@ -20,7 +20,7 @@ from levelog_cli.servers.clusters import connect_cluster
 from levelog_cli.settings import Settings
 from levelog_kube.client import KubeClient
 from levelog_kube.discovery import found_at
-from levelog_kube.failures import ApiError
+from levelog_kube.requestfailures import ApiError
 
 log = logging.getLogger(__name__)
 

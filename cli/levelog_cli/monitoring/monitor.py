@@ -133,7 +133,7 @@ async def _ask_database(database: "Database") -> None:
 
 async def _ask_api(client: "KubeClient") -> None:
     """Any answer is one, but that the server is broken."""
-    from levelog_kube.failures import ApiError
+    from levelog_kube.requestfailures import ApiError
 
     try:
         await client.request("GET", "/version")

@@ -13,7 +13,7 @@ from levelog_base.wire.objects import CLUSTER_SCOPE
 from levelog_cli.printing.lines import print_line
 from levelog_cli.printing.tables import Paint, coloured, is_narrow, table_lines
 from levelog_history.differences import drift_text, shown
-from levelog_history.levels import LevelsNow
+from levelog_history.pastlevels import LevelsNow
 from levelog_history.revisions import Revision
 from levelog_history.writers import Contested, ManagerWrites, Period
 from levelog_store.decide.decisions import Decision

@@ -9,7 +9,7 @@ from msgspec import UNSET, Struct
 
 from levelog_base.wire.objects import GroupResource, ObjectKey
 from levelog_history.explaining import Explained
-from levelog_history.levels import LevelsNow
+from levelog_history.pastlevels import LevelsNow
 from levelog_history.timeline import AnyEntry, DecisionEntry
 from levelog_history.why import KeptLevel
 from levelog_store.rows import Scope

@@ -8,7 +8,7 @@ import msgspec
 from msgspec import Struct
 
 from levelog.handlers.children import ChildrenView
-from levelog.handlers.views import ReconcileHandler
+from levelog.handlers.viewhandlers import ReconcileHandler
 from levelog.intents import Verb
 from levelog.resources import EVENTS, EVENTS_OF_CLUSTER, ResourceType
 from levelog_actuator.rights import RIGHTS, TO_BLOCK_OWNERS, Right
@@ -17,7 +17,7 @@ from levelog_base.wire.objects import GroupResource
 from levelog_ingest.namespaces import has_patterns
 from levelog_kube.client import KubeClient
 from levelog_kube.discovery import IDENTITY_NAMESPACE
-from levelog_kube.failures import ApiError
+from levelog_kube.requestfailures import ApiError
 from levelog_processors.program import Program
 
 _REVIEWS: Final = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"

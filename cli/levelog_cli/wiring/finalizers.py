@@ -23,7 +23,7 @@ from levelog_ingest.namespaces import has_patterns, is_matched
 from levelog_ingest.sync import list_pages
 from levelog_kube.client import KubeClient
 from levelog_kube.discovery import resolve
-from levelog_kube.failures import ApiError
+from levelog_kube.requestfailures import ApiError
 
 _ATTEMPTS: Final = 5
 """For one object, which others may change between a look and a write."""

@@ -20,7 +20,7 @@ from levelog_cli.printing.tables import GrowingTable
 from levelog_cli.servers.databases import open_to_read
 from levelog_cli.settings import Settings
 from levelog_cli.wiring.lookback import chosen_scopes
-from levelog_history.levels import LevelFilter, LevelsNow, levels_now, read_levels
+from levelog_history.pastlevels import LevelFilter, LevelsNow, levels_now, read_levels
 from levelog_store.connect.database import Database
 from levelog_store.look.overview import LevelLine
 from levelog_store.rows import Scope

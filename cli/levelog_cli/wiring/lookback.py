@@ -34,7 +34,7 @@ from levelog_cli.servers.databases import open_to_read
 from levelog_cli.servers.nats import opened_log
 from levelog_cli.settings import Settings
 from levelog_history.blame import Blame
-from levelog_history.levels import LevelFilter, levels_at, levels_now, scopes_of
+from levelog_history.pastlevels import LevelFilter, levels_at, levels_now, scopes_of
 from levelog_history.reach import Moment, nothing_of, refuse_beyond
 from levelog_history.records import LogSource, RecordSource, chosen
 from levelog_history.revisions import Missing

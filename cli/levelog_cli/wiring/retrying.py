@@ -10,7 +10,7 @@ from levelog_cli.servers.databases import open_beside
 from levelog_cli.servers.nats import connect_nats
 from levelog_cli.settings import Settings
 from levelog_cli.wiring.lookback import chosen_scopes
-from levelog_history.levels import LevelFilter, levels_now
+from levelog_history.pastlevels import LevelFilter, levels_now
 from levelog_log.notifications import Notifier, Topic
 from levelog_store.fold.levelwrites import RETRIABLE, retry_levels
 from levelog_store.look.overview import LevelLine

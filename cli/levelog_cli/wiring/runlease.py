@@ -17,7 +17,7 @@ from levelog_cli.deployment.accounts import dns_name
 from levelog_cli.servers.data_dir import DataDir
 from levelog_kube.client import KubeClient
 from levelog_kube.discovery import found_at
-from levelog_kube.failures import ApiError
+from levelog_kube.requestfailures import ApiError
 
 log = logging.getLogger(__name__)
 

@@ -1,6 +1,6 @@
 """Gathers what decisions are made from: out of SQL and State, and by having views called.
 
-It reads tables, and writes none. What follows from all that, `rules.py` says.
+It reads tables, and writes none. What follows from all that, `decisionrules.py` says.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -17,7 +17,7 @@ from levelog_processors.decide.intents import RowInputs, last_called, target_nam
 from levelog_processors.decide.readiness import is_watched
 from levelog_processors.decide.statereader import StateReader
 from levelog_processors.decide.tally import CallCounts
-from levelog_processors.decide.views import Evaluation, Suspects
+from levelog_processors.decide.viewcalls import Evaluation, Suspects
 from levelog_processors.program import Program
 from levelog_processors.state.state import State
 from levelog_processors.tables import Tables

@@ -2,7 +2,7 @@
 
 `Facts`: what is known before a function is called. `Seen`: what the view read and returned. `Outlook`: both. `Round`:
 what the reconcile function asked for. They are immutable, and answer questions about themselves: no I/O, no clock, no
-call of a user's function. `rules.py` decides on them.
+call of a user's function. `decisionrules.py` decides on them.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,8 +16,8 @@ from levelog.handlers.injection import Given
 from levelog.levels import Level, LevelStatus
 from levelog_base.wire.canonical import canonical, digest
 from levelog_processors.bound import BoundView
+from levelog_processors.decide.intenttargets import Aimed
 from levelog_processors.decide.settling import AT_ONCE, LOOKS_APART, MANY, Repeats, backoff, is_on_its_way
-from levelog_processors.decide.targets import Aimed
 from levelog_processors.program import MAX_BACKOFF
 from levelog_processors.state.writes import is_settled
 from levelog_store.decide.decisions import UNDONE, Basis, IntentRow, OpenIntent, PendingWake

@@ -12,12 +12,12 @@ from msgspec import Struct
 from levelog.calls.caller import FunctionCaller
 from levelog.calls.faults import HandlerFault, fault_reason, tell_fault
 from levelog.handlers.injection import Given, about
-from levelog.handlers.views import ReconcileHandler
+from levelog.handlers.viewhandlers import ReconcileHandler
 from levelog.intents import Intent
 from levelog_base.secrets.redaction import Redactor
+from levelog_processors.decide.decisionrules import is_withheld, left_to_write, must_act
 from levelog_processors.decide.facts import Outlook, Round
-from levelog_processors.decide.rules import is_withheld, left_to_write, must_act
-from levelog_processors.decide.targets import Aimed, aimed, refuse_stray
+from levelog_processors.decide.intenttargets import Aimed, aimed, refuse_stray
 from levelog_store.rows import ViewParent
 
 MOST_WRITES: Final = 10_000

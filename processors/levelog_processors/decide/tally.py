@@ -5,8 +5,8 @@ from datetime import datetime
 
 from msgspec import Struct
 
+from levelog_processors.decide.decisionrules import must_act
 from levelog_processors.decide.facts import Outlook
-from levelog_processors.decide.rules import must_act
 from levelog_store.decide.decisions import Decided
 
 BATCH = 256

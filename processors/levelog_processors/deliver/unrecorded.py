@@ -19,7 +19,7 @@ from levelog.calls.executor import Attempt, CallOutcome, Executor, Failure
 from levelog.calls.faults import containing, described
 from levelog.handlers.forobjects import CalledHandler
 from levelog.handlers.injection import Given, about
-from levelog.handlers.views import VIEW_TIME
+from levelog.handlers.viewhandlers import VIEW_TIME
 from levelog_base.errors import LevelogError
 from levelog_base.wire.canonical import digest
 from levelog_log.notifications import Listener

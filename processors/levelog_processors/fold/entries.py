@@ -11,7 +11,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from levelog.calls.faults import Interruption, described, tell_fault
-from levelog.handlers.views import VIEW_TIME
+from levelog.handlers.viewhandlers import VIEW_TIME
 from levelog.resources import Metadata, Owner
 from levelog_base.wire.canonical import canonical
 from levelog_base.wire.records import LoggedRecord, ReceiptNoted, TargetObserved, Unreadable

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from levelog.handlers.indexers import applied_place
 from levelog_base.wire.objects import DELETED
 from levelog_base.wire.records import LoggedRecord, ReceiptNoted, SyncFinished
-from levelog_processors.fold.rules import Fold
+from levelog_processors.fold.foldrules import Fold
 from levelog_processors.keys import calls_key
 from levelog_processors.program import Program
 from levelog_processors.state.contents import Contents

@@ -23,8 +23,8 @@ from levelog_base.wire.records import (
     follows,
 )
 from levelog_history.reach import Moment
-from levelog_processors.fold.objects import unreadable
-from levelog_replay.sources import Recording
+from levelog_processors.fold.foldedobjects import unreadable
+from levelog_replay.recordedhistory import Recording
 from levelog_store.rows import Input
 
 

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from levelog.calls.faults import Interruption
 from levelog.levels import Drift
-from levelog_processors.decide.views import Evaluation
+from levelog_processors.decide.viewcalls import Evaluation
 from levelog_processors.guard import suspended
 from levelog_replay.effects.receipts import Came
 from levelog_replay.stops.debugger import DebuggerLeft, HandlerDebugger

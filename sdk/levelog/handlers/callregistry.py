@@ -30,7 +30,7 @@ from levelog.handlers.injection import Lender
 from levelog.handlers.readers import takes_plain
 from levelog.handlers.runs import DaemonHandler, daemon_effect, daemon_view, daemon_writer, wanted_index
 from levelog.handlers.timers import TimerHandler, timer_effect, timer_view, timer_writer
-from levelog.handlers.views import ReconcileHandler, ViewHandler
+from levelog.handlers.viewhandlers import ReconcileHandler, ViewHandler
 from levelog.handlers.yielding import Yields, writes_view, writes_writer, written_effect
 from levelog.resources import ResourceBase
 from levelog.selectors import Selector

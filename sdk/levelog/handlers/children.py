@@ -25,7 +25,7 @@ from levelog.handlers.owned import (
 )
 from levelog.handlers.readers import require_resource
 from levelog.handlers.signatures import holds_intents, parameters, refuse_coroutine, shown, type_hints
-from levelog.handlers.views import OF_VIEWS, IndexParameter, ReconcileHandler, ViewHandler, Writes
+from levelog.handlers.viewhandlers import OF_VIEWS, IndexParameter, ReconcileHandler, ViewHandler, Writes
 from levelog.intents import Intent, with_encoded_data
 from levelog.levels import Level
 from levelog.resources import Manifest, Metadata, Owner, ResourceBase, ResourceType, refuse_external

@@ -26,7 +26,7 @@ from levelog.handlers.injection import Given, Lender, shown
 from levelog.handlers.outcomes import as_value, carried, delay, is_held, left, next_call, wait_for_patch, without
 from levelog.handlers.readers import require_field
 from levelog.handlers.signatures import declared, holds_intents, require_flag, yields
-from levelog.handlers.views import ReconcileHandler, ViewHandler, WrittenClass, inspect_writes
+from levelog.handlers.viewhandlers import ReconcileHandler, ViewHandler, WrittenClass, inspect_writes
 from levelog.handlers.yielding import Yielded, Yields, last_yielding
 from levelog.indices import Index
 from levelog.intents import Intent, call

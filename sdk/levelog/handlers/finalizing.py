@@ -13,7 +13,7 @@ from levelog.handlers.indexers import MARK, IndexHandler
 from levelog.handlers.injection import Lender
 from levelog.handlers.readers import ObjectReader
 from levelog.handlers.signatures import declared
-from levelog.handlers.views import ReconcileHandler, ViewHandler
+from levelog.handlers.viewhandlers import ReconcileHandler, ViewHandler
 from levelog.intents import Intent, patch
 from levelog.levels import Level, Levels
 from levelog.resources import ResourceBase

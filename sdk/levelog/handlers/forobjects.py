@@ -24,7 +24,7 @@ from levelog.handlers.signatures import (
     type_hints,
     yields,
 )
-from levelog.handlers.views import ReconcileHandler, ViewHandler, Writes
+from levelog.handlers.viewhandlers import ReconcileHandler, ViewHandler, Writes
 from levelog.indices import Index
 from levelog.intents import Intent
 from levelog.levels import Level

@@ -14,7 +14,7 @@ from levelog.handlers.hooks import Hooks
 from levelog.handlers.injection import Lender
 from levelog.handlers.readers import function_or_class
 from levelog.handlers.signatures import needs, one_place
-from levelog.handlers.views import Writes
+from levelog.handlers.viewhandlers import Writes
 from levelog.resources import ResourceBase
 from levelog.selectors import alike
 from levelog_base.errors import OperatorError

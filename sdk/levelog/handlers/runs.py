@@ -26,7 +26,7 @@ from levelog.handlers.indexers import MARK, IndexHandler
 from levelog.handlers.injection import Given, Lender, live_types, shown
 from levelog.handlers.outcomes import CallResult
 from levelog.handlers.signatures import require_time
-from levelog.handlers.views import ReconcileHandler, ViewHandler
+from levelog.handlers.viewhandlers import ReconcileHandler, ViewHandler
 from levelog.indices import Index
 from levelog.intents import Intent, call
 from levelog.levels import Level

@@ -26,7 +26,7 @@ from levelog.handlers.indexers import IndexHandler
 from levelog.handlers.injection import Lender
 from levelog.handlers.outcomes import as_value, carried, delay, is_ahead, next_call
 from levelog.handlers.signatures import require_flag, require_time
-from levelog.handlers.views import ReconcileHandler, ViewHandler
+from levelog.handlers.viewhandlers import ReconcileHandler, ViewHandler
 from levelog.indices import Index
 from levelog.intents import Intent, call
 from levelog.levels import Level

@@ -11,7 +11,7 @@ from levelog.effects import Call, EffectHandler, GiveUp
 from levelog.handlers.fingerprints import value_fingerprint
 from levelog.handlers.injection import Lender
 from levelog.handlers.signatures import declared
-from levelog.handlers.views import ReconcileHandler, ViewHandler, Writes, WrittenClass
+from levelog.handlers.viewhandlers import ReconcileHandler, ViewHandler, Writes, WrittenClass
 from levelog.indices import Index
 from levelog.intents import Intent, IntentOptions, Verb, call
 from levelog.levels import Level

@@ -18,6 +18,7 @@ from sqlalchemy.util.concurrency import greenlet_spawn
 from levelog.absence import Absence
 from levelog_base.errors import ConfigurationError, Unavailable
 from levelog_base.wire.timelines import DatabaseTimeline
+from levelog_store.connect.drivererrors import CONNECTION_ERRORS, translate_errors, translate_refusal
 from levelog_store.connect.engines import (
     POOL_SIZE,
     let_wait,
@@ -27,7 +28,6 @@ from levelog_store.connect.engines import (
     sqlite_writer,
     to_the_end,
 )
-from levelog_store.connect.failures import CONNECTION_ERRORS, translate_errors, translate_refusal
 from levelog_store.connect.locations import FileLock, Location, locate
 from levelog_store.connect.quick import QuickConnection, QuickEngine
 

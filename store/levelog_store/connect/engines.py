@@ -25,7 +25,7 @@ from sqlalchemy.util import LRUCache
 from sqlalchemy.util.concurrency import await_
 
 from levelog_base.errors import ConfigurationError
-from levelog_store.connect.failures import NO_POOLER
+from levelog_store.connect.drivererrors import NO_POOLER
 from levelog_store.connect.locations import Location
 from levelog_store.connect.quick import QuickEngine
 

@@ -19,7 +19,7 @@ from levelog_base.wire.canonical import canonical
 from levelog_base.wire.records import Outcome, ReceiptNoted
 from levelog_store.actuate import claims, heartbeats, outcomes
 from levelog_store.actuate.claims import ClaimedIntent, Postponement
-from levelog_store.actuate.daemons import keep_progress
+from levelog_store.actuate.daemonstates import keep_progress
 from levelog_store.actuate.outcomes import UnseenWrite
 from levelog_store.connect.database import Database
 from levelog_store.dialects import now, upsert

@@ -8,7 +8,7 @@ from sqlalchemy import delete, insert, text, update
 
 from levelog.levels import LevelStatus
 from levelog_processors.tables import SqlTables
-from levelog_store.actuate.daemons import read_awaited
+from levelog_store.actuate.daemonstates import read_awaited
 from levelog_store.connect.database import Database
 from levelog_store.dialects import _built_once, rows_of  # pyright: ignore[reportPrivateUsage]
 from levelog_store.fold.levelwrites import wake_stuck

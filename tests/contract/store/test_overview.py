@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from sqlalchemy import insert, update
 
 from levelog_cli.wiring.levelwatch import changes
-from levelog_history.levels import LevelFilter
+from levelog_history.pastlevels import LevelFilter
 from levelog_store.connect.database import Database
 from levelog_store.dialects import rows_of
 from levelog_store.look.contact import listed_resources

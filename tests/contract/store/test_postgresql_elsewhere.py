@@ -11,7 +11,7 @@ from sqlalchemy.engine import make_url
 from levelog_base.errors import ConfigurationError, Unavailable
 from levelog_migrations import upgrade
 from levelog_store.connect.database import Database
-from levelog_store.connect.failures import translate_refusal
+from levelog_store.connect.drivererrors import translate_refusal
 from levelog_store.connect.locations import locate
 from levelog_store.look.sqlviews import IndexView, JsonColumn, replace_views
 from rigs.pgbouncer import PROGRAM, PgBouncer

@@ -19,7 +19,7 @@ from levelog_base.wire.subjects import partition_in
 from levelog_ingest.feed import read_bookmark, read_event
 from levelog_ingest.recorder import Recorder
 from levelog_ingest.status import ResourceStatus, WatchedResource
-from levelog_kube.failures import ApiError, NoAnswer
+from levelog_kube.requestfailures import ApiError, NoAnswer
 from levelog_log.messages import logged_record
 from levelog_log.transport.wire import Message, parse_header_lines
 from rigs.faults import InjectLines

@@ -9,8 +9,8 @@ import pytest
 
 from levelog.calls.caller import FunctionCaller
 from levelog.calls.faults import HandlerFault
-from levelog.compat.kopf.failures import TryLimits
 from levelog.compat.kopf.filters import Filters
+from levelog.compat.kopf.handlererrors import TryLimits
 from levelog.compat.kopf.subhandlers import Calls, InnerHandler
 from rigs.kopffiles import kopf_run
 from rigs.waiting import until

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from levelog.compat.kopf.given import memos
-from levelog.compat.kopf.targets import target
+from levelog.compat.kopf.selections import target
 from levelog_base.errors import HookFailed
 from levelog_cli.loading import load_operators
 from rigs.kopffiles import Shop, kopf_run, load_kopf

@@ -17,8 +17,8 @@ from levelog_kube import client as client_module
 from levelog_kube.client import KubeClient, connect
 from levelog_kube.configuration import load_configuration
 from levelog_kube.discovery import cluster_uid, resolve
-from levelog_kube.failures import ApiError, NoAnswer, Unreachable, Withheld
-from levelog_sandbox.api.targets import Denial
+from levelog_kube.requestfailures import ApiError, NoAnswer, Unreachable, Withheld
+from levelog_sandbox.api.requesttargets import Denial
 from levelog_sandbox.sandbox import Sandbox
 from rigs.certificates import Authority
 from rigs.controlplane import ControlPlane

@@ -17,8 +17,8 @@ from levelog_base.wire.canonical import digest
 from levelog_kube import client as client_module
 from levelog_kube import configuration
 from levelog_kube.client import connect
-from levelog_kube.failures import ApiError, Unreachable
 from levelog_kube.official import Configuration
+from levelog_kube.requestfailures import ApiError, Unreachable
 from levelog_kube.sessions import open_session
 from rigs.certificates import Authority, Certified
 from rigs.pickyserver import PickyServer

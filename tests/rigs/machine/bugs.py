@@ -20,20 +20,20 @@ from levelog_base.wire.canonical import digest
 from levelog_base.wire.objects import Uid
 from levelog_base.wire.records import HistoryReverted, LoggedRecord
 from levelog_ingest.feed import Feed
-from levelog_kube.failures import NoAnswer
+from levelog_kube.requestfailures import NoAnswer
 from levelog_log.trail import Trail
 from levelog_processors import engine, tables
 from levelog_processors.bound import BoundView
 from levelog_processors.decide import facts, functions, intents, lookups, statereader
+from levelog_processors.decide.decisionrules import conclude
 from levelog_processors.decide.facts import Outlook, Round
 from levelog_processors.decide.readiness import Readiness
-from levelog_processors.decide.rules import conclude
 from levelog_processors.decide.statereader import StateReader
 from levelog_processors.engine import Engine
 from levelog_processors.fold import entries
-from levelog_processors.fold import rules as folding
+from levelog_processors.fold import foldrules as folding
+from levelog_processors.fold.foldrules import Fold
 from levelog_processors.fold.lists import Mark, note_mark
-from levelog_processors.fold.rules import Fold
 from levelog_processors.program import Program
 from levelog_processors.state.buckets import Buckets
 from levelog_processors.state.contents import ABSENT

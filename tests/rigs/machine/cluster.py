@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from levelog_base.wire.objects import ObjectKey
 from levelog_kube.client import Answer
-from levelog_kube.failures import ApiError, NoAnswer, Unreachable, Withheld
+from levelog_kube.requestfailures import ApiError, NoAnswer, Unreachable, Withheld
 
 GROUP: Final = "example.com"
 NAMESPACE: Final = "default"

@@ -36,7 +36,7 @@ from levelog_ingest.status import Backoff, WatchedResource
 from levelog_ingest.watcher import Watcher
 from levelog_kube.client import Answer, KubeClient
 from levelog_kube.discovery import Served
-from levelog_kube.failures import ApiError, NoAnswer
+from levelog_kube.requestfailures import ApiError, NoAnswer
 from levelog_log.appender import Appender, Lane
 from levelog_log.messages import MessageWriter
 from levelog_log.stream import LogStream

@@ -11,7 +11,7 @@ from typing import Any, Final, cast
 
 from msgspec.structs import replace
 
-from levelog.handlers.views import ReconcileHandler
+from levelog.handlers.viewhandlers import ReconcileHandler
 from levelog.intents import Intent
 from levelog_base.wire.objects import Sequence as ReadTo
 from levelog_base.wire.records import LoggedRecord

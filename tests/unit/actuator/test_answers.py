@@ -19,7 +19,7 @@ from levelog_actuator.answers import (
     rule_for_observation,
 )
 from levelog_actuator.requests import Order, Precondition
-from levelog_kube.failures import FailureCause
+from levelog_kube.requestfailures import FailureCause
 from rigs.orders import OTHER_UID, PARENT_UID, UID, VERBS, VERSION, observation, order, unseen
 
 JSON = {"body": [], "options": {"patch_type": "json"}}

@@ -3,7 +3,7 @@
 import asyncio
 from datetime import timedelta
 
-from levelog_actuator.daemons import Pauses
+from levelog_actuator.daemoncalls import Pauses
 
 
 async def test_who_goes_on_to_wait_although_it_has_to_end_holds_up_nothing() -> None:

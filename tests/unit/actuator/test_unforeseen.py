@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from levelog.indices import LiveIndex
 from levelog.operator import Operator
-from levelog_actuator.daemons import Daemons
+from levelog_actuator.daemoncalls import Daemons
 from levelog_actuator.effects import EffectCaller, Effects
 from levelog_actuator.limits import Limits
 from levelog_actuator.outbox import ActuatorSettings, Outbox

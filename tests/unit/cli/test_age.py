@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from levelog_cli.printing.columns import print_age
-from levelog_history.levels import LevelsNow
+from levelog_history.pastlevels import LevelsNow
 from rigs.leasing import SCOPE
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)

@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from levelog import Index, Intent, Level, Operator, Resource, apply
-from levelog.handlers.views import VERBS
+from levelog.handlers.viewhandlers import VERBS
 from levelog.intents import Verb
 from levelog_actuator.rights import RIGHTS
 from levelog_base.errors import ConfigurationError

@@ -14,7 +14,7 @@ from levelog_base.wire.records import LoggedRecord, ObjectUnreadable, SyncFinish
 from levelog_ingest.resume import ResumeAt
 from levelog_ingest.status import DIFFERENCE, Backoff
 from levelog_ingest.sync import Sync
-from levelog_kube.failures import ApiError, NoAnswer
+from levelog_kube.requestfailures import ApiError, NoAnswer
 from rigs.ingesting import lists, state_of
 from rigs.machine.cluster import WEBS, key_of
 from rigs.machine.ingesters import Ingester, Server

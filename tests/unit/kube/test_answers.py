@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from levelog_base.errors import LevelogError
 from levelog_kube.client import Answer, KubeClient, LineSplitter
 from levelog_kube.discovery import cluster_uid
-from levelog_kube.failures import MOST_WAIT_SECONDS, ApiError
+from levelog_kube.requestfailures import MOST_WAIT_SECONDS, ApiError
 
 
 def test_an_error_names_the_request_and_what_the_server_said() -> None:

@@ -8,13 +8,6 @@ from types import ModuleType
 from typing import TypeAlias
 
 from levelog.compat.kopf.decorators import NO_WEBHOOKS, daemon, index, on, register, subhandler, timer
-from levelog.compat.kopf.failures import (
-    ErrorsMode,
-    HandlerRetriesError,
-    HandlerTimeoutError,
-    PermanentError,
-    TemporaryError,
-)
 from levelog.compat.kopf.filters import all_, any_, none_, not_
 from levelog.compat.kopf.given.events import event, exception, info, warn
 from levelog.compat.kopf.given.hierarchies import (
@@ -50,11 +43,18 @@ from levelog.compat.kopf.given.words import (
     RawEventType,
     Reason,
 )
+from levelog.compat.kopf.handlererrors import (
+    ErrorsMode,
+    HandlerRetriesError,
+    HandlerTimeoutError,
+    PermanentError,
+    TemporaryError,
+)
 from levelog.compat.kopf.kinds.lasting import AsyncDaemonStopperChecker, DaemonStopped, SyncDaemonStopperChecker
 from levelog.compat.kopf.modules import operator_in
 from levelog.compat.kopf.running import operator, run
+from levelog.compat.kopf.selections import ResourceMarker
 from levelog.compat.kopf.subhandlers import execute
-from levelog.compat.kopf.targets import ResourceMarker
 from levelog.compat.kopf.tuning import OperatorSettings, UnusedStorage
 from levelog.kinds import ServedKind
 from levelog.selectors import ABSENT, PRESENT

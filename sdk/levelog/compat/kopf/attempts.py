@@ -8,13 +8,13 @@ from typing import Any, Final
 
 import msgspec
 
-from levelog.compat.kopf.failures import InnerPending, judged
 from levelog.compat.kopf.given.events import posted
 from levelog.compat.kopf.given.hierarchies import at_hand
 from levelog.compat.kopf.given.keywords import Patch, call_keywords, object_keywords
 from levelog.compat.kopf.given.lookups import KopfIndex, asked_for
 from levelog.compat.kopf.given.memos import Memo, memo_of
 from levelog.compat.kopf.given.words import served_resource
+from levelog.compat.kopf.handlererrors import InnerPending, judged
 from levelog.compat.kopf.options import Declaration
 from levelog.compat.kopf.subhandlers import Calls, InnerProgress, merge_patches, registering
 from levelog.compat.kopf.tuning import OperatorSettings

@@ -25,8 +25,8 @@ from levelog.compat.kopf.options import (
     require_known,
     seconds_of,
 )
+from levelog.compat.kopf.selections import choice
 from levelog.compat.kopf.subhandlers import InnerHandler, at_work
-from levelog.compat.kopf.targets import choice
 from levelog.edges import Reason, value_or_none
 from levelog.layers import Lifetimes, Times
 from levelog.selectors import holds

@@ -9,9 +9,9 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Literal, TypeAlias, TypeVar
 
 from levelog.compat.kopf.attempts import LONGEST, KopfAdapter
-from levelog.compat.kopf.failures import TryLimits, pause_of_hook
 from levelog.compat.kopf.given.lookups import asked_for
 from levelog.compat.kopf.given.memos import Memo
+from levelog.compat.kopf.handlererrors import TryLimits, pause_of_hook
 from levelog.compat.kopf.kinds.changing import ChangeAdapter
 from levelog.compat.kopf.kinds.entries import EntriesAdapter
 from levelog.compat.kopf.kinds.lasting import LastingAdapter

@@ -14,9 +14,9 @@ from typing import Any, Final, NoReturn
 
 import msgspec
 
-from levelog.compat.kopf.failures import InnerPending, TryLimits, judged
 from levelog.compat.kopf.filters import Filters
 from levelog.compat.kopf.given.keywords import Patch, call_keywords
+from levelog.compat.kopf.handlererrors import InnerPending, TryLimits, judged
 from levelog.compat.kopf.options import BACKOFF
 from levelog.layers import Threads
 from levelog_base.errors import OperatorError

@@ -3,7 +3,7 @@
 import logging
 from typing import Any, Final
 
-from levelog.compat.kopf.failures import PermanentError
+from levelog.compat.kopf.handlererrors import PermanentError
 
 HARMLESS: Final = {"peering.standalone", "posting.enabled", "posting.level", "posting.loggers"}
 """Settings that say what is so anyway, or of what levelog has its own, and are passed over in silence."""

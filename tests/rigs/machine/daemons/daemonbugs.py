@@ -10,11 +10,11 @@ from sqlalchemy import Dialect, Update, bindparam, update
 
 from levelog.calls.executor import Failure
 from levelog.handlers.runs import DaemonHandler
-from levelog_actuator import daemons
-from levelog_actuator.daemons import Daemons
+from levelog_actuator import daemoncalls
+from levelog_actuator.daemoncalls import Daemons
 from levelog_actuator.effects import EffectCaller, Effects
 from levelog_actuator.results import Later, Result
-from levelog_store.actuate import daemons as stored
+from levelog_store.actuate import daemonstates as stored
 from levelog_store.actuate.claims import IS_KEY, IS_OF_CLAIM, IS_OWNERS, ClaimedIntent
 from levelog_store.dialects import now
 from levelog_store.tables import intents
@@ -77,7 +77,7 @@ def runs_again_after_it_returned(*_: Any) -> Any:
 
 def ends_are_not_told(_: Laboratory) -> Generator[None]:
     """A daemon goes on when its object is gone, or does not fit any more."""
-    shown = getattr(daemons, "_Daemon")  # noqa: B009 - private to its module
+    shown = getattr(daemoncalls, "_Daemon")  # noqa: B009 - private to its module
     real = shown.show
 
     def show(self: Any, values: Collection[Any]) -> None:

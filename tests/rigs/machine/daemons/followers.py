@@ -9,7 +9,7 @@ from typing import Any, Final, Protocol
 
 from levelog import Operator, Struct
 from levelog.daemons import Daemon
-from levelog_actuator.daemons import Pauses, is_following
+from levelog_actuator.daemoncalls import Pauses, is_following
 from rigs.machine.operator import Web
 
 

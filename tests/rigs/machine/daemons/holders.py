@@ -15,7 +15,7 @@ from sqlalchemy import select
 from levelog import Retry
 from levelog.daemons import Daemon
 from levelog_actuator.awaited import AwaitedLevels
-from levelog_actuator.daemons import Daemons
+from levelog_actuator.daemoncalls import Daemons
 from levelog_actuator.effects import EffectCaller, Effects
 from levelog_actuator.ledger import Ledger
 from levelog_actuator.limits import Limits

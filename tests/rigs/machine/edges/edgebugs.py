@@ -13,9 +13,9 @@ from levelog.edges import Diff
 from levelog.handlers.edgehandlers import END, EdgeHandler
 from levelog_base.wire.objects import ObjectKey
 from levelog_processors.bound import BoundView
-from levelog_processors.decide import facts, targets
+from levelog_processors.decide import facts, intenttargets
+from levelog_processors.fold.foldrules import Fold
 from levelog_processors.fold.receipts import Receipts
-from levelog_processors.fold.rules import Fold
 from levelog_store.actuate import claims, outcomes
 from levelog_store.actuate.claims import CLAIMED, IS_KEY, is_one_of_keys
 from levelog_store.actuate.outcomes import ClaimReceipt
@@ -27,7 +27,7 @@ from rigs.machine.planting import Planted
 from rigs.machine.world import Laboratory
 
 
-@replaces("_called", targets)
+@replaces("_called", intenttargets)
 def ends_in_a_line_of_their_own(
     real: Any, view: BoundView, parent: StoredObject, intent: Any, handler: Any
 ) -> ObjectKey:

@@ -7,9 +7,9 @@ from typing import Any
 from msgspec import UNSET
 
 from levelog.compat.kopf.attempts import KopfAdapter
-from levelog.compat.kopf.failures import PermanentError, TemporaryError
 from levelog.compat.kopf.given.keywords import NOT_CALLED, Patch, kopf_diff, kopf_essence
 from levelog.compat.kopf.given.memos import forget_memo
+from levelog.compat.kopf.handlererrors import PermanentError, TemporaryError
 from levelog.edges import Edge, Reason, essence, flat, under, value_or_none
 from levelog.effects import Call
 from levelog.layers import CallResult, next_call

@@ -9,9 +9,9 @@ from functools import partial
 from typing import Any, Final
 
 from levelog.compat.kopf.attempts import KopfAdapter
-from levelog.compat.kopf.failures import HandlerTimeoutError, PermanentError
 from levelog.compat.kopf.given.keywords import Body
 from levelog.compat.kopf.given.lookups import KopfIndex
+from levelog.compat.kopf.handlererrors import HandlerTimeoutError, PermanentError
 from levelog.compat.kopf.subhandlers import in_thread
 from levelog.daemons import StopReason
 from levelog.indices import LiveIndex

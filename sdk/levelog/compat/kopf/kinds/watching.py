@@ -6,9 +6,9 @@ from datetime import UTC, datetime
 from typing import Any, NoReturn
 
 from levelog.compat.kopf.attempts import LONGEST, KopfAdapter
-from levelog.compat.kopf.failures import meant
 from levelog.compat.kopf.given.keywords import NOT_CALLED, Patch
 from levelog.compat.kopf.given.memos import forget_memo
+from levelog.compat.kopf.handlererrors import meant
 from levelog.effects import GiveUp, Retry
 
 

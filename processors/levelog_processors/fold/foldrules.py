@@ -30,8 +30,8 @@ from levelog_base.wire.records import (
 )
 from levelog_processors.bound import BoundIndex, BoundView
 from levelog_processors.fold.entries import change_key, index_entries, is_expired, note_time, replace_entries, unexpired
+from levelog_processors.fold.foldedobjects import Latest, deleted, place_of, stored, unreadable
 from levelog_processors.fold.lists import finish, note_mark, note_sync
-from levelog_processors.fold.objects import Latest, deleted, place_of, stored, unreadable
 from levelog_processors.fold.receipts import Receipts
 from levelog_processors.guard import parent_inputs
 from levelog_processors.keys import calls_key

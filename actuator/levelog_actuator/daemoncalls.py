@@ -26,7 +26,7 @@ from levelog_actuator.results import Later, about
 from levelog_base.errors import DaemonLost, OperatorError, Unavailable
 from levelog_base.wire.canonical import canonical
 from levelog_store.actuate.claims import ClaimedIntent
-from levelog_store.actuate.daemons import keep_progress
+from levelog_store.actuate.daemonstates import keep_progress
 from levelog_store.rows import ViewParent
 
 log = logging.getLogger(__name__)
