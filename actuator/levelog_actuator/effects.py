@@ -1,9 +1,9 @@
 """Calls the effects that intents ask for: claim, call, result.
 
 `Effects` begins a call when its intent is claimed, and keeps the claim while it goes on. `EffectCaller` reads the
-intent and calls the function, by the executor that calls all users' functions, or runs a daemon. It gives the result
-away: the ledger stores it, and the relay publishes it. Of a call that goes on, the intent's row keeps the state of a
-daemon, or what a function has returned until its patch is written: only that patch goes to the API server from here.
+intent and calls the function, by the executor that calls all users' functions, or runs a daemon. It hands the result
+on: the ledger stores it, and the relay publishes it. While a call lasts, its intent's row keeps the state of a daemon,
+or what a function has returned until its patch is written. Of requests, only that patch goes out from here.
 """
 
 import asyncio

@@ -24,7 +24,7 @@ from levelog_actuator.limits import try_later
 from levelog_actuator.outbox import Outbox
 from levelog_actuator.requests import Order
 from levelog_actuator.results import Ended, Later, Result, about
-from levelog_actuator.sending import MOST_MADE
+from levelog_actuator.sending import MOST_REMEMBERED
 from levelog_base.errors import ConfigurationError, Unavailable
 from levelog_base.secrets.redaction import Redactor
 from levelog_base.wire.canonical import canonical, digest
@@ -152,7 +152,7 @@ class CallPatcher(Struct, eq=False):
             is_next, is_guarded = made is not None and made.version == version, options.if_unchanged and not is_doubtful
             since = (made.since if made and is_next else version) if is_guarded else result.version
             self.made[uid] = _Made(since, result.version, merge(made.fields if made else {}, body))
-            if len(self.made) > MOST_MADE:
+            if len(self.made) > MOST_REMEMBERED:
                 del self.made[next(iter(self.made))]
             self._note(call, patch, verb, body, result)
         return result

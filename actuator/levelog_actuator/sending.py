@@ -1,8 +1,8 @@
 """Carries out one intent at the API server: sends it, reads the target if needed, and follows the rule for each answer.
 
-It sends at most three requests under one claim, each for one incarnation of the target, and none that the loaded code
-does not declare. The rules are in `answers.py`, what a request looks like in `requests.py`. It returns what came of the
-intent, and stores it nowhere: it touches no table, no log, and calls no user's function.
+It sends at most three writes under one claim, and reads between them, each for one incarnation of the target, and none
+that the loaded code does not declare. The rules are in `answers.py`, what a request looks like in `requests.py`. It
+returns what came of the intent, and stores it nowhere: it touches no table, no log, and calls no user's function.
 """
 
 from collections.abc import Callable, Mapping
@@ -33,10 +33,10 @@ from levelog_kube.requestfailures import ApiError, NoAnswer, Unreachable, Withhe
 from levelog_store.actuate.claims import ClaimedIntent
 
 _OF_REFUSALS: Final = ("status", "reason", "message", "causes", "retry_after")
-MOST_MADE: Final = 4_096
+MOST_REMEMBERED: Final = 4_096
 """Objects whose versions are remembered."""
-MOST_SENT: Final = 3
-"""Requests for one claim: a status that others change all the time is tried again later."""
+MOST_WRITES_SENT: Final = 3
+"""Writes for one claim: a status that others change all the time is tried again later."""
 
 
 class _Metadata(Struct, rename="camel"):
@@ -96,7 +96,7 @@ class Sender(Struct, eq=False):
     ) -> Result:
         """Send the intent, at once or after reading the target, and return the result.
 
-        `may_send` tells whether the claim outlasts another request, whose deadline is `limit`; if not, the intent is
+        `may_send` tells whether the claim outlasts another write, whose deadline is `limit`; if not, the intent is
         given back. No error text contains a secret value of the body. Raises msgspec.MsgspecError for a row that cannot
         be read.
         """
@@ -121,7 +121,7 @@ class Sender(Struct, eq=False):
                 if isinstance(result, Ended):
                     self._remember(order.target, result)
         except UNREADABLE as error:
-            text = f"{_step(order)}: the answer cannot be read: {error}"
+            text = f"{_title(order)}: the answer cannot be read: {error}"
             result = try_later(self.settings, intent, text, is_doubtful=True)
         return replace(result, error=self.redactor.redact_text(result.error, order.secrets))
 
@@ -130,7 +130,7 @@ class Sender(Struct, eq=False):
         guard = self._guard(order)
         refusal: Reply | None = None
         must_look = intent.is_doubtful or _was_not_seen(order)
-        for _ in range(MOST_SENT):
+        for _ in range(MOST_WRITES_SENT):
             if must_look:
                 step = await self._look_and_judge(order, guard, refusal)
                 if not isinstance(step, Precondition):
@@ -166,7 +166,7 @@ class Sender(Struct, eq=False):
         self.newest.pop(target, None)
         if ended.uid and ended.version:
             self.newest[target] = Precondition(uid=ended.uid, version=ended.version)
-        if len(self.newest) > MOST_MADE:
+        if len(self.newest) > MOST_REMEMBERED:
             del self.newest[next(iter(self.newest))]
 
     async def _look_and_judge(self, order: Order, guard: Precondition, refusal: Reply | None) -> Result | Precondition:
@@ -231,7 +231,7 @@ class Sender(Struct, eq=False):
         return Ended(intent=order.intent, outcome=outcome, uid=uid, version=version, applied=made, found=answer)
 
     def _blind(self, order: Order, reply: Reply) -> Result:
-        text = f"{_step(order)}: the target cannot be read: {reply.message}"
+        text = f"{_title(order)}: the target cannot be read: {reply.message}"
         if reply.status in {0, 401, 408, 429} or reply.status >= 500:
             return try_later(self.settings, order.intent, text, reply=reply)
         return _ended(order, "failed", text)
@@ -306,16 +306,16 @@ def _ended(order: Order, outcome: Outcome, error: str = "") -> Ended:
     return Ended(intent=order.intent, outcome=outcome, uid=order.intent.target_uid, error=error)
 
 
-def _step(order: Order) -> str:
+def _title(order: Order) -> str:
     return f"{order.verb} {order.target}"
 
 
 def _refusal_text(order: Order, reply: Reply) -> str:
     owned = [f"{cause.field} ({cause.message})" for cause in reply.causes if cause.reason == "FieldManagerConflict"]
     if owned:
-        return f"{_step(order)}: {', '.join(owned)}: owned by another field manager; force=True takes it over"
+        return f"{_title(order)}: {', '.join(owned)}: owned by another field manager; force=True takes it over"
     status = f"{reply.status} {reply.reason}".strip() if reply.status else "no answer"
-    return f"{_step(order)}: {status}: {reply.message}"
+    return f"{_title(order)}: {status}: {reply.message}"
 
 
 _MENDS: Final = {
@@ -326,7 +326,7 @@ _MENDS: Final = {
 
 
 def _explain(case: Case, why: str) -> str:
-    step = _step(case.order)
+    step = _title(case.order)
     if case.is_foreign and case.seen is not None:
         holder = case.seen.controller_name or "nobody"
         return f"{step}: it exists and is controlled by {holder}{_MENDS[case.order.verb]}"

@@ -1,7 +1,7 @@
 """Reads the log in order, from a position on, into memory ahead of its one user, who asks for batches.
 
-It asks NATS for records, and reports lost ones; it writes nothing, and knows neither tables nor objects. Where the log
-lost what was not read yet, it raises, and never goes on behind the hole.
+It asks NATS for records, and reports lost ones; it writes no record, and knows neither tables nor objects. It raises if
+records were removed before they were read, or the log was rolled back; a loss amid the log it reports, and reads on.
 
 A pull consumer, not a push one: each request says how much may come, so that memory is bounded by this file and not by
 the server's flow control, which lets 32 MiB through. It is as fast (measured: 57,000 records/s either way).
@@ -396,7 +396,7 @@ class Reader:
         self._break("the connection was lost")
 
     def _break(self, reason: str) -> None:
-        """Start again with another consumer."""
+        """Have the task start again with another consumer."""
         self._broken = self._broken or reason
         self._attend.set()
 

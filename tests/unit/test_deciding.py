@@ -242,12 +242,12 @@ SETTLING = msgspec.structs.replace(FAILED_VIEW, status="settling", reason="", de
 
 def test_invariant_8_a_decision_waits_for_what_is_claimed_and_withdraws_what_nobody_claimed() -> None:
     facts = facts_after(SETTLING, intent(key="sent", state="claimed"), intent(key="waits", state="pending"))
-    assert (Outlook(facts).withdrawn, len(Outlook(facts).under_way)) == (
+    assert (Outlook(facts).to_withdraw, len(Outlook(facts).under_way)) == (
         [],
         2,
     )  # without an evaluation nothing has changed
     look = Outlook(facts, DRIFTING)
-    assert look.withdrawn == ["waits"]
+    assert look.to_withdraw == ["waits"]
     assert [each.key for each in look.under_way] == ["sent"]
     decided = conclude(look, None, NOON)
     assert (decided.level.status, decided.withdrawn) == ("settling", ["waits"])
@@ -281,12 +281,12 @@ def test_invariant_8_what_waits_stays_while_a_level_only_sees_what_its_own_write
 
     before = msgspec.structs.replace(SETTLING, desired=canonical(WANTED), actual=canonical(was))
     waits, sent = intent(key="waits", state="pending"), intent(key="sent", state="claimed")
-    assert Outlook(facts_after(before, waits, sent), seen(became)).withdrawn == withdrawn
+    assert Outlook(facts_after(before, waits, sent), seen(became)).to_withdraw == withdrawn
     again = msgspec.structs.replace(facts_after(SETTLING, waits, sent), progressed=not withdrawn)
-    assert Outlook(again, seen(became)).withdrawn == withdrawn, "a replay does as the decision did"
-    assert Outlook(facts_after(before, waits), seen(became)).withdrawn == ["waits"], "a round can follow at once"
+    assert Outlook(again, seen(became)).to_withdraw == withdrawn, "a replay does as the decision did"
+    assert Outlook(facts_after(before, waits), seen(became)).to_withdraw == ["waits"], "a round can follow at once"
     other = msgspec.structs.replace(before, inputs="another parent")
-    assert Outlook(facts_after(other, waits, sent), seen(became)).withdrawn == ["waits"]
+    assert Outlook(facts_after(other, waits, sent), seen(became)).to_withdraw == ["waits"]
 
 
 def test_a_view_is_called_less_often_the_longer_many_writes_of_its_level_take() -> None:
@@ -319,7 +319,7 @@ def test_a_decision_that_saw_the_same_again_withdraws_nothing() -> None:
     seen = Outlook(facts_after(SETTLING), DRIFTING).digest
     before = msgspec.structs.replace(SETTLING, decided_inputs=seen)
     look = Outlook(facts_after(before, intent(key="waits", state="pending")), DRIFTING)
-    assert (look.withdrawn, must_act(look)) == ([], False)
+    assert (look.to_withdraw, must_act(look)) == ([], False)
 
 
 @pytest.mark.parametrize("sides", [(["a"], []), (["a"], ["b"]), (("a",), ()), (None, ["a"])])

@@ -43,7 +43,7 @@ def must_act(look: Outlook) -> bool:
     facts = look.facts
     if look.drift is None or look.under_way or facts.view.reconcile is None:
         return False
-    if facts.is_due:
+    if facts.is_woken_by_time:
         return True
     is_as_decided = look.digest == facts.before.decided_inputs
     return facts.is_to_be_noted if is_as_decided else look.rests_until is None
@@ -85,9 +85,9 @@ def conclude(look: Outlook, round_: Round | None, now: datetime) -> Decided:
         dependencies_removed=set(facts.dependencies - reads),
         intents=rows,
         settled=facts.newly_settled,
-        withdraws=facts.is_deleting,
-        withdrawn=sorted({*look.withdrawn}.difference(row.key for row in rows)),
-        continued=sorted({*look.withdrawn}.intersection(row.key for row in rows)),
+        withdraws=facts.withdraws,
+        withdrawn=sorted({*look.to_withdraw}.difference(row.key for row in rows)),
+        continued=sorted({*look.to_withdraw}.intersection(row.key for row in rows)),
         is_evaluated=seen is not None,
         is_kept=is_kept,
         is_news=_is_news(look, verdict),
@@ -131,7 +131,7 @@ def _noted(look: Outlook, verdict: _Verdict) -> _Verdict:
 
 def _verdict(look: Outlook, round_: Round | None, now: datetime) -> _Verdict:
     facts, seen, before = look.facts, look.seen, look.facts.before
-    if facts.is_deleting:
+    if facts.withdraws:
         return _Verdict("deleting", "the parent has a deletionTimestamp")
     if seen is not None and seen.blocked:
         return _Verdict("blocked", seen.blocked)
@@ -146,7 +146,7 @@ def _verdict_after(look: Outlook, round_: Round, now: datetime) -> _Verdict:
     next_at = now + backoff(_attempts(look), look.facts.longest)
     if round_.error:  # its round counts, so that it is not called in a circle
         return _Verdict("failed", round_.error, next_at)
-    if round_.is_sent:
+    if round_.is_awaited:
         is_calling = any(row.verb == "call" for row in round_.rows)
         return _Verdict("settling", "", _look_at_calls(look, _next_look(look), is_calling=is_calling))
     if round_.withheld:
@@ -308,7 +308,7 @@ def _reads(look: Outlook) -> frozenset[IndexKey]:
     """Keys that the level depends on from now on."""
     if look.seen is not None:
         return frozenset(look.seen.versions)
-    return frozenset() if look.facts.is_deleting else look.facts.dependencies
+    return frozenset() if look.facts.withdraws else look.facts.dependencies
 
 
 def _versions(look: Outlook) -> str:
@@ -333,7 +333,7 @@ def _contents(look: Outlook) -> dict[IndexKey, bytes]:
 def _inputs(look: Outlook) -> str:
     if look.seen is not None:
         return look.seen.inputs
-    return look.facts.inputs if look.facts.is_deleting else look.facts.before.inputs
+    return look.facts.inputs if look.facts.withdraws else look.facts.before.inputs
 
 
 def _drift(look: Outlook) -> bytes | None:
@@ -353,18 +353,20 @@ def _decided_inputs(look: Outlook, *, has_acted: bool) -> str:
 
 
 def _repeats(look: Outlook, round_: Round | None, verdict: _Verdict) -> str | None:
-    seen, last, now = look.seen, look.facts.repeats, look.facts.now
+    seen, last, seen_at = look.seen, look.facts.repeats, look.facts.now
     of = ""
     if seen is not None and seen.error:
         of = VIEW_FAULT
     elif round_ is not None and round_.error:
         of = FAULT
-    elif round_ is not None and round_.is_sent:
+    elif round_ is not None and round_.is_awaited:
         of = look.state
     if of:
         is_retry = of in FAULTS or bool(look.facts.failures)
         by = _undone_by(look.facts)
-        return (Repeats(of=of, count=1, at=now) if last is None else last.then(of, now, is_retry=is_retry, by=by)).text
+        return (
+            Repeats(of=of, count=1, at=seen_at) if last is None else last.then(of, seen_at, is_retry=is_retry, by=by)
+        ).text
     is_in_sync = verdict.status == "in_sync"
     if last is None or (last.of == VIEW_FAULT and seen is not None):
         return None

@@ -98,8 +98,8 @@ class Facts(Struct, frozen=True, kw_only=True, dict=True):
         return [i for i in self.intents if i.outcome in ("failed", "conflict") and i.is_folded]
 
     @property
-    def is_due(self) -> bool:
-        """Tell whether the level's `recheck_at` has passed."""
+    def is_woken_by_time(self) -> bool:
+        """Tell whether its `recheck_at` has passed, or somebody has asked: no record alone woke the level."""
         return self.wake.due_at is not None
 
     @property
@@ -133,7 +133,7 @@ class Facts(Struct, frozen=True, kw_only=True, dict=True):
         return is_later and Given.NOW in self.view.handler.given.given.values()
 
     @property
-    def is_deleting(self) -> bool:
+    def withdraws(self) -> bool:
         """Tell whether the parent is being deleted, and the view does not ask for such."""
         return self.parent.is_deleting and not self.view.handler.deleting
 
@@ -150,16 +150,16 @@ class Facts(Struct, frozen=True, kw_only=True, dict=True):
     @property
     def needs_evaluation(self) -> bool:
         """Tell whether the view has to be called: something it read changed, its time came, or a round is owed."""
-        if self.is_deleting or self.is_put_off:
+        if self.withdraws or self.is_put_off:
             return False
-        if self.is_changed or self.is_due:
+        if self.is_changed or self.is_woken_by_time:
             return True
         is_owed = self.has_stored_drift and self.view.reconcile is not None and not self.unsettled
         return is_owed and (self.before.decided_inputs != self.seen_before or self.is_to_be_noted)
 
     @property
     def put_off_until(self) -> datetime:
-        """When a view is called again while many writes of its level are under way: at twice the time since."""
+        """When a view is called again while many writes of its level are under way: after as long again."""
         last = min(self.before.evaluated_at or self.now, self.now)  # the clock may have been set back
         return last + max(LOOKS_APART, last - (self.before.since or last))
 
@@ -170,7 +170,9 @@ class Facts(Struct, frozen=True, kw_only=True, dict=True):
         No round can follow then. Each decision keeps all writes under way: a decision after each would keep n² of n.
         """
         is_as_it_was = self.before.status == "settling" and self.inputs == self.before.inputs
-        return is_as_it_was and len(self.unsettled) > MANY and not self.is_due and self.now < self.put_off_until
+        return (
+            is_as_it_was and len(self.unsettled) > MANY and not self.is_woken_by_time and self.now < self.put_off_until
+        )
 
     @property
     def is_to_be_noted(self) -> bool:
@@ -203,7 +205,7 @@ class Facts(Struct, frozen=True, kw_only=True, dict=True):
             round=self.before.round,
             attempts=self.before.attempts,
             decided_inputs=self.before.decided_inputs,
-            is_due=self.is_due,
+            is_due=self.is_woken_by_time,
             is_asked_for=self.is_asked_for,
             repeats=self.before.repeats,
             intents=tuple(intent for intent in self.intents if intent.key in counts),
@@ -258,7 +260,7 @@ class Round(Struct, frozen=True, kw_only=True):
     """False: the call before still hangs, so that this one was not made and does not count."""
 
     @property
-    def is_sent(self) -> bool:
+    def is_awaited(self) -> bool:
         """Tell whether the level has a write or call to wait for; it never waits for Events."""
         return any(row.state == "pending" and row.verb != "event" for row in self.rows)
 
@@ -272,7 +274,7 @@ class Outlook(Struct, frozen=True, dict=True):
     @property
     def is_put_off(self) -> bool:
         """Tell whether the view was not called, and will be later, since many writes are under way."""
-        return self.seen is None and not self.facts.is_deleting and self.facts.is_put_off
+        return self.seen is None and not self.facts.withdraws and self.facts.is_put_off
 
     @property
     def level(self) -> Level[Any] | None:
@@ -337,7 +339,7 @@ class Outlook(Struct, frozen=True, dict=True):
         return before.actual is not None and is_on_its_way(seen.desired, before.actual, seen.actual)
 
     @cached_property
-    def withdrawn(self) -> list[str]:
+    def to_withdraw(self) -> list[str]:
         """Unclaimed intents, if the view has seen other values than they were decided on, and others than these led to.
 
         Calls continue while the level rests, since no round decides on them then.
@@ -350,5 +352,5 @@ class Outlook(Struct, frozen=True, dict=True):
     @cached_property
     def under_way(self) -> list[OpenIntent]:
         """Unsettled intents that the decision leaves as they are, and has to wait for."""
-        withdrawn = self.withdrawn
+        withdrawn = self.to_withdraw
         return [intent for intent in self.facts.unsettled if intent.key not in withdrawn]

@@ -83,7 +83,7 @@ def _call_key(look: Outlook, row: IntentRow, identity: Sequence[str], called: Ma
     If a waiting call is asked for again, it continues with its key and its schedule. A call that gave up has ended.
     """
     facts, request = look.facts, request_of(row.verb, row.target, row.body, row.options)
-    waiting = {i.request: i.key for i in facts.intents if i.key in look.withdrawn}
+    waiting = {i.request: i.key for i in facts.intents if i.key in look.to_withdraw}
     ended = {i.request: i.key for i in facts.failures}
     before = called.get(_place(row), ""), ended.get(request, "")
     return waiting.get(request) or digest(*identity, facts.view.name, facts.parent.uid, *before, request)

@@ -33,7 +33,7 @@ class CallCounts(Struct):
             self.suppressed += 1
         elif not look.seen.blocked:
             self.count(facts.view.name)
-            self.spurious += not facts.is_changed and not facts.is_due and not facts.has_stored_drift
+            self.spurious += not facts.is_changed and not facts.is_woken_by_time and not facts.has_stored_drift
         if must_act(look):
             self.count(facts.view.reconcile_name)
 

@@ -1,8 +1,8 @@
 """The fold: from a batch of records, and what was there before, to everything that they change.
 
-It is pure: it reads what it is given, and returns `Changes`, which State takes. It wakes the levels of changed parents;
-those that read a changed key, State finds. It calls users' index functions and filters, whose errors become entries.
-Live processors, replay and `levelog.testing` all fold with it, so that they agree.
+It does no I/O but for lines of its log: it reads what it is given, and returns `Changes`, which State takes. It wakes
+the levels of changed parents; those that read a changed key, State finds. It calls users' index functions and filters,
+whose errors become entries. Live processors, replay and `levelog.testing` all fold with it, so that they agree.
 """
 
 import logging
@@ -99,7 +99,7 @@ class Fold:
 
     def _sweep(self, row: StoredObject, record: SyncFinished, logged: LoggedRecord) -> None:
         if handling := self._program.views_of_deleted(row.resource):
-            self._end(row.object, row.uid, None, logged, handling)
+            self._keep_ended(row.object, row.uid, None, logged, handling)
         tombstone = Tombstone(
             object=row.object,
             partition=row.partition,
@@ -124,7 +124,7 @@ class Fold:
 
     def leave_out(self, view: BoundView, row: StoredObject, sequence: int) -> Changes:
         """Let the level of a stored parent go that a filter leaves out since it has changed."""
-        self._wake_parent(view, row.object, row.uid, row.body, Wake(row.partition, (sequence,)))
+        self._wake_or_drop_level(view, row.object, row.uid, row.body, Wake(row.partition, (sequence,)))
         return self._changes
 
     def _advance(self, logged: LoggedRecord) -> None:
@@ -276,7 +276,7 @@ class Fold:
             fresh = unexpired(fresh, self._times.get(logged.partition))
             self._replace_entries(name, logged.partition, fresh, logged.sequence)
         for view in views:
-            self._wake_parent(view, name, record.uid, record.body, Wake(logged.partition, last.causes))
+            self._wake_or_drop_level(view, name, record.uid, record.body, Wake(logged.partition, last.causes))
 
     def _keep_deleted(self, name: str, last: Latest, handling: Sequence[BoundView]) -> None:
         """Keep the incarnations of an object that ended in the batch, for the handlers of their deletion."""
@@ -284,13 +284,13 @@ class Fold:
         living, shown = (prior.uid if prior else ""), None
         for each in last.story():
             if living and living != each.record.uid:  # nobody saw it end
-                self._end(name, living, shown, each.logged, handling)
+                self._keep_ended(name, living, shown, each.logged, handling)
             if each.is_deletion:
                 is_readable = deleted(each.record, each.logged) is not None
-                self._end(name, each.record.uid, each if is_readable else shown, each.logged, handling)
+                self._keep_ended(name, each.record.uid, each if is_readable else shown, each.logged, handling)
             living, shown = ("", None) if each.is_deletion else (each.record.uid, each)
 
-    def _end(
+    def _keep_ended(
         self, name: str, uid: str, shown: Latest | None, logged: LoggedRecord, handling: Sequence[BoundView]
     ) -> None:
         """Keep the last known state of a deleted object: from a record, or else the stored row."""
@@ -351,7 +351,7 @@ class Fold:
     def _replace_entries(self, name: str, partition: int, fresh: Iterable[Entry], sequence: int) -> None:
         replace_entries(self._changes, self._prior.entries_of(name), fresh, name, partition, sequence)
 
-    def _wake_parent(self, view: BoundView, name: str, uid: str, body: bytes, wake: Wake) -> None:
+    def _wake_or_drop_level(self, view: BoundView, name: str, uid: str, body: bytes, wake: Wake) -> None:
         prior = self._prior.levels.get((view.name, name))
         inputs = parent_inputs(view, body, prior.looked_at if prior else None)
         if inputs is None:

@@ -200,8 +200,8 @@ class State(Contents):
         for receipt in changes.receipts:
             record, level = receipt.record, receipt.level
             row, parent = self.levels.get(level), self.objects.get(level[1])
-            is_left = parent is None or parent.uid != record.parent_uid or (record.verb == "call" and row is None)
-            state = "settled" if is_left and record.state == "written" else record.state
+            is_abandoned = parent is None or parent.uid != record.parent_uid or (record.verb == "call" and row is None)
+            state = "settled" if is_abandoned and record.state == "written" else record.state
             ends.receipts.append((receipt, state))
             self.at_rest.discard(level)
             if state != "written":
@@ -358,8 +358,10 @@ class State(Contents):
 
     def _is_open(self, level: ViewParent) -> bool:
         row = self.levels.get(level)
-        is_left = row is not None and row.status != "in_sync" and (row.status != "failed" or row.recheck_at is not None)
-        return is_left or level in self.wakes.pending
+        is_unfinished = (
+            row is not None and row.status != "in_sync" and (row.status != "failed" or row.recheck_at is not None)
+        )
+        return is_unfinished or level in self.wakes.pending
 
     def forget_handled(self, rows: Iterable[StoredObject]) -> None:
         """Forget deleted objects, with their levels and calls."""

@@ -102,7 +102,7 @@ class ClaimedIntent(Sendable, frozen=True, kw_only=True):
     partition: int
     decided_at: datetime
     attempts: int
-    """Claims that came to something, this one included."""
+    """This claim and those before it, but for those that were given back uncounted."""
     claim: int
     """Its number, which no other claim of the intent has."""
     is_doubtful: bool
@@ -315,28 +315,28 @@ def effect_column(dialect: Dialect, table: NamedFromClause[Any]) -> ColumnElemen
 
 
 def _first_of_targets(is_wanted: Callable[[NamedFromClause[Any]], ColumnElement[bool]]) -> Select[Any]:
-    mine = intents.alias("mine")
+    candidate = intents.alias("candidate")
     return (
-        select(*(mine.c[name] for name in (*_COLUMNS, "state")))
-        .where(mine.c.scope == OF_SCOPE, mine.c.state.in_((PENDING, CLAIMED)), is_wanted(mine))
-        .where(~_is_behind(mine))
-        .order_by(mine.c.due_at, mine.c.decided_at)
+        select(*(candidate.c[name] for name in (*_COLUMNS, "state")))
+        .where(candidate.c.scope == OF_SCOPE, candidate.c.state.in_((PENDING, CLAIMED)), is_wanted(candidate))
+        .where(~_is_behind(candidate))
+        .order_by(candidate.c.due_at, candidate.c.decided_at)
         .limit(bindparam("limit", type_=Integer))
-        .with_for_update(skip_locked=True, of=mine)
+        .with_for_update(skip_locked=True, of=candidate)
     )
 
 
-def _is_behind(mine: NamedFromClause[Any]) -> ColumnElement[bool]:
+def _is_behind(candidate: NamedFromClause[Any]) -> ColumnElement[bool]:
     """Condition that another open row of the same target goes first."""
     other = intents.alias("other")
-    place = [(table.c.decided_at, table.c.round, table.c.ordinal, table.c.key) for table in (other, mine)]
+    place = [(table.c.decided_at, table.c.round, table.c.ordinal, table.c.key) for table in (other, candidate)]
     # What was claimed once may be on its way and goes first; then the order of the decisions.
     is_ahead = or_(
-        and_(other.c.state == CLAIMED, mine.c.state == PENDING),
-        and_(other.c.state == mine.c.state, tuple_(*place[0]) < tuple_(*place[1])),
+        and_(other.c.state == CLAIMED, candidate.c.state == PENDING),
+        and_(other.c.state == candidate.c.state, tuple_(*place[0]) < tuple_(*place[1])),
     )
     is_open = is_unsettled(other), other.c.state != WRITTEN
-    return there_is(other.c.scope == mine.c.scope, other.c.target == mine.c.target, *is_open, is_ahead)
+    return there_is(other.c.scope == candidate.c.scope, other.c.target == candidate.c.target, *is_open, is_ahead)
 
 
 @built_once
