@@ -117,7 +117,7 @@ async def levels_at(
 
 
 async def refuse_unknown(connection: AsyncConnection, scopes: list[Scope], name: str, view: str) -> None:
-    """Raise ConfigurationError unless there are levels of the view, and of the parent, where these are given."""
+    """Raise ConfigurationError if there are levels, and none of the view, or none of the parent, where one is given."""
     for what, wanted in (("view", LevelQuery(statuses=(), view=view)), ("parent", LevelQuery(statuses=(), name=name))):
         said = wanted.view or wanted.name
         for scope in scopes if said else ():
@@ -125,5 +125,6 @@ async def refuse_unknown(connection: AsyncConnection, scopes: list[Scope], name:
             if waiting or await read_level_page(connection, scope, wanted, most=1):
                 break
         else:
-            if said:
+            anything = LevelQuery(statuses=())
+            if said and any([await read_level_page(connection, scope, anything, most=1) for scope in scopes]):
                 raise ConfigurationError(f"no level of a {what} {said!r}: `levelog levels` shows all that there are")

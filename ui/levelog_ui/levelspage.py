@@ -21,6 +21,7 @@ from levelog_ui.places import LevelPlace, page_of, round_of_news
 
 MOST: Final = 100
 """Levels on one page."""
+_MOST_PAGES: Final = 1_000_000
 _MOST_WRITES: Final = 3
 _ORDERS: Final[dict[LevelOrder, str]] = {
     "since": "longest first",
@@ -56,6 +57,8 @@ async def levels_page(past: Past, query: Mapping[str, str]) -> dict[str, Any]:
         order=order,
     )
     page = number_of(query.get("page", "")) or 0
+    if page > _MOST_PAGES:
+        raise ConfigurationError(f"there is no page {page} of levels")
     place = {"skip": page * MOST, "most": MOST + 1}
     if then is None:
         found = await past.levels(wanted, **place)

@@ -62,7 +62,9 @@ Chosen = Annotated[
         "--object",
     ),
 ]
-Labels = Annotated[str, option("Only objects with these labels: app=web,tier!=db", "LABELS", "--selector", "-l")]
+Labels = Annotated[
+    str, option("Only what concerns objects with these labels: app=web,tier!=db", "LABELS", "--selector", "-l")
+]
 View = Annotated[str, option("One view: webs/pods, or pods.", "VIEW")]
 
 

@@ -109,7 +109,7 @@ def history(
 @answering(*_STORED, looks_back=True)
 def why(
     settings: Settings,
-    name: Annotated[str, argument(f"A parent, or an object written for one, {NAMES}", "OBJECT")],
+    name: Annotated[str, argument(f"A parent or an object that was written for one: its full name, {NAMES}", "OBJECT")],
     *,
     view: View = "",
     since: _Since = "",

@@ -58,12 +58,12 @@ def _edited_folder(given: Path) -> Path:
 
 
 def _files_in(folder: Path) -> Iterator[Path]:
-    with suppress(FileNotFoundError), os.scandir(folder) as found:  # it may go meanwhile
+    with suppress(OSError), os.scandir(folder) as found:  # it may go meanwhile, or be for others
         for entry in found:
             path = folder / entry.name
             if path.suffix == ".py" and not any(fnmatch(entry.name, pattern) for pattern in _TESTS):
                 yield path
-            elif entry.is_dir(follow_symlinks=False) and (path / "__init__.py").exists():
+            elif entry.is_dir(follow_symlinks=False) and os.access(path / "__init__.py", os.F_OK):
                 yield from _files_in(path)
 
 

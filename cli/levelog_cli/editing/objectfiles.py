@@ -31,7 +31,7 @@ _AGAIN_SECONDS: Final = 2.0
 class ObjectFiles:
     """Applies the objects of files; `look` is called again and again, `renew` when there may be other definitions.
 
-    What others have set or deleted since stays so, until the file is saved or a definition changes.
+    What others have set or deleted since stays so, until the file is saved, a definition changes, or it starts anew.
     """
 
     def __init__(self, settings: Settings, files: Sequence[Path], family: Family, notes: BoardNotes) -> None:

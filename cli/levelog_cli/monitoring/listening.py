@@ -69,6 +69,8 @@ def listening(address: ListenAddress, pages: WebPages) -> Generator[ListenAddres
     loop, is_over = asyncio.new_event_loop(), asyncio.Event()
 
     async def answer(request: web.BaseRequest) -> web.Response:
+        if request.method not in ("GET", "HEAD"):
+            return web.Response(status=405, headers={"Allow": "GET, HEAD"})
         make = pages.get(request.path)
         if make is None:
             return web.Response(text=f"there is {', '.join(pages)}\n", status=404)

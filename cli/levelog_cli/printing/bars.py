@@ -5,7 +5,7 @@ import sys
 import threading
 import time
 from collections.abc import AsyncGenerator, Callable, Generator, Iterable, Sequence
-from contextlib import ExitStack, asynccontextmanager, contextmanager
+from contextlib import ExitStack, asynccontextmanager, contextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Final, TypeAlias
 
@@ -136,7 +136,8 @@ def _progress() -> "Progress":
         def get_renderables(self) -> Iterable[RenderableType]:
             for task in self.tasks:
                 done, total, state = task.fields["far"]()
-                self.update(task.id, completed=done, total=total, state=state)
+                with suppress(KeyError):  # the work has ended meanwhile
+                    self.update(task.id, completed=done, total=total, state=state)
             return super().get_renderables()
 
     return Polled(

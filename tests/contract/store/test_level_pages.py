@@ -6,6 +6,8 @@ from operator import attrgetter
 import pytest
 from sqlalchemy import insert, text
 
+from levelog_base.errors import ConfigurationError
+from levelog_history.pastlevels import LevelFilter, levels_now
 from levelog_store.connect.database import Database
 from levelog_store.dialects import rows_of
 from levelog_store.look.levelpages import LevelOrder, LevelQuery, count_levels, in_order, read_level_page
@@ -76,6 +78,18 @@ async def test_a_view_and_the_end_of_a_name_choose(database: Database, scope: Sc
         found = await read_first(database, scope, LevelQuery(statuses=(), name=name))
         assert {each.parent.rpartition("/")[2] for each in found} == {"web-007"}
     assert await read_first(database, scope, LevelQuery(statuses=(), name="eb-007")) == []
+
+
+async def test_an_unknown_parent_is_refused_once_there_are_levels(database: Database) -> None:
+    opened, wanted = await scope_of(database), LevelFilter(name="shopp")
+    async with database.reading() as connection:
+        assert (await levels_now(connection, [opened], wanted)).lines == []
+    row = LevelRow(view="shops/a", parent="webs/x/shop", partition=0, parent_uid="u", status="in_sync")
+    async with database.transaction() as connection:
+        await connection.execute(insert(levels), rows_of(opened, [row]))
+    async with database.reading() as connection:
+        with pytest.raises(ConfigurationError, match="no level of a parent 'shopp'"):
+            await levels_now(connection, [opened], wanted)
 
 
 async def test_levels_are_counted_by_status(database: Database, scope: Scope) -> None:

@@ -140,6 +140,12 @@ async def test_pages_are_told_where_log_and_decisions_end(shown: Any) -> None:
     assert ordinal > 1
 
 
+async def test_a_page_of_levels_beyond_all_is_refused(shown: Any) -> None:
+    status, text, _ = await get(f"{shown.url}/levels?page={'9' * 18}")
+    assert status == 400
+    assert "there is no page" in text
+
+
 async def test_a_bundle_has_the_same_pages(shown: Any, tmp_path: Path) -> None:
     bundle = tmp_path / "demo.jsonl"
     ended = await shown.levelog.ends("export", bundle, "--data-dir", shown.data)

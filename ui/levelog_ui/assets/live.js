@@ -42,19 +42,20 @@
   const scroll = document.querySelector(".scroll");
   if (scroll && !location.hash) scroll.scrollLeft = scroll.scrollWidth;
   // A browser keeps pages that were left, for whoever goes back.
-  let seen = "", timer = 0, isShown = true;
+  let seen = "", timer = 0, isShown = true, turn = 0;
   async function follow() {
+    const mine = ++turn;
     try {
-      const answer = await fetch("/live", { cache: "no-store" });
+      const answer = await fetch("/live", { cache: "no-store", signal: AbortSignal.timeout(10000) });
       const text = await answer.text();
       if (!answer.ok) throw new Error(text);
       if (!isShown) return;
       say("live", "live");
       if (text !== seen) { seen = text; await renew(); }
     } catch (error) {
-      if (isShown) { seen = ""; say("lost", error instanceof TypeError ? "connection lost" : error.message); }
+      if (isShown) { seen = ""; say("lost", error instanceof TypeError || error.name === "TimeoutError" ? "connection lost" : error.message); }
     }
-    if (isShown) timer = setTimeout(follow, 1000);
+    if (isShown && mine === turn) timer = setTimeout(follow, 1000);
   }
   follow();
   addEventListener("pagehide", () => { isShown = false; clearTimeout(timer); say("", ""); });
