@@ -96,9 +96,9 @@ def _fold(state: State, count: int, first: int, noise: str = "") -> float:
         spent += time.process_time() - began
         unwritten += len(batch)
         if unwritten >= WRITTEN_EVERY:
-            state.written()
+            state.mark_written()
             unwritten = 0
-    state.written()
+    state.mark_written()
     return spent
 
 

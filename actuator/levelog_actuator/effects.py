@@ -3,7 +3,8 @@
 `Effects` begins a call when its intent is claimed, and keeps the claim while it goes on. `EffectCaller` reads the
 intent and calls the function, by the executor that calls all users' functions, or runs a daemon. It hands the result
 on: the ledger stores it, and the relay publishes it. While a call lasts, its intent's row keeps the state of a daemon,
-or what a function has returned until its patch is written. Of requests, only that patch goes out from here.
+or what a function has returned until its patch is written. Of requests to the API, that patch and the call's
+Events begin here.
 """
 
 import asyncio

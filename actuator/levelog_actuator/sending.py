@@ -1,8 +1,9 @@
 """Carries out one intent at the API server: sends it, reads the target if needed, and follows the rule for each answer.
 
-It sends at most three writes under one claim, and reads between them, each for one incarnation of the target, and none
-that the loaded code does not declare. The rules are in `answers.py`, what a request looks like in `requests.py`. It
-returns what came of the intent, and stores it nowhere: it touches no table, no log, and calls no user's function.
+It sends at most three writes for an intent, or for a part of a call's patch, and reads between them; for an Event, two.
+Each is for one incarnation of the target, and none is what the loaded code does not declare. The rules are in
+`answers.py`, what a request looks like in `requests.py`. It returns what came of the intent, and stores it nowhere: it
+touches no table, no log, and calls no user's function.
 """
 
 from collections.abc import Callable, Mapping
@@ -36,7 +37,7 @@ _OF_REFUSALS: Final = ("status", "reason", "message", "causes", "retry_after")
 MOST_REMEMBERED: Final = 4_096
 """Objects whose versions are remembered."""
 MOST_WRITES_SENT: Final = 3
-"""Writes for one claim: a status that others change all the time is tried again later."""
+"""Writes of one `send`: a status that others change all the time is tried again later."""
 
 
 class _Metadata(Struct, rename="camel"):
@@ -207,10 +208,10 @@ class Sender(Struct, eq=False):
             case Judgement.GONE:
                 return _ended(order, "gone")
             case Judgement.FAILED:
-                return _ended(order, "failed", _refusal_text(order, reply))
+                return _ended(order, "failed", _answer_text(order, reply))
             case Judgement.RETRY | Judgement.LOOK_LATER:
                 is_doubtful = order.intent.is_doubtful or verdict is Judgement.LOOK_LATER
-                text = _refusal_text(order, reply)
+                text = _answer_text(order, reply)
                 return try_later(self.settings, order.intent, text, is_doubtful=is_doubtful, reply=reply)
             case Judgement.UNCHANGED | Judgement.CONFLICT | Judgement.LOOK | Judgement.SEND:
                 raise AssertionError(f"no rule for answers says {verdict}")
@@ -310,7 +311,7 @@ def _title(order: Order) -> str:
     return f"{order.verb} {order.target}"
 
 
-def _refusal_text(order: Order, reply: Reply) -> str:
+def _answer_text(order: Order, reply: Reply) -> str:
     owned = [f"{cause.field} ({cause.message})" for cause in reply.causes if cause.reason == "FieldManagerConflict"]
     if owned:
         return f"{_title(order)}: {', '.join(owned)}: owned by another field manager; force=True takes it over"
@@ -333,5 +334,5 @@ def _explain(case: Case, why: str) -> str:
     if case.status == 404:
         return f"{step}: {why}"
     if case.refusal is not None:
-        return _refusal_text(case.order, case.refusal)
+        return _answer_text(case.order, case.refusal)
     return f"{step}: {why}"

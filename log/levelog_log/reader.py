@@ -59,8 +59,8 @@ class Reader:
     found as `Chains` does, except by a reader of subjects; reading goes on. Records are fetched ahead, about 2,000 or
     8 MiB of them at most (or one, if that is larger). One task reads.
 
-    There are three places: `position`, the last record that `next_batch` returned; `seen_to`, at or after it, up to
-    where nothing else is left to return; and the trail's `read_to`, the last record that came.
+    There are three places: `position`, up to which `next_batch` returned all that is wanted; `seen_to`, at or after it,
+    up to where nothing else is left to return; and the trail's `read_to`, the last record that came.
     """
 
     def __init__(
@@ -119,7 +119,7 @@ class Reader:
 
     @property
     def position(self) -> Sequence:
-        """Sequence of the last record that `next_batch` returned, or the one before the start."""
+        """Sequence up to which `next_batch` returned all that is wanted, or the one before the start."""
         return Sequence(self._buffer[0].sequence - 1) if self._buffer else self._trail.read_to
 
     @property
@@ -218,7 +218,7 @@ class Reader:
                     await self.find_end()
                 await self._report_breaks()
             except Unavailable as error:
-                self._break(f"it failed: {error}")
+                self._restart(f"it failed: {error}")
                 await asyncio.sleep(pause.total_seconds() * random.uniform(0.5, 1.0))  # noqa: S311
                 pause = min(2 * pause, _LONGEST_PAUSE)
                 continue
@@ -248,7 +248,7 @@ class Reader:
         except TimeoutError:
             silent = time.monotonic() - self._heard_at
             if self._requests and silent > 2.5 * HEARTBEAT.total_seconds():
-                self._break(f"nothing was heard for {silent:.0f} s")
+                self._restart(f"nothing was heard for {silent:.0f} s")
         self._attend.clear()
 
     async def _create_consumer(self) -> None:
@@ -333,11 +333,11 @@ class Reader:
         self._received += 1
         if int(tokens[6]) != self._received:
             self._has_hole = self._received == 1
-            self._break(f"record {self._received} of the consumer did not come, but {tokens[6]}")
+            self._restart(f"record {self._received} of the consumer did not come, but {tokens[6]}")
             return
         before, sequence = self._trail.read_to, Sequence(int(tokens[5]))
         if not self._trail.take(sequence, record_id(headers)):
-            self._break(f"record {sequence} came after {before}")
+            self._restart(f"record {sequence} came after {before}")
             return
         partition = partition_in(message.subject)
         if (
@@ -383,19 +383,19 @@ class Reader:
                 self._seen_to = max(self._seen_to, Sequence(int(headers.get("Nats-Last-Stream", "0"))))
             else:
                 self._has_hole = self._received == 0
-                self._break(f"{headers.get('Nats-Last-Consumer')} records were sent, {self._received} came")
+                self._restart(f"{headers.get('Nats-Last-Consumer')} records were sent, {self._received} came")
         elif description in _REQUEST_OVER or description == _TOO_LARGE:
             was_under_way = self._requests.pop(number, None) is not None
             # The next record may be larger than any request allows: it is asked for alone, without a limit.
             self._next_is_large = description == _TOO_LARGE and was_under_way and not self._requests
             self._attend.set()
         else:
-            self._break(f"status {headers.get('Status')} {description}".strip())
+            self._restart(f"status {headers.get('Status')} {description}".strip())
 
     def _connection_changed(self) -> None:
-        self._break("the connection was lost")
+        self._restart("the connection was lost")
 
-    def _break(self, reason: str) -> None:
+    def _restart(self, reason: str) -> None:
         """Have the task start again with another consumer."""
         self._broken = self._broken or reason
         self._attend.set()

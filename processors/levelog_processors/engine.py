@@ -187,7 +187,7 @@ class Engine:
         )
 
     async def flush(self, *, read_to: int = 0, has_time: bool = True) -> None:
-        """Write what is folded; the partitions have no record that is not, up to `read_to`.
+        """Write what is folded; up to `read_to`, nothing is left to fold.
 
         Without `has_time`, objects and entries stay behind, as with a decision.
         """
@@ -225,7 +225,7 @@ class Engine:
     async def notice(self) -> Collection[ViewParent]:
         """Take what other processes ask for, and the database's time. Raises CommitsLost.
 
-        Returns what is no level: handlers and objects whose calls leave no records.
+        Returns names that are no levels: handlers and objects whose calls leave no records.
         """
         moment, calls = await self.tables.notice(self.state)
         self.clock.look(moment)

@@ -1,8 +1,8 @@
 """Steps the engine through the log: each turn reads records, folds them, decides on a batch of levels, and writes.
 
-It reads the log, writes the tables through the engine, and publishes notifications; the timers and statistics that it
-steps too have tables of their own. It says when a step is due, and nothing of what a step decides: users' functions,
-intents and receipts are the engine's. It never reaches the API server.
+It reads the log, writes the tables through the engine, and publishes notifications; the timers that it steps too write
+how far they are, and statistics have the tables analyzed. It says when a step is due, and nothing of what a step
+decides: users' functions, intents and receipts are the engine's. It never reaches the API server.
 """
 
 import asyncio

@@ -49,13 +49,13 @@ def restored(
     for view, parent, index, key in stored.reads:
         reads.setdefault((view, parent), set()).add((index, key))
     for level, places in reads.items():
-        state.read(level, frozenset(places))
+        state.set_reads(level, frozenset(places))
     for each in stored.awaited:
         level = each.view, each.parent
         state.writes.begin(each.key, each.target, level, each.partition, has_receipt=each.is_folded)
     wakes = (wake for wake in stored.wakes if wake.partition in state.leased)
     state.wakes.restore(wake for wake in wakes if wake.view in program.views)  # `notice` tells of others
-    state.written()
+    state.mark_written()
     return state
 
 

@@ -310,7 +310,7 @@ class SqlTables(Tables):
         if self._is_mirroring:
             self._unfinished = [each for each in self._unfinished if each not in self._done]
             self._mirrored |= {partition: state.folded_to[partition] for partition in self.epochs}
-        state.written(is_mirrored=self._is_mirroring or not self.hold_state)
+        state.mark_written(is_mirrored=self._is_mirroring or not self.hold_state)
 
 
 @contextmanager

@@ -83,7 +83,7 @@ class MemoryTables(Tables):
     async def flush(self, state: State, *, read_to: int, has_time: bool) -> None:  # noqa: ARG002 - nothing is behind
         """Take what folded records end."""
         state.levels |= {(row.view, row.parent): row for row in self._end(state.ends)}
-        state.written()
+        state.mark_written()
 
     @asynccontextmanager
     async def deciding(
@@ -92,7 +92,7 @@ class MemoryTables(Tables):
         """Take the decisions, and what folded records end."""
         self._end(state.ends)
         yield self._decide(batch, claimant)
-        state.written()
+        state.mark_written()
 
     def _end(self, ends: Ends) -> list[LevelRow]:
         """Take what folded records end, by the rules of `write_ends`; returns the levels that are made."""
@@ -121,7 +121,7 @@ class MemoryTables(Tables):
         valid = [each for each in batch if waiting.issuperset((*each.withdrawn, *each.continued))]
         for each in valid:
             self._rounds[each.name] = each.level.round
-            self._ordinal += each.is_kept
+            self._ordinal += each.is_recorded
             if each.is_evaluated:
                 kept = history_of(self.scope, each, self.scope.fingerprint) | {"ordinal": self._ordinal}
                 asked = [Asked(key=row.key, verb=row.verb, target=row.target, body=row.body) for row in each.intents]

@@ -298,7 +298,7 @@ def test_a_view_is_called_less_often_the_longer_many_writes_of_its_level_take() 
     early = facts(*MANY_WRITES, minutes=15)
     assert not early.needs_evaluation
     decided = conclude(Outlook(early), None, early.now)
-    assert (decided.is_kept, decided.due_at) == (False, NOON + timedelta(minutes=20))
+    assert (decided.is_recorded, decided.due_at) == (False, NOON + timedelta(minutes=20))
     assert (decided.is_put_off, decided.level.suppressed) == (True, ""), "its causes are those of the next decision"
     assert (decided.level.reads, decided.level.versions) == (SETTLING.reads, SETTLING.versions), "still to be seen"
     assert facts(*MANY_WRITES, minutes=20).needs_evaluation

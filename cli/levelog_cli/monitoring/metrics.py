@@ -251,7 +251,7 @@ class Metrics(Collector):
             for name, count in {
                 "controller_runtime_reconcile_errors_total": results["error"],
                 "controller_runtime_terminal_reconcile_errors_total": sum(map(_is_terminal, decisions)),
-                "levelog_decisions_total": sum(each.is_kept for each in decisions),
+                "levelog_decisions_total": sum(each.is_recorded for each in decisions),
                 "levelog_undone_total": sum(map(is_undone, decisions)),
                 "workqueue_adds_total": sum(each.wake.due_at is not None for each in decisions),
                 "workqueue_retries_total": sum(each.due_at is not None for each in decisions),

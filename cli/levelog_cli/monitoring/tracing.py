@@ -113,7 +113,7 @@ class Tracing:
     def decided(self, decided: "Sequence[Decided]", seconds: float) -> None:
         """A batch of so many seconds has just committed."""
         end = time.time_ns()
-        kept = [each for each in decided if each.is_kept]
+        kept = [each for each in decided if each.is_recorded]
         for each in kept:
             span = self._tracer.start_span(
                 f"decide {each.level.view}",

@@ -85,7 +85,7 @@ class PastCluster:
                 self.rebuilt.fold(batch)
                 batch = []
         self.rebuilt.fold(batch)
-        self.rebuilt.state.written()
+        self.rebuilt.state.mark_written()
         self._show(sorted(self.rebuilt.state.objects.values(), key=lambda row: row.version))
         return following
 
@@ -99,7 +99,7 @@ class PastCluster:
             await asyncio.sleep(min(max(pause, 0), _LONGEST_SECONDS))
             self.rebuilt.fold([following])
             changed = dict(self.rebuilt.state.unwritten.objects)
-            self.rebuilt.state.written()
+            self.rebuilt.state.mark_written()
             for name, row in changed.items():
                 if row is None and (gone := self._shown.pop(name, None)) is not None:
                     self.sandbox.hide(gone.resource, gone.namespace, gone.name)

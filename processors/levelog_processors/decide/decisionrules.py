@@ -75,10 +75,10 @@ def conclude(look: Outlook, round_: Round | None, now: datetime) -> Decided:
         verdict = replace(verdict, due_at=min(verdict.due_at, now + LOOKS_APART))
     rows = [] if round_ is None else list(round_.rows)
     reads = _reads(look)
-    is_kept = seen is not None or verdict.status != before.status
+    is_recorded = seen is not None or verdict.status != before.status
     return Decided(
         wake=facts.wake,
-        level=_level(look, round_, verdict, now, is_kept=is_kept),
+        level=_level(look, round_, verdict, now, is_recorded=is_recorded),
         due_at=verdict.due_at,
         versions=dict(seen.versions) if seen else {},
         dependencies_added=set(reads - facts.dependencies),
@@ -89,9 +89,9 @@ def conclude(look: Outlook, round_: Round | None, now: datetime) -> Decided:
         withdrawn=sorted({*look.to_withdraw}.difference(row.key for row in rows)),
         continued=sorted({*look.to_withdraw}.intersection(row.key for row in rows)),
         is_evaluated=seen is not None,
-        is_kept=is_kept,
+        is_recorded=is_recorded,
         is_news=_is_news(look, verdict),
-        decided_at=facts.now,
+        seen_at=facts.now,
         parent_sequence=facts.parent.sequence,
         basis=facts.basis(
             rows,
@@ -139,7 +139,7 @@ def _verdict(look: Outlook, round_: Round | None, now: datetime) -> _Verdict:
         return _Verdict("blocked", before.reason)
     if seen is not None and seen.error:  # it may have been short of time or memory
         return _Verdict("failed", seen.error, now + facts.longest)
-    return _verdict_at_rest(look, now) if round_ is None else _verdict_after(look, round_, now)
+    return _verdict_without_round(look, now) if round_ is None else _verdict_after(look, round_, now)
 
 
 def _verdict_after(look: Outlook, round_: Round, now: datetime) -> _Verdict:
@@ -166,7 +166,7 @@ def _is_of_lists(look: Outlook) -> bool:
     return level is not None and any(isinstance(side, list | tuple) for side in (level.desired, level.actual))
 
 
-def _verdict_at_rest(look: Outlook, now: datetime) -> _Verdict:
+def _verdict_without_round(look: Outlook, now: datetime) -> _Verdict:
     facts, level, before = look.facts, look.level, look.facts.before
     drifts = look.drift is not None if level is not None else facts.has_stored_drift
     recheck_at = _next_look(look) if level is not None else facts.planned
@@ -276,7 +276,7 @@ def _later(facts: Facts, now: datetime) -> datetime:
     return planned if planned is not None and planned > now else now + backoff(facts.before.attempts, facts.longest)
 
 
-def _level(look: Outlook, round_: Round | None, verdict: _Verdict, now: datetime, *, is_kept: bool) -> LevelRow:
+def _level(look: Outlook, round_: Round | None, verdict: _Verdict, now: datetime, *, is_recorded: bool) -> LevelRow:
     facts, seen, level, before = look.facts, look.seen, look.level, look.facts.before
     has_acted = round_ is not None
     return replace(
@@ -296,7 +296,7 @@ def _level(look: Outlook, round_: Round | None, verdict: _Verdict, now: datetime
         decided_inputs=_decided_inputs(look, has_acted=has_acted),
         repeats=_repeats(look, round_, verdict),
         cause=max(facts.wake.cause, before.cause),
-        suppressed="" if is_kept else added(before.suppressed, "" if look.is_put_off else facts.wake.causes),
+        suppressed="" if is_recorded else added(before.suppressed, "" if look.is_put_off else facts.wake.causes),
         recheck_at=verdict.due_at,
         evaluated_at=facts.now if seen else before.evaluated_at or facts.now,
         decided_at=now,

@@ -1,7 +1,7 @@
 """The values that a decision is made from, in the order in which they come about.
 
 `Facts`: what is known before a function is called. `Seen`: what the view read and returned. `Outlook`: both. `Round`:
-what the reconcile function asked for. They are immutable, and answer questions about themselves: no I/O, no clock, no
+what the reconcile function asked for. They answer questions about themselves: no I/O, no clock, no
 call of a user's function. `decisionrules.py` decides on them.
 """
 
@@ -67,7 +67,7 @@ class Facts(Struct, frozen=True, kw_only=True, dict=True):
     level_statuses: Mapping[str, LevelStatus] = {}
     """How the levels stand that the view is given, by view."""
     now: datetime
-    """What the level's functions see as such."""
+    """The time that the level's functions are given."""
     folded: tuple[int, ...] = ()
     """How far each partition was folded in this snapshot."""
     lacks: str = ""

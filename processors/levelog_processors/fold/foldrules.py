@@ -1,6 +1,6 @@
 """The fold: from a batch of records, and what was there before, to everything that they change.
 
-It does no I/O but for lines of its log: it reads what it is given, and returns `Changes`, which State takes. It wakes
+It does no I/O but for messages to people: it reads what it is given, and returns `Changes`, which State takes. It wakes
 the levels of changed parents; those that read a changed key, State finds. It calls users' index functions and filters,
 whose errors become entries. Live processors, replay and `levelog.testing` all fold with it, so that they agree.
 """
@@ -265,7 +265,7 @@ class Fold:
         before = self._prior.objects.get(name)
         views = self._program.views_of(resource)
         if before is not None and before.uid != record.uid:
-            self._forget(views, name, logged.sequence)
+            self._drop_levels(views, name, logged.sequence)
         indices = self._program.indices_of(resource)
         if indices:
             fresh = [
@@ -327,12 +327,12 @@ class Fold:
         self._changes.tombstones[name] = tombstone
         self._replace_entries(name, tombstone.partition, (), tombstone.sequence)
         views = self._program.views_of(resource)
-        self._forget(views, name, tombstone.sequence)
+        self._drop_levels(views, name, tombstone.sequence)
         if operators := {view.operator for view in views}:
             self._forget_calls(operators, tombstone)
 
-    def _forget(self, views: Iterable[BoundView], name: str, sequence: int) -> None:
-        """Let levels go by a record, and tell who looks them up."""
+    def _drop_levels(self, views: Iterable[BoundView], name: str, sequence: int) -> None:
+        """Drop levels because of a record, which changes the keys under which they are looked up."""
         for view in views:
             self._changes.gone.add((view.name, name))
             for place in self._program.places_of(view.name, name):
@@ -356,7 +356,7 @@ class Fold:
         inputs = parent_inputs(view, body, prior.looked_at if prior else None)
         if inputs is None:
             if prior is not None or name not in self._prior.objects:  # levels outlive a reset, which objects do not
-                self._forget([view], name, wake.cause)
+                self._drop_levels([view], name, wake.cause)
                 self._wake_readers(view, name, body, wake)
             self._changes.wakes.pop((view.name, name), None)
         elif prior is None or (prior.parent_uid, prior.inputs) != (uid, inputs):

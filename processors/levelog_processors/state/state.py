@@ -76,7 +76,7 @@ class State(Contents):
         return Fold(self.program, self.application, prior).sweep(part, self.held)
 
     def recall(self, changes: Changes, anew: Collection[str] = ()) -> None:
-        """Take the changes of records that levels were decided on after: only what the tables are behind with.
+        """Take the changes of records older than the last decisions: only what the tables are behind with.
 
         Levels of views that are to be decided `anew` are woken, and those that changed code has not decided on.
         """
@@ -272,10 +272,10 @@ class State(Contents):
 
     # -- decide
 
-    def written(self, *, is_mirrored: bool = True) -> None:
+    def mark_written(self, *, is_mirrored: bool = True) -> None:
         """Take what was noted as being in SQL; not objects, entries and lists, unless these `is_mirrored`."""
         self.ends, self.unwritten_reads = Ends(), {}
-        self.wakes.written()
+        self.wakes.mark_written()
         if is_mirrored:
             self.noted = self.unwritten = Unwritten()
             self.is_pressing = False
@@ -285,7 +285,7 @@ class State(Contents):
         """Take a decision that is committed."""
         level, partition = decided.name, decided.wake.partition
         self.levels[level] = decided.level
-        self.read(
+        self.set_reads(
             level, (self.reads.get(level, frozenset()) | decided.dependencies_added) - decided.dependencies_removed
         )
         for key in (*decided.settled, *decided.withdrawn):
@@ -328,7 +328,7 @@ class State(Contents):
         self.renew(level)
         self.levels.pop(level, None)
         self.at_rest.discard(level)
-        self.read(level, frozenset())
+        self.set_reads(level, frozenset())
         self.wakes.forget(level)
         self._forget_applied(level)
 
@@ -385,7 +385,7 @@ class State(Contents):
             place: at for place, at in versions.items() if at >= before or place in buckets or place in self.readers
         }
 
-    def read(self, level: ViewParent, keys: frozenset[IndexKey]) -> None:
+    def set_reads(self, level: ViewParent, keys: frozenset[IndexKey]) -> None:
         """Note which keys a level has read, in place of those before."""
         before = self.reads.get(level, frozenset())
         if self.noted is not None:

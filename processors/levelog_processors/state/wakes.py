@@ -60,7 +60,7 @@ class Wakes(Struct):
             if wake.due_at == ASKED_FOR:
                 self.seen[wake.view, wake.parent] = wake.generation
 
-    def written(self) -> None:
+    def mark_written(self) -> None:
         """Take the rows as what is pending."""
         for level in self.unwritten:
             if level not in self.pending:

@@ -1,11 +1,12 @@
 """The outbox, the table `intents`: actuators claim intents, keep their claims, and give intents back.
 
+Levels that wait for a call are asked for in `wakeups`.
 Each function runs in the transaction of its caller, who commits it before anything is sent, so that no two actuators
 send one intent. Nothing here sends, or says what came of an intent: that is `outcomes.py`.
 
 `pending`: no request was sent, or none that took effect, so a processor may withdraw the intent. `claimed`: a request
 may have taken effect, even after the claim has ended; the next claimant reads the target before it writes. `due_at` is
-when an intent may be claimed, NULL for at once; for a claimed intent, the end of the claim; for a written one, since
+when an intent may be claimed, NULL for at once; while somebody holds it, the end of the claim; for a written one, since
 when the log should show it. `expires_at` is the end of the claim, or when the intent was given back. All times are
 the database's.
 

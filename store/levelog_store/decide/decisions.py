@@ -239,12 +239,12 @@ class Decided(Struct, frozen=True, kw_only=True):
     """Keys of unclaimed calls that go on as intents of the new round, likewise."""
     is_evaluated: bool = False
     """The view was called."""
-    is_kept: bool = False
-    """It is kept: the view was called, or the status is another."""
+    is_recorded: bool = False
+    """It goes into the history: the view was called, or the status is another."""
     is_news: bool = False
     """Who looks up the level sees something else now."""
-    decided_at: datetime | None = None
-    """None: when the level was evaluated."""
+    seen_at: datetime | None = None
+    """When the level was looked at, the `decided_at` of the row; None: when it was evaluated."""
     parent_sequence: int = 0
     basis: Basis = Basis()
     contents: dict[IndexKey, bytes] = {}

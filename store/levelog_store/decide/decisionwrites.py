@@ -118,7 +118,7 @@ _OF_LEVEL: Final = (*Verdict.__struct_fields__, "view", "parent", "parent_uid", 
 
 
 async def _write_history(connection: AsyncConnection, scope: Scope, batch: Sequence[Decided], fingerprint: str) -> None:
-    await write(connection, _keep(), [history_of(scope, each, fingerprint) for each in batch if each.is_kept])
+    await write(connection, _keep(), [history_of(scope, each, fingerprint) for each in batch if each.is_recorded])
 
 
 def history_of(scope: Scope, decided: Decided, fingerprint: str) -> dict[str, Any]:
@@ -133,7 +133,7 @@ def history_of(scope: Scope, decided: Decided, fingerprint: str) -> dict[str, An
         "reads": canonical(_reads(decided)),
         "intents": canonical([intent.key for intent in decided.intents]),
         "fingerprint": fingerprint,
-        "decided_at": decided.decided_at or decided.level.evaluated_at,
+        "decided_at": decided.seen_at or decided.level.evaluated_at,
         "snapshot": sum(decided.basis.folded),
         "basis": canonical(decided.basis),
     }

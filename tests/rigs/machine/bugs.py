@@ -101,7 +101,7 @@ def replaces(name: str, *owners: object) -> Callable[[Callable[..., Any]], Bug]:
     return bug_of
 
 
-@replaces("read", State)
+@replaces("set_reads", State)
 def dropped_absent_key(real: Any, self: State, level: ViewParent, keys: frozenset[IndexKey]) -> None:
     """A key that nothing was ever under is not remembered as read."""
     real(self, level, frozenset(place for place in keys if self.buckets.versions.get(place, -1) >= 0))
@@ -125,7 +125,7 @@ def readers_of_levels_not_told(*_: Any) -> None:
     """Who looks up a level of another parent is not woken when it stands otherwise."""
 
 
-@replaces("_forget", Fold)
+@replaces("_drop_levels", Fold)
 def levels_go_untold(self: Fold, views: Iterable[BoundView], name: str, _: int) -> None:
     """Who looks up a level of another parent is not woken when it goes."""
     self._changes.gone |= {(view.name, name) for view in views}  # pyright: ignore[reportPrivateUsage]

@@ -41,10 +41,10 @@ class Traced:
         return tuple(self.exporter.get_finished_spans())
 
 
-def decided(status: Any, *rows: IntentRow, causes: str = "", is_kept: bool = True) -> Decided:
+def decided(status: Any, *rows: IntentRow, causes: str = "", is_recorded: bool = True) -> Decided:
     level = LevelRow(view="webs/pods", parent=SHOP, partition=1, parent_uid="u", status=status, reason="it raised")
     wake = PendingWake(view="webs/pods", parent=SHOP, partition=1, cause=0, causes=causes, generation=1, due_at=None)
-    return Decided(wake=wake, level=level, basis=Basis(status="in_sync"), is_kept=is_kept, intents=[*rows])
+    return Decided(wake=wake, level=level, basis=Basis(status="in_sync"), is_recorded=is_recorded, intents=[*rows])
 
 
 def claimed(**columns: Any) -> ClaimedIntent:
@@ -68,7 +68,7 @@ def seen(sequence: int, traceparent: str = "") -> LoggedRecord:
 def test_a_decision_links_to_each_record_that_asked_for_it_known_or_not() -> None:
     traced = Traced()
     traced.tracing.read([seen(1), seen(2, PARENT), seen(3, "garbled")])
-    traced.tracing.decided([decided("settling", causes="1,2,3,4"), decided("in_sync", is_kept=False)], 2.0)
+    traced.tracing.decided([decided("settling", causes="1,2,3,4"), decided("in_sync", is_recorded=False)], 2.0)
     [span] = traced.spans
     links = [(link.context.trace_id, link.context.span_id, dict(link.attributes)) for link in span.links]
     told = {"levelog.object": SHOP}

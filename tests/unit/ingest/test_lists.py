@@ -15,7 +15,7 @@ from levelog_ingest.resume import ResumeAt
 from levelog_ingest.status import DIFFERENCE, Backoff
 from levelog_ingest.sync import Sync
 from levelog_kube.requestfailures import ApiError, NoAnswer
-from rigs.ingesting import lists, state_of
+from rigs.ingesting import state_of
 from rigs.machine.cluster import WEBS, key_of
 from rigs.machine.ingesters import Ingester, Server
 from rigs.machine.log import Log
@@ -37,6 +37,12 @@ def toggle(server: Server, name: str) -> None:
         server.delete(WEBS, name)
     else:
         server.create(WEBS, name, {})
+
+
+def names_at(server: Server, version: Version) -> set[str]:
+    """The names of what was there at a version."""
+    last = {each.key.name: each for each in server.happenings if each.revision <= version}
+    return {name for name, each in last.items() if not each.is_deletion}
 
 
 async def ingest(server: Server, *cuts: tuple[int, bool | Exception, str]) -> Sequence[LoggedRecord]:
@@ -69,7 +75,11 @@ def test_a_list_says_what_is_there_however_often_it_broke_off(broken: list[tuple
     server = server_of(*NAMES)
     records = asyncio.run(ingest(server, *broken))
     assert state_of(records).keys() == {key.name for key in server.objects}
-    assert lists(records) > 0
+    finished = [number for number, each in enumerate(records) if isinstance(each.record, SyncFinished)]
+    assert finished
+    for number in finished:  # what a broken one has left out would be swept, and come back with the next
+        there = names_at(server, cast("SyncFinished", records[number].record).version)
+        assert state_of(records[: number + 1]).keys() == there
 
 
 async def test_a_server_that_ends_its_lists_at_once_is_asked_at_a_slowing_pace(monkeypatch: pytest.MonkeyPatch) -> None:
