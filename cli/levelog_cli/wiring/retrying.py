@@ -10,10 +10,10 @@ from levelog_cli.servers.databases import open_beside
 from levelog_cli.servers.nats import connect_nats
 from levelog_cli.settings import Settings
 from levelog_cli.wiring.lookback import chosen_scopes
-from levelog_history.pastlevels import LevelFilter, levels_now
+from levelog_history.pastlevels import refuse_unknown
 from levelog_log.notifications import Notifier, Topic
 from levelog_store.fold.levelwrites import RETRIABLE, retry_levels
-from levelog_store.look.overview import LevelLine
+from levelog_store.look.overview import LevelLine, read_level_lines
 from levelog_store.rows import Scope
 
 
@@ -30,8 +30,15 @@ async def retry_selected(settings: Settings, names: list[str], *, view: str, all
         scopes = await chosen_scopes(settings, database)
         async with database.reading() as connection:
             for name in names or [""]:
-                wanted = LevelFilter(name=name, view=view, status="failed" if all_failed else "")
-                chosen += _retriable((await levels_now(connection, scopes, wanted)).lines, name)
+                status = "failed" if all_failed else ""
+                found = [
+                    (scope, line)
+                    for scope in scopes
+                    for line in await read_level_lines(connection, scope, view=view, name=name, status=status)
+                ]  # and not `levels_now`, which reads tables that retrying needs no right to read
+                if not found:
+                    await refuse_unknown(connection, scopes, name, view)
+                chosen += _retriable(found, name)
         for scope in scopes:
             named = {(line.view, line.parent) for of, line in chosen if of.number == scope.number}
             await retry_levels(database, scope, named)
