@@ -9,7 +9,7 @@ Limits: adapters get plain objects, yield no intents, and have no `recorded=Fals
 """
 
 from levelog.calls.caller import LeftBehind, Threads
-from levelog.calls.faults import described, tell_fault
+from levelog.calls.faults import containing, described, tell_fault
 from levelog.edges import Unfinished
 from levelog.handlers.adapters import Adapter, Edges, Entries, Lifetimes, Living, Records, Times, Trigger
 from levelog.handlers.injection import about
@@ -31,6 +31,7 @@ __all__ = [
     "Trigger",
     "Unfinished",
     "about",
+    "containing",
     "described",
     "next_call",
     "tell_fault",

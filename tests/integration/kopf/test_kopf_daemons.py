@@ -35,16 +35,17 @@ def test_a_daemon_runs_with_its_object_as_it_is_until_that_goes(tmp_path: Path, 
         assert kopf.after(seconds=5)[-1] == ("ends", True, "unwanted")
 
 
-def test_a_daemon_that_wants_to_end_its_process_fails_alone(tmp_path: Path) -> None:
-    source = """
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_daemon_that_wants_to_end_its_process_fails_alone(tmp_path: Path, kind: str) -> None:
+    source = f"""
     import sys
 
     @kopf.daemon("example.com", "v1", "shops")
-    async def follow(stopped, name, **_):
+    {kind} follow(stopped, name, **_):
         told.append(name)
         if name == "a":
             sys.exit(3)
-        await stopped.wait()
+        {KINDS[kind]}stopped.wait()
         told.append("ends")
     """
     with kopf_run(tmp_path, source, with_daemons=True) as kopf:

@@ -102,6 +102,29 @@ def test_an_async_handler_may_have_them_called_at_once_and_they_have_their_own(t
         assert kopf.read()["status"] == {"root/branch/leaf": 1, "root/other": 1}
 
 
+@pytest.mark.parametrize("kind", ["def", "async def"])
+def test_one_that_wants_to_end_its_process_fails_alone(tmp_path: Path, kind: str) -> None:
+    source = f"""
+    import sys
+
+    @kopf.on.create("example.com", "v1", "shops")
+    {kind} made(name, **_):
+        @kopf.subhandler(retries=2, backoff=10)
+        {kind} leave(retry, **_):
+            told.append(("leave", retry))
+            sys.exit(3)
+
+        @kopf.subhandler()
+        {kind} stay(**_):
+            told.append("stay")
+    """
+    with kopf_run(tmp_path, source) as kopf:
+        assert kopf.apply() == [("leave", 0), "stay"]
+        assert "called sys.exit(3)" in kopf.simulation.level("made", "default", "a").reason
+        assert kopf.after(minutes=1) == [("leave", 1)]
+        assert kopf.simulation.level("made", "default", "a").status == "in_sync"
+
+
 def test_what_cannot_be_is_refused_when_it_is_called(tmp_path: Path) -> None:
     source = """
     def one(**_):

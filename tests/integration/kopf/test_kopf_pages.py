@@ -1,16 +1,22 @@
 """What Kopf's documentation says of handlers, and is no subject of a test beside this one: docs/kopf-features.md."""
 
+import asyncio
+import inspect
 import logging
 from contextlib import nullcontext
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from levelog import Operator
 from levelog.compat.kopf.given import memos
 from levelog.compat.kopf.selections import target
 from levelog_base.errors import HookFailed
 from levelog_cli.loading import load_operators
+from levelog_processors.hooks import Lifecycle
+from levelog_processors.program import Program
 from rigs.kopffiles import Shop, kopf_run, load_kopf
 from rigs.levelog import Levelog
 
@@ -176,6 +182,84 @@ def test_a_start_up_handler_is_called_until_it_succeeds_or_its_limits_end_it(
         assert kopf.told() == ([0, 1, 2] if calls else [0])  # 0: its first error is ignored
         assert kopf.apply() == ["made"]
     assert caplog.text.count("is called again in") == max(calls - 1, 0)
+    assert "a task of" not in caplog.text
+
+
+def begin_and_end(operator: Operator) -> None:
+    """Run its hooks in a loop of this thread, out of which a SystemExit would get."""
+
+    async def run() -> None:
+        async with Lifecycle(Program([operator]), lambda *_: None):
+            pass
+
+    asyncio.run(run())
+
+
+def told_of(operator: Operator) -> list[Any]:
+    found: list[Any] = inspect.unwrap(operator.on.registered[0].function).__globals__["told"]
+    return found
+
+
+@pytest.mark.parametrize("kind", ["async def", "def"])
+def test_a_start_up_handler_that_wants_to_end_its_process_fails_as_one_that_raises(tmp_path: Path, kind: str) -> None:
+    source = f"""
+    import sys
+
+    @kopf.on.startup()
+    {kind} begin(**_):
+        sys.exit(3)
+
+    @kopf.on.create("example.com", "v1", "shops")
+    def made(**_):
+        pass
+    """
+    with pytest.raises(HookFailed, match=r"startup hook begin of operator shops failed: called sys\.exit\(3\)"):
+        begin_and_end(load_kopf(tmp_path, source))
+
+
+@pytest.mark.parametrize("kind", ["async def", "def"])
+def test_a_clean_up_handler_that_wants_to_end_its_process_keeps_no_other_from_running(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, kind: str
+) -> None:
+    source = f"""
+    import sys
+
+    @kopf.on.cleanup()
+    {kind} leave(**_):
+        sys.exit(3)
+
+    @kopf.on.cleanup()
+    {kind} close(**_):
+        told.append("closed")
+
+    @kopf.on.create("example.com", "v1", "shops")
+    def made(**_):
+        pass
+    """
+    operator = load_kopf(tmp_path, source)
+    begin_and_end(operator)
+    assert told_of(operator) == ["closed"]
+    assert "cleanup hook leave failed for shops: called sys.exit(3)" in caplog.text
+
+
+def test_a_plain_start_up_handler_that_hangs_is_told_as_what_cannot_be_ended(tmp_path: Path) -> None:
+    source = """
+    import threading
+
+    @kopf.on.startup(timeout=0.05)
+    def begin(**_):
+        told.append(threading.Event())
+        told[0].wait()
+
+    @kopf.on.create("example.com", "v1", "shops")
+    def made(**_):
+        pass
+    """
+    operator = load_kopf(tmp_path, source)
+    with pytest.raises(HookFailed, match=r"did not return within 0\.05 s; a thread cannot be ended"):
+        begin_and_end(operator)
+    [release] = told_of(operator)
+    release.set()
 
 
 @pytest.mark.parametrize("name", ["label_selectors", "field_selectors", "shard_selectors"])

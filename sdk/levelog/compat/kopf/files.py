@@ -4,6 +4,7 @@ import asyncio
 import inspect
 import itertools
 import re
+import time
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, Literal, TypeAlias, TypeVar
@@ -25,7 +26,6 @@ from levelog.compat.kopf.kinds.pacing import (
 )
 from levelog.compat.kopf.kinds.watching import WatchingAdapter
 from levelog.compat.kopf.options import Declaration
-from levelog.compat.kopf.subhandlers import called
 from levelog.compat.kopf.tuning import OperatorSettings
 from levelog.edges import Reason
 from levelog.kinds import OpenSelector
@@ -161,22 +161,35 @@ class KopfFile:
         name = getattr(function, "__name__", when).replace("<lambda>", when)
         logger = self.operator.logger(name)
 
-        async def hook() -> None:
+        def calls() -> Iterator[dict[str, Any]]:
             began = datetime.now(UTC)
             told = {"param": param, "memo": self.memo, "settings": self.settings, "logger": logger, "started": began}
             for retry in itertools.count():
-                kwargs = {**told, "retry": retry, "runtime": datetime.now(UTC) - began}
+                yield {**told, "retry": retry, "runtime": datetime.now(UTC) - began}
+
+        async def call_async() -> None:
+            for kwargs in calls():
                 try:
-                    await called(function, kwargs)
+                    await function(**kwargs)
                 except Exception as error:  # noqa: BLE001 - a user's function may raise anything
                     if (pause := pause_of_hook(error, limits, backoff, kwargs)) is not None:
                         await asyncio.sleep(pause.total_seconds())
                         continue
                 return
 
-        made: Any = hook
-        made.__name__, made.__signature__ = name, inspect.signature(hook)
-        made.__wrapped__ = function  # so that errors name the place in it
+        def call_plain() -> None:
+            for kwargs in calls():
+                try:
+                    function(**kwargs)
+                except Exception as error:  # noqa: BLE001 - as above
+                    if (pause := pause_of_hook(error, limits, backoff, kwargs)) is not None:
+                        time.sleep(pause.total_seconds())
+                        continue
+                return
+
+        hook: Any = call_async if inspect.iscoroutinefunction(function) else call_plain
+        hook.__name__, hook.__signature__ = name, inspect.signature(hook)
+        hook.__wrapped__ = function  # so that errors name the place in it
         if when == "startup":
             self.operator.on.startup(timeout=limits.timeout or LONGEST)(hook)
         else:

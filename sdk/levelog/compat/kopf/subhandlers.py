@@ -18,7 +18,7 @@ from levelog.compat.kopf.filters import Filters
 from levelog.compat.kopf.given.keywords import Patch, call_keywords
 from levelog.compat.kopf.handlererrors import InnerPending, TryLimits, judged
 from levelog.compat.kopf.options import BACKOFF
-from levelog.layers import Threads
+from levelog.layers import Threads, containing
 from levelog_base.errors import OperatorError
 
 
@@ -98,7 +98,7 @@ class Calls:
             return
         with registering(Calls(f"{handler.id}/", told, self._progress, self._body)) as inner:
             try:
-                result = await called(handler.function, told)
+                result = await _called(handler.function, told)
                 if inner:
                     await inner.run()
                 if result is not None:
@@ -128,10 +128,10 @@ class Calls:
         progress.is_over = True
 
 
-async def called(function: Callable[..., Any], told: Mapping[str, Any]) -> Any:
-    """Call a function of a file with keyword arguments, in a thread of its own unless it is async."""
+async def _called(function: Callable[..., Any], told: Mapping[str, Any]) -> Any:
     if inspect.iscoroutinefunction(function):
-        return await function(**told)
+        with containing(asyncio.CancelledError):
+            return await function(**told)
     work = asyncio.create_task(in_thread(partial(function, **told)))
     try:
         return await asyncio.shield(work)
@@ -141,10 +141,10 @@ async def called(function: Callable[..., Any], told: Mapping[str, Any]) -> Any:
 
 
 async def in_thread(call: Callable[[], Any]) -> Any:
-    """Call a function in a thread of its own, which ends with it."""
+    """Call a function in a thread of its own, which ends with it; raises nothing that would end the process."""
     threads = Threads(1)
     try:
-        return await threads.run(call)
+        return await threads.run(containing()(call))
     finally:
         threads.close()
 
