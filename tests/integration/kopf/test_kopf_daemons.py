@@ -35,6 +35,16 @@ def test_a_daemon_runs_with_its_object_as_it_is_until_that_goes(tmp_path: Path, 
         assert kopf.after(seconds=5)[-1] == ("ends", True, "unwanted")
 
 
+def test_no_look_of_a_daemon_at_its_object_makes_a_copy_of_the_content(tmp_path: Path) -> None:
+    source = """
+    @kopf.daemon("example.com", "v1", "shops")
+    async def follow(body, spec, **_):
+        told.append((body["spec"] is body["spec"], spec["items"] is body["spec"]["items"], body["kind"]))
+    """
+    with kopf_run(tmp_path, source, with_daemons=True) as kopf:
+        assert kopf.apply(items=["one"]) == [(True, True, "Shop")]
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_daemon_that_wants_to_end_its_process_fails_alone(tmp_path: Path, kind: str) -> None:
     source = f"""

@@ -52,7 +52,9 @@ class KopfAdapter(Adapter):
         self.settings = settings
         self.memo = memo
         self.said = self.code = (declared.filters, handler_id, declared.limits, declared.param)
-        self.resource = declared.served or served_resource(declared.cls.resource_type)
+        resource = declared.cls.resource_type
+        self.resource = declared.served or served_resource(resource)
+        self.named = {"apiVersion": resource.api_version, "kind": resource.kind}
 
     @property
     def limits(self) -> dict[str, Any]:
@@ -75,8 +77,7 @@ class KopfAdapter(Adapter):
 
     def whole(self, found: Mapping[str, Any]) -> dict[str, Any]:
         """An object with what its class says where a list of the API leaves that out."""
-        resource = self.of.resource_type
-        return {"apiVersion": resource.api_version, "kind": resource.kind, **plain(found)}
+        return {**self.named, **plain(found)}
 
     def take_indices(self, names: Iterable[str]) -> bool:
         """Look up those of these indices that the function has parameters for; tells whether one is new to it."""

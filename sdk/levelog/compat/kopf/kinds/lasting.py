@@ -101,7 +101,7 @@ class LastingAdapter(KopfAdapter):
         values = {name: await index.everything() for name, index in indices.items()}
         beside = [asyncio.create_task(refresh(values, indices))] if indices else []
         told: dict[str, Any] = {name: KopfIndex(partial(values.__getitem__, name)) for name in indices}
-        body = Body(lambda: self.whole(daemon.object))
+        body = Body(lambda: {**self.named, **daemon.object})
         try:
             if self.is_async:
                 told["stopped"] = AsyncDaemonStopperChecker(daemon)
