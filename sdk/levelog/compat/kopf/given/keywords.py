@@ -28,6 +28,14 @@ class ReadOnly(Mapping[str, Any]):
     def __repr__(self) -> str:
         return repr(dict(self))
 
+    def __reduce__(self) -> Any:
+        """A copy has the content of now, of its own where it is a deep one."""
+        return _of_content, (type(self), dict(self))
+
+
+def _of_content(cls: type[ReadOnly], content: dict[str, Any]) -> ReadOnly:
+    return cls(lambda: content)
+
 
 class Meta(ReadOnly):
     """The metadata of an object."""
