@@ -132,7 +132,7 @@ op.on.delete(int)  # on.delete: int, which is not a class derived from Resource
 op.on.event("webs")  # on.event: takes a function or a class derived from Resource
 op.daemon(int)  # daemon: int, which is not a class derived from Resource
 op.on.create(*WEBS)  # on.create: takes no 'example.com', 'v1', 'webs': write @op.on.create(
-op.on.update(*WEBS, retries=1)  # on.update: takes no 'example.com', 'v1', 'webs': write @op.on.update(
+op.on.update(*WEBS, retries=1)  # plural="webs"); for files of other frameworks, see `levelog.compat`
 op.on.delete(*WEBS)  # on.delete: takes no 'example.com', 'v1', 'webs': write @op.on.delete(
 op.on.event(*WEBS)  # on.event: takes no 'example.com', 'v1', 'webs': write @op.on.event(
 op.on.field(*WEBS, field="spec.image")  # on.field: takes no 'example.com', 'v1', 'webs': write @op.on.field(
@@ -155,9 +155,9 @@ op.on.create(partial(handle, web=1))  # handler: takes a function with a name, n
 op.on.field(handle)  # on.field: <function
 
 # Functions of handlers.
-op.on.create(of_kopf)  # , its object first, as in def of_kopf(web: Web)
+op.on.create(of_kopf)  # def of_kopf(web: Web); for files of other frameworks, see `levelog.compat`
 op.timer(every=HOUR)(of_kopf)  # timer of_kopf:
-op.on.create(bare)  # 'spec' is not annotated; it has to be a class derived from Resource
+op.on.create(bare)  # 'spec' is not annotated; it has to be a class derived from Resource; for files of
 def old(web: Web, old): ...
 op.on.update(old)  # handler old: parameter 'old' is not annotated: annotate it with Web | None
 def patches(web: Web, patch: str): ...

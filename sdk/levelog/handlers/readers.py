@@ -23,7 +23,7 @@ from msgspec.structs import replace
 from levelog.calls.fieldreads import ALWAYS, decode, digest_of
 from levelog.handlers.fingerprints import class_fingerprint, value_fingerprint
 from levelog.handlers.injection import shown
-from levelog.handlers.signatures import parameters, require_function, type_hints
+from levelog.handlers.signatures import FOR_OTHERS, parameters, require_function, type_hints
 from levelog.resources import External, ResourceBase, ResourceType, Struct
 from levelog.selectors import Selector
 from levelog_base.errors import OperatorError
@@ -34,6 +34,10 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 SUMMED_UP: Final = frozenset({"Ready", "Reconciling", "Stalled"})
 """Types of the conditions that sum up the levels of an object."""
+_OF_OTHERS: Final = frozenset(
+    {"annotations", "body", "event", "labels", "meta", "name", "namespace", "patch", "spec", "status", "uid"}
+)
+"""What handlers of other frameworks take by name, and those of levelog do not."""
 _OF_WRITES: Final = frozenset({"resourceVersion", "managedFields"})
 
 
@@ -162,6 +166,7 @@ def object_reader(
         return ObjectReader(hint, selector)
     raise OperatorError(
         f"{where}: parameter {parameter!r} is {shown(hint)}; it has to be a class derived from Resource"
+        + (FOR_OTHERS if hint is None and parameter in _OF_OTHERS else "")
     )
 
 

@@ -43,6 +43,9 @@ _MANY: Final = (
 P = ParamSpec("P")
 T = TypeVar("T")
 
+FOR_OTHERS: Final = "; for files of other frameworks, see `levelog.compat`"
+"""Ends a message about what functions of such a file have, and those of levelog have not."""
+
 _MODULES: Final = re.compile(r"(?:\w+\.)+(?:<locals>\.)?")
 """Before a name in the text of a generic type."""
 
@@ -55,7 +58,9 @@ def parameters(function: Callable[..., Any], kind: str, first: str = "") -> list
     found = inspect.signature(function).parameters.values()
     for parameter in found:
         if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
-            named = f": name each, its {first} first, as in def {function.__name__}(web: Web)" if first else ""
+            named = (
+                f": name each, its {first} first, as in def {function.__name__}(web: Web){FOR_OTHERS}" if first else ""
+            )
             raise OperatorError(
                 f"{kind} {function.__name__}: parameter {str(parameter)!r} cannot be given by name and type{named}"
             )
@@ -113,7 +118,7 @@ def one_place(where: str, example: str) -> Callable[[Callable[P, T]], Callable[P
                 told = ", ".join(getattr(each, "__name__", repr(each)) for each in given)
                 raise OperatorError(
                     f"{where}: takes no {told}: write {example}, and a class for the resource, "
-                    f'class Web(Resource, group="example.com", version="v1", plural="webs")'
+                    f'class Web(Resource, group="example.com", version="v1", plural="webs"){FOR_OTHERS}'
                 )
             return method(*arguments, **options)
 
