@@ -45,7 +45,7 @@ class Program(BoundViews):
                 raise OperatorError(
                     f"{selector.shown}, and nobody has asked a cluster which kinds those are: `levelog run` does at "
                     "its start, and keeps them in its data directory for commands that have none; ingest, process and "
-                    "actuate cannot: name the resources in a loop"
+                    f"actuate cannot: {selector.instead}"
                 )
             self._add(operator)
         super().__init__(_bound_views(self.operators))

@@ -45,6 +45,8 @@ class OpenSelector(Struct, frozen=True, kw_only=True):
     takes: Callable[[ServedKind], bool]
     register: Callable[[ServedKind], None]
     """Make the handler of one kind."""
+    instead: str
+    """For messages: what to write where nobody can ask a cluster."""
 
 
 def expand(operators: Iterable["Operator"], kinds: Iterable[ServedKind]) -> dict[str, int]:

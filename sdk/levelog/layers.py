@@ -12,6 +12,7 @@ from levelog.calls.caller import LeftBehind, Threads
 from levelog.calls.faults import containing, described, tell_fault
 from levelog.edges import Unfinished
 from levelog.handlers.adapters import Adapter, Edges, Entries, Lifetimes, Living, Records, Times, Trigger
+from levelog.handlers.hooks import When
 from levelog.handlers.injection import about
 from levelog.handlers.outcomes import CallResult, next_call
 from levelog.handlers.timers import Tick
@@ -30,6 +31,7 @@ __all__ = [
     "Times",
     "Trigger",
     "Unfinished",
+    "When",
     "about",
     "containing",
     "described",

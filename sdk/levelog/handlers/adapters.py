@@ -3,7 +3,7 @@
 import inspect
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Any, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -117,6 +117,8 @@ class Edges(Struct, frozen=True, kw_only=True):
 class Times(Struct, frozen=True, kw_only=True):
     """Call now and then, as `op.timer` does, or when the adapter's `look` says so."""
 
+    least: ClassVar[timedelta] = LEAST
+    """Below this, `every` and `idle` are refused."""
     every: timedelta = LEAST
     initial_delay: timedelta = timedelta(0)
     idle: timedelta | None = None

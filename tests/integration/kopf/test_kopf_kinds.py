@@ -164,7 +164,9 @@ async def test_run_asks_its_cluster_once_and_commands_that_look_back_take_what_i
     async with Sandbox() as sandbox:
         levelog = Levelog(tmp_path, sandbox.kubeconfig(tmp_path / "kubeconfig"))
         refused = "log_it is for EVERYTHING, and nobody has asked a cluster which kinds those are"
-        assert refused in await levelog.refused("plan", "audit.py", status=2)
+        said = await levelog.refused("plan", "audit.py", status=2)
+        assert refused in said
+        assert "name the resources in a loop: docs/from-kopf.md#everything-and-categories" in said
         sandbox.access.denials += [Denial("list", "secrets", namespace="", subresource="")]
         with levelog.start("run", "audit.py") as running:
             await is_told("namespaces default")

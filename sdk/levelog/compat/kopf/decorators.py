@@ -8,7 +8,7 @@ from typing import Any, Final, NoReturn, TypeVar
 
 from msgspec import UNSET
 
-from levelog.compat.kopf.files import KopfFile, Register, When
+from levelog.compat.kopf.files import KopfFile, Register
 from levelog.compat.kopf.modules import declare
 from levelog.compat.kopf.options import (
     COMMON,
@@ -28,13 +28,12 @@ from levelog.compat.kopf.options import (
 from levelog.compat.kopf.selections import choice
 from levelog.compat.kopf.subhandlers import InnerHandler, at_work
 from levelog.edges import Reason, value_or_none
-from levelog.layers import Lifetimes, Times
+from levelog.layers import Lifetimes, Times, When
 from levelog.selectors import holds
 from levelog_base.errors import OperatorError
 
 NO_WEBHOOKS: Final = "levelog serves no webhooks: write rules into the definition, docs/custom-resources.md"
-LEAST: Final = timedelta(seconds=1)
-"""Between two calls of a timer."""
+NO_MUTATION: Final = "levelog serves no webhooks: write defaults into the definition, docs/custom-resources.md"
 
 DecoratedF = TypeVar("DecoratedF", bound=Callable[..., Any])
 
@@ -82,9 +81,9 @@ def timer(*selectors: Any, **options: Any) -> Callable[[DecoratedF], DecoratedF]
     interval = seconds_of(where, "interval", options.get("interval"))
     if interval is None:
         raise OperatorError(f"{where}: needs an interval: give interval=60, in seconds")
-    if interval < LEAST:
+    if interval < Times.least:
         raise OperatorError(f"{where}: interval={options['interval']!r} is less than a second; each call is recorded")
-    if idle is not None and idle < LEAST:
+    if idle is not None and idle < Times.least:
         raise OperatorError(f"{where}: idle={options['idle']!r} is less than a second; each change is recorded")
     initial_delay, sharp = delay_of(where, options.get("initial_delay")), bool(options.get("sharp"))
 
@@ -255,7 +254,7 @@ class KopfOn:
 
     def __getattr__(self, name: str) -> NoReturn:
         if name in ("validate", "mutate"):
-            raise OperatorError(f"kopf.on.{name}: {NO_WEBHOOKS}")
+            raise OperatorError(f"kopf.on.{name}: {NO_MUTATION if name == 'mutate' else NO_WEBHOOKS}")
         raise AttributeError(f"kopf.on has no {name!r}")
 
 

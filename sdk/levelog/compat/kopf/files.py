@@ -7,7 +7,7 @@ import re
 import time
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Any, Literal, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from levelog.compat.kopf.attempts import LONGEST, KopfAdapter
 from levelog.compat.kopf.given.lookups import asked_for
@@ -29,11 +29,10 @@ from levelog.compat.kopf.options import Declaration
 from levelog.compat.kopf.tuning import OperatorSettings
 from levelog.edges import Reason
 from levelog.kinds import OpenSelector
-from levelog.layers import Edges, Entries, Lifetimes, Times
+from levelog.layers import Edges, Entries, Lifetimes, Times, When
 from levelog.operator import Operator
 from levelog_base.errors import OperatorError
 
-When: TypeAlias = Literal["startup", "cleanup"]
 AdapterT = TypeVar("AdapterT", bound=KopfAdapter)
 Register: TypeAlias = Callable[["KopfFile", Declaration], None]
 
@@ -67,6 +66,7 @@ class KopfFile:
             shown=f"{declared.id} is for {declared.choice.shown}",
             takes=declared.choice.takes,
             register=lambda kind: register(self, declared.of(kind)),
+            instead="name the resources in a loop: docs/from-kopf.md#everything-and-categories",
         )
         self.operator.open_selectors.append(selector)
 
