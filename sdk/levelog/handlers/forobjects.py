@@ -295,6 +295,8 @@ def made_view(
         declared(view, handler.name, {"parent": handler.hint, **annotations, **handler.reads}, Level[Any])
     )
     made.is_made = True
+    if handler.adapter is not None:
+        besides = (*besides, value_fingerprint(handler.adapter.code))
     made.fingerprint = digest(code, handler.name, handler.reader.fingerprint, *besides)
     return made
 

@@ -228,8 +228,7 @@ def timer_view(
     )
     annotations: dict[str, Any] = {"now": datetime, index: calls_of(handler, Tick)}
     annotations |= {name: _index(each) for name, each in beside.items()}
-    code = (value_fingerprint(handler.adapter.code),) if handler.adapter is not None else ()
-    return made_view(handler, view, annotations, inspect_view, _CODE, schedule, *code)
+    return made_view(handler, view, annotations, inspect_view, _CODE, schedule)
 
 
 def _index(of: IndexHandler) -> Any:

@@ -9,6 +9,9 @@ import pytest
 
 from levelog import OperatorError
 from levelog.compat import kopf
+from levelog.compat.kopf import attempts
+from levelog.compat.kopf.kinds import pacing
+from levelog_processors.program import Program
 from rigs.kopffiles import kopf_run, load_kopf
 
 OWNER: dict[str, Any] = {
@@ -184,3 +187,54 @@ def test_timers_that_cannot_be_are_refused_with_a_sentence(tmp_path: Path, sourc
     with pytest.raises(OperatorError) as refused:
         load_kopf(tmp_path, f"{source}\ndef handler(**_):\n    pass\n")
     assert said in str(refused.value)
+
+
+def test_the_version_of_the_layer_counts_as_code_of_each_handler(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = """
+    @kopf.index("pods")
+    def pods(name, **_):
+        return {name: 1}
+
+    @kopf.on.create("example.com", "v1", "shops")
+    def made(**_):
+        pass
+
+    @kopf.timer("example.com", "v1", "shops", interval=5)
+    def ticks(**_):
+        pass
+
+    @kopf.daemon("example.com", "v1", "shops")
+    async def follow(**_):
+        pass
+
+    @kopf.on.resume("example.com", "v1", "shops")
+    def again(**_):
+        pass
+
+    @kopf.on.event("example.com", "v1", "shops")
+    def heard(**_):
+        pass
+    """
+
+    def code() -> set[tuple[str, str, str]]:
+        return {(each.kind, each.name, each.fingerprint) for each in Program([load_kopf(tmp_path, source)]).handlers}
+
+    before = code()
+    assert code() == before
+    for module in (attempts, pacing):
+        monkeypatch.setattr(module, "CODE", "kopf of another day")
+    assert {f"{kind} {name.removeprefix('shops/')}" for kind, name, _ in code() - before} == {
+        "effect again_resume_calls",
+        "effect follow_runs",
+        "effect made_handled",
+        "effect ticks_calls",
+        "event heard",
+        "index @started",
+        "index pods",
+        "view again_resume",
+        "view follow",
+        "view made",
+        "view ticks",
+    }

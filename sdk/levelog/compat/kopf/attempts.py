@@ -27,6 +27,9 @@ from levelog_base.mappings import plain
 LONGEST: Final = timedelta(hours=1)
 """Time limit of one call without a `timeout`."""
 
+CODE: Final = "kopf 1"
+"""Stands for this layer in fingerprints: raised when the same files lead to others."""
+
 
 class KopfAdapter(Adapter):
     """Calls one function of a Kopf file, for any of its objects, with keyword arguments."""
@@ -51,7 +54,7 @@ class KopfAdapter(Adapter):
         """What has the function called."""
         self.settings = settings
         self.memo = memo
-        self.said = self.code = (declared.filters, handler_id, declared.limits, declared.param)
+        self.said = self.code = (CODE, declared.filters, handler_id, declared.limits, declared.param)
         resource = declared.cls.resource_type
         self.resource = declared.served or served_resource(resource)
         self.named = {"apiVersion": resource.api_version, "kind": resource.kind}

@@ -11,7 +11,7 @@ from typing import Any, Final, cast
 
 import msgspec
 
-from levelog.compat.kopf.attempts import KopfAdapter
+from levelog.compat.kopf.attempts import CODE, KopfAdapter
 from levelog.compat.kopf.given.keywords import kopf_essence
 from levelog.compat.kopf.kinds.changing import ChangeAdapter
 from levelog.effects import Call
@@ -118,6 +118,7 @@ class StartsAdapter(Adapter):
 
     def __init__(self, cls: type[External]) -> None:
         super().__init__(starts_of, cls)
+        self.code = CODE
 
     def entries(self, found: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         """The time of the start."""
