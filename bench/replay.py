@@ -24,9 +24,9 @@ from levelog_log.stream import LogStream, ensure_stream
 from levelog_log.transport.connection import connect
 from levelog_processors.decide.functions import Caller
 from levelog_processors.program import Program
+from levelog_replay.historysources import LogRecording, Selection, open_recording
 from levelog_replay.judging import Judge
 from levelog_replay.logmode import LogReplay
-from levelog_replay.recordedhistory import LogRecording, Selection, open_recording
 from levelog_replay.recordedmode import RecordedReplay
 from levelog_replay.tape import Rebuilt, Tape
 from levelog_store.decide.decisions import Asked, Decision

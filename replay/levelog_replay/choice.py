@@ -12,7 +12,7 @@ from levelog_base.wire.objects import ObjectKey
 from levelog_history.reach import Moment, refuse_expired
 from levelog_history.selection import Selected, has_any, named
 from levelog_processors.program import Program
-from levelog_replay.recordedhistory import Recording, Selection
+from levelog_replay.historysources import Recording, Selection
 
 RECORDED: Final = "recorded"
 

@@ -8,7 +8,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from levelog_history.differences import differences, drift_text, shown
-from levelog_replay.recordedhistory import History
+from levelog_replay.historysources import History
 from levelog_store.decide.decisions import Asked, Decided, Decision, IntentRow
 from levelog_store.rows import IndexKey, StoredObject, Verdict
 

@@ -21,8 +21,8 @@ from levelog_processors.engine import Engine
 from levelog_processors.program import Program
 from levelog_processors.state.state import State
 from levelog_replay.comparing import NO_VIEW, Conclusion, Judged
+from levelog_replay.historysources import Recording, each_record
 from levelog_replay.memory import MemoryTables, WithWrites
-from levelog_replay.recordedhistory import Recording, each_record
 from levelog_replay.travel.edits import Edited
 from levelog_store.actuate.claims import Claimant
 from levelog_store.decide.decisions import Decision

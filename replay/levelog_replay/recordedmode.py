@@ -10,8 +10,8 @@ from datetime import datetime
 from typing import Final
 
 from levelog_replay.comparing import Judged
+from levelog_replay.historysources import History, Selection
 from levelog_replay.judging import Judge
-from levelog_replay.recordedhistory import History, Selection
 from levelog_replay.tape import Tape
 from levelog_store.decide.decisions import Decision
 from levelog_store.rows import ViewParent

@@ -10,7 +10,7 @@ from levelog_processors.fold.batches import ALONE, parts
 from levelog_processors.program import Program
 from levelog_processors.state.state import State
 from levelog_processors.state.wakes import Wakes
-from levelog_replay.recordedhistory import Origin, Recording
+from levelog_replay.historysources import Origin, Recording
 from levelog_store.fold.ends import Ends
 
 WINDOW_BYTES: Final = 64 * 1024 * 1024

@@ -17,9 +17,9 @@ from levelog_replay.effects.outcomes import CallComparison
 from levelog_replay.effects.pairing import CallReplay
 from levelog_replay.effects.receipts import read_past_calls
 from levelog_replay.effects.repeating import Repeater
+from levelog_replay.historysources import History, LiveHistory, Recording, Selection
 from levelog_replay.judging import Judge
 from levelog_replay.logmode import LogReplay, Side, pairs
-from levelog_replay.recordedhistory import History, LiveHistory, Recording, Selection
 from levelog_replay.recordedmode import RecordedReplay
 from levelog_replay.stops.stopping import Stops
 from levelog_replay.tape import Rebuilt

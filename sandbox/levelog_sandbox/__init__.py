@@ -2,7 +2,7 @@
 
 from levelog_base.errors import ConfigurationError
 from levelog_sandbox.api.refusals import StatusError
-from levelog_sandbox.api.requesttargets import Denial
+from levelog_sandbox.api.urltargets import Denial
 from levelog_sandbox.requestlog import LoggedRequest, RequestLog
 from levelog_sandbox.sandbox import Sandbox
 from levelog_sandbox.user import User

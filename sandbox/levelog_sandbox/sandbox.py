@@ -28,8 +28,8 @@ import msgspec
 from aiohttp import web
 
 from levelog_base.errors import cannot_listen
-from levelog_sandbox.api.requesttargets import TOKEN, USER, Access, Denial
 from levelog_sandbox.api.server import Refuses, Server
+from levelog_sandbox.api.urltargets import TOKEN, USER, Access, Denial
 from levelog_sandbox.objects.cluster import Cluster
 from levelog_sandbox.objects.metadata import Clock
 from levelog_sandbox.objects.revisions import Change, Store

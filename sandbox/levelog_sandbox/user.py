@@ -5,7 +5,7 @@ from typing import Any
 
 from levelog_base.wire.projection import merge
 from levelog_sandbox.api import refusals
-from levelog_sandbox.api.requesttargets import RequestTarget
+from levelog_sandbox.api.urltargets import RequestTarget
 from levelog_sandbox.fields.patches import json_patch
 from levelog_sandbox.objects.cluster import Cluster
 from levelog_sandbox.objects.deletion import DeleteOptions

@@ -8,7 +8,7 @@ import pytest
 import pytest_asyncio
 
 from levelog_base.secrets.redaction import Redactor
-from levelog_base.secrets.redactionrules import Rules
+from levelog_base.secrets.secretrules import Rules
 from levelog_base.wire.objects import Cluster, GroupResource, Version
 from levelog_base.wire.records import SyncFinished
 from levelog_log.appender import Appender

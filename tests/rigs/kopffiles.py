@@ -8,7 +8,7 @@ from textwrap import dedent
 from typing import Any
 
 from levelog import Operator
-from levelog.compat.kopf.selections import target
+from levelog.compat.kopf.kopftargets import target
 from levelog.testing import Simulation
 from levelog_actuator.requests import Order
 from levelog_actuator.results import Result

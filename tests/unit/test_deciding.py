@@ -14,8 +14,8 @@ from levelog_processors.bound import BoundView
 from levelog_processors.decide.decisionrules import conclude, must_act
 from levelog_processors.decide.facts import Facts, Outlook, Round, Seen
 from levelog_processors.decide.intents import RowInputs, intent_rows
-from levelog_processors.decide.intenttargets import aimed
 from levelog_processors.decide.settling import MANY, Repeats
+from levelog_processors.decide.writetargets import aimed
 from levelog_processors.program import MAX_BACKOFF, Program
 from levelog_processors.state.writes import is_settled
 from levelog_store.decide.decisions import IntentRow, OpenIntent, PendingWake

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from levelog import Index, Intent, Level, Operator, OperatorError, Resource, Struct, call, event
-from levelog_processors.decide.intenttargets import aimed
+from levelog_processors.decide.writetargets import aimed
 from levelog_processors.program import Program
 from levelog_store.owners.handlers import differences
 from rigs.kinds import Web

@@ -11,7 +11,7 @@ from levelog_base.errors import ConfigurationError
 from levelog_base.secrets.redaction import Redactor
 from levelog_base.wire.objects import SECRETS, GroupResource
 from levelog_processors.decide.intents import RowInputs, intent_rows
-from levelog_processors.decide.intenttargets import aimed
+from levelog_processors.decide.writetargets import aimed
 from levelog_processors.program import Program
 from levelog_store.decide.decisions import IntentRow
 from levelog_store.rows import StoredObject

@@ -6,7 +6,7 @@ import pytest
 
 from levelog_base.errors import ConfigurationError
 from levelog_base.secrets.redaction import Redactor
-from levelog_base.secrets.redactionrules import Rules
+from levelog_base.secrets.secretrules import Rules
 from levelog_base.wire.objects import GroupResource, ObjectKey
 
 KEY = b"0123456789abcdef"

@@ -12,7 +12,7 @@ from levelog_history.records import RecordSource
 from levelog_history.selection import Selected, Shown
 from levelog_history.timeline import DecisionEntry
 from levelog_replay.bundles.reading import Bundle
-from levelog_replay.recordedhistory import LiveHistory, each_record
+from levelog_replay.historysources import LiveHistory, each_record
 from levelog_store.decide.decisions import Asked, Decision, PastIntent
 from levelog_store.look.levelpages import LevelQuery
 from levelog_store.look.overview import LevelLine, WriteLine

@@ -17,7 +17,7 @@ from levelog_history.selection import Selected, Shown
 from levelog_history.timeline import DecisionEntry, decisions_on
 from levelog_log.stream import LogStream
 from levelog_replay.bundles.reading import Bundle
-from levelog_replay.recordedhistory import LiveHistory, open_history
+from levelog_replay.historysources import LiveHistory, open_history
 from levelog_store.connect.database import Database
 from levelog_store.decide.decisions import PastIntent
 from levelog_store.look.levelpages import LevelQuery, count_levels, read_level_page

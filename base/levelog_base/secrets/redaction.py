@@ -1,4 +1,4 @@
-"""Replaces secret values (Secrets, and what `redactionrules.py` names) by keyed hashes, which still show changes."""
+"""Replaces secret values (Secrets, and what `secretrules.py` names) by keyed hashes, which still show changes."""
 
 import hmac
 import os
@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import msgspec
 
 from levelog_base.errors import ConfigurationError
-from levelog_base.secrets.redactionrules import ENVIRONMENTS, Named, Path, Rules, places
 from levelog_base.secrets.scrubbing import HASHED, PREFIX, scrub
+from levelog_base.secrets.secretrules import ENVIRONMENTS, Named, Path, Rules, places
 from levelog_base.wire.canonical import canonical, digest, keys_of
 from levelog_base.wire.objects import SECRETS, GroupResource, ObjectKey
 

@@ -13,8 +13,8 @@ from typing import Any, Final, TypeAlias
 
 import msgspec
 
-from levelog_base.secrets.redactionrules import ENVIRONMENTS, ITEMS
 from levelog_base.secrets.scrubbing import PREFIX
+from levelog_base.secrets.secretrules import ENVIRONMENTS, ITEMS
 
 _Steps: TypeAlias = tuple[str, ...]
 

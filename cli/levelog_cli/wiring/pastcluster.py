@@ -20,7 +20,7 @@ from levelog_cli.wiring.lookback import opened_source
 from levelog_history.reach import Moment, refuse_beyond
 from levelog_processors.program import Program
 from levelog_replay.bundles.reading import Bundle
-from levelog_replay.recordedhistory import Origin, Recording, each_record, open_recording
+from levelog_replay.historysources import Origin, Recording, each_record, open_recording
 from levelog_replay.tape import Rebuilt
 from levelog_sandbox import Sandbox
 from levelog_store.rows import StoredObject

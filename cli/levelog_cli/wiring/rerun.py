@@ -35,8 +35,8 @@ from levelog_replay.calling import ReplayCaller
 from levelog_replay.choice import RECORDED, Choice, described, refuse_moments, refuse_strangers, selection_of
 from levelog_replay.comparing import Divergence
 from levelog_replay.effects.chosen import find_broken_calls, find_calls
+from levelog_replay.historysources import LiveHistory, LogRecording, Selection, open_history, open_recording
 from levelog_replay.planning import Course, Planned, plan
-from levelog_replay.recordedhistory import LiveHistory, LogRecording, Selection, open_history, open_recording
 from levelog_replay.stops.breaks import find_breaks
 from levelog_replay.stops.debugger import DebuggerLeft
 from levelog_replay.stops.stopping import Breaks, Stop, Stops

@@ -17,7 +17,7 @@ from levelog_history.selection import Selected, Shown
 from levelog_history.timeline import DecisionEntry
 from levelog_replay.bundles.reading import Bundle
 from levelog_replay.choice import Choice
-from levelog_replay.recordedhistory import open_recording
+from levelog_replay.historysources import open_recording
 from levelog_replay.travel.bisecting import Bisection, revisions_of
 from levelog_replay.travel.edits import WantedEdits
 from levelog_replay.travel.expressions import Expression

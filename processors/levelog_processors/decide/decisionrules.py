@@ -18,9 +18,9 @@ from levelog.handlers.callnames import title_of
 from levelog.levels import WHOLE
 from levelog_base.wire.objects import field_manager
 from levelog_processors.decide.facts import Facts, Outlook, Round
-from levelog_processors.decide.intenttargets import Aimed
 from levelog_processors.decide.lookups import contents_to_keep, digest_of_versions
 from levelog_processors.decide.settling import FAULT, FAULTS, LOOKS_APART, VIEW_FAULT, Repeats, backoff, pause
+from levelog_processors.decide.writetargets import Aimed
 from levelog_processors.state.writes import GONE
 from levelog_store.decide.decisions import UNDONE, Decided, OpenIntent
 from levelog_store.fold.changes import added, read_causes

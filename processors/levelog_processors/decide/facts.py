@@ -16,8 +16,8 @@ from levelog.handlers.injection import Given
 from levelog.levels import Level, LevelStatus
 from levelog_base.wire.canonical import canonical, digest
 from levelog_processors.bound import BoundView
-from levelog_processors.decide.intenttargets import Aimed
 from levelog_processors.decide.settling import AT_ONCE, LOOKS_APART, MANY, Repeats, backoff, is_on_its_way
+from levelog_processors.decide.writetargets import Aimed
 from levelog_processors.program import MAX_BACKOFF
 from levelog_processors.state.writes import is_settled
 from levelog_store.decide.decisions import UNDONE, Basis, IntentRow, OpenIntent, PendingWake

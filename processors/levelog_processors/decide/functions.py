@@ -17,7 +17,7 @@ from levelog.intents import Intent
 from levelog_base.secrets.redaction import Redactor
 from levelog_processors.decide.decisionrules import is_withheld, left_to_write, must_act
 from levelog_processors.decide.facts import Outlook, Round
-from levelog_processors.decide.intenttargets import Aimed, aimed, refuse_stray
+from levelog_processors.decide.writetargets import Aimed, aimed, refuse_stray
 from levelog_store.rows import ViewParent
 
 MOST_WRITES: Final = 10_000

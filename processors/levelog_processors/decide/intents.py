@@ -17,7 +17,7 @@ from levelog_base.wire.objects import ObjectKey
 from levelog_base.wire.projection import merge
 from levelog_processors.bound import BoundView
 from levelog_processors.decide.facts import Outlook, Round
-from levelog_processors.decide.intenttargets import Aimed, place_of_call
+from levelog_processors.decide.writetargets import Aimed, place_of_call
 from levelog_processors.keys import calls_key, kept_call
 from levelog_store.decide.decisions import IntentRow, request_of
 from levelog_store.rows import Bucket, IndexKey, StoredObject

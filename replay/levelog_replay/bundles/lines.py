@@ -19,7 +19,7 @@ from levelog_base.wire.records import LoggedRecord, Unreadable
 from levelog_base.wire.subjects import object_in
 from levelog_history.reach import Moment
 from levelog_replay.comparing import Conclusion
-from levelog_replay.recordedhistory import Origin
+from levelog_replay.historysources import Origin
 from levelog_store.decide.decisions import Asked, Basis, Decision, Read
 from levelog_store.fold.changes import Causes
 from levelog_store.rows import Verdict

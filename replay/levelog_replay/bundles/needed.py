@@ -24,7 +24,7 @@ from levelog_base.wire.records import (
 )
 from levelog_history.reach import Moment
 from levelog_processors.fold.foldedobjects import unreadable
-from levelog_replay.recordedhistory import Recording
+from levelog_replay.historysources import Recording
 from levelog_store.rows import Input
 
 

@@ -26,7 +26,7 @@ from levelog_replay.bundles.lines import (
     RecordLine,
     UnreadableLine,
 )
-from levelog_replay.recordedhistory import Origin, each_record
+from levelog_replay.historysources import Origin, each_record
 from levelog_store.decide.decisions import Asked, Decision
 
 _BATCH: Final = 1000

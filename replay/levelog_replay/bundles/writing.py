@@ -42,7 +42,7 @@ from levelog_replay.bundles.lines import (
 from levelog_replay.bundles.needed import Losses, Needed
 from levelog_replay.bundles.reading import Bundle
 from levelog_replay.comparing import Conclusion
-from levelog_replay.recordedhistory import History, Selection
+from levelog_replay.historysources import History, Selection
 from levelog_store.decide.decisions import Decision
 
 

@@ -7,7 +7,7 @@ from levelog_base.errors import ConfigurationError
 from levelog_history.selection import Selected, named
 from levelog_processors.program import Program
 from levelog_replay.effects.chosen import callable_names
-from levelog_replay.recordedhistory import History, Selection
+from levelog_replay.historysources import History, Selection
 from levelog_replay.stops.stopping import Breaks
 from levelog_store.decide.decisions import Decision
 

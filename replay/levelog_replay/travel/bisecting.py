@@ -10,7 +10,7 @@ from levelog_history.happenings import Entry, entries_in
 from levelog_history.revisions import Revision
 from levelog_history.timeline import AnyEntry, DecisionEntry, interleaved
 from levelog_processors.program import Program
-from levelog_replay.recordedhistory import Recording, each_record
+from levelog_replay.historysources import Recording, each_record
 from levelog_replay.tape import Rebuilt
 from levelog_replay.travel.expressions import Expression, PastState
 from levelog_store.rows import Verdict, ViewParent

@@ -8,7 +8,7 @@ from aiohttp import web
 
 from levelog_base.wire.projection import merge
 from levelog_sandbox.api import forms, refusals
-from levelog_sandbox.api.requesttargets import RequestTarget, is_true
+from levelog_sandbox.api.urltargets import RequestTarget, is_true
 from levelog_sandbox.fields.patches import json_patch
 from levelog_sandbox.fields.strategic import strategic_merge_patch
 from levelog_sandbox.objects.cluster import Cluster

@@ -6,7 +6,7 @@ Limits: no reviews of tokens, of other users' rights, or of all rules, since all
 from typing import Any
 
 from levelog_sandbox.api import refusals
-from levelog_sandbox.api.requesttargets import USER, Access
+from levelog_sandbox.api.urltargets import USER, Access
 from levelog_sandbox.fields.ownership import FieldWriter, claims_after_update
 from levelog_sandbox.objects import corekinds, metadata
 from levelog_sandbox.objects.incoming import Options, incoming

@@ -21,9 +21,9 @@ from levelog_sandbox.api.exchange import (
     write_options,
 )
 from levelog_sandbox.api.origins import refuse_pages
-from levelog_sandbox.api.requesttargets import RequestTarget, review, target, verb_of
 from levelog_sandbox.api.reviews import reviewed
 from levelog_sandbox.api.streaming import stream
+from levelog_sandbox.api.urltargets import RequestTarget, review, target, verb_of
 from levelog_sandbox.objects import pages
 from levelog_sandbox.objects.cluster import Cluster
 from levelog_sandbox.objects.deletion import RETURNED, DeleteOptions

@@ -11,7 +11,7 @@ from aiohttp import web
 
 from levelog_sandbox.api import forms, refusals
 from levelog_sandbox.api.exchange import Exchange, accepted
-from levelog_sandbox.api.requesttargets import RequestTarget, is_true
+from levelog_sandbox.api.urltargets import RequestTarget, is_true
 from levelog_sandbox.objects import pages
 from levelog_sandbox.objects.pages import Matches
 from levelog_sandbox.objects.revisions import ENCODER, watch_line

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from levelog_sandbox.api import refusals
-from levelog_sandbox.api.requesttargets import Access, Denial, RequestTarget
+from levelog_sandbox.api.urltargets import Access, Denial, RequestTarget
 from levelog_sandbox.controllers.definitions import STORAGE, Definitions
 from levelog_sandbox.controllers.garbage import USER_AGENT, GarbageCollector
 from levelog_sandbox.objects.deletion import DeleteOptions, Deletion

@@ -29,7 +29,7 @@ from levelog_kube.client import connect as connect_kube
 from levelog_log.publisher import BatchPublisher
 from levelog_log.stream import LogStream, ensure_stream
 from levelog_log.transport.connection import connect
-from levelog_sandbox.api.requesttargets import Denial
+from levelog_sandbox.api.urltargets import Denial
 from levelog_sandbox.sandbox import Sandbox
 from rigs.ingesting import (
     CONFIG_MAPS,

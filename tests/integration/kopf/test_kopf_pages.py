@@ -6,13 +6,13 @@ import logging
 from contextlib import nullcontext
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from levelog import Operator
 from levelog.compat.kopf.given import memos
-from levelog.compat.kopf.selections import target
+from levelog.compat.kopf.kopftargets import target
 from levelog_base.errors import HookFailed
 from levelog_cli.loading import load_operators
 from levelog_processors.hooks import Lifecycle
@@ -189,7 +189,7 @@ def begin_and_end(operator: Operator) -> None:
     """Run its hooks in a loop of this thread, out of which a SystemExit would get."""
 
     async def run() -> None:
-        async with Lifecycle(Program([operator]), lambda *_: None):
+        async with Lifecycle(Program([operator]), cast("Any", None)):
             pass
 
     asyncio.run(run())

@@ -18,7 +18,7 @@ from levelog_kube.client import KubeClient, connect
 from levelog_kube.configuration import load_configuration
 from levelog_kube.discovery import cluster_uid, resolve
 from levelog_kube.requestfailures import ApiError, NoAnswer, Unreachable, Withheld
-from levelog_sandbox.api.requesttargets import Denial
+from levelog_sandbox.api.urltargets import Denial
 from levelog_sandbox.sandbox import Sandbox
 from rigs.certificates import Authority
 from rigs.controlplane import ControlPlane

@@ -30,8 +30,8 @@ from levelog_cli.loading import load_operators
 from levelog_processors.decide.tally import EvaluationBatch
 from levelog_processors.engine import Engine
 from levelog_processors.program import Program
+from levelog_replay.historysources import Origin
 from levelog_replay.logmode import LogReplay
-from levelog_replay.recordedhistory import Origin
 from levelog_replay.travel.edits import PastWrites
 from levelog_store.decide.decisions import Decided, IntentRow
 from rigs.histories import Told, Web

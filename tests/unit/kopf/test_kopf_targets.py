@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from levelog import OperatorError
-from levelog.compat.kopf.selections import target
+from levelog.compat.kopf.kopftargets import target
 
 SHOPS = ("example.com", "v1", "shops")
 

@@ -1,6 +1,6 @@
 """Which kinds the sandbox serves without a definition."""
 
-from levelog.compat.kopf.selections import BUILT_IN
+from levelog.compat.kopf.kopftargets import BUILT_IN
 from levelog_sandbox.schemas.registry import Registry
 
 

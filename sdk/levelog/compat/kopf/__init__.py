@@ -51,9 +51,9 @@ from levelog.compat.kopf.handlererrors import (
     TemporaryError,
 )
 from levelog.compat.kopf.kinds.lasting import AsyncDaemonStopperChecker, DaemonStopped, SyncDaemonStopperChecker
+from levelog.compat.kopf.kopftargets import ResourceMarker
 from levelog.compat.kopf.modules import operator_in
 from levelog.compat.kopf.running import operator, run
-from levelog.compat.kopf.selections import ResourceMarker
 from levelog.compat.kopf.subhandlers import execute
 from levelog.compat.kopf.tuning import OperatorSettings, UnusedStorage
 from levelog.kinds import ServedKind

@@ -9,6 +9,7 @@ from typing import Any, Final, NoReturn, TypeVar
 from msgspec import UNSET
 
 from levelog.compat.kopf.files import KopfFile, Register
+from levelog.compat.kopf.kopftargets import choice
 from levelog.compat.kopf.modules import declare
 from levelog.compat.kopf.options import (
     COMMON,
@@ -25,7 +26,6 @@ from levelog.compat.kopf.options import (
     require_known,
     seconds_of,
 )
-from levelog.compat.kopf.selections import choice
 from levelog.compat.kopf.subhandlers import InnerHandler, at_work
 from levelog.edges import Reason, value_or_none
 from levelog.layers import Lifetimes, Times, When

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from levelog.compat.kopf.filters import Filters
 from levelog.compat.kopf.handlererrors import ErrorsMode, TryLimits
-from levelog.compat.kopf.selections import KindChoice, choice, chosen, target
+from levelog.compat.kopf.kopftargets import KindChoice, choice, chosen, target
 from levelog.edges import pointer_of
 from levelog.kinds import ServedKind
 from levelog.resources import Resource, ResourceBase

@@ -13,7 +13,7 @@ from levelog.edges import Diff
 from levelog.handlers.edgehandlers import END, EdgeHandler
 from levelog_base.wire.objects import ObjectKey
 from levelog_processors.bound import BoundView
-from levelog_processors.decide import facts, intenttargets
+from levelog_processors.decide import facts, writetargets
 from levelog_processors.fold.foldrules import Fold
 from levelog_processors.fold.receipts import Receipts
 from levelog_store.actuate import claims, outcomes
@@ -27,7 +27,7 @@ from rigs.machine.planting import Planted
 from rigs.machine.world import Laboratory
 
 
-@replaces("_called", intenttargets)
+@replaces("_called", writetargets)
 def ends_in_a_line_of_their_own(
     real: Any, view: BoundView, parent: StoredObject, intent: Any, handler: Any
 ) -> ObjectKey:
