@@ -69,13 +69,20 @@ class PlannedLevel(Struct, frozen=True, kw_only=True):
     """What it would delete, in this round or once all else is done: children, by kind and name, or targets."""
 
 
+class LevelCounts(Struct, frozen=True):
+    """How many levels a view has, by the code before and by the code after."""
+
+    before: int
+    after: int
+
+
 class Planned(Struct, frozen=True, kw_only=True):
     """What other code would decide."""
 
     at: datetime
     levels: Sequence[PlannedLevel]
     """Levels that change, by view and parent; last those that go."""
-    counts: Mapping[str, tuple[int, int]]
+    counts: Mapping[str, LevelCounts]
     """Levels of each view, before and after."""
     dropped: int
     """Writes that are decided and not sent, and that nobody would send."""
@@ -198,7 +205,7 @@ def _planned(at: datetime, program: Program, before: _Before, engine: Engine, ta
             )
             for change in _changes(before.stored.levels, engine.state.levels)
         ],
-        counts={view: (counts[0][view], counts[1][view]) for view in sorted({*counts[0], *counts[1]})},
+        counts={view: LevelCounts(counts[0][view], counts[1][view]) for view in sorted({*counts[0], *counts[1]})},
         dropped=sum(held[each.key] == "pending" and each.state == "superseded" for each in left),
         waiting=[name for name in waiting if name not in writes],
         unlisted=unlisted,

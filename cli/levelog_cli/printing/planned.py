@@ -37,12 +37,12 @@ def change_lines(plan: Planned) -> Iterator[str]:
 
 
 def _rows(plan: Planned) -> Iterator[tuple[str, ...]]:
-    for view, (before, after) in plan.counts.items():
+    for view, of in plan.counts.items():
         mine = [level.change for level in plan.levels if level.change.view == view]
         gone = sum(change.after is None for change in mine)
         new = sum(change.before is None for change in mine)
         changed = len(mine) - gone - new
-        yield view, str(after), str(before - gone - changed), str(changed), str(new), str(gone), ""
+        yield view, str(of.after), str(of.before - gone - changed), str(changed), str(new), str(gone), ""
 
 
 def _grouped(levels: Iterable[PlannedLevel]) -> Iterator[tuple[str, list[PlannedLevel]]]:

@@ -251,7 +251,7 @@ async def test_the_command_shows_what_changes_together_and_ends_with_status_1(
     assert max(map(len, more.stdout.splitlines())) <= 80, more.stdout
     as_json = await recorded.levelog.ends("plan", greedy, "--json", env=env)
     told = json.loads(as_json.stdout)
-    assert (as_json.status, told["is_same"], told["views"]) == (1, False, {"webs/pods": [2, 2]})
+    assert (as_json.status, told["is_same"], told["views"]) == (1, False, {"webs/pods": {"before": 2, "after": 2}})
     assert [[write["target"] for write in level["writes"]] for level in told["levels"]] == [
         ["pods/default/other-0", "pods/default/other-1"],
         ["pods/default/shop-2"],
