@@ -14,10 +14,10 @@ import asyncpg
 import pytest
 import pytest_asyncio
 import yaml
-from aiohttp import web
 
 from levelog_base.errors import ConfigurationError
-from levelog_cli.monitoring.listening import MOST_CLIENTS, ListenAddress, listening
+from levelog_cli.monitoring import listening as listening_module
+from levelog_cli.monitoring.listening import MOST_CLIENTS, ListenAddress, WebPage, listening
 from levelog_sandbox import Sandbox
 from levelog_store.owners.leases import DURATION
 from rigs.levelog import WEBS, WEBS_FILE, Levelog, define_webs
@@ -237,11 +237,10 @@ def test_all_addresses_are_those_of_both_protocols(text: str, reached: str) -> N
         pass
 
 
-def test_clients_that_say_nothing_take_no_place_from_a_probe() -> None:
-    async def page(_: str) -> web.Response:
-        return web.Response(text="ok")
-
-    with listening(ListenAddress.parse("127.0.0.1:0"), {"/healthz": page}) as found, ExitStack() as stack:
+def test_clients_that_say_nothing_take_no_place_from_a_probe(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(listening_module, "CLIENT_SECONDS", 60.0)
+    pages = {"/healthz": lambda _: WebPage(b"ok")}
+    with listening(ListenAddress.parse("127.0.0.1:0"), pages) as found, ExitStack() as stack:
         place = "127.0.0.1", found.port
         silent = [stack.enter_context(socket.create_connection(place, 10)) for _ in range(2 * MOST_CLIENTS)]
         with urllib.request.urlopen(f"http://127.0.0.1:{found.port}/healthz", timeout=10) as answer:

@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from http import HTTPStatus
 from importlib.util import find_spec
 from os.path import normpath
 from pathlib import Path
@@ -14,12 +15,11 @@ from typing import Any
 import pytest
 import typer
 import yaml
-from aiohttp import web
 from msgspec.structs import fields
 
 from levelog_base.secrets.redaction import Redactor
 from levelog_cli.main import app
-from levelog_cli.monitoring.listening import ListenAddress, listening
+from levelog_cli.monitoring.listening import ListenAddress, WebPage, listening
 from levelog_cli.servers.embedded import nats_program
 from levelog_cli.settings import Settings, variable
 from levelog_sandbox.__main__ import parser
@@ -184,10 +184,8 @@ def test_what_is_mounted_is_in_the_repository(file: str) -> None:
 
 @pytest.mark.parametrize("is_ready", [True, False])
 def test_the_health_check_asks_a_process_where_it_listens_and_shows_what_it_says(*, is_ready: bool) -> None:
-    async def page(_: str) -> web.Response:
-        return web.Response(text="[-]process failed: why\n", status=200 if is_ready else 503)
-
-    with listening(ListenAddress("", 0), {"/readyz": page}) as found:
+    page = WebPage(b"[-]process failed: why\n", status=HTTPStatus.OK if is_ready else HTTPStatus.SERVICE_UNAVAILABLE)
+    with listening(ListenAddress("", 0), {"/readyz": lambda _: page}) as found:
         for name in OPERATING:
             *command, script = SERVICES[name]["healthcheck"]["test"]
             port = ListenAddress.parse(SERVICES[name]["environment"]["LEVELOG_LISTEN"]).port

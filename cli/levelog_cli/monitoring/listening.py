@@ -1,15 +1,17 @@
-"""`--listen`: an HTTP server on a thread of its own, which answers while the event loop of the process cannot."""
+"""`--listen`: an HTTP server on a thread of its own for `/healthz`, `/readyz` and `/metrics`."""
 
-import asyncio
 import logging
 import socket
 import threading
-from collections.abc import Awaitable, Callable, Generator, Mapping
-from contextlib import contextmanager
-from typing import Final
+from collections import OrderedDict
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager, suppress
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler
+from socketserver import ThreadingTCPServer
+from typing import Any, Final
+from urllib.parse import urlsplit
 
-from aiohttp import web
-from aiohttp.web_protocol import RequestHandler
 from msgspec import Struct
 
 from levelog_base.errors import ConfigurationError, cannot_listen
@@ -17,12 +19,10 @@ from levelog_cli.settings import flag
 
 log = logging.getLogger(__name__)
 
+CLIENT_SECONDS: Final = 5.0
+"""So long a client may be silent while it asks."""
 MOST_CLIENTS: Final = 64
 """Most clients at a time; for one more, the longest connected is cut off, so that probes are answered all the same."""
-_END_SECONDS: Final = 0.2
-"""What is not answered in this time at the end is not answered any more: the event loop of the process waits."""
-WebPages = Mapping[str, Callable[[str], Awaitable[web.Response]]]
-"""What makes a page out of the header Accept, by path; it is awaited on the server's thread."""
 
 
 class ListenAddress(Struct, frozen=True):
@@ -54,59 +54,90 @@ class ListenAddress(Struct, frozen=True):
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
-class _Server(web.Server):
-    """Keeps the newest connections."""
+class WebPage(Struct, frozen=True):
+    """An answer to a request."""
 
-    def connection_made(self, handler: RequestHandler, transport: asyncio.Transport) -> None:
-        super().connection_made(handler, transport)
-        for oldest in self.connections[:-MOST_CLIENTS]:
-            oldest.force_close()
+    body: bytes
+    content_type: str = "text/plain; charset=utf-8"
+    status: HTTPStatus = HTTPStatus.OK
+
+
+WebPages = Mapping[str, Callable[[str], WebPage]]
+"""What makes a page out of the header Accept, by path."""
 
 
 @contextmanager
 def listening(address: ListenAddress, pages: WebPages) -> Generator[ListenAddress]:
     """Serve the pages while the context is open; yields where. Raises ConfigurationError if that cannot be had."""
-    loop, is_over = asyncio.new_event_loop(), asyncio.Event()
 
-    async def answer(request: web.BaseRequest) -> web.Response:
-        if request.method not in ("GET", "HEAD"):
-            return web.Response(status=405, headers={"Allow": "GET, HEAD"})
-        make = pages.get(request.path)
-        if make is None:
-            return web.Response(text=f"there is {', '.join(pages)}\n", status=404)
-        return await make(request.headers.get("Accept", ""))
+    class Handler(BaseHTTPRequestHandler):
+        timeout = CLIENT_SECONDS
 
-    async def serve() -> None:
-        clients = _Server(answer, access_log=None)
-        server = await loop.create_server(clients, sock=bound)
-        await is_over.wait()
-        server.close()
-        await clients.shutdown(_END_SECONDS)
+        def do_GET(self) -> None:
+            make = pages.get(urlsplit(self.path).path)
+            page = make(self.headers.get("Accept", "")) if make is not None else _missing(pages)
+            self.send_response(page.status)
+            self.send_header("Content-Type", page.content_type)
+            self.send_header("Content-Length", str(len(page.body)))
+            self.end_headers()
+            if self.command != "HEAD":
+                self.wfile.write(page.body)
 
-    with _bound(address) as bound:
-        found = ListenAddress(address.host, bound.getsockname()[1])
+        do_HEAD = do_GET  # noqa: N815
+
+        def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - http.server's name
+            log.debug("%s %s", self.client_address[0], format % args)
+
+    with _server(address, Handler) as server:
+        found = ListenAddress(address.host, server.server_address[1])
         log.info("listens at http://%s for %s", found, ", ".join(pages))
-        thread = threading.Thread(target=loop.run_until_complete, args=[serve()], name="levelog listen", daemon=True)
+        thread = threading.Thread(target=server.serve_forever, name="levelog listen", daemon=True)
         thread.start()
         try:
             yield found
         finally:
-            loop.call_soon_threadsafe(is_over.set)
+            server.shutdown()
             thread.join()
-            loop.close()
 
 
-def _bound(address: ListenAddress) -> socket.socket:
+def _server(address: ListenAddress, handler: type[BaseHTTPRequestHandler]) -> ThreadingTCPServer:
     # A pod has an IPv4 address, an IPv6 address or both.
     is_dual = not address.host and socket.has_dualstack_ipv6()
-    bound = socket.socket(socket.AF_INET6 if is_dual or ":" in address.host else socket.AF_INET)
-    bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    if is_dual:
-        bound.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+    connected, lock = OrderedDict[socket.socket, None](), threading.Lock()
+
+    class Server(ThreadingTCPServer):  # http.server's own looks up its name, which may take long
+        allow_reuse_address = True
+        address_family = socket.AF_INET6 if is_dual or ":" in address.host else socket.AF_INET
+        daemon_threads = True
+        request_queue_size = MOST_CLIENTS
+
+        def process_request(self, request: Any, client_address: Any) -> None:
+            with lock:
+                if len(connected) >= MOST_CLIENTS:
+                    oldest, _ = connected.popitem(last=False)
+                    with suppress(OSError):  # it has gone by itself
+                        oldest.shutdown(socket.SHUT_RDWR)
+                connected[request] = None
+            super().process_request(request, client_address)
+
+        def shutdown_request(self, request: Any) -> None:
+            with lock:
+                connected.pop(request, None)
+            super().shutdown_request(request)
+
+        def server_bind(self) -> None:
+            if is_dual:
+                self.socket.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+            super().server_bind()
+
+        def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ARG002
+            log.debug("%s: not answered", client_address, exc_info=True)
+
     try:
-        bound.bind((address.host, address.port))
-        bound.listen(MOST_CLIENTS)
+        return Server((address.host, address.port), handler)
     except OSError as error:
-        bound.close()
         raise cannot_listen(f"{flag('listen')}: the process", address, error) from error
-    return bound
+
+
+def _missing(pages: WebPages) -> WebPage:
+    return WebPage(f"there is {', '.join(pages)}\n".encode(), status=HTTPStatus.NOT_FOUND)

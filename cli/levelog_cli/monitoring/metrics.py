@@ -14,7 +14,6 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final, get_args
 from urllib.parse import urlsplit
 
-from aiohttp import web
 from prometheus_client import CollectorRegistry, Counter, Histogram, ProcessCollector, disable_created_metrics
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.exposition import choose_encoder
@@ -23,6 +22,7 @@ from prometheus_client.registry import Collector
 from levelog.calls.executor import CallOutcome
 from levelog_base.wire.objects import effect_of
 from levelog_base.wire.records import Outcome, ReceiptNoted
+from levelog_cli.monitoring.listening import WebPage
 from levelog_store.fold.levelwrites import ASKED_FOR
 from levelog_store.rows import STATUSES
 
@@ -124,11 +124,10 @@ class Metrics(Collector):
         ProcessCollector(registry=registry)
         registry.register(self)
 
-    async def page(self, accepts: str) -> web.Response:
-        """The answer to a scrape, in the form that it asks for; it is awaited on another thread's event loop."""
+    def page(self, accepts: str) -> WebPage:
+        """The answer to a scrape, in the form that it asks for."""
         encode, content_type = choose_encoder(accepts)
-        text = await asyncio.to_thread(encode, self._registry)
-        return web.Response(body=text, headers={"Content-Type": content_type})
+        return WebPage(encode(self._registry), content_type)
 
     def database(self, database: "Database") -> None:
         """Time its commits."""

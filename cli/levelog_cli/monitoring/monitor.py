@@ -2,8 +2,9 @@
 
 import asyncio
 import sys
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
+from http import HTTPStatus
 from typing import TYPE_CHECKING
 
 from levelog_cli.monitoring.probes import AskedServer, Judge, ProbeAnswer, Probes
@@ -102,15 +103,14 @@ async def monitoring(listen: str, roles: frozenset[Role]) -> AsyncGenerator[Moni
     if not listen:
         yield Monitor(probes)
         return
-    from aiohttp import web
-
-    from levelog_cli.monitoring.listening import ListenAddress, listening
+    from levelog_cli.monitoring.listening import ListenAddress, WebPage, listening
     from levelog_cli.monitoring.metrics import Metrics
 
-    def page(probe: Callable[[], ProbeAnswer]) -> Callable[[str], Awaitable[web.Response]]:
-        async def made(accepts: str) -> web.Response:  # noqa: ARG001 - there is one form
+    def page(probe: Callable[[], ProbeAnswer]) -> Callable[[str], WebPage]:
+        def made(accepts: str) -> WebPage:  # noqa: ARG001 - there is one form
             answer = probe()
-            return web.Response(text=answer.text, status=200 if answer.is_good else 503)
+            status = HTTPStatus.OK if answer.is_good else HTTPStatus.SERVICE_UNAVAILABLE
+            return WebPage(answer.text.encode(), status=status)
 
         return made
 
