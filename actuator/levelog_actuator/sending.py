@@ -82,7 +82,7 @@ class Sender(Struct, eq=False):
     writers: Mapping[str, ReconcileHandler] | None = None
     """Loaded functions by view. Nothing is sent that they do not declare; None: whatever is asked for."""
     newest: dict[ObjectKey, Precondition] = {}
-    """Uid and version of each target after its newest write."""
+    """Uid and version of each target as the newest result had it, also that of a conflict."""
 
     async def verify(self, cluster: Cluster) -> None:
         """Raises IdentityMismatch if the API is that of another cluster; ApiError or Unavailable if it cannot tell."""
@@ -154,7 +154,7 @@ class Sender(Struct, eq=False):
         return _with_status(step, refusal)
 
     def _guard(self, order: Order) -> Precondition:
-        """The guard for the version that the decision saw; for a status, for the newest that this process wrote.
+        """The guard for the version that the decision saw; for a status, for the newest that this process has seen.
 
         Several views may write to one status: each but the first would be refused, and sent again.
         """

@@ -52,9 +52,9 @@ class Engine:
     """Folds all partitions in memory and decides for the leased ones, one step at a time; the caller chooses when.
 
     Processors, simulations, replay in mode `log` and the state machines of the tests all step this engine. What is
-    folded is written with the next decisions, or by `flush`. Steps raise LeaseLost, with nothing committed, if the
-    partitions are no longer leased, and CommitsLost if the tables are behind the earlier steps: after that, and after
-    any other failure of a step, `load` has to start again from the tables.
+    folded is written by `flush`, some of it with the next decisions. Steps raise LeaseLost, with nothing committed, if
+    the partitions are no longer leased, and CommitsLost if the tables are behind the earlier steps: after that, and
+    after any other failure of a step, `load` has to start again from the tables.
     """
 
     def __init__(
@@ -242,7 +242,8 @@ class Engine:
     ) -> EvaluationBatch:
         """Decide on `most` due levels at once, at `now` or else by the database's clock.
 
-        `leaving` are levels to leave alone. Writes what is folded, too.
+        `leaving` are levels to leave alone. Writes what records have ended too; objects and entries wait for
+        `flush`, unless they press.
         """
         state, acting = self.state, self.acting
         views = frozenset(deciding_views(self._program, self.readiness.views))
@@ -323,7 +324,7 @@ class Engine:
         return StateReader(self._program, self.state, self.readiness.namespaces)
 
     async def _commit(self, batch: Sequence[Decided]) -> tuple[Sequence[Decided], Collection[str]]:
-        """Write the decisions that still hold, with what is folded; where changed code confirms a row, it stays.
+        """Write the decisions that still hold, with what records ended; where changed code confirms a row, it stays.
 
         Returns them, and the intents that are claimed.
         """

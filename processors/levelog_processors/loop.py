@@ -1,7 +1,7 @@
 """Steps the engine through the log: each turn reads records, folds them, decides on a batch of levels, and writes.
 
-It reads the log, writes the tables through the engine, and publishes notifications; the timers that it steps too write
-how far they are, and statistics have the tables analyzed. It says when a step is due, and nothing of what a step
+It reads the log, writes the tables through the engine, and publishes notifications. It tells timers how far the log is
+read, which another task runs, and has the tables analyzed. It says when a step is due, and nothing of what a step
 decides: users' functions, intents and receipts are the engine's. It never reaches the API server.
 """
 

@@ -95,7 +95,7 @@ def is_one_of_keys(dialect: Dialect) -> ColumnElement[bool]:
 
 
 class ClaimedIntent(Sendable, frozen=True, kw_only=True):
-    """An intent that one actuator may act on until its claim ends."""
+    """An open intent; if it is claimed, one actuator may act on it until the claim ends."""
 
     view: str
     parent: str
