@@ -43,18 +43,22 @@ class Bars:
                 self._progress.stop()
 
     @contextmanager
-    def following(self, name: str, far: Far) -> Generator[None]:
-        """Show how far something is while the context is open, also if it keeps the event loop busy."""
+    def following(self, name: str, far: Far, *, after: float = _FIRST_SECONDS) -> Generator[None]:
+        """Show how far something is while the context is open, from `after` seconds on, also if it blocks the loop."""
         if not self.are_wanted:
             yield
             return
-        timer = threading.Timer(_FIRST_SECONDS, self._show, (name, far))
-        timer.start()
+        timer = threading.Timer(after, self._show, (name, far))
+        if after:
+            timer.start()
+        else:
+            self._show(name, far)
         try:
             yield
         finally:
             timer.cancel()
-            timer.join()
+            if after:
+                timer.join()
             self._end(name)
 
     @contextmanager
@@ -118,7 +122,7 @@ class FirstLists:
         self._far: dict[str, tuple[int, int | None, str]] = dict.fromkeys(resources, (0, None, "starting"))
         self._waiting = {name: ExitStack() for name in self._far}
         for name, stack in self._waiting.items():
-            stack.enter_context(bars.following(name, partial(self._far.__getitem__, name)))
+            stack.enter_context(bars.following(name, partial(self._far.__getitem__, name), after=0))
 
     def __call__(self, status: "ResourceStatus") -> None:
         """Take note of a status."""

@@ -223,12 +223,10 @@ async def test_an_open_page_renews_itself_and_survives_another_server(
         async with browser() as page:
             await page.open(f"http://127.0.0.1:{port}/o/pods/default/hostile-0")
             await page.shows(".connection", "live")
-            before = await page.texts(".marks .mark")
             await shown.api.request("DELETE", "/api/v1/namespaces/default/pods/hostile-0")
             await page.shows(".why .mark", "hostile-0 created", seconds=60)
 
             await page.shows(".marks .mark", "hostile-0 deleted")
-            assert len(await page.texts(".marks .mark")) > len(before)
             first.stop()
             await page.shows(".connection", "connection lost")
             second = start(2)
