@@ -5,7 +5,7 @@ import sys
 import threading
 import time
 from collections.abc import AsyncGenerator, Callable, Generator, Iterable, Sequence
-from contextlib import ExitStack, asynccontextmanager, contextmanager, suppress
+from contextlib import asynccontextmanager, contextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Final, TypeAlias
 
@@ -43,23 +43,19 @@ class Bars:
                 self._progress.stop()
 
     @contextmanager
-    def following(self, name: str, far: Far, *, after: float = _FIRST_SECONDS) -> Generator[None]:
-        """Show how far something is while the context is open, from `after` seconds on, also if it blocks the loop."""
+    def following(self, name: str, far: Far) -> Generator[None]:
+        """Show how far something is while the context is open, also if it keeps the event loop busy."""
         if not self.are_wanted:
             yield
             return
-        timer = threading.Timer(after, self._show, (name, far))
-        if after:
-            timer.start()
-        else:
-            self._show(name, far)
+        timer = threading.Timer(_FIRST_SECONDS, self.show, (name, far))
+        timer.start()
         try:
             yield
         finally:
             timer.cancel()
-            if after:
-                timer.join()
-            self._end(name)
+            timer.join()
+            self.end(name)
 
     @contextmanager
     def meanwhile(self, name: str) -> Generator[Callable[[int, int], None]]:
@@ -97,14 +93,16 @@ class Bars:
                         await asyncio.sleep(_PAUSE_SECONDS)
             await asyncio.sleep(_PAUSE_SECONDS)
 
-    def _show(self, name: str, far: Far) -> None:
+    def show(self, name: str, far: Far) -> None:
+        """Show how far something is, until `end`."""
         with self._lock:
             if self.are_wanted:
                 self._progress = self._progress or _progress()
                 self._progress.add_task(name, total=None, far=far, state="")
                 self._progress.start()
 
-    def _end(self, name: str) -> None:
+    def end(self, name: str) -> None:
+        """Take the bar of that name off, if there is one."""
         with self._lock:
             if self._progress is None:
                 return
@@ -120,16 +118,16 @@ class FirstLists:
 
     def __init__(self, bars: Bars, resources: Iterable[str]) -> None:
         self._far: dict[str, tuple[int, int | None, str]] = dict.fromkeys(resources, (0, None, "starting"))
-        self._waiting = {name: ExitStack() for name in self._far}
-        for name, stack in self._waiting.items():
-            stack.enter_context(bars.following(name, partial(self._far.__getitem__, name), after=0))
+        self._bars = bars
+        for name in self._far:
+            bars.show(name, partial(self._far.__getitem__, name))
 
     def __call__(self, status: "ResourceStatus") -> None:
         """Take note of a status."""
         name = str(status.watched.resource)
         self._far[name] = status.objects, status.total, status.detail or status.phase
-        if status.phase == "watching" and (stack := self._waiting.pop(name, None)) is not None:
-            stack.close()
+        if status.phase == "watching":
+            self._bars.end(name)
 
 
 def _progress() -> "Progress":
