@@ -118,13 +118,19 @@ async def levels_at(
 
 async def refuse_unknown(connection: AsyncConnection, scopes: list[Scope], name: str, view: str) -> None:
     """Raise ConfigurationError if there are levels, and none of the view, or none of the parent, where one is given."""
-    for what, wanted in (("view", LevelQuery(statuses=(), view=view)), ("parent", LevelQuery(statuses=(), name=name))):
-        said = wanted.view or wanted.name
-        for scope in scopes if said else ():
-            waiting = await read_unlevelled(connection, scope, view=wanted.view, name=wanted.name)
-            if waiting or await read_level_page(connection, scope, wanted, most=1):
-                break
-        else:
-            anything = LevelQuery(statuses=())
-            if said and any([await read_level_page(connection, scope, anything, most=1) for scope in scopes]):
-                raise ConfigurationError(f"no level of a {what} {said!r}: `levelog levels` shows all that there are")
+
+    async def has(wanted: LevelQuery) -> bool:
+        """Tell whether there is such a level, or a parent that waits for its first."""
+        for scope in scopes:
+            if await read_level_page(connection, scope, wanted, most=1):
+                return True
+            if await read_unlevelled(connection, scope, view=wanted.view, name=wanted.name):
+                return True
+        return False
+
+    for what, said, wanted in (
+        ("view", view, LevelQuery(statuses=(), view=view)),
+        ("parent", name, LevelQuery(statuses=(), name=name)),
+    ):
+        if said and not await has(wanted) and await has(LevelQuery(statuses=())):
+            raise ConfigurationError(f"no level of a {what} {said!r}: `levelog levels` shows all that there are")
