@@ -223,6 +223,7 @@ async def test_an_open_page_renews_itself_and_survives_another_server(
         async with browser() as page:
             await page.open(f"http://127.0.0.1:{port}/o/pods/default/hostile-0")
             await page.shows(".connection", "live")
+            assert not any("hostile-0 deleted" in each for each in await page.texts(".marks .mark"))
             await shown.api.request("DELETE", "/api/v1/namespaces/default/pods/hostile-0")
             await page.shows(".why .mark", "hostile-0 created", seconds=60)
 
