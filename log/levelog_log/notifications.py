@@ -91,35 +91,30 @@ class Notifier:
 
 
 class Listener:
-    """Wakes a task that waits for notifications; those that arrived since its last `wait` count as one."""
+    """Wakes the one task that waits for notifications; those that arrived since its last `wait` count as one."""
 
     def __init__(self) -> None:
         self.id: Final = secrets.token_bytes(8)
         """Marks notifications that this listener's task has sent."""
-        self._event = asyncio.Event()
-        self._is_set = False
+        self._is_woken = asyncio.Event()
+        self._is_notified = False
 
     def notify(self) -> None:
-        """Wake the waiting task, or the next one that waits."""
-        self._is_set = True
-        self._event.set()
+        """End the `wait` that goes on, or else the next one."""
+        self._is_notified = True
+        self._is_woken.set()
 
     def nudge(self) -> None:
-        """Have the waiting task look for something else: its `wait` ends without a notification."""
-        self._event.set()
+        """The same for what is no notification, but is to be looked at by the task that waits."""
+        self._is_woken.set()
 
     async def wait(self, timeout: timedelta) -> bool:  # noqa: ASYNC109
-        """Wait for a notification, at most for the time-out; tells whether one came."""
-        if not self._is_set:
-            self._event.clear()
+        """Wait for a notification or a nudge, at most for the time-out; tells whether a notification came."""
         try:
             async with asyncio.timeout(timeout.total_seconds()):
-                await self._event.wait()
+                await self._is_woken.wait()
         except TimeoutError:
             return False
-        return self.take()
-
-    def take(self) -> bool:
-        """Tell whether a notification has come that nobody has waited for."""
-        came, self._is_set = self._is_set, False
+        self._is_woken.clear()
+        came, self._is_notified = self._is_notified, False
         return came

@@ -123,7 +123,7 @@ class Loop:
                     if is_busy:
                         continue
                     self.health.rest()
-                    if is_reached and (left := pace.left) > 0:  # else an answer of the log may come meanwhile
+                    if (left := pace.left) > 0:
                         await asyncio.sleep(left)
                     if await arrivals.wait(wait):
                         self._schedule.notified()

@@ -174,11 +174,13 @@ class Arrivals:
         """Return the records that have arrived."""
         found = await self._reader.next_batch(FOLD_BATCH, timedelta(0))
         self.seen_to = self._reader.seen_to
+        if self._reader.has_arrived:  # more than one batch takes
+            self._listener.nudge()
         return found
 
     async def wait(self, timeout: timedelta) -> bool:  # noqa: ASYNC109
         """Wait for records or a notification, at most for the time-out; tells whether a notification came."""
-        return self._listener.take() if self._reader.has_arrived else await self._listener.wait(timeout)
+        return await self._listener.wait(timeout)
 
 
 class Pace:
