@@ -154,7 +154,7 @@ class Actuator:
         """
         await self._verify()
         if not self._outbox.database.is_shared:
-            await self._outbox.commit(claims.end_claims)
+            await self._outbox.write_durably(claims.end_claims)
         self._is_claiming = True
         works = {
             "ledger": self._ledger.run(),

@@ -10,7 +10,7 @@ from typing import Final
 
 from msgspec import Struct, field
 
-from levelog.calls.executor import Begun
+from levelog.calls.runningtasks import RunningTasks
 from levelog_actuator.limits import Limits, Outage, try_later
 from levelog_actuator.outbox import Outbox
 from levelog_actuator.ownclaims import OwnClaims
@@ -35,7 +35,7 @@ class ClaimedWrites(Struct, eq=False):
     observers: Observers
     on_result: Callable[[Result], None]
     """Gets each result of a claimed write."""
-    under_way: Begun = field(default_factory=Begun)
+    under_way: RunningTasks = field(default_factory=RunningTasks)
     is_stopping: bool = False
 
     def begin(self, intent: ClaimedIntent, since: float) -> None:

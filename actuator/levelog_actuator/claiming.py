@@ -88,4 +88,4 @@ class ClaimLoop(Struct, eq=False):
             if at >= before:
                 return wait
             lease, heartbeat = self.outbox.settings.lease, self.outbox.settings.heartbeat_timeout
-            await self.outbox.commit(plan_anew, lease=lease, heartbeat=heartbeat)
+            await self.outbox.write_durably(plan_anew, lease=lease, heartbeat=heartbeat)

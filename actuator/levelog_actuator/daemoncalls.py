@@ -174,7 +174,7 @@ class Daemons(Struct, eq=False):
 
     async def keep(self, intent: ClaimedIntent, state: Any) -> None:
         """Store the state of a run. Raises DaemonLost if its claim has ended."""
-        if not await self.outbox.commit(keep_progress, self.outbox.owner, intent, canonical(state)):
+        if not await self.outbox.write_durably(keep_progress, self.outbox.owner, intent, canonical(state)):
             self.lose([intent.key])
             raise DaemonLost(f"{intent.target}: its state is not kept, since another process may run it now")
 

@@ -282,7 +282,7 @@ class Effects(Struct, eq=False):
         is_counted = not daemons and intent.effect not in self.limited
         if is_counted:
             self.limits.begin(intent)
-        task = self.caller.executor.begun.begin(self._carry_out(intent), f"effect {intent.target}")
+        task = self.caller.executor.tasks.begin(self._carry_out(intent), f"effect {intent.target}")
         self.begun[intent.key] = _Begun(intent.effect, task)
         task.add_done_callback(partial(self._end, intent, is_counted=is_counted))
 

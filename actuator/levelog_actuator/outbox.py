@@ -102,16 +102,16 @@ class Outbox(Struct, frozen=True):
         async with self.database.reading() as connection:
             return await query(connection, self.scope, *args, **options)
 
+    async def write_durably(
+        self, change: Callable[Concatenate[Any, Scope, P], Awaitable[T]], *args: P.args, **options: P.kwargs
+    ) -> T:
+        """Make a change of the store in a transaction of its own that is on disk once this returns."""
+        async with self.database.transaction() as connection:
+            return await change(connection, self.scope, *args, **options)
+
     async def write(
         self, change: Callable[Concatenate[Any, Scope, P], Awaitable[T]], *args: P.args, **options: P.kwargs
     ) -> T:
-        """Make a change of the store in a transaction of its own, which a crash of the machine may undo."""
+        """The same, as far as a crash of the machine may undo it: the log or the target tells it again."""
         async with self.database.transaction(durable=False) as connection:
-            return await change(connection, self.scope, *args, **options)
-
-    async def commit(
-        self, change: Callable[Concatenate[Any, Scope, P], Awaitable[T]], *args: P.args, **options: P.kwargs
-    ) -> T:
-        """The same, durably."""
-        async with self.database.transaction() as connection:
             return await change(connection, self.scope, *args, **options)

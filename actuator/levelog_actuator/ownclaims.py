@@ -182,7 +182,7 @@ class OwnClaims(Struct, eq=False):
     async def beat(self) -> None:
         """Beat once; then end the claims of actuators that are gone, if this one was alive all the time they had."""
         outbox, began, lasts = self.outbox, self.clock(), self.outbox.settings.heartbeat_timeout
-        moment, has_gone = await outbox.commit(heartbeats.beat, outbox.owner, lasts)
+        moment, has_gone = await outbox.write_durably(heartbeats.beat, outbox.owner, lasts)
         self.told = moment, began
         if self.clock() > self.alive_until:  # it was over meanwhile
             self.since = self.clock()
@@ -190,7 +190,7 @@ class OwnClaims(Struct, eq=False):
         self.has_beaten.set()
         if not has_gone or began - self.since < lasts.total_seconds():  # others may have been without it as well
             return
-        if ended := await outbox.commit(heartbeats.end_claims_of_gone, outbox.settings.request):
+        if ended := await outbox.write_durably(heartbeats.end_claims_of_gone, outbox.settings.request):
             log.info("%s of actuators that are gone can be taken over", counted(ended, "claim"))
             self.on_ended()
 

@@ -129,8 +129,8 @@ async def test_calls_end_although_who_drains_them_is_cancelled(executor: Executo
     async def goes_on() -> None:
         await asyncio.Event().wait()
 
-    call = executor.begun.begin(goes_on(), "a call for ever")
-    draining = asyncio.create_task(executor.begun.drain(within))
+    call = executor.tasks.begin(goes_on(), "a call for ever")
+    draining = asyncio.create_task(executor.tasks.drain(within))
     await asyncio.sleep(0)
     draining.cancel()
     await asyncio.wait([call, draining], timeout=10)

@@ -144,7 +144,7 @@ class UnrecordedCalls(ABC, Generic[HandlerT]):
     async def release(self) -> None:
         """End the running calls; the next owner of the partitions makes them."""
         self._held.clear()
-        await self._executor.begun.drain()
+        await self._executor.tasks.drain()
 
     async def close(self) -> None:
         """End all that runs."""
@@ -210,7 +210,7 @@ class UnrecordedCalls(ABC, Generic[HandlerT]):
         return positions
 
     def _begin(self, chain: Chain[HandlerT], calls: Coroutine[Any, Any, None]) -> None:
-        chain.task = self._executor.begun.begin(calls, f"calls for {chain.object}")
+        chain.task = self._executor.tasks.begin(calls, f"calls for {chain.object}")
 
     async def _wait(self, chains: Sequence[Chain[HandlerT]]) -> list[Chain[HandlerT]]:
         """Wait for calls that have begun; those that are not made by then are held, and returned."""

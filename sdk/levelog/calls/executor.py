@@ -4,14 +4,15 @@ It stores nothing. Who asks says what the call is for, keeps its result, and ask
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Hashable
+from collections.abc import Awaitable, Callable, Hashable
 from datetime import datetime, timedelta
 from typing import Any, Final, Literal, TypeAlias, TypeVar
 
 from msgspec import Struct
 
-from levelog.calls.caller import CANCELLATION_TIME, FunctionCaller
+from levelog.calls.caller import FunctionCaller
 from levelog.calls.faults import HandlerFault, StillRuns, described, tell_fault
+from levelog.calls.runningtasks import RunningTasks
 from levelog.effects import MOST_DELAY, EffectHandler, GiveUp, Retry
 from levelog.handlers.forobjects import CalledHandler
 from levelog.handlers.injection import Given
@@ -63,29 +64,6 @@ class Failure(Struct, frozen=True, kw_only=True):
     """The function says that nothing was done."""
 
 
-class Begun(set[asyncio.Task[None]]):
-    """Tasks that go on, until they end or are drained."""
-
-    def begin(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
-        """Let some work go on."""
-        task = asyncio.create_task(work, name=name)
-        self.add(task)
-        task.add_done_callback(self.discard)
-        return task
-
-    async def drain(self, within: timedelta = timedelta(0)) -> None:
-        """Wait for so long for those that go on, then cancel them."""
-        try:
-            if self:
-                await asyncio.wait(set(self), timeout=within.total_seconds())
-        finally:  # who waits may be cancelled
-            left = set(self)
-            for task in left:
-                task.cancel()
-        if left:
-            await asyncio.wait(left, timeout=2 * CANCELLATION_TIME.total_seconds())
-
-
 class Executor:
     """Makes the calls of one process, or of one kind."""
 
@@ -115,12 +93,12 @@ class Executor:
         """Semaphores of functions with a limit of calls at a time."""
         self._outlasting: dict[Hashable, Called] = {}
         """Functions with such a limit that outlast their time, and keep their places, by key."""
-        self.begun = Begun()
+        self.tasks = RunningTasks()
         """Calls that go on; who has the key of one that is cancelled makes it again."""
 
     async def close(self, within: timedelta = timedelta(0)) -> None:
         """Drain the calls, then end what still runs of their functions, as far as it can be ended."""
-        await self.begun.drain(within)
+        await self.tasks.drain(within)
         await self.functions.close()
 
     def time_left(self, attempt: Attempt) -> timedelta | None:
