@@ -206,6 +206,31 @@ def test_one_that_ignores_its_cancellation_holds_up_none_of_another_operator(mon
         assert told == ["a", "b"]
 
 
+def test_operators_have_daemons_of_one_name_for_one_object() -> None:
+    told = list[str]()
+
+    def operator(name: str) -> Operator:
+        op = Operator(name)
+
+        @op.daemon
+        async def follow(web: Web, daemon: Daemon[Web, Progress]) -> None:
+            told.append(f"{name} begins")
+            await daemon.stopped()
+            told.append(f"{name} ends")
+
+        return op
+
+    operators = operator("a"), operator("b")
+    with Simulation(*operators) as simulation:
+        simulation.call_through(*(each.origin for op in operators for each in op.effects.values()))
+        simulation.apply(web())
+        simulation.run()
+        assert sorted(told) == ["a begins", "b begins"]
+        simulation.delete(Web, "shop")
+        simulation.run()
+        assert sorted(told[2:]) == ["a ends", "b ends"]
+
+
 @pytest.mark.parametrize("error", [ValueError("busy"), Retry("busy", delay=MINUTE), GiveUp("never")])
 def test_a_failure_is_tried_again_with_the_state_or_given_up(error: Exception) -> None:
     op = Operator("webs")

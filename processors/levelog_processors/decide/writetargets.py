@@ -73,9 +73,11 @@ def refuse_stray(view: BoundView, parent: StoredObject, each: Aimed) -> None:
 def _called(view: BoundView, parent: StoredObject, intent: Intent, handler: EffectHandler) -> ObjectKey:
     """The target of a call, `page.effects/default/shop`: calls of one effect, parent and name are in order.
 
-    A deleted object keeps its name there, so that the call for its deletion follows the calls for its changes.
+    A deleted object keeps its name there, so that the call for its deletion follows the calls for its changes. A run
+    of a daemon lasts, and must not hold up that of another operator: its operator is in the target.
     """
     of = parent.name.removesuffix(f":{parent.uid}") if view.handler.is_of_deleted else parent.name
+    of = of if handler.daemon is None else f"{of}:{handler.daemon.operator}"
     own = "" if intent.options.name in handler.in_line else intent.options.name
     name = f"{of}:{own}" if own else of
     return ObjectKey(group=GROUP, resource=handler.name, namespace=parent.namespace, name=name)
