@@ -46,6 +46,7 @@ from sqlalchemy.dialects.postgresql import ARRAY
 from sqlalchemy.ext.asyncio import AsyncConnection
 from sqlalchemy.types import TypeEngine
 
+from levelog.selectors import alike
 from levelog_base.wire.canonical import canonical
 from levelog_store.rows import Scope
 
@@ -354,8 +355,16 @@ def rows_of(scope: Scope, structs: Iterable[Struct]) -> list[dict[str, Any]]:
 
 
 def fields(kind: type[Struct], table: Table) -> list[Column[Any]]:
-    """The columns that are fields of a struct."""
-    return [table.c[name] for name in kind.__struct_fields__ if name in table.c]
+    """The columns that are fields of a struct, but for those that it says are `found_elsewhere`.
+
+    Raises TypeError, naming the column that is most like it, for a field that is no column.
+    """
+    names = [name for name in kind.__struct_fields__ if name not in getattr(kind, "found_elsewhere", ())]
+    for name in names:
+        if name not in table.c:
+            meant = alike(name, table.c.keys())
+            raise TypeError(f"{kind.__name__}.{name} is no column of {table.name}; the nearest is {meant or 'none'}")
+    return [table.c[name] for name in names]
 
 
 async def read_as(
@@ -368,7 +377,7 @@ async def read_as(
     order: Sequence[Column[Any]] = (),
     limit: int | None = None,
 ) -> list[StructT]:
-    """The rows of a scope that meet the conditions, as structs; fields that are no columns have their defaults."""
+    """The rows of a scope that meet the conditions, as structs. Raises as `fields` does."""
     query = select(*fields(kind, table)).where(table.c.scope == scope.number, *conditions)
     return [kind(**row) for row in mappings(await connection.execute(query.order_by(*order).limit(limit)))]
 

@@ -1,7 +1,7 @@
 """Decisions as values: inputs, results, and the intents that they ask for."""
 
 from datetime import datetime
-from typing import Final
+from typing import ClassVar, Final
 
 from msgspec import Struct
 
@@ -45,6 +45,10 @@ class StoredIntent(Struct, frozen=True, kw_only=True):
 class OpenIntent(StoredIntent, frozen=True, kw_only=True, omit_defaults=True):
     """An intent of a level's last round, next to what the tables hold of its target now."""
 
+    found_elsewhere: ClassVar[frozenset[str]] = frozenset(
+        {"answer", "request", "shown_uid", "shown_version", "shown_is_deleting", "shown_manager", "buried_version"}
+    )
+    """Fields that are no columns of `intents`."""
     is_folded: bool
     outcome: str = ""
     """As its receipt has it; empty: there is none."""
