@@ -2,17 +2,13 @@
 
 from collections.abc import Iterator
 
-import pytest
-
 from levelog import Index, Level, Operator, Resource, Struct
 from levelog.conditions import Condition
 from levelog.levels import Levels
 from levelog.testing import Simulation
-from levelog_base.errors import OperatorError
 from levelog_base.wire.objects import GroupResource, ObjectKey
 from levelog_base.wire.records import ObjectSeen
 from levelog_processors.engine import Engine
-from levelog_processors.program import Program
 from levelog_processors.tables import SqlTables
 from levelog_store.fold.changes import read_causes
 from levelog_store.tables import levels as level_rows
@@ -156,40 +152,6 @@ def test_who_looks_up_is_decided_on_after_all_that_is_behind_it() -> None:
         simulation.delete(Web, "shop")
         simulation.run()
         assert seen == ["{}"]
-
-
-def test_a_circle_is_refused_with_its_views() -> None:
-    one, other = Operator("one"), Operator("other")
-
-    @one.view(levels_of=["other/second"])
-    def first(web: Web, levels: Levels) -> Level[int]:
-        raise NotImplementedError
-
-    @other.view(levels_of=["other/third"])
-    def second(board: Board, levels: Levels) -> Level[int]:
-        raise NotImplementedError
-
-    @other.view(levels_of=["one/first"])
-    def third(pod: Pod, levels: Levels) -> Level[int]:
-        raise NotImplementedError
-
-    circle = "one/first looks up other/second looks up other/third looks up one/first"
-    with pytest.raises(OperatorError, match=f"leads in a circle, so that none would be decided on first: {circle}"):
-        Program([one, other])
-
-
-@pytest.mark.parametrize(
-    ("name", "said"),
-    [
-        ("boards/shown", "leads in a circle.*: boards/shown looks up boards/shown"),
-        ("webs/sizes", "names 'webs/sizes', operator webs has webs/conditions, webs/odd, webs/size, webs/summary"),
-        ("shops/size", "names 'shops/size', but no operator shops is loaded with it: levels of other applications"),
-        ("size", "names 'size': write operator/view, as `levelog levels` shows it, or a class"),
-    ],
-)
-def test_a_view_that_cannot_be_looked_up_is_refused_with_what_there_is(name: str, said: str) -> None:
-    with pytest.raises(OperatorError, match=said):
-        Program([webs(), boards(name)])
 
 
 async def test_two_processors_and_a_take_over_see_the_levels_of_all_operators(

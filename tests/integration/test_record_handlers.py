@@ -13,7 +13,7 @@ import pytest
 from msgspec.structs import replace
 from sqlalchemy import update
 
-from levelog import GiveUp, Operator, OperatorError, Retry
+from levelog import GiveUp, Operator, Retry
 from levelog.testing import Simulation
 from levelog_base.errors import LeaseLost
 from levelog_base.wire.objects import Sequence
@@ -510,39 +510,3 @@ def test_whatever_delay_is_asked_for_the_record_is_tried_again_and_nothing_ends(
         told.failing.clear()
         simulation.advance(timedelta(days=366))
         assert told.records["a"] == [1]
-
-
-def wrong_parameter(op: Operator) -> None:
-    @op.on.event
-    def handler(web: Web, origin: int) -> None:
-        pass
-
-
-def wrong_option(op: Operator) -> None:
-    op.on.event(since=NOON)  # type: ignore[call-overload]  # pyright: ignore
-
-
-def wrong_name(op: Operator) -> None:
-    def listen() -> None:
-        @op.on.event
-        def handler(web: Web) -> None:
-            pass
-
-    @op.index
-    def handler(web: Web) -> dict[str, int]:
-        return {}
-
-    listen()
-
-
-@pytest.mark.parametrize(
-    ("wrong", "says"),
-    [
-        (wrong_parameter, "event handler handler: parameter 'origin' is int: annotate it with str"),
-        (wrong_option, "on.event: takes no option 'since'"),
-        (wrong_name, "has the index 'handler' already"),
-    ],
-)
-def test_a_wrong_handler_of_records_is_refused(wrong: Callable[[Operator], None], says: str) -> None:
-    with pytest.raises(OperatorError, match=says):
-        wrong(Operator("webs"))

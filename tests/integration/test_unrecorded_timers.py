@@ -4,16 +4,15 @@ import asyncio
 import logging
 import re
 import threading
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager, suppress
 from datetime import datetime, timedelta
-from functools import partial
 from typing import Any
 
 import pytest
 from msgspec.structs import replace
 
-from levelog import GiveUp, Operator, OperatorError, Retry
+from levelog import GiveUp, Operator, Retry
 from levelog.calls import caller
 from levelog.handlers.timers import moment
 from levelog.testing import Simulation
@@ -650,41 +649,3 @@ def test_a_plain_function_of_a_plain_object_is_called_too_and_none_unless_it_is_
         simulation.call_through(tick)
         simulation.advance(MINUTE)
         assert names == ["a"]
-
-
-def given(op: Operator, **options: Any) -> None:
-    told: dict[str, Any] = {"every": MINUTE, "recorded": False, **options}
-
-    @op.timer(Web, **told)
-    async def tick(web: Web) -> None:
-        pass
-
-
-def yielding(op: Operator) -> None:
-    @op.timer(Web, every=MINUTE, recorded=False)
-    async def tick(web: Web) -> Any:
-        yield web
-
-
-def with_the_same_name(op: Operator) -> None:
-    given(op)
-    given(op)
-
-
-@pytest.mark.parametrize(
-    ("wrong", "says"),
-    [
-        (partial(given, sharp=True), "timer tick: sharp=True says nothing with recorded=False"),
-        (partial(given, idle=MINUTE), "timer tick: idle= has to remember what each object was"),
-        (partial(given, give_up_after=-MINUTE), "timer tick: give_up_after="),
-        (partial(given, recorded="no"), "timer tick: recorded='no' is neither True nor False"),
-        (partial(given, every=timedelta(milliseconds=1)), "timer tick: every="),
-        (partial(given, initial_delay=-MINUTE), "timer tick: initial_delay="),
-        (partial(given, max_concurrency=0), "timer tick: max_concurrency=0"),
-        (yielding, "timer tick: yields"),
-        (with_the_same_name, "operator 'webs' has the timer 'tick' already"),
-    ],
-)
-def test_what_says_nothing_is_refused_when_the_file_is_loaded(wrong: Callable[[Operator], None], says: str) -> None:
-    with pytest.raises(OperatorError, match=says):
-        wrong(Operator("webs"))

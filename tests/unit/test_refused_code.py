@@ -70,6 +70,20 @@ op.timer(every=HOUR, finalizer=True)(handle)  # timer: takes no option 'finalize
 op.timer(every=timedelta(0))(handle)  # timer handle: every=datetime.timedelta(0) is not a time of at least
 op.timer(every=HOUR, idle=timedelta(0))(handle)
 # timer handle: idle=datetime.timedelta(0) is not a time of at least
+op.timer(every=HOUR, recorded="no")(handle)  # timer handle: recorded='no' is neither True nor False
+op.timer(every=HOUR, recorded=False, sharp=True)(handle)  # timer handle: sharp=True says nothing with recorded=False
+op.timer(every=HOUR, recorded=False, idle=HOUR)(handle)  # timer handle: idle= has to remember what each object was
+op.timer(every=HOUR, recorded=False, give_up_after=-HOUR)(handle)  # timer handle: give_up_after=
+op.timer(every=timedelta(milliseconds=1), recorded=False)(handle)  # timer handle: every=
+op.timer(every=HOUR, recorded=False, initial_delay=-HOUR)(handle)  # timer handle: initial_delay=
+op.timer(every=HOUR, recorded=False)(handle); op.timer(every=HOUR, recorded=False)(handle)
+# operator 'webs' has the timer 'handle' already
+def ticks(web: Web) -> Any: yield web
+op.timer(every=HOUR, recorded=False)(ticks)  # timer ticks: yields
+op.on.event(since=NOON)(handle)  # on.event: takes no option 'since'
+op.index(named("handle", names)); op.on.event(handle)  # has the index 'handle' already
+def heard(web: Web, origin: int) -> None: ...
+op.on.event(heard)  # event handler heard: parameter 'origin' is int: annotate it with str
 op.on.resume(handle)  # takes options by name, not handle: resume(since=
 op.on.resume()(handle)  # needs since=: resume(since=datetime(
 op.on.resume(Web, since=None)(handle)  # needs since=: resume(since=datetime(
@@ -259,6 +273,21 @@ op.view(reads=[Pod])(taken)  # known are: none
 op.view(levels_of=[Web])(view)  # add levels: Levels
 def shown(web: Web, levels: Levels) -> Level[int]: ...
 op.view(levels_of=[Pod])(shown); Program([op])  # levels_of= names Pod, of which operator 'webs' has no view
+def shown(web: Web, levels: Levels) -> Level[int]: ...
+op.view(levels_of=["webs/shown"])(shown); Program([op])  # leads in a circle, so that none would be decided on first
+def shown(web: Web, levels: Levels) -> Level[int]: ...
+op.view(levels_of=["other/two"])(shown); other = Operator("other")
+other.view(levels_of=["other/three"])(named("two", shown)); other.view(levels_of=["webs/shown"])(named("three", shown))
+Program([op, other])  # webs/shown looks up other/two looks up other/three looks up webs/shown
+def shown(web: Web, levels: Levels) -> Level[int]: ...
+op.view(view); op.view(levels_of=["webs/views"])(shown); Program([op])
+# names 'webs/views', operator webs has webs/shown, webs/view
+def shown(web: Web, levels: Levels) -> Level[int]: ...
+op.view(levels_of=["shops/size"])(shown); Program([op])
+# names 'shops/size', but no operator shops is loaded with it: levels of other applications
+def shown(web: Web, levels: Levels) -> Level[int]: ...
+op.view(levels_of=["size"])(shown); Program([op])
+# names 'size': write operator/view, as `levelog levels` shows it, or a class
 op.conditions(Web, also=["ready"])  # conditions takes the function of a view, not 'ready': also=[ready]
 
 # Indices.
