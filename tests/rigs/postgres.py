@@ -218,15 +218,6 @@ class PostgresServer(PostgresDatabases, Server):
         if self.process is not None:
             self.process.kill()
 
-    def crash(self) -> None:
-        """SIGKILL the server and its backends at once: commits that did not wait for the disk may be lost."""
-        assert self.process is not None
-        pid = self.process.pid
-        os.kill(pid, signal.SIGSTOP)  # or it would see its backends die, and end the others in order
-        for backend in Path(f"/proc/{pid}/task/{pid}/children").read_text().split():
-            os.kill(int(backend), signal.SIGKILL)
-        self.process.kill()
-
     def stop(self) -> None:
         """End the server (connections are cut) and remove its data."""
         if self.process is not None:
