@@ -10,7 +10,6 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Final
 
-import asyncpg
 import pytest
 import pytest_asyncio
 import yaml
@@ -19,12 +18,10 @@ from levelog_base.errors import ConfigurationError
 from levelog_cli.monitoring import listening as listening_module
 from levelog_cli.monitoring.listening import MOST_CLIENTS, ListenAddress, WebPage, listening
 from levelog_sandbox import Sandbox
-from levelog_store.owners.leases import DURATION
 from rigs.levelog import WEBS, WEBS_FILE, Levelog, define_webs
 from rigs.nats import NatsServer
 from rigs.ports import free_port
 from rigs.postgres import PostgresServer
-from rigs.privileges import plain
 from rigs.probing import ANYWHERE, Listener, paused
 from rigs.processes import Forked, Process
 from rigs.waiting import until
@@ -157,37 +154,6 @@ async def test_each_process_is_ready_once_its_role_can_be_done(
         finally:
             for process in processes:
                 process.kill()
-
-
-@pytest.mark.long  # until the leases have run out; unit/test_loop_health.py, unit/cli/test_probes.py have both
-async def test_a_loop_that_stands_at_one_turn_and_leases_that_are_lost_are_told(
-    nats_server: NatsServer, postgres_url: str, tmp_path: Path
-) -> None:
-    async with Sandbox(pods_run=True) as sandbox:
-        await define_webs(sandbox)
-        levelog = Levelog(tmp_path, sandbox.kubeconfig(tmp_path / "kubeconfig"))
-        levelog.env |= {"LEVELOG_NATS_URL": nats_server.url, "LEVELOG_DATABASE_URL": postgres_url}
-        running = levelog.start("run", WEBS_FILE, *ANYWHERE)
-        connection = await asyncpg.connect(plain(postgres_url), timeout=10)
-        try:
-            listener = await Listener.of(running)
-            await listener.is_ready()
-            async with connection.transaction():
-                await connection.execute("LOCK TABLE levels, actuators IN EXCLUSIVE MODE")
-                sandbox.user.create(yaml.safe_load((WEBS / "shop.yaml").read_text()))
-                stalled = "[-]process failed: its loop has been at one turn"
-                told = await listener.says("/readyz", 503, stalled, seconds=TOLD_WITHIN)
-                assert "[-]actuate failed: its heartbeat does not reach the database" in told.text
-                assert "[+]database" in told.text
-            await listener.is_ready(seconds=BACK_WITHIN)
-            async with connection.transaction():
-                await connection.execute("LOCK TABLE processors IN EXCLUSIVE MODE")
-                lost = "[-]process failed: its leases are not renewed"
-                await listener.says("/readyz", 503, lost, seconds=TOLD_WITHIN + DURATION.total_seconds())
-            await listener.is_ready(seconds=BACK_WITHIN)
-        finally:
-            await connection.close()
-            running.kill()
 
 
 async def test_a_blocked_event_loop_is_told_by_both_probes_with_the_line_that_blocks_it(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 import asyncio
 import logging
+import math
 from datetime import timedelta
 from pathlib import Path
 
@@ -214,6 +215,8 @@ async def test_a_processor_that_comes_or_goes_is_told_to_the_others_at_once(
         await until(are_shared, "both with their shares")
         await stack.stop("two")
         await until(holders, "all partitions with the one that is left", accept=lambda found: found == ["one-0"] * 4)
+        monkeypatch.setattr("levelog_processors.processor.monotonic", lambda: math.inf)
+        assert one.trouble() == "its leases are not renewed"
 
 
 async def test_who_holds_all_partitions_does_not_look_whether_others_were_killed(

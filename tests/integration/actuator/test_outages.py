@@ -1,4 +1,4 @@
-"""A server is away, and comes back: how soon an actuator goes on. What is logged: test_outage_logs."""
+"""A server is away, and comes back: how soon an actuator goes on."""
 
 import asyncio
 import logging
