@@ -1,6 +1,5 @@
 """What a user gets wrong ends in one sentence and a status other than 0, with nothing half done."""
 
-import shutil
 import sqlite3
 from collections.abc import AsyncIterator
 from functools import reduce
@@ -143,21 +142,6 @@ async def test_a_database_of_a_newer_revision(levelog: Levelog) -> None:
     for command in (("run", WEBS_FILE), ("levels",), ("migrate",)):
         sentence = await levelog.refused(*command, status=2)
         assert "is at revision from-the-future, which this code, at " in sentence
-
-
-async def test_an_operator_that_does_nothing(levelog: Levelog) -> None:
-    (levelog.folder / "idle.py").write_text("from levelog import Operator\nop = Operator('idle')\n")
-    sentence = await levelog.refused("run", "idle.py", status=2)
-    assert sentence == "operator idle: defines no index, no view and no handler, so there is nothing to run"
-
-
-async def test_a_startup_hook_that_fails_ends_the_process_before_it_decided_anything(levelog: Levelog) -> None:
-    shutil.copy(WEBS_FILE, levelog.folder / "hooked.py")
-    with (levelog.folder / "hooked.py").open("a") as file:
-        file.write("\n\n@op.on.startup\nasync def connect():\n    raise ConnectionError('no route')\n")
-    sentence = await levelog.refused("run", "hooked.py", status=1)
-    assert sentence == "startup hook connect of operator webs failed: ConnectionError: no route"
-    assert levelog.rows("SELECT count(*) FROM objects") == [(0,)]
 
 
 async def test_processes_of_their_own_need_what_they_share(levelog: Levelog) -> None:

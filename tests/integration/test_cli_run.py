@@ -4,6 +4,7 @@ import asyncio
 import json
 import os
 import pty
+import re
 import shutil
 import signal
 import sys
@@ -197,68 +198,20 @@ async def test_a_dry_run_calls_nothing_that_leaves_no_records_and_the_next_run_m
     assert told.read_text().split().count("noted") == 1
 
 
-@pytest.mark.long
-async def test_process_calls_nothing_that_leaves_no_records_in_a_dry_run(
-    sandbox: Sandbox, levelog: Levelog, nats_server: NatsServer
-) -> None:
+async def test_new_record_handlers_begin_where_the_command_says(sandbox: Sandbox, levelog: Levelog) -> None:
+    with levelog.start("run", WEBS_FILE) as before:
+        await levelog.in_sync()
+        assert await before.stops() == 0
     shutil.copy(WEBS_FILE, levelog.folder)
     (levelog.folder / "telling.py").write_text(UNRECORDED)
     told = levelog.folder / "told"
-    levelog.env |= {"LEVELOG_NATS_URL": nats_server.url, "LEVELOG_DATABASE_URL": str(levelog.folder / "levelog.db")}
-    await levelog.ends("migrate")
-
-    async def is_decided() -> bool:
-        return {level["status"] for level in await levelog.levels()} == {"settling"}
-
-    async def are_told() -> bool:
-        return told.exists() and set(told.read_text().split()) == {"noted", "probe"}
-
-    running = [levelog.start("ingest", "telling.py"), levelog.start("process", "telling.py", "--dry-run")]
-    try:
-        await running[1].says("dry run: not called: webs/noted, webs/probe")
-        await until(is_decided, "the decision")
-        assert await running[1].stops() == 0
-        assert not told.exists()
-        running.append(levelog.start("process", "telling.py"))
-        await until(are_told, "calls of the timer, and for the record")
-    finally:
-        for each in running:
-            each.kill()
-
-
-async def test_started_again_it_goes_on_where_it_was_and_writes_nothing_twice(
-    sandbox: Sandbox, levelog: Levelog
-) -> None:
-    with levelog.start("run", WEBS_FILE):
-        await levelog.in_sync()
-        nats = int((levelog.data / "nats.url").read_text().rpartition(":")[2])
-    await until(lambda: not is_listening(nats), "the end of the embedded nats-server", seconds=10)
-    sandbox.user.delete("pods", "shop-1")
-    with levelog.start("run", WEBS_FILE) as second:
-        await levelog.in_sync(2)
-        assert pods(sandbox) == ["shop-0", "shop-1", "shop-1", "shop-2"]
-        assert await second.stops(signal.SIGINT) == 0
-
-
-async def test_killed_while_it_starts_it_leaves_nothing_running(sandbox: Sandbox, levelog: Levelog) -> None:
-    with levelog.start("run", WEBS_FILE) as running:
-        ports = levelog.data / "nats"
-
-        async def has_started() -> list[Path]:
-            running.check()
-            return list(ports.glob("*.ports")) if ports.exists() else []
-
-        (file,) = await until(has_started, "an embedded nats-server")
-        server = int(file.stem.rpartition("_")[2])
-
-    async def is_gone() -> bool:
-        try:
-            os.kill(server, 0)
-        except ProcessLookupError:
-            return True
-        return False
-
-    await until(is_gone, "the end of the embedded nats-server", seconds=10)
+    for moment in ("yesterday", "0", "-15m"):
+        sentence = await levelog.refused("run", "telling.py", f"--events-from={moment}", status=2)
+        assert sentence.startswith(f"{moment!r} is no moment: write a sequence as in 812, a time as in ")
+    sentence = await levelog.refused("run", "telling.py", "--events-from", "99999", status=2)
+    assert re.fullmatch(r"--events-from 99999: the log ends at record \d+", sentence)
+    with levelog.start("run", "telling.py", "--events-from", "1h"):
+        await until(lambda: told.exists() and "noted" in told.read_text(), "the record from before")
 
 
 async def test_each_part_as_a_process_of_its_own(
@@ -345,30 +298,6 @@ async def test_namespaces_that_match_a_pattern_are_watched_and_those_that_come_l
         add("team-c")
         await _written_for(sandbox, "of-team-a", "of-team-b", "of-team-c")
         assert await running.says("watches namespaces: team-a, team-b, team-c")
-
-
-async def test_levels_of_a_resource_that_waits_say_why(tmp_path: Path) -> None:
-    async with Sandbox(pods_run=True) as sandbox:
-        levelog = Levelog(tmp_path, sandbox.kubeconfig(tmp_path / "kubeconfig"))
-        sandbox.user.create(
-            {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a", "namespace": "default"}}
-        )
-        (tmp_path / "maps.py").write_text(
-            "from levelog import Index, Level, Operator, Resource\n"
-            "op = Operator('maps')\n"
-            "class Map(Resource, version='v1', plural='configmaps', kind='ConfigMap'):\n    data: dict[str, str] = {}\n"
-            "class Web(Resource, group='example.com', version='v1', plural='webs'):\n    pass\n"
-            "@op.index\ndef webs(web: Web):\n    yield web.metadata.name, 1\n"
-            "@op.view\ndef known(map: Map, webs: Index[str, int]) -> Level[bool]:\n"
-            "    return Level(desired=True, actual=map.metadata.name in webs)\n"
-        )
-        with levelog.start("run", "maps.py") as running:
-            await running.says("listed ", "configmaps")
-            (level,) = await until(
-                lambda: levelog.levels("--status", "blocked", "default/a"), "a blocked level", pause=0.25
-            )
-            assert level["view"] == "maps/known"
-            assert level["reason"] == "webs.example.com was not listed yet"
 
 
 async def test_levels_say_which_source_fails_and_why(tmp_path: Path) -> None:

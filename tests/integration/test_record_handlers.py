@@ -266,6 +266,13 @@ async def test_a_new_handler_begins_where_the_tables_are_or_in_the_past(
         await stack.tell(web("a", 2, replicas=2))
         await wait_for(lambda: told.records["a"], "what is new")
         assert told.records["a"] == [2]
+        await stack.tell(web("b", 3, labels={"other": "yes"}))
+        await wait_for(lambda: told.others, "a record of the other handler")
+        await stack.stop()
+        stack.start(events_from=0)
+        await stack.tell(web("a", 4, replicas=4))
+        await wait_for(lambda: 4 in told.records["a"], "what is newer")
+        assert list(dict.fromkeys(told.records["a"])) == [2, 4], "it goes on from the position that it has"
         assert await stack.stream.position_before(NOON) == 0
         assert await stack.stream.position_before(NOON + MINUTE) == await stack.stream.last_sequence()
 

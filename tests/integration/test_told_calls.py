@@ -3,7 +3,6 @@
 import json
 import re
 from pathlib import Path
-from typing import Any
 
 from levelog_sandbox import Sandbox
 from rigs.kopfrivals import DEFINITION
@@ -73,26 +72,6 @@ def note(shop: Shop) -> None:
 @op.daemon(backoff=timedelta(hours=1))
 async def follow(shop: Shop) -> None:
     raise ValueError("no legs")
-"""
-
-HANGING = """
-from datetime import timedelta
-
-from levelog import Operator, Resource
-
-op = Operator("shops")
-
-
-class Shop(Resource, group="example.com", version="v1", plural="shops"):
-    pass
-
-
-@op.on.delete(finalizer=True, backoff=timedelta(seconds=1))
-async def archive(shop: Shop) -> None:
-    raise ValueError("no tape")
-
-
-op.conditions(Shop)
 """
 
 
@@ -170,31 +149,3 @@ async def test_calls_that_fail_are_told_of_with_their_attempts_the_next_one_and_
         why = await said("why", "shops/a", "--view", "note")
         assert re.search(f"calls of shops/note leave no decisions; the last one is failed: .*; {tried}", why), why
         assert "no view 'nobody' decided on shops/a" in await said("why", "shops/a", "--view", "nobody")
-
-
-async def test_a_deletion_that_hangs_is_told_of_on_the_object_and_in_levels_with_its_attempts(
-    sandbox: Sandbox, tmp_path: Path
-) -> None:
-    levelog = await with_a_shop(sandbox, tmp_path, HANGING)
-
-    def shop() -> dict[str, Any]:
-        [found] = sandbox.user.list("shops.example.com")
-        return found
-
-    async def has_finalizer() -> bool:
-        return bool(shop()["metadata"].get("finalizers"))
-
-    async def is_stalled() -> bool:
-        conditions = {each["type"]: each for each in shop().get("status", {}).get("conditions", [])}
-        return "ValueError: no tape" in conditions.get("Stalled", {}).get("message", "")
-
-    with levelog.start("run", "shops.py") as running:
-        await until(has_finalizer, "the finalizer", seconds=30)
-        sandbox.user.delete("shops.example.com", "a")
-        await until(is_stalled, "the error in the condition", seconds=30)
-        said = " ".join((await levelog.ends("levels", "--status", "failed", env={"COLUMNS": "300"})).stdout.split())
-        told = r"call handler archive for default/a: tried \d+ times since .* UTC: ValueError: no tape"
-        assert re.search(told, said), said
-        [event] = sandbox.user.list("events.events.k8s.io")
-        assert event["note"].endswith("ValueError: no tape")
-        assert await running.stops() == 0
