@@ -7,14 +7,14 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import AsyncExitStack
 from datetime import timedelta
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import msgspec
 import yaml
 
 from levelog_kube.client import KubeClient, connect
 from levelog_kube.requestfailures import ApiError
+from rigs.assembled import Assembled
 from rigs.binaries import find_binaries
 from rigs.controlplane import ControlPlane
 from rigs.postgres import PostgresServer
@@ -59,28 +59,19 @@ def web_name(number: int) -> str:
     return f"web-{number:05}"
 
 
-class Servers:
+class Servers(Assembled):
     """kube-apiserver with etcd, and PostgreSQL that syncs to disk; used as `async with Servers()`."""
 
     def __init__(self) -> None:
         self.control_plane = ControlPlane(find_binaries(print), is_measured=True)
         self.postgres = PostgresServer(is_durable=True)
         self.client: KubeClient
-        self._stack = AsyncExitStack()
 
-    async def __aenter__(self) -> Self:
-        async with AsyncExitStack() as stack:
-            for server in (self.control_plane, self.postgres):
-                await stack.enter_async_context(server)
-            self.client = await stack.enter_async_context(await connect(self.control_plane.kubeconfig))
-            await self._install_crd()
-            self._stack = stack.pop_all()
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self._stack.aclose()
+    async def _open(self, stack: AsyncExitStack) -> None:
+        for server in (self.control_plane, self.postgres):
+            await stack.enter_async_context(server)
+        self.client = await stack.enter_async_context(await connect(self.control_plane.kubeconfig))
+        await self._install_crd()
 
     async def create_webs(self, count: int, *, first: int = 0, namespace: str = "default") -> float:
         """Create Webs of about 3 KB, numbered from `first`; returns the seconds that took."""

@@ -5,8 +5,7 @@ from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import timedelta
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 from urllib.parse import urlsplit
 
 from msgspec.structs import replace
@@ -34,6 +33,7 @@ from levelog_store.owners.scopes import open_scope
 from levelog_store.rows import Scope
 from rigs.api import Api
 from rigs.apirequests import ApiRequest, asks
+from rigs.assembled import Assembled, cancel
 from rigs.faultproxy import FaultProxy
 from rigs.intents import decide, intent, intents_by_key
 from rigs.kubeconfig import write_kubeconfig
@@ -68,7 +68,7 @@ def writes(request: ApiRequest) -> bool:
     return request.is_write and request.user_agent.startswith(ACTUATOR)
 
 
-class Acting:
+class Acting(Assembled):
     """One application's intents and what carries them out; used as `async with Acting(...)`.
 
     All requests, those of the test by `api` too, go through `proxy`, whose log tells them apart by user agent; those of
@@ -89,7 +89,6 @@ class Acting:
         """Reconcile functions that such actuators have; none: they send whatever is asked for."""
         self.postponed = 0
         """Attempts after which an intent was given back, to be claimed again."""
-        self._stack = AsyncExitStack()
         self.api: Api
         self.client: KubeClient
         self.connection: Connection
@@ -101,30 +100,22 @@ class Acting:
         self.scope: Scope
         self.stream: LogStream
 
-    async def __aenter__(self) -> Self:
-        async with AsyncExitStack() as stack:
-            self.proxy = await stack.enter_async_context(FaultProxy(self._server.url, ca_file=self._server.ca_file))
-            self.api = Api(self.proxy.url, token=self._server.token)
-            self.namespace = await self.api.create_namespace()
-            self.door = await stack.enter_async_context(TcpProxy(urlsplit(self.proxy.url).port or 0))
-            url = self.door.url(self.proxy.url)
-            write_kubeconfig(self.kubeconfig, url=url, user="actuator", token=self._token)
-            self.client = await stack.enter_async_context(await connect_kube(self.kubeconfig))
-            cluster = await cluster_uid(self.client)
-            self.connection = connection = await stack.enter_async_context(await connect_nats(self._nats_url))
-            be_back_soon(connection)
-            self.stream = await ensure_stream(connection, cluster, partitions=PARTITIONS)
-            self.notifier = await stack.enter_async_context(Notifier(connection, cluster, APPLICATION))
-            await migrate(self.database_url)
-            self.database = await stack.enter_async_context(await Database.open(self.database_url))
-            self.scope = await scope_of(self.database, self.stream, cluster)
-            self._stack = stack.pop_all()
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self._stack.aclose()
+    async def _open(self, stack: AsyncExitStack) -> None:
+        self.proxy = await stack.enter_async_context(FaultProxy(self._server.url, ca_file=self._server.ca_file))
+        self.api = Api(self.proxy.url, token=self._server.token)
+        self.namespace = await self.api.create_namespace()
+        self.door = await stack.enter_async_context(TcpProxy(urlsplit(self.proxy.url).port or 0))
+        url = self.door.url(self.proxy.url)
+        write_kubeconfig(self.kubeconfig, url=url, user="actuator", token=self._token)
+        self.client = await stack.enter_async_context(await connect_kube(self.kubeconfig))
+        cluster = await cluster_uid(self.client)
+        self.connection = connection = await stack.enter_async_context(await connect_nats(self._nats_url))
+        be_back_soon(connection)
+        self.stream = await ensure_stream(connection, cluster, partitions=PARTITIONS)
+        self.notifier = await stack.enter_async_context(Notifier(connection, cluster, APPLICATION))
+        await migrate(self.database_url)
+        self.database = await stack.enter_async_context(await Database.open(self.database_url))
+        self.scope = await scope_of(self.database, self.stream, cluster)
 
     def actuator(self, settings: ActuatorSettings = QUICK, effects: Operator | None = None) -> Actuator:
         """An actuator that does not run yet; it calls the effects of the operator."""
@@ -156,10 +147,7 @@ class Acting:
             yield actuator
         finally:
             self._running = None
-            task.cancel()
-            result = (await asyncio.gather(task, return_exceptions=True))[0]
-        if isinstance(result, Exception):
-            raise result
+            await cancel(task)
 
     async def decide(self, *rows: dict[str, Any], is_notified: bool = True) -> list[str]:
         """Store intents as a processor does; returns their keys."""

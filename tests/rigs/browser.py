@@ -6,7 +6,6 @@ import json
 import shutil
 from importlib.resources import files
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
 from rigs.waiting import until
@@ -64,9 +63,7 @@ class Browser:
         await self._tell("Emulation.setScriptExecutionDisabled", {"value": not self._has_scripts})
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.open("about:blank")
         await self.complaints()
 

@@ -4,13 +4,13 @@ import asyncio
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Literal, NamedTuple, Self
+from typing import Any, Literal, NamedTuple
 
 import asyncpg
 from sqlalchemy.engine import make_url
 
 from rigs.api import Api
+from rigs.assembled import Assembled
 from rigs.faultproxy import FaultProxy
 from rigs.intents import LOCK_INTENTS, end_claims
 from rigs.levelog import WEBS_FILE, Levelog, Running
@@ -41,7 +41,7 @@ class Level(NamedTuple):
     actual: str | None
 
 
-class Deployment:
+class Deployment(Assembled):
     """`levelog ingest`, `process` and `actuate`, or `run`, with an operator file, on PostgreSQL and NATS, for one API.
 
     `api`, `nats` and `sql` are the proxies by role, to make faults with; a role has those that it needs. `readers` are
@@ -75,30 +75,21 @@ class Deployment:
         self._operator_file = operator_file
         self._own: Any = None
         self._turn = asyncio.Lock()
-        self._proxies = AsyncExitStack()
 
-    async def __aenter__(self) -> Self:
+    async def _open(self, stack: AsyncExitStack) -> None:
         port = make_url(self.database_url).port
         assert port is not None
-        async with AsyncExitStack() as stack:
-            for role in self.roles:
-                self.nats[role] = await stack.enter_async_context(TcpProxy(self._nats.port))
-                if role != "ingest":
-                    self.sql[role] = await stack.enter_async_context(TcpProxy(port))
-                    self.sql[role].on(b"READ ONLY", "client", self.readers.add, times=None)
-                if role != "process":
-                    proxy = FaultProxy(self._direct.url, ca_file=self._direct.ca_file)
-                    self.api[role] = await stack.enter_async_context(proxy)
-            self._proxies = stack.pop_all()
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
         for role in self.roles:
-            self.kill(role)
-        await self._disconnect()
-        await self._proxies.__aexit__(kind, error, trace)
+            self.nats[role] = await stack.enter_async_context(TcpProxy(self._nats.port))
+            if role != "ingest":
+                self.sql[role] = await stack.enter_async_context(TcpProxy(port))
+                self.sql[role].on(b"READ ONLY", "client", self.readers.add, times=None)
+            if role != "process":
+                proxy = FaultProxy(self._direct.url, ca_file=self._direct.ca_file)
+                self.api[role] = await stack.enter_async_context(proxy)
+        stack.push_async_callback(self._disconnect)
+        for role in self.roles:
+            stack.callback(self.kill, role)
 
     async def migrate(self) -> None:
         """Make the tables. Raises AssertionError with what the command printed."""

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -26,6 +26,7 @@ from levelog_kube.client import SILENCE, connect
 from levelog_kube.discovery import cluster_uid
 from levelog_log.stream import LogStream, ensure_stream
 from levelog_log.transport.connection import Connection
+from rigs.assembled import cancel
 from rigs.logs import read_all
 from rigs.waiting import until
 
@@ -72,9 +73,7 @@ async def ingesting(
         try:
             yield ingest
         finally:
-            task.cancel()
-            with suppress(asyncio.CancelledError):
-                await task
+            await cancel(task)
 
 
 async def until_watching(ingest: Ingest) -> None:

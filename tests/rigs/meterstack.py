@@ -7,8 +7,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final
 
 from sqlalchemy import func, select
 
@@ -33,6 +32,7 @@ from levelog_store.owners.scopes import open_scope
 from levelog_store.tables import intents, levels
 from rigs.api import Api
 from rigs.apirequests import ApiRequest
+from rigs.assembled import Assembled
 from rigs.clusterclient import ClusterClient
 from rigs.faultproxy import FaultProxy
 from rigs.faults import Refuse
@@ -56,7 +56,7 @@ Effects = Counter[tuple[str, str]]
 """Effective writes of levelog's, by verb and name of the object."""
 
 
-class MeterStack:
+class MeterStack(Assembled):
     """Used as `async with MeterStack(...)`; `ingest` and `actuate` are the proxies, which the test itself goes past."""
 
     def __init__(self, api: Api, nats_url: str, database_url: str, folder: Path, namespace: str) -> None:
@@ -72,32 +72,23 @@ class MeterStack:
         self._own: set[str] = set()
         """Versions that the test itself wrote."""
         self._tasks: list[asyncio.Task[None]] = []
-        self._stack = AsyncExitStack()
         self._client = ClusterClient(api.url, ca_file=api.ca_file, token=api.token)
         self._database: Database
         self._program = Program(load_operators([METERS_FILE]))
 
-    async def __aenter__(self) -> Self:
-        async with AsyncExitStack() as stack:
-            for part in (self.ingest, self.actuate, self._client):
-                await stack.enter_async_context(part)
-            self._database = await stack.enter_async_context(await Database.open(self._database_url))
-            connection = await stack.enter_async_context(await connect_nats(self._nats_url, timeout=PATIENCE))
-            identity = await self._client.get("/api/v1/namespaces/kube-system")
-            stream = await ensure_stream(connection, Cluster(identity.metadata["uid"]), partitions=2)
-            notifier = await stack.enter_async_context(Notifier(connection, stream.cluster, Application("meters")))
-            stack.push_async_callback(self._end)
-            self._tasks = [
-                asyncio.create_task(_supervised(lambda: self._run_ingest(stream))),
-                asyncio.create_task(self._work(stream, notifier)),
-            ]
-            self._stack = stack.pop_all()
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self._stack.aclose()
+    async def _open(self, stack: AsyncExitStack) -> None:
+        for part in (self.ingest, self.actuate, self._client):
+            await stack.enter_async_context(part)
+        self._database = await stack.enter_async_context(await Database.open(self._database_url))
+        connection = await stack.enter_async_context(await connect_nats(self._nats_url, timeout=PATIENCE))
+        identity = await self._client.get("/api/v1/namespaces/kube-system")
+        stream = await ensure_stream(connection, Cluster(identity.metadata["uid"]), partitions=2)
+        notifier = await stack.enter_async_context(Notifier(connection, stream.cluster, Application("meters")))
+        stack.push_async_callback(self._end)
+        self._tasks = [
+            asyncio.create_task(_supervised(lambda: self._run_ingest(stream))),
+            asyncio.create_task(self._work(stream, notifier)),
+        ]
 
     async def create(self, name: str, verb: str) -> None:
         """Make a Meter that wants 1."""

@@ -2,7 +2,7 @@
 
 import asyncio
 from contextlib import AsyncExitStack, suppress
-from typing import Final, Self
+from typing import Final
 
 import aiohttp
 import msgspec
@@ -10,6 +10,7 @@ import msgspec
 from levelog_base.errors import Unavailable
 from levelog_log.transport.connection import Connection, connect
 from levelog_log.transport.jetstream import StreamAnswer, StreamConfig, StreamState, ask, ask_again
+from rigs.assembled import Assembled
 from rigs.nats import NatsServer
 from rigs.ports import free_port
 from rigs.tcpproxy import TcpProxy
@@ -20,7 +21,7 @@ SECONDS: Final = 60.0
 """An election takes up to 10 s; the rest is for machines that run everything at once."""
 
 
-class NatsCluster:
+class NatsCluster(Assembled):
     """A cluster of three; each pair of servers is joined by a proxy of its own.
 
     Servers advertise a port at which nothing listens, so that routes go through the proxies alone. Clients are told of
@@ -31,26 +32,17 @@ class NatsCluster:
         self.servers: dict[str, NatsServer] = {}
         self._routes: dict[tuple[str, str], TcpProxy] = {}
         self._monitors = {name: free_port() for name in NAMES}
-        self._stack = AsyncExitStack()
 
-    async def __aenter__(self) -> Self:
-        try:
-            ports = {name: free_port() for name in NAMES}
-            for dialing, dialed in zip(NAMES, (*NAMES[1:], NAMES[0]), strict=True):  # each pair is joined once
-                proxy = self._routes[dialing, dialed] = await self._stack.enter_async_context(TcpProxy(ports[dialed]))
-                self.servers[dialing] = NatsServer(
-                    settings=_settings(dialing, ports[dialing], proxy.port, self._monitors[dialing])
-                )
-                self._stack.callback(self.servers[dialing].stop)
-            await asyncio.gather(*(server.start() for server in self.servers.values()))
-            await until(self._is_formed, "a cluster that makes streams of three replicas", seconds=SECONDS)
-        except BaseException:
-            await self._stack.aclose()
-            raise
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self._stack.aclose()
+    async def _open(self, stack: AsyncExitStack) -> None:
+        ports = {name: free_port() for name in NAMES}
+        for dialing, dialed in zip(NAMES, (*NAMES[1:], NAMES[0]), strict=True):  # each pair is joined once
+            proxy = self._routes[dialing, dialed] = await stack.enter_async_context(TcpProxy(ports[dialed]))
+            self.servers[dialing] = NatsServer(
+                settings=_settings(dialing, ports[dialing], proxy.port, self._monitors[dialing])
+            )
+            stack.callback(self.servers[dialing].stop)
+        await asyncio.gather(*(server.start() for server in self.servers.values()))
+        await until(self._is_formed, "a cluster that makes streams of three replicas", seconds=SECONDS)
 
     async def _is_formed(self) -> bool:
         try:

@@ -3,7 +3,6 @@
 import asyncio
 import ssl
 from collections.abc import Callable
-from types import TracebackType
 from typing import Self
 
 from aiohttp import web
@@ -30,9 +29,7 @@ class PickyServer:
         await self.serve(self._certified)
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self._stop()
 
     async def serve(self, certified: Certified) -> None:

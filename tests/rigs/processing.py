@@ -5,8 +5,7 @@ from collections.abc import Callable, Collection, Sequence
 from contextlib import AsyncExitStack
 from datetime import timedelta
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import msgspec
 from sqlalchemy import Table, func, or_, select
@@ -36,6 +35,7 @@ from levelog_store.owners.scopes import open_scope
 from levelog_store.rows import IndexKey, Scope
 from levelog_store.tables import backfills, intents, leases, levels, wakeups
 from rigs.acting import QUICK
+from rigs.assembled import Assembled, cancel
 from rigs.logs import be_back_soon
 from rigs.migrated import migrate
 from rigs.waiting import until
@@ -46,7 +46,7 @@ CLUSTER = Cluster("cluster")
 PARTITIONS = 4
 
 
-class Processing:
+class Processing(Assembled):
     """One application with any number of processors; used as `async with Processing(...)`."""
 
     def __init__(
@@ -68,7 +68,6 @@ class Processing:
         self.program = Program(operators or load_operators([WEBS_FILE]))
         self.processors: dict[str, Processor] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
-        self._stack = AsyncExitStack()
         self.stream: LogStream
         self.database: Database
         self.scope: Scope
@@ -76,30 +75,23 @@ class Processing:
         self.on_keys: Callable[[Collection[IndexKey]], None] | None = None
         """What processors started from now on tell of the keys that they change."""
 
-    async def __aenter__(self) -> Self:
-        async with AsyncExitStack() as stack:
-            connection = await stack.enter_async_context(await connect(self._nats_url))
-            be_back_soon(connection)
-            self.stream = await ensure_stream(
-                connection, self._cluster, partitions=PARTITIONS, max_age=self._max_age, redaction=self._redaction
-            )
-            self._appender = await stack.enter_async_context(Appender(BatchPublisher(self.stream)))
-            self._writer = MessageWriter(self._cluster, PARTITIONS, source="test")
-            await migrate(self._database_url)
-            self.database = await stack.enter_async_context(await Database.open(self._database_url))
-            self.notifier = await stack.enter_async_context(Notifier(connection, self._cluster, Application("webs")))
-            await self.open()
-            self._stack = stack.pop_all()
-        return self
+    async def _open(self, stack: AsyncExitStack) -> None:
+        connection = await stack.enter_async_context(await connect(self._nats_url))
+        be_back_soon(connection)
+        self.stream = await ensure_stream(
+            connection, self._cluster, partitions=PARTITIONS, max_age=self._max_age, redaction=self._redaction
+        )
+        self._appender = await stack.enter_async_context(Appender(BatchPublisher(self.stream)))
+        self._writer = MessageWriter(self._cluster, PARTITIONS, source="test")
+        await migrate(self._database_url)
+        self.database = await stack.enter_async_context(await Database.open(self._database_url))
+        self.notifier = await stack.enter_async_context(Notifier(connection, self._cluster, Application("webs")))
+        await self.open()
+        stack.push_async_callback(self._stop_all)
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        try:
-            for name in list(self._tasks):
-                await self.stop(name)
-        finally:
-            await self._stack.aclose()
+    async def _stop_all(self) -> None:
+        for name in list(self._tasks):
+            await self.stop(name)
 
     async def open(self) -> None:
         """Open the scope as a process does that starts."""
@@ -147,11 +139,7 @@ class Processing:
 
     async def stop(self, name: str = "one") -> None:
         """Stop a processor, or the actuator; what it failed with is raised."""
-        task = self._tasks.pop(name)
-        task.cancel()
-        result = (await asyncio.gather(task, return_exceptions=True))[0]
-        if isinstance(result, Exception):
-            raise result
+        await cancel(self._tasks.pop(name))
 
     async def ended(self, name: str = "one") -> BaseException | None:
         """Wait until a processor ends by itself; what it failed with."""

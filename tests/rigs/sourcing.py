@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from datetime import timedelta
 from typing import Any
 
@@ -16,6 +16,7 @@ from levelog_ingest.sources.runner import SourceRunner
 from levelog_log.appender import Appender
 from levelog_log.publisher import BatchPublisher
 from levelog_log.stream import LogStream
+from rigs.assembled import cancel
 from rigs.logs import read_all
 from rigs.waiting import until
 
@@ -74,9 +75,7 @@ async def recording(source: SourceHandler, stream: LogStream, **options: Any) ->
         try:
             yield runner
         finally:
-            task.cancel()
-            with suppress(asyncio.CancelledError):
-                await task
+            await cancel(task)
 
 
 async def until_shown(stream: LogStream, **branches: str) -> Sequence[LoggedRecord]:

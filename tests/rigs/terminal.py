@@ -12,7 +12,6 @@ import sys
 from asyncio.subprocess import PIPE, STDOUT
 from contextlib import closing
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 import yaml
@@ -41,9 +40,7 @@ class Terminal:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         for process in reversed(self._running):
             process.kill()
 

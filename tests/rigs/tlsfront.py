@@ -4,7 +4,6 @@ import asyncio
 import ssl
 from contextlib import suppress
 from pathlib import Path
-from types import TracebackType
 from typing import Final, Self
 
 from rigs.certificates import Certified
@@ -35,9 +34,7 @@ class TlsFront:
         self._listening = await asyncio.start_server(self._serve, "127.0.0.1", self.port)
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         self._listening.close()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -1,7 +1,7 @@
 import asyncio
 import logging
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from datetime import timedelta
 
 import pytest
@@ -13,6 +13,7 @@ from levelog_log.leadership import Leadership
 from levelog_log.leases import LEASE, LeaderRecord, Lease, holder_of
 from levelog_log.stream import LogStream, open_stream
 from levelog_log.transport.wire import Message
+from rigs.assembled import cancel
 from rigs.logs import new_log, proxied
 from rigs.nats import NatsServer
 from rigs.waiting import until
@@ -45,9 +46,7 @@ class Candidate:
         await until(lambda: not self.works, "the lead to be lost")
 
     async def stop(self) -> None:
-        self.running.cancel()
-        with suppress(asyncio.CancelledError):
-            await self.running
+        await cancel(self.running)
 
 
 @asynccontextmanager

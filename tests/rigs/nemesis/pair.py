@@ -2,11 +2,11 @@
 
 import asyncio
 from contextlib import AsyncExitStack
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import asyncpg
 
+from rigs.assembled import Assembled
 from rigs.postgres import SHIFTED, PostgresServer
 from rigs.tcpproxy import TcpProxy
 from rigs.waiting import until
@@ -14,7 +14,7 @@ from rigs.waiting import until
 _REPLAYED = "SELECT count(*) > 0 AND bool_and(replay_lsn = pg_current_wal_lsn()) FROM pg_stat_replication"
 
 
-class PostgresPair:
+class PostgresPair(Assembled):
     """A primary and a standby, each behind a proxy whose port stays; `url` names both.
 
     Commits wait for the standby, unless it `is_synchronous` no more. Replication goes through a proxy, too.
@@ -26,25 +26,16 @@ class PostgresPair:
         self.servers: list[PostgresServer] = []
         self.leading = 0
         """Which of the two is the primary."""
-        self._stack = AsyncExitStack()
+        self._standbys = AsyncExitStack()
 
-    async def __aenter__(self) -> Self:
-        try:
-            first = await asyncio.to_thread(PostgresServer)  # proxies of this loop have to go on meanwhile
-            self.servers = [first, first]
-            await self._stack.enter_async_context(first)
-            for _ in range(2):
-                self.fronts.append(await self._stack.enter_async_context(TcpProxy(first.port)))
-            await self.add_standby()
-        except BaseException:
-            await self._stack.aclose()
-            raise
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self._stack.__aexit__(kind, error, trace)
+    async def _open(self, stack: AsyncExitStack) -> None:
+        self._standbys = await stack.enter_async_context(AsyncExitStack())
+        first = await asyncio.to_thread(PostgresServer)  # proxies of this loop have to go on meanwhile
+        self.servers = [first, first]
+        await stack.enter_async_context(first)
+        for _ in range(2):
+            self.fronts.append(await stack.enter_async_context(TcpProxy(first.port)))
+        await self.add_standby()
 
     @property
     def primary(self) -> PostgresServer:
@@ -85,9 +76,9 @@ class PostgresPair:
         place = 1 - self.leading
         if self.servers[place] is not self.primary:
             self.servers[place].stop()
-        self.replication = await self._stack.enter_async_context(TcpProxy(self.primary.port))
+        self.replication = await self._standbys.enter_async_context(TcpProxy(self.primary.port))
         standby = await asyncio.to_thread(PostgresServer, standby_of=self.replication.port)
-        self.servers[place] = await self._stack.enter_async_context(standby)
+        self.servers[place] = await self._standbys.enter_async_context(standby)
         self.fronts[place].cut("reset")
         self.fronts[place].lead_to(standby.port)
 

@@ -4,12 +4,12 @@ import asyncio
 import random
 from contextlib import AsyncExitStack, suppress
 from pathlib import Path
-from types import TracebackType
-from typing import Final, Self
+from typing import Final
 
 from levelog_base.wire.objects import Cluster
 from levelog_base.wire.subjects import stream_name, stream_subjects
 from levelog_sandbox import Sandbox, StatusError
+from rigs.assembled import Assembled, cancel
 from rigs.levelog import Levelog
 from rigs.natscluster import NatsCluster
 from rigs.nemesis.notices import CALLS, NOTICES_FILE, notice
@@ -22,7 +22,7 @@ EDIT_SECONDS: Final = 0.5
 _REVISIONS: Final = 500_000
 
 
-class Site:
+class Site(Assembled):
     """Runs while the context is open; `edit` goes on until `is_edited` is cleared.
 
     `wanted` has edition and copies of each Notice. Editions only grow, over all Notices and their incarnations.
@@ -44,34 +44,20 @@ class Site:
         self._edition = 0
         self._edits = random.Random(seed)
         self._levelog = Levelog(folder)
-        self._stack = AsyncExitStack()
-        self._editing: asyncio.Task[None] | None = None
         self.processes = Supervised(self._levelog, NOTICES_FILE)
 
-    async def __aenter__(self) -> Self:
-        try:
-            await asyncio.gather(
-                *(self._stack.enter_async_context(each) for each in (self.nats, self.pair, self.sandbox))
-            )
-            for name, server in self.nats.servers.items():
-                self.fronts[name] = await self._stack.enter_async_context(TcpProxy(server.port))
-            await self.nats.joined()
-            await self._start()
-        except BaseException:
-            await self._stack.aclose()
-            raise
-        return self
+    async def _open(self, stack: AsyncExitStack) -> None:
+        await asyncio.gather(*(stack.enter_async_context(each) for each in (self.nats, self.pair, self.sandbox)))
+        for name, server in self.nats.servers.items():
+            self.fronts[name] = await stack.enter_async_context(TcpProxy(server.port))
+        await self.nats.joined()
+        await self._migrate()
+        self.put_all()
+        await stack.enter_async_context(self.processes)
+        editing = asyncio.create_task(self._edit(), name="edits")
+        stack.push_async_callback(cancel, editing)
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._editing is not None:
-            self._editing.cancel()
-            with suppress(asyncio.CancelledError):
-                await self._editing
-        await self._stack.__aexit__(kind, error, trace)
-
-    async def _start(self) -> None:
+    async def _migrate(self) -> None:
         self.sandbox.serve("v1", "notices", "Notice", namespaced=True, group="example.com")
         self.cluster = Cluster(self.sandbox.user.get("namespaces", "kube-system", namespace="")["metadata"]["uid"])
         self.stream, self.subjects = stream_name(self.cluster), stream_subjects(self.cluster)
@@ -83,9 +69,6 @@ class Site:
         }
         ended = await self._levelog.ends("migrate")
         assert ended.status == 0, ended
-        self.put_all()
-        await self._stack.enter_async_context(self.processes)
-        self._editing = asyncio.create_task(self._edit(), name="edits")
 
     def put_all(self) -> None:
         """Edit each Notice once."""

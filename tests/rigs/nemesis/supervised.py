@@ -4,11 +4,10 @@ import asyncio
 import json
 import os
 import signal
-from contextlib import suppress
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Final, NamedTuple, Self
 
+from rigs.assembled import cancel
 from rigs.levelog import Levelog, Running
 
 ROLES: Final = {"ingest": "ingest", "process-1": "process", "process-2": "process", "actuate": "actuate"}
@@ -52,13 +51,9 @@ class Supervised:
         self._watching = asyncio.create_task(self._watch(), name="supervisor")
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         if self._watching is not None:
-            self._watching.cancel()
-            with suppress(asyncio.CancelledError):
-                await self._watching
+            await cancel(self._watching)
         for running in self._running.values():
             running.kill()
 
