@@ -267,21 +267,6 @@ def test_a_handler_that_waits_for_the_result_of_one_above_is_called_once_it_is_t
         assert kopf.after(seconds=1) == [("above", 1, 1)]
 
 
-def test_an_update_reads_what_the_creation_returned(tmp_path: Path) -> None:
-    source = """
-    @kopf.on.create("example.com", "v1", "shops")
-    def made(name, **_):
-        return {"claim": f"{name}-data"}
-
-    @kopf.on.update("example.com", "v1", "shops")
-    def changed(spec, status, **_):
-        told.append((status["made"]["claim"], spec["size"]))
-    """
-    with kopf_run(tmp_path, source) as kopf:
-        assert kopf.apply(size=1) == []
-        assert kopf.apply(size=2) == [("a-data", 2)]
-
-
 def test_a_filter_that_fails_fails_the_level_until_the_object_changes(tmp_path: Path) -> None:
     source = """
     @kopf.on.create("example.com", "v1", "shops", when=lambda spec, **_: spec["size"] > 1)
@@ -302,31 +287,18 @@ def test_errors_are_tried_again_as_their_kind_and_the_options_say(tmp_path: Path
         told.append(("thrice", retry))
         raise kopf.TemporaryError("later", delay=5) if retry == 1 else ValueError("wrong")
 
-    @kopf.on.create("example.com", "v1", "shops")
-    def never(retry, **_):
-        told.append(("never", retry))
-        raise kopf.PermanentError("no use")
-
-    @kopf.on.create("example.com", "v1", "shops", errors=kopf.ErrorsMode.PERMANENT)
-    def strict(retry, **_):
-        told.append(("strict", retry))
-        raise ValueError("wrong")
-
     @kopf.on.create("example.com", "v1", "shops", errors=kopf.ErrorsMode.IGNORED)
     def careless(retry, **_):
         told.append(("careless", retry))
         raise ValueError("wrong")
     """
     with kopf_run(tmp_path, source) as kopf:
-        assert sorted(kopf.apply()) == [("careless", 0), ("never", 0), ("strict", 0), ("thrice", 0)]
+        assert sorted(kopf.apply()) == [("careless", 0), ("thrice", 0)]
         assert kopf.after(seconds=9) == []
         assert kopf.after(seconds=2) == [("thrice", 1)]
         assert kopf.after(seconds=6) == [("thrice", 2)]
-        status = {
-            name: kopf.simulation.level(name, "default", "a").status
-            for name in ("thrice", "never", "strict", "careless")
-        }
-        assert status == {"thrice": "failed", "never": "failed", "strict": "failed", "careless": "in_sync"}
+        status = {name: kopf.simulation.level(name, "default", "a").status for name in ("thrice", "careless")}
+        assert status == {"thrice": "failed", "careless": "in_sync"}
         assert kopf.after(hours=1) == []
 
 
@@ -436,6 +408,12 @@ def test_one_function_may_handle_several_changes_and_resources(tmp_path: Path) -
         ('@kopf.timer("example.com", "v1", "shops", interval=1, initial_delay=lambda **_: 1)', "is a function"),
         ('@kopf.daemon("example.com", "v1", "shops", interval=1)', "takes no option 'interval'"),
         ('@kopf.index("example.com", "v1", "shops", id="a b")', "ask for it by this name"),
+        ('@kopf.timer("example.com", "v1", "shops")', "needs an interval"),
+        ('@kopf.timer("example.com", "v1", "shops", idle=10)', "needs an interval"),
+        ('@kopf.timer("example.com", "v1", "shops", interval=1, idle=0.5)', "each change is recorded"),
+        ('@kopf.timer("example.com", "v1", "shops", interval="1")', "not a number of seconds"),
+        ('@kopf.timer("example.com", "v1", "shops", interval=0.1)', "less than a second"),
+        ('@kopf.on.startup(interval=1)', "takes no option 'interval'"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_is_refused_with_a_sentence_when_the_file_is_loaded(
@@ -445,26 +423,6 @@ def test_what_cannot_be_is_refused_with_a_sentence_when_the_file_is_loaded(
         load_kopf(tmp_path, f"{source}\ndef handler(**_):\n    pass\n")
     assert said in str(refused.value)
     assert "shops.py, line 4" in str(refused.value)
-
-
-def test_a_loop_over_resources_stands_for_a_category(tmp_path: Path) -> None:
-    source = """
-    def seen(body, **_):
-        told.append(("event", body["kind"]))
-
-    def made(reason, body, **_):
-        told.append((reason, body["kind"]))
-
-    for each in [(plural,) for plural in ("cm", "secrets", "sa", "pvc")] + [("example.com", "v1", "shops")]:
-        kopf.on.event(*each)(seen)
-        kopf.on.create(*each)(made)
-    """
-    with kopf_run(tmp_path, source) as kopf:
-        assert sorted(kopf.apply(size=1)) == [("create", "Shop"), ("event", "Shop")]
-        for kind in ("ConfigMap", "Secret", "ServiceAccount"):
-            kopf.simulation.apply({"apiVersion": "v1", "kind": kind, "metadata": {"name": "a", "namespace": "default"}})
-            kopf.simulation.run()
-            assert sorted(kopf.told()) == [("create", kind), ("event", kind)]
 
 
 def test_two_handlers_of_one_id_and_different_options_are_refused(tmp_path: Path) -> None:

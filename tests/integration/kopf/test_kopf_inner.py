@@ -45,6 +45,7 @@ def test_each_is_called_until_it_has_ended_and_the_rest_are_left_alone(tmp_path:
         assert kopf.after(seconds=12) == ["made", ("a", "late", 1), "made", ("a", "late", 2)]
         found = kopf.read()
         assert found["status"] == {"made": "whole", "made/one": {"n": 3}, "made/late": {"n": 4}}
+        assert not found["metadata"].get("annotations"), "no note is left on the object"
         assert found["metadata"]["labels"] == {"one": "done", "late": "done"}
         assert kopf.simulation.level("made", "default", "a").status == "in_sync"
         assert len(kopf.writes()) == 4

@@ -136,22 +136,17 @@ def test_a_handler_that_a_decorator_of_another_module_wraps_is_in_the_file(tmp_p
     assert (operator.name, "own" in operator.views) == ("main", True)
 
 
-@pytest.mark.parametrize("main", MAINS)
+@pytest.mark.parametrize(
+    ("main", "is_imported_before"),
+    [*((main, False) for main in MAINS), ("import", True), ("both", True), ("function", True)],
+)
 def test_the_operator_of_an_imported_file_has_them_in_a_test(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, main: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, main: str, is_imported_before: bool
 ) -> None:
     project(tmp_path, MAINS[main])
     monkeypatch.syspath_prepend(tmp_path)
+    if is_imported_before:
+        import_module("handlers.things")
     operator = kopf.operator_in(import_module("main"))
     assert operator.name == "main"
     assert called(operator) == [("a", True if main != "import" else None, ["a"])]
-
-
-@pytest.mark.parametrize("main", ["import", "both", "function"])
-def test_the_operator_of_a_file_whose_module_was_imported_before_has_them_in_a_test(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, main: str
-) -> None:
-    project(tmp_path, MAINS[main])
-    monkeypatch.syspath_prepend(tmp_path)
-    import_module("handlers.things")
-    assert called(kopf.operator_in(import_module("main"))) == [("a", True if main != "import" else None, ["a"])]

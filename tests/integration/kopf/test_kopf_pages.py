@@ -14,11 +14,9 @@ from levelog import Operator
 from levelog.compat.kopf.given import memos
 from levelog.compat.kopf.kopftargets import target
 from levelog_base.errors import HookFailed
-from levelog_cli.loading import load_operators
 from levelog_processors.hooks import Lifecycle
 from levelog_processors.program import Program
 from rigs.kopffiles import Shop, kopf_run, load_kopf
-from rigs.levelog import Levelog
 
 Namespace = target("tests", ("namespaces",), {})
 
@@ -134,28 +132,12 @@ def test_what_is_logged_goes_to_the_log_and_is_no_event(tmp_path: Path, caplog: 
     assert vars(record)["object"] == "shops.example.com/default/a"
 
 
-def test_a_start_up_handler_that_fails_ends_the_process_before_anything_is_handled(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    source = """
-    @kopf.on.startup()
-    async def begin(**_):
-        raise kopf.PermanentError("no database")
-
-    @kopf.on.create("example.com", "v1", "shops")
-    def made(**_):
-        told.append("made")
-    """
-    with pytest.raises(HookFailed, match="no database"), kopf_run(tmp_path, source):
-        raise AssertionError("it has begun")
-    assert "PermanentError: no database (shops.py line 7)" in caplog.text
-
-
 @pytest.mark.parametrize("kind", ["async def", "def"])
 @pytest.mark.parametrize(
     ("options", "error", "calls"),
     [
         ("", 'kopf.TemporaryError("not yet", delay=0)', 3),
+        ("", 'kopf.PermanentError("no database")', 1),
         (", backoff=0.01", 'ValueError("wrong")', 3),
         (", retries=2, backoff=0.01", 'ValueError("wrong")', 2),
         (", timeout=5", 'ValueError("wrong")', 1),
@@ -278,62 +260,6 @@ def test_selectors_in_the_settings_end_the_process_before_anything_is_handled(tm
         raise AssertionError("it has begun")
 
 
-def test_what_is_set_for_peers_means_nothing_which_is_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    source = """
-    @kopf.on.startup()
-    def begin(settings, **_):
-        settings.peering.name = "shops"
-        settings.peering.priority = 100
-
-    @kopf.on.create("example.com", "v1", "shops")
-    def made(**_):
-        told.append("made")
-    """
-    with kopf_run(tmp_path, source) as kopf:
-        assert kopf.apply() == ["made"]
-    for name in ("name", "priority"):
-        assert f"settings.peering.{name} means nothing to levelog" in caplog.text
-
-
-def test_an_index_forgets_what_an_object_gave_once_its_function_returns_none(tmp_path: Path) -> None:
-    source = """
-    @kopf.index("example.com", "v1", "shops")
-    def sizes(spec, name, **_):
-        return {name: spec["size"]} if spec["size"] < 5 else None
-
-    @kopf.timer("example.com", "v1", "shops", interval=60)
-    def looks(sizes, **_):
-        told.append(dict(sizes).keys())
-    """
-    with kopf_run(tmp_path, source) as kopf:
-        assert [list(each) for each in kopf.apply(size=1)] == [["a"]]
-        kopf.apply(size=9)
-        kopf.simulation.advance(timedelta(seconds=61))
-        assert [list(each) for each in kopf.told()] == [[]]
-
-
-async def test_commands_take_a_kopf_file_as_any_other(tmp_path: Path) -> None:
-    load_kopf(
-        tmp_path,
-        """
-        @kopf.on.create("example.com", "v1", "shops")
-        def made(**_):
-            return 1
-
-        @kopf.on.delete("example.com", "v1", "shops")
-        def gone(**_):
-            pass
-        """,
-    )
-    levelog = Levelog(tmp_path)
-    granted = await levelog.ends("rbac", "shops.py")
-    assert granted.status == 0, granted.stderr
-    assert "shops/status" in granted.stdout
-    made = await levelog.ends("manifests", "shops.py", "--image", "shops:1", "--output", "deployed")
-    assert made.status == 0, made.stderr
-    assert (tmp_path / "deployed").is_dir()
-
-
 def test_async_functions_run_in_the_loop_and_plain_ones_in_threads(tmp_path: Path) -> None:
     source = """
     import asyncio
@@ -351,14 +277,6 @@ def test_async_functions_run_in_the_loop_and_plain_ones_in_threads(tmp_path: Pat
         one, two = sorted(kopf.apply())
         assert (one[:2], two[:2]) == (("one", True), ("two", True))
         assert one[2] != two[2] == "levelog function"
-
-
-def test_each_of_several_files_is_an_operator_of_its_name(tmp_path: Path) -> None:
-    source = '@kopf.on.create("example.com", "v1", "shops")\ndef made(**_): pass\n'
-    for name in ("shops", "more_shops"):
-        load_kopf(tmp_path, source, name=name)
-    operators = load_operators([tmp_path / "shops.py", tmp_path / "more_shops.py"])
-    assert [each.name for each in operators] == ["shops", "more-shops"]
 
 
 def test_an_object_that_is_made_again_is_new(tmp_path: Path) -> None:

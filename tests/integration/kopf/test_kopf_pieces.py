@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from levelog import OperatorError
 from levelog.compat import kopf
 from levelog.compat.kopf import attempts
 from levelog.compat.kopf.kinds import pacing
@@ -49,6 +48,7 @@ def test_start_up_handlers_run_before_others_and_their_memo_reaches_all(
     @kopf.on.startup()
     async def begin(settings, memo, logger, **_):
         settings.peering.standalone = True
+        settings.peering.name = "shops"
         settings.persistence.finalizer = "mine"
         settings.persistence.progress_storage = kopf.StatusProgressStorage(field="x")
         memo.client = "a client"
@@ -76,7 +76,8 @@ def test_start_up_handlers_run_before_others_and_their_memo_reaches_all(
     warned = [record.message for record in caplog.records]
     assert [text for text in warned if "kopf.on.login" in text or "kopf.on.probe" in text]
     named = sorted(text.split()[0] for text in warned if "means nothing" in text)
-    assert set(named) == {"settings.persistence.finalizer", "settings.persistence.progress_storage"}
+    means_nothing = {"peering.name", "persistence.finalizer", "persistence.progress_storage"}
+    assert set(named) == {f"settings.{name}" for name in means_nothing}
 
 
 def test_events_about_the_object_are_posted_with_the_result_of_the_call(
@@ -170,23 +171,6 @@ def test_what_a_child_has_of_its_own_stays_unless_it_is_forced() -> None:
 
     with pytest.raises(TypeError, match="a child is a manifest"):
         kopf.adopt(kubernetes.client.V1Pod(metadata=kubernetes.client.V1ObjectMeta(name="a")), OWNER)
-
-
-@pytest.mark.parametrize(
-    ("source", "said"),
-    [
-        ('@kopf.timer("example.com", "v1", "shops")', "needs an interval"),
-        ('@kopf.timer("example.com", "v1", "shops", idle=10)', "needs an interval"),
-        ('@kopf.timer("example.com", "v1", "shops", interval=1, idle=0.5)', "each change is recorded"),
-        ('@kopf.timer("example.com", "v1", "shops", interval="1")', "not a number of seconds"),
-        ('@kopf.timer("example.com", "v1", "shops", interval=0.1)', "less than a second"),
-        ("@kopf.on.startup(interval=1)", "takes no option 'interval'"),
-    ],
-)
-def test_timers_that_cannot_be_are_refused_with_a_sentence(tmp_path: Path, source: str, said: str) -> None:
-    with pytest.raises(OperatorError) as refused:
-        load_kopf(tmp_path, f"{source}\ndef handler(**_):\n    pass\n")
-    assert said in str(refused.value)
 
 
 def test_the_version_of_the_layer_counts_as_code_of_each_handler(

@@ -12,30 +12,6 @@ from rigs.nats import NatsServer
 from rigs.waiting import until
 
 
-@pytest.mark.long  # three tries, six seconds apart; a story of kopfalike.py has one over a restart
-async def test_a_handler_that_waits_goes_on_with_its_retry_start_and_timeout_after_a_restart(tmp_path: Path) -> None:
-    source = """
-@kopf.on.create(*SHOPS, timeout=15)
-def tries(retry, started, **_):
-    tell("tries", retry, started.isoformat())
-    raise kopf.TemporaryError("not yet", delay=6)
-"""
-    async with rival("levelog", tmp_path, source) as one:
-        one.make("a")
-        await one.tells("tries", 0)
-        await one.stop()
-        one.start()
-        await one.tells("tries", 2)
-
-        async def is_given_up() -> bool:
-            levels = await one.command("levels", "--view", "tries", "--json")
-            return '"failed"' in levels and "given up" in levels
-
-        await until(is_given_up, "the end of its tries")
-        assert [retry for _, retry, _ in one.told("tries")] == [0, 1, 2]
-        assert len({started for _, _, started in one.told("tries")}) == 1
-
-
 async def test_a_retry_is_counted_over_a_restart(tmp_path: Path) -> None:
     source = """
 @kopf.on.create(*SHOPS)
@@ -145,33 +121,6 @@ async def creates(**_):
         assert len(one.told("begins")) == 2
         await one.is_calm()
         assert len(one.told("ends")) == 1
-
-
-@pytest.mark.long
-async def test_handlers_inside_of_a_handler_leave_no_note_on_the_object(tmp_path: Path) -> None:
-    source = """
-@kopf.on.create(*SHOPS)
-def outer(**_):
-    @kopf.subhandler(id="one")
-    def one(**_):
-        return 1
-
-    @kopf.subhandler(id="two")
-    def two(retry, **_):
-        tell("two", retry)
-        if retry == 0:
-            raise kopf.TemporaryError("not yet", delay=3)
-"""
-    async with rival("levelog", tmp_path, source) as one:
-        one.make("a")
-        await one.tells("two", 0)
-        await one.is_calm(1)
-        waiting = one.sandbox.user.get(SHOPS, "a")
-        assert waiting["status"] == {"outer/one": 1}
-        assert not waiting["metadata"].get("annotations")
-        await one.tells("two", 1)
-        await one.is_calm(1)
-        assert not one.sandbox.user.get(SHOPS, "a")["metadata"].get("annotations")
 
 
 async def test_several_processes_share_the_objects_of_a_file_and_each_has_its_start_up_and_its_memos(

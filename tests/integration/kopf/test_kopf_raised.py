@@ -216,23 +216,26 @@ def test_a_handler_that_is_kept_from_an_object_by_its_own_annotation_may_raise(t
         assert kopf.apply(metadata={"annotations": {"never-again": "yes"}}, size=3) == []
 
 
-def test_a_delete_handler_that_raises_has_its_patch_written_and_goes_on(tmp_path: Path) -> None:
-    source = """
-    @kopf.on.delete("example.com", "v1", "shops")
-    def gone(patch, retry, status, **_):
-        told.append((retry, status.get("phase")))
-        patch.status["phase"] = f"going {retry}"
+@pytest.mark.parametrize("decorator", ["on.delete", "on.resume", "timer"])
+def test_a_call_of_another_kind_that_raises_has_its_patch_written_and_goes_on(tmp_path: Path, decorator: str) -> None:
+    source = f"""
+    @kopf.{decorator}("example.com", "v1", "shops"{", interval=100" if decorator == "timer" else ""})
+    def goes_on(patch, retry, status, **_):
+        told.append((retry, status.get("tries")))
+        patch.status["tries"] = retry
         if retry < 2:
             raise kopf.TemporaryError("not yet", delay=10)
     """
     with kopf_run(tmp_path, source) as kopf:
-        kopf.apply(size=1)
-        assert kopf.delete() == [(0, None)]
-        assert kopf.read()["status"] == {"phase": "going 0"}
+        begun = kopf.apply()
+        if decorator != "timer":
+            assert begun == []
+            begun = kopf.delete() if decorator == "on.delete" else kopf.start()
+        assert begun == [(0, None)]
+        assert kopf.read()["status"] == {"tries": 0}
         assert kopf.after(seconds=9) == []
-        assert kopf.after(seconds=30) == [(1, "going 0"), (2, "going 1")]
-        assert kopf.simulation.objects(Shop) == []
-        assert [body["status"]["phase"] for body in kopf.writes() if "status" in body] == ["going 0", "going 1"]
+        assert kopf.after(seconds=30) == [(1, 0), (2, 1)]
+        assert (kopf.simulation.objects(Shop) == []) is (decorator == "on.delete")
 
 
 @pytest.mark.parametrize(
@@ -258,25 +261,6 @@ def test_a_delete_handler_that_gives_up_or_holds_nothing_ends_all_the_same(
         assert [body["status"]["phase"] for body in kopf.writes() if "status" in body] == written
 
 
-def test_a_timer_that_raises_has_its_patch_written_and_goes_on(tmp_path: Path) -> None:
-    source = """
-    @kopf.timer("example.com", "v1", "shops", interval=100, backoff=10)
-    def look(patch, retry, status, **_):
-        told.append((retry, status.get("tries")))
-        patch.status["tries"] = retry
-        if retry == 0 and len(told) == 1:
-            raise ValueError("wrong")
-    """
-    with kopf_run(tmp_path, source) as kopf:
-        assert kopf.apply() == [(0, None)]
-        assert kopf.read()["status"] == {"tries": 0}
-        assert kopf.after(seconds=9) == []
-        assert kopf.after(seconds=2) == [(1, 0)]
-        assert kopf.read()["status"] == {"tries": 1}
-        assert kopf.after(seconds=98) == []
-        assert kopf.after(seconds=3) == [(0, 1)]
-
-
 @pytest.mark.parametrize(("options", "error"), GIVING_UP)
 def test_a_timer_that_gives_up_has_its_patch_written_and_is_not_called_again(
     tmp_path: Path, options: str, error: str
@@ -295,23 +279,6 @@ def test_a_timer_that_gives_up_has_its_patch_written_and_is_not_called_again(
         kopf.apply(size=1)
         assert kopf.after(hours=1) == []
         assert kopf.simulation.level("look", "default", "a").status == "failed"
-
-
-def test_a_handler_of_starts_that_raises_has_its_patch_written_and_goes_on(tmp_path: Path) -> None:
-    source = """
-    @kopf.on.resume("example.com", "v1", "shops")
-    def begun(patch, retry, status, **_):
-        told.append((retry, status.get("tries")))
-        patch.status["tries"] = retry
-        if retry == 0:
-            raise kopf.TemporaryError("not yet", delay=10)
-    """
-    with kopf_run(tmp_path, source) as kopf:
-        assert kopf.apply() == []
-        assert kopf.start() == [(0, None)]
-        assert kopf.after(seconds=9) == []
-        assert kopf.after(seconds=20) == [(1, 0)]
-        assert kopf.after(hours=1) == []
 
 
 def test_errors_of_calls_that_left_something_are_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
