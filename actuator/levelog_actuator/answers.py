@@ -62,6 +62,11 @@ class Reply(Struct, frozen=True, kw_only=True):
         return self.status == 500 and _UNFIT.match(self.message) is not None
 
     @property
+    def is_passing(self) -> bool:
+        """The same request may be answered otherwise later."""
+        return self.status in {0, 401, 408, 429} or self.status >= 500
+
+    @property
     def counts_as(self) -> int:
         """The HTTP status that says what it means."""
         return 422 if self.is_unfit else self.status
@@ -83,7 +88,9 @@ class Case(Struct, frozen=True, kw_only=True):
 
     order: Order
     seen: Observation | None
-    """None: it is not there."""
+    """None: it is not there, or not known."""
+    read_failure: Reply | None = None
+    """The answer to reading it that shows no object; None: it is known."""
     refusal: Reply | None = None
     """The answer that led to reading it; None: nothing was sent yet this time."""
     required: Precondition = Precondition()
@@ -132,6 +139,15 @@ class Case(Struct, frozen=True, kw_only=True):
     def holds(self) -> bool:
         """It is as the intent wants it."""
         return self.seen is not None and holds(self.order, self.seen)
+
+    @property
+    def next_guard(self) -> Precondition:
+        """The guard for what was found, if the write is sent."""
+        order, seen = self.order, self.seen
+        if seen is None:
+            return order.first_guard
+        is_versioned = order.is_versioned or (self.is_doubtful and order.verb != "delete")
+        return Precondition(uid=seen.uid, version=seen.version if is_versioned else 0)
 
     @property
     def status(self) -> int:
@@ -236,6 +252,18 @@ ANSWER_RULES: Final[tuple[Rule[[Order, Reply]], ...]] = (
 )
 
 SIGHT_RULES: Final[tuple[Rule[[Case]], ...]] = (
+    Rule(
+        "no answer, 401, 408, 429, 5xx",
+        lambda case: case.read_failure is not None and case.read_failure.is_passing,
+        Judgement.RETRY,
+        "the target cannot be read now; it is as doubtful as before whether the write took effect",
+    ),
+    Rule(
+        "any other answer without an object",
+        lambda case: case.read_failure is not None,
+        Judgement.FAILED,
+        "the target cannot be read: forbidden, say",
+    ),
     Rule(
         "nothing, and the intent makes the object",
         lambda case: case.seen is None and case.order.makes_object and case.refusal is None,

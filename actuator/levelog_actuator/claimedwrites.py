@@ -11,7 +11,8 @@ from typing import Final
 from msgspec import Struct, field
 
 from levelog.calls.runningtasks import RunningTasks
-from levelog_actuator.limits import Limits, Outage, try_later
+from levelog_actuator.judgedwrites import try_later
+from levelog_actuator.limits import Limits, Outage
 from levelog_actuator.outbox import Outbox
 from levelog_actuator.ownclaims import OwnClaims
 from levelog_actuator.requests import Order

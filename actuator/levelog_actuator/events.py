@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Struct
 
 from levelog_actuator.answers import Reply
-from levelog_actuator.limits import try_later
+from levelog_actuator.judgedwrites import try_later
 from levelog_actuator.outbox import ActuatorSettings
 from levelog_actuator.requests import MERGE_PATCH, Order, Request, patch_request
 from levelog_actuator.results import Ended, Result

@@ -1,4 +1,4 @@
-"""How many requests go on at once, and when one that failed follows: retries, API groups that rest, outages."""
+"""How many requests may go on at once, and what holds them up: API groups that rest, outages of the API server."""
 
 import asyncio
 import logging
@@ -10,42 +10,13 @@ from datetime import timedelta
 from msgspec import Struct
 
 from levelog.absence import Absence
-from levelog_actuator.answers import Reply
 from levelog_actuator.outbox import ActuatorSettings
-from levelog_actuator.results import Ended, Later, Result
+from levelog_actuator.results import Later, Result
 from levelog_store.actuate.claims import ClaimedIntent
 from levelog_store.decide.decisions import Sendable
 from levelog_store.rows import namespace_of
 
 log = logging.getLogger(__name__)
-
-
-def try_later(
-    settings: ActuatorSettings,
-    intent: ClaimedIntent,
-    error: str,
-    *,
-    is_doubtful: bool | None = None,
-    reply: Reply | None = None,
-) -> Result:
-    """Put an intent off, or give it up after its last attempt; without a connection, no attempt is used up.
-
-    `is_doubtful`: a request may have taken effect; None: as was known when it was claimed.
-    """
-    is_unreachable = reply is not None and not reply.status and not reply.is_sent
-    if not is_unreachable and intent.attempts >= settings.attempts:
-        error = f"given up after {intent.attempts} attempts: {error}"
-        return Ended(intent=intent, outcome="failed", uid=intent.target_uid, error=error)
-    wait = settings.delay(intent.attempts, retry_after=reply.retry_after if reply else None)
-    return Later(
-        intent=intent,
-        delay=min(wait, settings.outage) if is_unreachable else wait,
-        error=error,
-        is_doubtful=intent.is_doubtful if is_doubtful is None else is_doubtful,
-        is_counted=not is_unreachable,
-        is_unreachable=is_unreachable,
-        is_throttled=reply is not None and reply.status == 429,
-    )
 
 
 class Room(Struct, frozen=True, kw_only=True):

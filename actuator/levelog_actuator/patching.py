@@ -20,7 +20,7 @@ from levelog.effects import CallPatch
 from levelog.handlers.callnames import shown_write
 from levelog.intents import IntentOptions, Verb, addressed_event
 from levelog.resources import EVENTS
-from levelog_actuator.limits import try_later
+from levelog_actuator.judgedwrites import try_later
 from levelog_actuator.outbox import Outbox
 from levelog_actuator.requests import Order
 from levelog_actuator.results import Ended, Later, Result, about

@@ -67,6 +67,11 @@ class Order(Struct, frozen=True, kw_only=True):
         return field_manager(self.intent.view.partition("/")[0])
 
     @property
+    def title(self) -> str:
+        """What messages call it."""
+        return f"{self.verb} {self.target}"
+
+    @property
     def path(self) -> str:
         """Path of the target."""
         return path_of(self.target, self.intent.api_version)
