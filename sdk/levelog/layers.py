@@ -8,7 +8,7 @@ retries, limits, records, replays. A handler for kinds that only a cluster tells
 Limits: adapters get plain objects, yield no intents, and have no `recorded=False`. `import levelog` does not load this.
 """
 
-from levelog.calls.caller import LeftBehind, Threads
+from levelog.calls.caller import FunctionCaller, Threads
 from levelog.calls.faults import containing, described, tell_fault
 from levelog.edges import Unfinished
 from levelog.handlers.adapters import Adapter, Edges, Entries, Lifetimes, Living, Records, Times, Trigger
@@ -22,7 +22,7 @@ __all__ = [
     "CallResult",
     "Edges",
     "Entries",
-    "LeftBehind",
+    "FunctionCaller",
     "Lifetimes",
     "Living",
     "Records",

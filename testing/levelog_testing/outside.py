@@ -3,7 +3,7 @@
 import copy
 import inspect
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import closing
+from contextlib import aclosing
 from datetime import datetime
 from typing import Any
 
@@ -65,7 +65,7 @@ class Externals:
         if source.every is None:
             raise LevelogError(f"{source} waits for changes by itself: give the records of {name} with observe()")
         try:
-            with closing(SourceCalls(source)) as calls:
+            async with aclosing(SourceCalls(source)) as calls:
                 records = await calls.poll()
         except SourceFault as fault:
             return self.lose(cls, f"{source}: {fault}", now)

@@ -3,12 +3,12 @@
 import asyncio
 import inspect
 import logging
-from collections.abc import AsyncGenerator, Callable, Coroutine
-from contextlib import aclosing, closing
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, NoReturn
 
-from levelog.layers import LeftBehind, Threads, about, described, tell_fault
+from levelog.layers import FunctionCaller, about, containing, described, tell_fault
 from levelog.resources import External, Gone, Traced
 from levelog.sources import SOURCE_TIME, SourceHandler
 from levelog_base.errors import ConfigurationError, IdentityMismatch, LevelogError
@@ -33,41 +33,27 @@ class SourceFault(LevelogError):
 
 
 class SourceCalls:
-    """Calls one source's function."""
+    """Calls one source's function, by what calls all users' functions."""
 
     def __init__(self, source: SourceHandler) -> None:
         self._source = source
-        self._threads = Threads(1)
-        self._is_hanging = False
+        self._caller = FunctionCaller(threads=1, subject=str(source.resource.group_resource))
 
     async def poll(self) -> list[Any]:
         """Call the function for a whole set. Raises SourceFault from its exception."""
-        function = self._source.function
-        if inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function):
-            return await self._within_time(_gathered(self._source.begin))
-        if self._is_hanging:
-            raise SourceFault("is not called: it has not returned yet from a call that took too long")
-        found: list[Any] = []
-
-        def call() -> BaseException | None:
-            try:
-                found.extend(as_set(self._source.begin()))
-            except BaseException as error:  # noqa: BLE001 - SystemExit, too, is the source's alone
-                return error
-            return None
-
+        begin, function = self._source.begin, self._source.function
+        is_async = inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function)
+        call = (lambda: _gathered(begin)) if is_async else (lambda: as_set(begin()))
+        limit = self._source.timeout or SOURCE_TIME
         try:
-            limit = self._source.timeout or SOURCE_TIME
-            error = await self._threads.run(call, limit, on_left=self._hang, on_late=self._returned)
-        except LeftBehind:
-            raise self._late() from None
-        if error is not None:
+            found: list[Any] = await self._caller.run(self._source, call, limit, is_async=is_async)
+        except Exception as error:
             raise _fault(error) from error
         return found
 
-    def close(self) -> None:
-        """End the thread, once the function has returned."""
-        self._threads.close()
+    async def aclose(self) -> None:
+        """End what still runs of the function, as far as it can be ended."""
+        await self._caller.close()
 
     async def watch(self) -> AsyncGenerator[Any]:
         """Run the function, an async generator, and pass on what it yields. Raises SourceFault from its exception."""
@@ -75,57 +61,33 @@ class SourceCalls:
 
         async def pump() -> None:
             # In one task from end to end, since time limits and groups inside of it belong to their task.
-            async with aclosing(self._source.begin()) as items:
-                async for item in items:
-                    await said.put(item)
+            with containing(asyncio.CancelledError):
+                async with aclosing(self._source.begin()) as items:
+                    async for item in items:
+                        await said.put(item)
 
-        pumping = asyncio.create_task(_contained(pump()), name=str(self._source))
+        limit = None if self._source.timeout is None else self._source.timeout.total_seconds()
+        pumping = asyncio.create_task(pump(), name=str(self._source))
         getting: asyncio.Task[Any] | None = None
         try:
             while True:
                 getting = asyncio.create_task(said.get())
-                await asyncio.wait({pumping, getting}, timeout=self._seconds, return_when=asyncio.FIRST_COMPLETED)
+                await asyncio.wait({pumping, getting}, timeout=limit, return_when=asyncio.FIRST_COMPLETED)
                 if getting.done():
                     yield getting.result()
-                elif pumping.done():
-                    _raise_fault(pumping)
-                    return
+                elif not pumping.done():
+                    raise SourceFault(f"yielded nothing within {limit:g} s")
+                elif pumping.cancelled():
+                    raise SourceFault("was cancelled from within")
+                elif (error := pumping.exception()) is not None:
+                    raise _fault(error) from error
                 else:
-                    raise self._late()
+                    return
         finally:
             if getting is not None:
                 getting.cancel()
-            await _end(pumping)
-
-    async def _within_time(self, work: Coroutine[Any, Any, list[Any]]) -> list[Any]:
-        found: list[Any] = []
-
-        async def gather() -> None:
-            found.extend(await work)
-
-        task = asyncio.create_task(_contained(gather()), name=str(self._source))
-        try:
-            await asyncio.wait({task}, timeout=self._seconds)
-            if not task.done():
-                raise self._late()
-            _raise_fault(task)
-        finally:
-            await _end(task)
-        return found
-
-    @property
-    def _seconds(self) -> float | None:
-        return None if self._source.timeout is None else self._source.timeout.total_seconds()
-
-    def _late(self) -> SourceFault:
-        what = "gave no set" if self._source.every is not None else "yielded nothing"
-        return SourceFault(f"{what} within {self._seconds or SOURCE_TIME.total_seconds():g} s")
-
-    def _hang(self) -> None:
-        self._is_hanging = True
-
-    def _returned(self) -> None:
-        self._is_hanging = False
+            pumping.cancel()
+            await asyncio.wait({pumping}, timeout=_PATIENCE)  # one that goes on is left behind
 
 
 def is_whole(item: object) -> bool:
@@ -146,30 +108,6 @@ async def _gathered(begin: Callable[[], Any]) -> list[Any]:
         async with aclosing(result) as items:
             return [item async for item in items]
     return as_set(await result)
-
-
-async def _contained(work: Coroutine[Any, Any, None]) -> BaseException | None:
-    """Return what the work raises: SystemExit raised by a task would end the process."""
-    try:
-        await work
-    except asyncio.CancelledError:
-        raise
-    except BaseException as error:  # noqa: BLE001 - all of it is the source's alone
-        return error
-    return None
-
-
-def _raise_fault(task: asyncio.Task[BaseException | None]) -> None:
-    if task.cancelled():
-        raise SourceFault("was cancelled from within")
-    if (error := task.result()) is not None:
-        raise _fault(error) from error
-
-
-async def _end(task: asyncio.Task[Any]) -> None:
-    """Cancel a task and give it a moment; one that goes on is left behind."""
-    task.cancel()
-    await asyncio.wait({task}, timeout=_PATIENCE)
 
 
 def _fault(error: BaseException) -> SourceFault:
@@ -210,7 +148,7 @@ class SourceRunner:
     async def run(self) -> NoReturn:
         """Run until cancelled. Raises IdentityMismatch, ConfigurationError."""
         about(source=str(self.status.watched))
-        with closing(self._calls):
+        async with aclosing(self._calls):
             while True:
                 try:
                     await self._follow()

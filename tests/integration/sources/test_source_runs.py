@@ -243,7 +243,7 @@ async def test_a_function_that_hangs_is_given_up_and_not_called_beside_itself(st
 
     repository.look = look  # type: ignore[method-assign]
     async with recording(polled(repository, timeout=timedelta(seconds=0.05)), stream) as runner:
-        await until(lambda: "has not returned yet" in runner.status.detail, "a call that is not made")
+        await until(lambda: "still runs" in runner.status.detail, "a call that is not made")
         gate.set()
         await until_shown(stream, main="1")
 
