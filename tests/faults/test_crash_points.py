@@ -20,7 +20,6 @@ from rigs.controlplane import ControlPlane
 from rigs.crashpoints import SEAMS, SEAMS_TOGETHER, CrashPoint, Moment, Seam, SideEffect
 from rigs.deployment import ROLES, TOGETHER, Deployment
 from rigs.nats import NatsServer
-from rigs.postgres import PostgresDatabases
 from rigs.shop import Shop, Written, count_in_audit_log, count_in_sandbox
 from rigs.waiting import until
 
@@ -170,31 +169,6 @@ async def is_killed_at(setup: Running, seam: Seam, nth: int) -> bool:
         await setup.converges()
     assert await setup.shop.written() == setup.shop.one_of_each, f"{seam} number {nth}"
     return point.has_struck
-
-
-async def test_tables_that_were_lost_are_rebuilt_from_the_log_and_nothing_is_written(
-    sandboxed: Running, postgres: PostgresDatabases
-) -> None:
-    shop, deployment = sandboxed.shop, sandboxed.deployment
-    await shop.change("image-1")
-    await sandboxed.converges()
-    assert await shop.written() == shop.one_of_each
-    before = await deployment.levels()
-    await deployment.stop("process", "actuate")
-
-    async with postgres.database() as empty:
-        await deployment.use_database(empty)
-        await shop.change("image-1")  # which it is already: nothing is to be written from now on
-        deployment.start("process", "actuate")
-        await sandboxed.converges()
-
-        assert await deployment.levels() == before
-        assert await shop.written() == Written()
-        # It goes on from there.
-        await shop.change("image-2")
-        await sandboxed.converges()
-        assert await shop.written() == shop.one_of_each
-        await deployment.stop()
 
 
 async def test_all_processes_killed_at_once_go_on(sandboxed: Running) -> None:

@@ -85,21 +85,6 @@ async def test_invariant_13_what_was_applied_is_rebuilt_from_the_log_and_nothing
         assert [row for row in await rebuilt.rows(intents) if row["target"].endswith("/shop")] == []
 
 
-async def test_invariant_6_what_no_manifest_sets_calls_nothing_and_an_edit_is_applied(
-    nats_server: NatsServer, database_url: str
-) -> None:
-    async with Processing(nats_server.url, database_url, [op]) as stack:
-        await applied_once(stack)
-        calls = dict(stack.processors["one"].calls.functions)
-        noise = [config_map(version, annotations={"noise": str(version)}) for version in range(6, 106)]
-        await stack.folded(await stack.tell(*noise))
-        assert stack.processors["one"].calls.functions == calls
-        assert len(await stack.rows(intents)) == 2  # of shop and of other
-        await stack.folded(await stack.tell(config_map(200, cpu="2")))
-        level = await stack.level("shop")
-        assert (level["status"], level["drift"]) == ("settling", b'{"changed":["ConfigMap/shop spec.cpu"]}')
-
-
 async def test_a_plan_says_how_many_deletions_may_follow_also_those_of_a_later_round(
     nats_server: NatsServer, database_url: str
 ) -> None:

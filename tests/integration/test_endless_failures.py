@@ -174,15 +174,6 @@ def test_a_call_that_keeps_failing_gives_way_to_what_its_view_sees_next(
         assert [each.state for each in simulation.intents][-1] == "settled"
 
 
-def test_a_call_that_gave_up_is_not_made_again() -> None:
-    with Simulation(CALLED) as simulation:
-        simulation.stub(bill, gives_up)
-        simulation.apply(a_web())
-        simulation.run()
-        simulation.advance(DAYS)
-        assert (status(simulation, "billed"), simulation.calls["bill"]) == ("failed", 1)
-
-
 def test_a_view_that_raised_for_a_night_is_called_within_the_limit() -> None:
     op, faults = Operator("webs"), [MemoryError()]
 

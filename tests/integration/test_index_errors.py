@@ -6,19 +6,17 @@ from typing import Any
 import msgspec
 
 from levelog import Index, Intent, Level, Operator, Owner, apply, delete
-from levelog.handlers.indexers import OnError
 from levelog_base.wire.records import ObjectSeen
-from levelog_store.tables import decisions, levels
 from rigs.nats import NatsServer
 from rigs.processing import Processing
 from rigs.typed import Pod, Web
 from rigs.webs import deleted, pod, web
 
 
-def operator(errors: OnError = "hold", max_entries: int = 10) -> Operator:
+def operator_that_blocks() -> Operator:
     op = Operator("webs")
 
-    @op.index(errors=errors, max_entries=max_entries)
+    @op.index(errors="block")
     def images(pod: Pod) -> Iterator[tuple[Owner, str]]:
         for container in pod.spec.containers:
             if owner := pod.metadata.controlled_by(Web):
@@ -76,19 +74,6 @@ async def told(stack: Processing, name: str) -> tuple[str, str]:
     return row["status"], row["reason"].partition("Error: ")[0]
 
 
-async def test_a_new_object_that_an_index_by_owner_cannot_take_blocks_its_owner_and_nobody_else(
-    nats_server: NatsServer, database_url: str
-) -> None:
-    async with Processing(nats_server.url, database_url, [operator()]) as stack:
-        records = web("shop", 1), web("other", 2, replicas=2), without_image("shop-0", 3, "uid-shop")
-        await stack.begin(*records, version=3)
-        assert await told(stack, "shop") == ("blocked", "index webs/images fails for pods/default/shop-0: Validation")
-        assert await told(stack, "other") == ("settling", "")
-        assert await stack.intents() == [("apply", "pods/default/other-0"), ("apply", "pods/default/other-1")]
-        await stack.folded(await stack.tell(pod("shop-0", 4, owner="uid-shop")))
-        assert await shown(stack, "shop") == ("in_sync", b'["shop-0=a"]', 0)
-
-
 def owned(name: str, version: int) -> ObjectSeen:
     return pod(name, version, owner=f"uid-{name.partition('-')[0]}")
 
@@ -143,56 +128,10 @@ async def test_a_take_over_finds_the_same_levels_blocked_and_holding_back(
         assert await stack.intents("pending") == [("delete", "pods/default/shop-1")]
 
 
-async def test_an_object_that_an_index_leaves_out_by_error_is_not_taken_for_absent(
-    nats_server: NatsServer, database_url: str
-) -> None:
-    async with Processing(nats_server.url, database_url, [operator("block")]) as stack:
-        processor = await stack.begin(web("shop", 1), without_image("shop-0", 2, "uid-shop"), version=2)
-        level = await stack.level("shop")
-        assert (level["status"], level["round"]) == ("blocked", 0)
-        assert level["reason"].startswith("index webs/images leaves out pods/default/shop-0: ValidationError: ")
-        assert await stack.intents() == []
-        assert processor.calls.functions == {}
-        await stack.folded(await stack.tell(pod("shop-0", 3, owner="uid-shop")))
-        assert await shown(stack, "shop") == ("in_sync", b'["shop-0=a"]', 0)
-        assert await stack.intents() == []
-        assert [row["status"] for row in await stack.rows(decisions)] == ["blocked", "in_sync"]
-
-
-async def test_an_object_with_more_entries_than_its_index_allows_is_left_out_by_error(
-    nats_server: NatsServer, database_url: str
-) -> None:
-    op = operator("block", max_entries=2)
-
-    @op.index
-    def names(pod: Pod) -> Iterator[tuple[str, str]]:
-        yield pod.metadata.namespace, pod.metadata.name
-
-    @op.view
-    def others(web: Web, names: Index[str, str]) -> Level[int]:
-        return Level(0, len(names[web.metadata.namespace]))
-
-    one = pod("large", 2, owner="uid-other")
-    of_many = one.body.replace(b'"containers":[', b'"containers":[' + 99_999 * b'{"image":"b"},')
-    large = msgspec.structs.replace(one, body=of_many)
-    async with Processing(nats_server.url, database_url, [op]) as stack:
-        await stack.begin(web("shop", 1), large, version=2)
-        found = {row["view"]: (row["status"], row["reason"]) for row in await stack.rows(levels)}
-        assert found["webs/pods"] == (
-            "blocked",
-            "index webs/images leaves out pods/default/large: "
-            "100,000 entries of one object, where max_entries=2 of index images allows no more",
-        )
-        assert found["webs/others"][0] == "drifting"
-        assert await stack.intents() == []
-        await stack.folded(await stack.tell(pod("large", 3, owner="uid-other"), pod("shop-0", 4, owner="uid-shop")))
-        assert {row["view"]: row["status"] for row in await stack.rows(levels)}["webs/pods"] == "in_sync"
-
-
 async def test_a_blocked_level_stays_as_it_was_and_withdraws_nothing(
     nats_server: NatsServer, database_url: str
 ) -> None:
-    async with Processing(nats_server.url, database_url, [operator("block")]) as stack:
+    async with Processing(nats_server.url, database_url, [operator_that_blocks()]) as stack:
         await stack.begin(web("shop", 1, replicas=2), pod("shop-0", 2, owner="uid-shop"), version=2)
         before = await stack.level("shop")
         poisoned = without_image("other", 3, "uid-other")
@@ -206,11 +145,3 @@ async def test_a_blocked_level_stays_as_it_was_and_withdraws_nothing(
         assert await shown(stack, "shop") == ("settling", b'["shop-0=a"]', 2)
         assert await stack.intents("superseded") == [("apply", "pods/default/shop-1")]
         assert await stack.intents("pending") == [("apply", "pods/default/shop-1"), ("apply", "pods/default/shop-2")]
-
-
-async def test_views_of_an_index_that_ignores_errors_go_on_without_the_object(
-    nats_server: NatsServer, database_url: str
-) -> None:
-    async with Processing(nats_server.url, database_url, [operator("ignore")]) as stack:
-        await stack.begin(web("shop", 1), without_image("other", 2, "uid-other"), version=2)
-        assert await stack.intents("pending") == [("apply", "pods/default/shop-0")]

@@ -16,7 +16,6 @@ from rigs.kinds import manifest
 from rigs.leasing import processor
 from rigs.nats import NatsServer
 from rigs.processing import Processing
-from rigs.waiting import until
 from rigs.webs import PODS, WEBS, logged, pod, seen, web
 
 NAMES = [f"shop{number}" for number in range(12)]
@@ -152,38 +151,6 @@ def test_who_looks_up_is_decided_on_after_all_that_is_behind_it() -> None:
         simulation.delete(Web, "shop")
         simulation.run()
         assert seen == ["{}"]
-
-
-async def test_two_processors_and_a_take_over_see_the_levels_of_all_operators(
-    nats_server: NatsServer, postgres_url: str
-) -> None:
-    op = Operator("pods")
-
-    @op.view(levels_of=["webs/summary", "webs/size"])
-    def owners(pod: Pod, levels: Levels) -> Level[dict[str, str]]:
-        found = levels.of(Web, pod.metadata.name.partition("-")[0])
-        return Level({}, {name: each.status for name, each in found.items() if each.status != "in_sync"})
-
-    async with Processing(nats_server.url, postgres_url, [webs(), op]) as stack:
-
-        async def all_are(status: str) -> None:
-            async def is_there() -> bool:
-                rows = [row for row in await stack.rows(level_rows) if row["view"] == "pods/owners"]
-                return [row["status"] for row in rows] == [status] * len(NAMES)
-
-            await until(is_there, f"all levels of pods {status}")
-
-        shops = [web(name, 1 + n) for n, name in enumerate(NAMES)]
-        pods = [pod(f"{name}-0", 100 + n) for n, name in enumerate(NAMES)]
-        stack.start("one")
-        await stack.start_more("two")
-        await stack.folded(await stack.listed(*shops, *pods, version=200))
-        await all_are("in_sync")
-        await stack.folded(await stack.tell(*(web(name, 300 + n, replicas=2) for n, name in enumerate(NAMES))))
-        await all_are("drifting")
-        await stack.stop("one")
-        await stack.folded(await stack.tell(*(web(name, 400 + n, replicas=1) for n, name in enumerate(NAMES))))
-        await all_are("in_sync")
 
 
 BOARDS = GroupResource(group="example.com", resource="boards")

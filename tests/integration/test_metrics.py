@@ -186,39 +186,6 @@ async def test_a_change_with_its_writes_moves_what_counts_and_times_it_by_labels
     assert "shop" not in (await (await Listener.of(running)).asks("/metrics")).text
 
 
-async def test_a_function_that_does_not_return_is_seen_running(
-    sandbox: Sandbox, levelog: Levelog, tmp_path: Path
-) -> None:
-    slow = tmp_path / "slow.py"
-    loop = "    for name in sorted(level.drift.missing):"
-    waits = "    while not pathlib.Path('go').exists():\n        time.sleep(0.01)\n"
-    code = WEBS_FILE.read_text().replace(loop, waits + loop)
-    slow.write_text(code.replace("from collections.abc", "import pathlib\nimport time\nfrom collections.abc", 1))
-    with levelog.start("run", slow, *ANYWHERE) as running:
-        await (await Listener.of(running)).is_ready()
-        sandbox.user.create(yaml.safe_load((WEBS / "shop.yaml").read_text()))
-        queue = {"name": VIEW, "controller": VIEW}
-
-        async def is_running() -> bool:
-            found = await scrape(running)
-            longest = found.value("workqueue_longest_running_processor_seconds", **queue)
-            return (
-                found.value("controller_runtime_active_workers", controller=VIEW) == 1
-                and longest > 0.5
-                and found.value("workqueue_unfinished_work_seconds", **queue) == longest
-            )
-
-        await until(is_running, "a function that has run for half a second", pause=0.1)
-        (tmp_path / "go").touch()
-
-        async def has_ended() -> bool:
-            found = await scrape(running)
-            workers = found.value("controller_runtime_active_workers", controller=VIEW)
-            return (workers, found.value("workqueue_longest_running_processor_seconds", **queue)) == (0, 0)
-
-        await until(has_ended, "the end of the function", pause=0.1)
-
-
 async def test_what_somebody_undoes_is_counted(sandbox: Sandbox, levelog: Levelog, running: Running) -> None:
     sandbox.user.create(yaml.safe_load((WEBS / "shop.yaml").read_text()))
     await levelog.in_sync()

@@ -10,15 +10,13 @@ from msgspec.structs import replace
 from levelog import Index, Intent, Level, Operator, Owner, Resource, Struct, apply
 from levelog_base.wire.objects import ObjectKey
 from levelog_base.wire.records import ObjectSeen, SyncFinished, SyncStarted
-from levelog_history.revisions import Revision, Revisions
 from levelog_store.look.overview import level_line, select_levels
 from levelog_store.tables import intents, levels, objects
 from rigs.kinds import Pod
-from rigs.logs import read_all
 from rigs.nats import NatsServer
 from rigs.processing import Processing
 from rigs.waiting import until
-from rigs.webs import WEBS, deleted, lists_done, pod, seen
+from rigs.webs import WEBS, lists_done, pod, seen
 
 OLD, NEW = "v1alpha1", "v1beta1"
 
@@ -167,27 +165,3 @@ async def test_older_code_that_still_runs_decides_nothing_once_the_newer_version
             "webs.example.com is recorded in version example.com/v1beta1: waits for its list, and code that declares it"
         )
         assert await stack.rows(intents) == []
-
-
-async def test_history_goes_on_over_the_change_and_tables_made_anew_are_the_same(begun: tuple[str, str]) -> None:
-    async with Processing(*begun, [operator(NewWeb)]) as stack:
-        begin, end = listed(NEW, 30)
-        await told(stack, begin, web(NEW, "shop", 10, 1))
-        await stack.mark(end)
-        await stack.tell(web(OLD, "shop", 40, 9), web(NEW, "shop", 41, 1))
-        stack.start()
-        await stack.folded(await stack.tell(deleted(web(OLD, "shop", 41, 1), 42)))
-        assert await bodies(stack) == {}
-        revisions = Revisions(lambda key: key.resource == "webs")
-        entries = [each for logged in await read_all(stack.stream) for each in revisions.take(logged)]
-    found = [(e.object.rpartition("/")[2], e.happened, e.version) for e in entries if isinstance(e, Revision)]
-    assert found == [
-        ("shop", "created", 10),
-        ("lost", "created", 12),
-        ("shop", "changed", 10),
-        ("lost", "swept", 30),
-        ("shop", "rewritten", 41),
-        ("shop", "deleted", 42),
-    ]
-    (changed,) = [e for e in entries if isinstance(e, Revision) and e.happened == "changed"]
-    assert [each.path for each in changed.differences] == ["apiVersion", "spec.count", "spec.replicas"]

@@ -204,32 +204,6 @@ def test_an_owner_that_a_manifest_names_is_the_one_that_counts() -> None:
             assert simulation.level("config", "victim", "shop").status == "in_sync"
 
 
-def test_objects_in_every_namespace_may_belong_to_one_without_a_namespace() -> None:
-    op = Operator("tenants")
-
-    @op.index
-    def names(config: ConfigMap) -> Iterator[tuple[Owner, str]]:
-        if owner := config.metadata.controlled_by(Tenant):
-            yield owner, f"{config.metadata.namespace}/{config.metadata.name}"
-
-    @op.view
-    def configs(tenant: Tenant, names: Index[Owner, str]) -> Level[set[str]]:
-        return Level(desired={"a/settings", "b/settings"}, actual=set(names[tenant.as_owner]))
-
-    @op.reconcile(configs, writes={ConfigMap: ["apply", "delete"]})
-    def converge(_: Tenant, level: Level[set[str]]) -> Iterator[Intent]:
-        for place in sorted(level.drift.missing):
-            namespace, name = place.split("/")
-            yield apply({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": namespace}})
-
-    with Simulation(op) as simulation:
-        for namespace in ("a", "b"):
-            simulation.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})
-        simulation.apply({"apiVersion": "example.com/v1", "kind": "Tenant", "metadata": {"name": "one"}})
-        simulation.run()
-        assert simulation.level("configs", "", "one").status == "in_sync"
-
-
 def test_a_uid_is_no_key_of_an_index_by_owner() -> None:
     op = Operator("webs")
 

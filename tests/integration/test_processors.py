@@ -19,15 +19,6 @@ from rigs.waiting import until
 from rigs.webs import PODS, WEBS, deleted, lists_done, pod, receipt, web
 
 
-async def test_what_is_missing_becomes_intents_and_nothing_else(nats_server: NatsServer, database_url: str) -> None:
-    async with Processing(nats_server.url, database_url) as stack:
-        await stack.begin(web("shop", 1, replicas=3), pod("shop-0", 2, owner="uid-shop"), version=2)
-        level = await stack.level("shop")
-        assert (level["status"], level["round"]) == ("settling", 1)
-        assert level["drift"] == b'{"missing":["shop-1","shop-2"]}'
-        assert await stack.intents("pending") == [("apply", "pods/default/shop-1"), ("apply", "pods/default/shop-2")]
-
-
 async def test_a_batch_of_decisions_is_one_line_of_the_log_at_info(
     nats_server: NatsServer, database_url: str, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -61,44 +52,6 @@ async def test_three_two_three_with_one_pod_running_is_still_two_more_pods(
         assert processor.calls.functions == {"webs/pods": 1, "webs/converge": 1}
 
 
-async def test_invariant_8_nothing_is_decided_until_the_log_shows_what_was_written(
-    nats_server: NatsServer, database_url: str
-) -> None:
-    async with Processing(nats_server.url, database_url) as stack:
-        row = await stack.first_write()
-        last = await stack.tell(web("shop", 2, replicas=2))  # another pod is wanted meanwhile
-        await stack.folded(last)
-        assert await stack.intents() == [("apply", "pods/default/shop-0")]
-        last = await stack.tell(receipt(row, version=5))
-        await stack.folded(last)
-        level = await stack.level("shop")
-        assert level["status"] == "settling"
-        assert await stack.intents() == [("apply", "pods/default/shop-0")]
-        last = await stack.tell(pod("shop-0", 5, owner="uid-shop"))
-        await stack.folded(last)
-        assert await stack.intents("settled") == [("apply", "pods/default/shop-0")]
-        assert await stack.intents("pending") == [("apply", "pods/default/shop-1")]
-        level = await stack.level("shop")
-        assert level["round"] == 2
-
-
-async def test_invariant_8_an_intent_that_nobody_claimed_is_withdrawn_by_the_next_decision(
-    nats_server: NatsServer, database_url: str
-) -> None:
-    async with Processing(nats_server.url, database_url) as stack:
-        there = [pod(f"shop-{n}", 2 + n, owner="uid-shop") for n in range(2)]
-        await stack.begin(web("shop", 1, replicas=1), *there, version=3)
-        assert await stack.intents("pending") == [("delete", "pods/default/shop-1")]
-        await stack.folded(await stack.tell(web("shop", 5, replicas=2)))  # both are wanted again
-        level = await stack.level("shop")
-        assert level["status"] == "in_sync"
-        assert await stack.intents("superseded") == [("delete", "pods/default/shop-1")]
-        await stack.folded(await stack.tell(web("shop", 6, replicas=3)))
-        await stack.folded(await stack.tell(web("shop", 7, replicas=4)))
-        assert await stack.intents("pending") == [("apply", "pods/default/shop-2"), ("apply", "pods/default/shop-3")]
-        assert {row["round"] for row in await stack.rows(intents) if row["state"] == "pending"} == {3}
-
-
 async def test_actuators_are_told_that_a_target_is_free_once_it_is_so_in_the_tables(
     nats_server: NatsServer, database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -125,31 +78,6 @@ async def test_actuators_are_told_that_a_target_is_free_once_it_is_so_in_the_tab
         await stack.tell(receipt(claimed, version=9))
         await until(lambda: bool(found), "a notification")
         assert found[0] == "written"
-
-
-async def test_actuators_look_again_once_partitions_have_another_holder(
-    nats_server: NatsServer, database_url: str
-) -> None:
-    """The one before may have freed targets, and was killed before it told anybody."""
-    async with Processing(nats_server.url, database_url) as stack:
-        listener = stack.notifier.listen(Topic.INTENT)
-        stack.start()
-        assert await listener.wait(timedelta(seconds=30))
-
-
-async def test_a_refused_write_is_shown_and_tried_again_when_the_object_changes(
-    nats_server: NatsServer, database_url: str
-) -> None:
-    async with Processing(nats_server.url, database_url) as stack:
-        await stack.begin(web("shop", 1, image="bad"), version=1)
-        await stack.claim()
-        [row] = await stack.rows(intents)
-        await stack.folded(await stack.tell(receipt(row, outcome="failed", error="422: image is not allowed")))
-        level = await stack.level("shop")
-        assert level["status"] == "failed"
-        assert await stack.intents("pending") == []
-        await stack.folded(await stack.tell(web("shop", 6, image="good")))
-        assert await stack.intents("pending") == [("apply", "pods/default/shop-0")]
 
 
 async def test_invariant_13_an_empty_database_is_rebuilt_from_the_log_and_writes_nothing(

@@ -91,16 +91,6 @@ def test_time_stops_at_each_moment_at_which_something_is_due() -> None:
     assert [int((at - BEGIN).total_seconds()) for at in looked_at] == [0, 0, 20, 30, 40, 60, 60]
 
 
-def test_every_retry_that_is_due_meanwhile_is_made() -> None:
-    with Simulation(writer) as simulation:
-        simulation.refuse(503, target="configmaps/default/a")
-        simulation.apply(lease())
-        simulation.run()
-        assert [intent.attempts for intent in simulation.intents if intent.verb == "apply"] == [1]
-        simulation.advance(timedelta(minutes=5))
-        assert next(intent.attempts for intent in simulation.intents if intent.verb == "apply") > 3
-
-
 def test_a_write_waits_for_an_earlier_one_to_its_target_as_actuators_have_it() -> None:
     with Simulation(writer) as simulation:
         simulation.apply(config("old"))
@@ -184,15 +174,6 @@ def test_a_parent_without_a_namespace_has_a_level(namespace: str | None) -> None
         assert not simulation.level("zone", namespace, "north").drift
 
 
-def test_a_level_tells_how_it_drifts() -> None:
-    with Simulation(writer) as simulation:
-        simulation.apply(lease())
-        simulation.run()
-        drift = simulation.level("written", "default", "a").drift
-        assert drift.changed == {"."}
-        assert str(drift) == "changed ."
-
-
 def test_a_view_that_there_is_not_is_answered_with_those_that_there_are() -> None:
     with Simulation(op, writer) as simulation:
         with pytest.raises(KeyError) as wrong:
@@ -267,15 +248,6 @@ def test_a_closed_simulation_says_so() -> None:
             use()
     with pytest.raises(RuntimeError, match="entered once: make another"), simulation:
         pass
-
-
-def test_a_function_that_exits_does_not_hang_the_test() -> None:
-    with Simulation(op) as simulation:
-        simulation.apply(lease(seconds=-1))
-        simulation.run()
-        level = simulation.level("beats", "default", "a")
-        assert level.status == "failed"
-        assert "SystemExit: a view must not" in level.reason
 
 
 class RoleBinding(Resource, group="rbac.authorization.k8s.io", version="v1", plural="rolebindings"):

@@ -17,7 +17,7 @@ from levelog_log.publisher import BatchPublisher
 from levelog_log.transport.wire import Message, header_lines
 from levelog_store.look.contact import read_unreadable
 from levelog_store.rows import UnreadableRow
-from levelog_store.tables import objects, tombstones
+from levelog_store.tables import objects
 from rigs.garbling import garbled
 from rigs.levelog import Levelog
 from rigs.nats import NatsServer
@@ -112,13 +112,6 @@ async def test_invariant_14_a_record_that_cannot_be_read_is_shown_until_its_obje
     assert await rig.unreadable() == []
 
 
-async def test_what_a_list_shows_but_cannot_be_read_is_not_taken_for_deleted(rig: Rig) -> None:
-    await relist(rig, ObjectUnreadable(resource=WEBS, key=KEY, error="odd", time=NOON), has_unnamed=False)
-    assert [row["name"] for row in await rig.processing.rows(objects)] == ["w"]
-    assert await rig.processing.rows(tombstones) == []
-    assert [each.place for each in await rig.unreadable()] == ["webs.example.com/default/w"]
-
-
 async def test_a_list_with_an_object_without_a_name_deletes_nothing_and_the_next_one_does(rig: Rig) -> None:
     await relist(rig, ObjectUnreadable(resource=WEBS, error="odd", time=NOON), has_unnamed=True)
     assert [row["name"] for row in await rig.processing.rows(objects)] == ["w"]
@@ -128,7 +121,6 @@ async def test_a_list_with_an_object_without_a_name_deletes_nothing_and_the_next
     assert await rig.unreadable() == []
 
 
-KEY = ObjectKey(group="example.com", resource="webs", namespace="default", name="w")
 lists = iter(range(100, 200))
 
 
@@ -143,14 +135,6 @@ async def relist(rig: Rig, told: ObjectUnreadable | None, *, has_unnamed: bool) 
         resource=WEBS, sync_id=str(number), version=Version(number), has_unnamed=has_unnamed, time=NOON
     )
     await rig.processing.folded(await rig.processing.mark(ended))
-
-
-async def test_a_record_with_a_subject_that_is_not_levelogs_is_passed_over(rig: Rig) -> None:
-    good = rig.message("v", 6, BODY)
-    odd = [good._replace(subject=f"levelog.{CLUSTER}.{rest}") for rest in ("99.a.b.c.d", "x.y", "3", "1.core")]
-    last = await rig.write(*odd, good)
-    await rig.processing.folded(last)
-    assert {row["name"] for row in await rig.processing.rows(objects)} == {"v", "w"}
 
 
 async def test_commands_show_what_cannot_be_read(nats_server: NatsServer, tmp_path: Path) -> None:

@@ -1,7 +1,6 @@
 """Timers without records: called when it is time, once for what was missed; who fails or is slow holds up no other."""
 
 import asyncio
-import logging
 import re
 import threading
 from collections.abc import AsyncGenerator, Mapping
@@ -12,11 +11,11 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from levelog import GiveUp, Operator, Retry
+from levelog import Operator
 from levelog.calls import caller
 from levelog.handlers.timers import moment
 from levelog.testing import Simulation
-from levelog_base.errors import ConfigurationError, LeaseLost, Unavailable
+from levelog_base.errors import ConfigurationError, Unavailable
 from levelog_base.wire.objects import Application
 from levelog_base.wire.records import ObjectDeleted, ObjectSeen
 from levelog_history.why import Looking, Question
@@ -399,20 +398,6 @@ async def test_a_crash_repeats_the_first_call_of_an_object_that_was_seen_after_i
         assert not await rig.stack.rows(levels)
 
 
-async def test_who_lost_its_partitions_stores_nothing(nats_server: NatsServer, database_url: str) -> None:
-    called = Called()
-    async with ticking(nats_server, database_url, called) as rig:
-        await rig.tell(made("a"))
-        await rig.pass_to(0)
-        before = await rig.stack.rows(call_positions)
-        other = replace(rig.stack.scope, owner="two")
-        await Leases(rig.stack.database, other, owner="two").end_others()
-        await Leases(rig.stack.database, other, owner="two").tend()
-        with pytest.raises(LeaseLost):
-            await rig.pass_to(60)
-        assert await rig.stack.rows(call_positions) == before
-
-
 async def test_partitions_move_with_their_timers(nats_server: NatsServer, postgres_url: str) -> None:
     called = Called(every=SECOND)
     names = {f"shop-{number}" for number in range(20)}
@@ -465,38 +450,6 @@ async def test_a_call_that_fails_is_shown_and_tried_again_until_the_next_one_is_
         assert not await rig.stack.rows(levels)
         await rig.pass_to(130)
         assert called.of("bad") == seconds(60, 120)
-
-
-@pytest.mark.parametrize(
-    ("error", "limits"),
-    [
-        (GiveUp("never"), {"retries": 2}),
-        (ValueError("no"), {"retries": 2}),
-        (Retry("no", delay=timedelta(seconds=5)), {"retries": 2}),
-        (ValueError("no"), {"give_up_after": timedelta(seconds=25)}),
-    ],
-)
-async def test_a_call_is_passed_by_once_its_function_gives_up(
-    nats_server: NatsServer,
-    database_url: str,
-    error: Exception,
-    limits: dict[str, Any],
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    called = Called(backoff=timedelta(seconds=10), **limits)
-    called.failing["bad"] = error
-    async with ticking(nats_server, database_url, called) as rig:
-        outcomes: list[str] = []
-        rig.timers.on_call = lambda _, outcome: outcomes.append(outcome)
-        await rig.tell(made("bad"))
-        with caplog.at_level(logging.ERROR):
-            await rig.pass_to(50)
-        assert outcomes == (["given_up"] if isinstance(error, GiveUp) else ["failed", "failed", "given_up"])
-        assert "passes the call that was due at 2026-01-01 12:00:00 UTC of " + NAME in caplog.text
-        assert not await rig.stack.rows(levels)
-        called.failing.clear()
-        await rig.pass_to(60)
-        assert called.of("bad") == seconds(60)
 
 
 async def test_filters_are_asked_at_the_call_and_what_is_deleted_is_not_called(
