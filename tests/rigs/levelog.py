@@ -146,6 +146,20 @@ class Levelog:
         options = ("--log-format", "json")
         return Running([PROGRAM, *arguments, *options], log, env={**self.env, **(env or {})}, folder=self.folder)
 
+    @asynccontextmanager
+    async def pages(
+        self, *options: str | Path, address: str = "127.0.0.1:0", env: Mapping[str, str] | None = None
+    ) -> AsyncGenerator[str]:
+        """Serve pages by `levelog ui`; their URL, which is at a free port unless an address is given."""
+        self._started += 1
+        argv: list[str | Path] = [PROGRAM, "ui", *options, "--address", address]
+        log = self.folder / f"levelog-{self._started}.log"
+        running = Running(argv, log, env={**self.env, **(env or {})}, folder=self.folder)
+        try:
+            yield await running.serves()
+        finally:
+            running.stop()
+
 
 class Running(Process):
     """A command that runs."""
@@ -170,6 +184,10 @@ class Running(Process):
             return lines[0] if lines else ""
 
         return await until(said, f"{' and '.join(texts)} in the log of {self.name}", seconds=seconds)
+
+    async def serves(self) -> str:
+        """Wait until it serves pages; their URL."""
+        return (await self.says("pages of ", seconds=120)).rpartition(" ")[2]
 
     async def ends(self, *, seconds: float = 60.0) -> int:
         """Wait until it has ended; returns its status, negative for a signal."""

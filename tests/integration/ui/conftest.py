@@ -1,8 +1,10 @@
 """Stories behind pages: the demo's, with a Web that is there, and that of examples/lastnight; and browsers."""
 
+import asyncio
 import os
 import re
 from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -16,7 +18,6 @@ from rigs.browser import Browser, BrowserMissing, chromium
 from rigs.kinds import manifest
 from rigs.lastnight import BAD, FIXED, LastNight, record_last_night
 from rigs.levelog import Levelog, Running
-from rigs.ports import free_port
 from rigs.preloaded import PROGRAM
 from rigs.waiting import until
 
@@ -94,23 +95,15 @@ async def served(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Serv
     folder = tmp_path_factory.mktemp("what-if")
     async with record_last_night(folder) as night:
         of_bundle, of_log = (options for options, _ in night.sources)
-        asked: dict[str, list[str | Path]] = {
-            "live": [*of_log, "--code", BAD],
-            "bundle": [*of_bundle, "--code", BAD],
-            "fixed": [*of_bundle, "--code", FIXED],
-            "plain": [*of_bundle],
-        }
-        running: list[Running] = []
-        try:
-            for name, options in asked.items():
-                argv = [PROGRAM, "ui", *options, "--address", f"127.0.0.1:{free_port()}"]
-                env = {**night.levelog.env, **(night.env if name == "live" else {})}
-                running.append(Running(argv, folder / f"{name}.log", env=env, folder=folder))
-            told = [await each.says("pages of webs", seconds=120) for each in running]
-            yield Served(night, *(each.rpartition(" ")[2] for each in told))
-        finally:
-            for each in running:
-                each.stop()
+        pages = night.levelog.pages
+        served = (
+            pages(*of_log, "--code", BAD, env=night.env),
+            pages(*of_bundle, "--code", BAD),
+            pages(*of_bundle, "--code", FIXED),
+            pages(*of_bundle),
+        )
+        async with AsyncExitStack() as stack:
+            yield Served(night, *(await asyncio.gather(*map(stack.enter_async_context, served))))
 
 
 @pytest.fixture(scope="session")

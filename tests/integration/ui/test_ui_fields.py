@@ -4,7 +4,6 @@ import json
 import re
 from collections.abc import AsyncIterator
 from html import unescape
-from pathlib import Path
 from typing import NamedTuple
 
 import aiohttp
@@ -18,10 +17,8 @@ from levelog_base.wire.records import ObjectSeen, Written
 from levelog_cli.loading import load_operators
 from levelog_store.connect.database import Database
 from levelog_store.tables import levels
-from rigs.levelog import WEBS_FILE, Levelog, Running
+from rigs.levelog import WEBS_FILE, Levelog
 from rigs.nats import NatsServer
-from rigs.ports import free_port
-from rigs.preloaded import PROGRAM
 from rigs.processing import Processing
 from rigs.webs import web
 
@@ -54,7 +51,6 @@ async def fight(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Fight
     async with NatsServer() as nats:
         env = {"LEVELOG_NATS_URL": nats.url, "LEVELOG_DATABASE_URL": url, "LEVELOG_APPLICATION": "webs"}
         levelog = Levelog(folder)
-        running: list[Running] = []
         second = 0
         async with Processing(nats.url, url, load_operators([WEBS_FILE])) as stack:
             stack.start()
@@ -70,17 +66,8 @@ async def fight(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Fight
                 )
             written = await levelog.ends("export", bundle, env=env)
             assert written.status == 0, written.stderr
-        try:
-            asked: list[tuple[list[str | Path], dict[str, str]]] = [([], env), (["--bundle", bundle], {})]
-            for options, more in asked:
-                argv: list[str | Path] = [PROGRAM, "ui", *options, "--address", f"127.0.0.1:{free_port()}"]
-                log = folder / f"{len(running)}.log"
-                running.append(Running(argv, log, env={**levelog.env, **more}, folder=folder))
-            live, recorded = [(await each.says("pages of", seconds=120)).rpartition(" ")[2] for each in running]
+        async with levelog.pages(env=env) as live, levelog.pages("--bundle", bundle) as recorded:
             yield Fight(live, recorded, second, levelog, env)
-        finally:
-            for each in running:
-                each.stop()
 
 
 async def tables(url: str) -> dict[str, list[list[str]]]:

@@ -19,7 +19,7 @@ async def test_pages_of_dev_go_on_after_the_code_was_saved(tmp_path: Path) -> No
     argv: list[str | Path] = [PROGRAM, "dev", file, "--create", WEBS / "shop.yaml", "--ui"]
     running = Running(argv, tmp_path / "dev.log", env=Levelog(tmp_path).env, folder=tmp_path)
     try:
-        url = (await running.says("pages of webs: ")).rpartition(" ")[2]
+        url = await running.serves()
 
         async def page() -> str:
             async with aiohttp.ClientSession() as session, session.get(url + WEB) as response:

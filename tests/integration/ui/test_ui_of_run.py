@@ -30,7 +30,7 @@ async def test_pages_come_and_go_with_the_application(tmp_path: Path, options: l
         levelog = Levelog(tmp_path, sandbox.kubeconfig(tmp_path / "kubeconfig"))
         running = levelog.start("run", WEBS_FILE, "--ui", *options)
         try:
-            url = (await running.says("pages of webs: ")).rpartition(" ")[2]
+            url = await running.serves()
             await levelog.in_sync()
             assert await status_of(url + WEB) == 200
             assert await status_of(url + WEB, Host="evil.example.com") == 403

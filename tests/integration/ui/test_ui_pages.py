@@ -9,9 +9,7 @@ from typing import Any
 import pytest
 
 from rigs.browser import ENTER, TAB, Browser
-from rigs.levelog import Running
 from rigs.ports import free_port
-from rigs.preloaded import PROGRAM
 
 pytestmark = pytest.mark.xdist_group("ui")
 POD = "/o/pods/default/shop-1"
@@ -207,35 +205,16 @@ async def test_pages_that_were_left_keep_no_connection_and_one_that_is_returned_
         await page.shows(".connection", "live")
 
 
-async def test_an_open_page_renews_itself_and_survives_another_server(
-    shown: Any, browser: Opens, tmp_path: Path
-) -> None:
-    port = free_port()
-    argv = [PROGRAM, "ui", "--data-dir", shown.data, "--address", f"127.0.0.1:{port}"]
-
-    def start(number: int) -> Running:
-        log = tmp_path / f"ui-{number}.log"
-        return Running(argv, log, env=shown.levelog.env, folder=tmp_path)
-
-    first = start(1)
-    try:
-        await first.says("pages of webs: ")
-        async with browser() as page:
-            await page.open(f"http://127.0.0.1:{port}/o/pods/default/hostile-0")
+async def test_an_open_page_renews_itself_and_survives_another_server(shown: Any, browser: Opens) -> None:
+    address = f"127.0.0.1:{free_port()}"
+    async with browser() as page:
+        async with shown.levelog.pages("--data-dir", shown.data, address=address) as url:
+            await page.open(f"{url}/o/pods/default/hostile-0")
             await page.shows(".connection", "live")
             assert not any("hostile-0 deleted" in each for each in await page.texts(".marks .mark"))
             await shown.api.request("DELETE", "/api/v1/namespaces/default/pods/hostile-0")
             await page.shows(".why .mark", "hostile-0 created", seconds=60)
-
             await page.shows(".marks .mark", "hostile-0 deleted")
-            first.stop()
-            await page.shows(".connection", "connection lost")
-            second = start(2)
-            try:
-                await second.says("pages of webs: ")
-                await page.shows(".connection", "live", seconds=60)
-            finally:
-                second.stop()
-    finally:
-        if first.is_running:
-            first.stop()
+        await page.shows(".connection", "connection lost")
+        async with shown.levelog.pages("--data-dir", shown.data, address=address):
+            await page.shows(".connection", "live", seconds=60)

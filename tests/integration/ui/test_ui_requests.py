@@ -9,8 +9,7 @@ import aiohttp
 import pytest
 
 from rigs.api import MERGE_PATCH
-from rigs.levelog import WEBS_FILE, Running
-from rigs.preloaded import PROGRAM
+from rigs.levelog import WEBS_FILE, Levelog
 from rigs.waiting import until
 
 pytestmark = pytest.mark.xdist_group("ui")
@@ -108,11 +107,9 @@ async def test_hostile_values_stay_text_where_they_are_decided_again(shown: Any,
     assert answer[0] == 200, answer
     code = tmp_path / "webs.py"  # named as the application is
     code.write_text(WEBS_FILE.read_text().replace("range(web.spec.replicas)", "range(web.spec.replicas + 1)"))
-    argv: list[str | Path] = [PROGRAM, "ui", "--data-dir", shown.data, "--code", code, "--address", "127.0.0.1:0"]
-    env = {name: value for name, value in shown.levelog.env.items() if name != "LEVELOG_REDACTION_KEY_FILE"}
-    running = Running(argv, tmp_path / "ui.log", env=env, folder=tmp_path)
-    try:
-        url = (await running.says("pages of webs: ")).rpartition(" ")[2]
+    levelog = Levelog(tmp_path)
+    del levelog.env["LEVELOG_REDACTION_KEY_FILE"]
+    async with levelog.pages("--data-dir", shown.data, "--code", code) as url:
         asked = quote("23 <script>alert(1)</script>=1")
 
         async def pages() -> list[str]:
@@ -128,8 +125,6 @@ async def test_hostile_values_stay_text_where_they_are_decided_again(shown: Any,
             assert not re.search(r"<(script|img|b)\b", main)
             assert "\u202e" not in text
             assert "\u001b" not in text
-    finally:
-        running.stop()
 
 
 async def test_pages_are_told_where_log_and_decisions_end(shown: Any) -> None:
@@ -150,11 +145,7 @@ async def test_a_bundle_has_the_same_pages(shown: Any, tmp_path: Path) -> None:
     bundle = tmp_path / "demo.jsonl"
     ended = await shown.levelog.ends("export", bundle, "--data-dir", shown.data)
     assert ended.status == 0, ended
-    argv: list[str | Path] = [PROGRAM, "ui", "--bundle", bundle, "--address", "127.0.0.1:0"]
-    running = Running(argv, tmp_path / "ui.log", env=shown.levelog.env, folder=tmp_path)
-    try:
-        told = await running.says("pages of webs in demo.jsonl: ")
-        url = told.rpartition(" ")[2]
+    async with shown.levelog.pages("--bundle", bundle) as url:
         for path in (POD, WEB):
             live, bundled = (await get(shown.url + path))[1], (await get(url + path))[1]
             assert _story(bundled) == _story(live), path
@@ -165,8 +156,6 @@ async def test_a_bundle_has_the_same_pages(shown: Any, tmp_path: Path) -> None:
             assert _levels(bundled) == _levels(live), at
         assert (await get(f"{url}/flow"))[0] == 404
         assert (await get(f"{url}/live"))[0] == 404
-    finally:
-        running.stop()
 
 
 def _levels(text: str) -> list[str]:
