@@ -1,46 +1,35 @@
-"""A laboratory on each database, and one on SQLite alone."""
+"""A laboratory of each kind, on each database."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from rigs.machine.daemons.daemonworld import DaemonLaboratory
-from rigs.machine.edges.edgeworld import EdgeLaboratory
-from rigs.machine.world import Laboratory
+from rigs.machine.daemons.daemonworld import DaemonWorld
+from rigs.machine.edges.edgeworld import EdgeWorld
+from rigs.machine.laboratory import Laboratory, StepWorld
+from rigs.machine.world import World
 
 
-@pytest.fixture
-def sqlite_laboratory(tmp_path: Path) -> Iterator[Laboratory]:
-    with Laboratory(f"sqlite:///{tmp_path}/levelog.db") as opened:
-        yield opened
+def _on_sqlite(kind: type[StepWorld]) -> Callable[..., Any]:
+    @pytest.fixture
+    def opened(tmp_path: Path) -> Iterator[Laboratory[Any]]:
+        with Laboratory(f"sqlite:///{tmp_path}/levelog.db", kind) as laboratory:
+            yield laboratory
+
+    return opened
 
 
-@pytest.fixture
-def postgresql_laboratory(postgres_url: str) -> Iterator[Laboratory]:
-    with Laboratory(postgres_url) as opened:
-        yield opened
+def _on_postgresql(kind: type[StepWorld]) -> Callable[..., Any]:
+    @pytest.fixture
+    def opened(postgres_url: str) -> Iterator[Laboratory[Any]]:
+        with Laboratory(postgres_url, kind) as laboratory:
+            yield laboratory
+
+    return opened
 
 
-@pytest.fixture
-def sqlite_edges(tmp_path: Path) -> Iterator[EdgeLaboratory]:
-    with EdgeLaboratory(f"sqlite:///{tmp_path}/levelog.db") as opened:
-        yield opened
-
-
-@pytest.fixture
-def postgresql_edges(postgres_url: str) -> Iterator[EdgeLaboratory]:
-    with EdgeLaboratory(postgres_url) as opened:
-        yield opened
-
-
-@pytest.fixture
-def sqlite_daemons(tmp_path: Path) -> Iterator[DaemonLaboratory]:
-    with DaemonLaboratory(f"sqlite:///{tmp_path}/levelog.db") as opened:
-        yield opened
-
-
-@pytest.fixture
-def postgresql_daemons(postgres_url: str) -> Iterator[DaemonLaboratory]:
-    with DaemonLaboratory(postgres_url) as opened:
-        yield opened
+sqlite_laboratory, postgresql_laboratory = _on_sqlite(World), _on_postgresql(World)
+sqlite_edges, postgresql_edges = _on_sqlite(EdgeWorld), _on_postgresql(EdgeWorld)
+sqlite_daemons, postgresql_daemons = _on_sqlite(DaemonWorld), _on_postgresql(DaemonWorld)

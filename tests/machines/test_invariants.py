@@ -2,20 +2,21 @@
 
 import pytest
 
+from rigs.machine.laboratory import Laboratory
 from rigs.machine.running import run_machine
-from rigs.machine.world import Laboratory
+from rigs.machine.world import World
 from rigs.run.examples import short_or_whole
 
 pytestmark = pytest.mark.timeout(900)  # seconds of work, however busy the machine is
 
 
 def test_invariant_3_tables_are_the_fold_of_their_records_and_19_nothing_foreign_is_written_and_4_to_11_hold_on_sqlite(
-    sqlite_laboratory: Laboratory,
+    sqlite_laboratory: Laboratory[World],
 ) -> None:
     run_machine(sqlite_laboratory, short_or_whole(5, 20))
 
 
 def test_invariant_4_levels_are_the_recomputed_ones_and_19_nothing_foreign_is_written_and_3_to_11_hold_on_postgresql(
-    postgresql_laboratory: Laboratory,
+    postgresql_laboratory: Laboratory[World],
 ) -> None:
     run_machine(postgresql_laboratory, short_or_whole(2, 10))

@@ -9,16 +9,16 @@ import json
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pytest
 
 from rigs.machine.bugs import planted
+from rigs.machine.laboratory import Laboratory
 from rigs.machine.planted import PLANTED
 from rigs.machine.planting import Planted
 from rigs.machine.running import find, repeat
 from rigs.machine.steps import Step
-from rigs.machine.world import Laboratory
 
 KEPT: Final = Path(__file__).with_name("planted")
 KEEP_VARIABLE: Final = "LEVELOG_TEST_KEEP"
@@ -40,8 +40,8 @@ def steps_of(case: Planted) -> Path:
 
 
 @pytest.fixture
-def laboratory(case: Planted, request: pytest.FixtureRequest) -> Laboratory:
-    found: Laboratory = request.getfixturevalue(f"sqlite_{case.machine}")
+def laboratory(case: Planted, request: pytest.FixtureRequest) -> Laboratory[Any]:
+    found: Laboratory[Any] = request.getfixturevalue(f"sqlite_{case.machine}")
     return found
 
 
@@ -50,7 +50,7 @@ def laboratory(case: Planted, request: pytest.FixtureRequest) -> Laboratory:
     [pytest.param(case, marks=() if case in FIRST.values() else pytest.mark.long) for case in PLANTED],
     ids=_names(PLANTED),
 )
-def test_a_planted_bug_is_found_by_the_steps_that_are_kept(case: Planted, laboratory: Laboratory) -> None:
+def test_a_planted_bug_is_found_by_the_steps_that_are_kept(case: Planted, laboratory: Laboratory[Any]) -> None:
     steps = [Step(*each) for each in json.loads(steps_of(case).read_text())]
     with planted(case.bug, laboratory):
         broken = repeat(laboratory, steps)
@@ -59,7 +59,7 @@ def test_a_planted_bug_is_found_by_the_steps_that_are_kept(case: Planted, labora
 
 @pytest.mark.long
 @each_bug
-def test_the_steps_that_are_kept_break_nothing_by_themselves(case: Planted, laboratory: Laboratory) -> None:
+def test_the_steps_that_are_kept_break_nothing_by_themselves(case: Planted, laboratory: Laboratory[Any]) -> None:
     steps = [Step(*each) for each in json.loads(steps_of(case).read_text())]
     with pytest.raises(LookupError):
         repeat(laboratory, steps)
@@ -68,7 +68,7 @@ def test_the_steps_that_are_kept_break_nothing_by_themselves(case: Planted, labo
 @pytest.mark.long
 @pytest.mark.timeout(900)  # seconds of work, however busy the machine is
 @pytest.mark.parametrize("case", SEARCHED, ids=_names(SEARCHED))
-def test_a_planted_bug_is_found_within_so_many_examples(case: Planted, laboratory: Laboratory) -> None:
+def test_a_planted_bug_is_found_within_so_many_examples(case: Planted, laboratory: Laboratory[Any]) -> None:
     with planted(case.bug, laboratory):
         broken, steps = find(laboratory, case.examples, case.seed)
     assert broken.number in case.invariants, broken

@@ -8,7 +8,7 @@ import json
 import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
@@ -21,8 +21,8 @@ from rigs.machine import bugs
 from rigs.machine.bugs import Bug, planted
 from rigs.machine.cluster import WEBS, key_of
 from rigs.machine.ingesters import Ingester, Server
+from rigs.machine.laboratory import Laboratory
 from rigs.machine.log import PARTITIONS, Log
-from rigs.machine.world import Laboratory
 from rigs.run.examples import short_or_whole
 
 NAMES = ("a", "b", "c")
@@ -120,7 +120,7 @@ class Run:
         return {body["metadata"]["uid"] for body in self.server.objects.values()}
 
 
-def fold(laboratory: Laboratory, run: Run, size: int) -> None:
+def fold(laboratory: Laboratory[Any], run: Run, size: int) -> None:
     """Fold the log and see, batch by batch, that nothing goes back or is deleted while it exists."""
     state = State(laboratory.program, "folder", PARTITIONS)
     held: dict[str, tuple[str, int]] = {}
@@ -161,7 +161,7 @@ def listed_after(records: Iterable[LoggedRecord]) -> set[int]:
     return listed
 
 
-async def take(laboratory: Laboratory, name: str, steps: Sequence[Step], size: int) -> None:
+async def take(laboratory: Laboratory[Any], name: str, steps: Sequence[Step], size: int) -> None:
     run = Run()
     try:
         for step in steps:
@@ -172,7 +172,7 @@ async def take(laboratory: Laboratory, name: str, steps: Sequence[Step], size: i
     fold(laboratory, run, size)
 
 
-def search(laboratory: Laboratory, examples: int) -> list[tuple[list[Step], int]]:
+def search(laboratory: Laboratory[Any], examples: int) -> list[tuple[list[Step], int]]:
     """Take runs; returns them. The last one is what an error is of."""
     taken: list[tuple[list[Step], int]] = []
 
@@ -208,12 +208,16 @@ class Failed(AssertionError):
 each_bug = pytest.mark.parametrize("bug", PLANTED, ids=lambda bug: bug.__name__)
 
 
-def test_invariant_2_records_and_lists_of_two_ingesters_interleave_without_harm(sqlite_laboratory: Laboratory) -> None:
+def test_invariant_2_records_and_lists_of_two_ingesters_interleave_without_harm(
+    sqlite_laboratory: Laboratory[Any],
+) -> None:
     search(sqlite_laboratory, short_or_whole(8, 60))
 
 
 @each_bug
-def test_a_bug_planted_into_lists_is_found_by_the_steps_that_are_kept(sqlite_laboratory: Laboratory, bug: Bug) -> None:
+def test_a_bug_planted_into_lists_is_found_by_the_steps_that_are_kept(
+    sqlite_laboratory: Laboratory[Any], bug: Bug
+) -> None:
     steps, size = json.loads((KEPT / f"{bug.__name__}.json").read_text())
     steps = [(what, name) for what, name in steps]
     sqlite_laboratory.run(take(sqlite_laboratory, "sound", steps, size))
@@ -223,7 +227,7 @@ def test_a_bug_planted_into_lists_is_found_by_the_steps_that_are_kept(sqlite_lab
 
 @pytest.mark.long
 @each_bug
-def test_a_bug_planted_into_lists_is_found_within_so_many_runs(sqlite_laboratory: Laboratory, bug: Bug) -> None:
+def test_a_bug_planted_into_lists_is_found_within_so_many_runs(sqlite_laboratory: Laboratory[Any], bug: Bug) -> None:
     with planted(bug, sqlite_laboratory), pytest.raises(Failed) as failed:
         search(sqlite_laboratory, PLANTED[bug])
     if "LEVELOG_TEST_KEEP" in os.environ:

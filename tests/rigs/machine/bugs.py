@@ -60,14 +60,14 @@ from levelog_store.rows import (
     shelf_at,
 )
 from rigs.machine.cluster import NAMESPACE
+from rigs.machine.laboratory import Laboratory
 from rigs.machine.seam import SeamedDatabase
-from rigs.machine.world import Laboratory
 
-Bug = Callable[[Laboratory], Generator[None]]
+Bug = Callable[[Laboratory[Any]], Generator[None]]
 
 
 @contextmanager
-def planted(bug: Bug, laboratory: Laboratory) -> Generator[None]:
+def planted(bug: Bug, laboratory: Laboratory[Any]) -> Generator[None]:
     """Plant a bug for a while."""
     with contextmanager(bug)(laboratory):
         yield
@@ -87,7 +87,7 @@ def replaces(name: str, *owners: object) -> Callable[[Callable[..., Any]], Bug]:
     def bug_of(by: Callable[..., Any]) -> Bug:
         takes_real = "real" in signature(by).parameters
 
-        def bug(_: Laboratory) -> Generator[None]:
+        def bug(_: Laboratory[Any]) -> Generator[None]:
             real = getattr(owners[0], name)
 
             def called(*args: Any, **options: Any) -> Any:
@@ -247,7 +247,7 @@ async def levels_of_others_stay_as_read(self: Engine) -> None:
     self._has_lookups = False  # pyright: ignore[reportPrivateUsage]
 
 
-def never_superseded(_: Laboratory) -> Generator[None]:
+def never_superseded(_: Laboratory[Any]) -> Generator[None]:
     """Unclaimed intents of a level stay when it goes, or decides anew."""
     real = getattr(ends, "_supersede")  # noqa: B009
 
@@ -288,7 +288,7 @@ def late_records_count(*_: Any, **__: Any) -> Any:
     return True
 
 
-def lists_not_awaited(_: Laboratory) -> Generator[None]:
+def lists_not_awaited(_: Laboratory[Any]) -> Generator[None]:
     """Views decide although what they read was never listed."""
 
     def every(self: Readiness) -> list[str]:
@@ -305,7 +305,7 @@ def late_decisions_by_wakeup_alone(self: Engine, look: Outlook) -> bool:
     return wake is not None and wake.generation == look.facts.wake.generation
 
 
-def folded_on_after_a_crash(_: Laboratory) -> Generator[None]:
+def folded_on_after_a_crash(_: Laboratory[Any]) -> Generator[None]:
     """What the tables have is not looked at again: a processor goes on from what it remembers."""
     with _replaced((leases, "check_commits"), (tables, "check_commits"), by=lambda *_: None):
         yield
@@ -330,11 +330,11 @@ async def old_history_acted_on(self: HighWatermark, *, has_records: bool) -> boo
     return True
 
 
-def due_by_own_clock(laboratory: Laboratory) -> Generator[None]:
+def due_by_own_clock(laboratory: Laboratory[Any]) -> Generator[None]:
     """Due times are made by the processor's clock, and compared with the database's."""
 
     def by_own_clock(look: Outlook, round_: Round | None, _: datetime) -> Decided:
-        return conclude(look, round_, laboratory.processors_now)
+        return conclude(look, round_, laboratory.world.processors_now)
 
     with _replaced((engine, "conclude"), by=by_own_clock):
         yield
@@ -345,20 +345,20 @@ def clock_set_back_unnoticed(*_: Any) -> None:
     """What was decided on by a clock that was ahead stays until that time is there."""
 
 
-def waits_not_begun_anew(_: Laboratory) -> Generator[None]:
+def waits_not_begun_anew(_: Laboratory[Any]) -> Generator[None]:
     """A level whose wait was said by a clock that was ahead is due when it said."""
     with _replaced((facts.Facts, "planned"), by=property(lambda self: self.before.recheck_at)):
         yield
 
 
-def blocked_levels_owe_a_round(_: Laboratory) -> Generator[None]:
+def blocked_levels_owe_a_round(_: Laboratory[Any]) -> Generator[None]:
     """A level that differed before an index failed for what it reads is called again for nothing."""
     differed = property(lambda self: self.before.drift is not None and self.before.status != "in_sync")
     with _replaced((facts.Facts, "has_stored_drift"), by=differed):
         yield
 
 
-def holes_are_jumped_over(_: Laboratory) -> Generator[None]:
+def holes_are_jumped_over(_: Laboratory[Any]) -> Generator[None]:
     """Where records expired unread, who reads goes on with the next one that is left."""
     real = Trail.take
 
@@ -398,7 +398,7 @@ def readers_not_blocked(changes: Changes, held: Mapping[Input, SyncRow], logged:
         note_mark(changes, held, logged, record)
 
 
-def sent_before_it_is_durable(_: Laboratory) -> Generator[None]:
+def sent_before_it_is_durable(_: Laboratory[Any]) -> Generator[None]:
     """An intent is handed over as it is claimed, before the commit."""
 
     class Hasty(list[ClaimedIntent]):

@@ -7,9 +7,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import initialize, invariant, rule
 
 from rigs.machine.cluster import CONFIGS, KINDS, PARTS, RACKS, WEBS, Body, Cluster, key_of
+from rigs.machine.laboratory import Meanwhile
 from rigs.machine.operator import UNKNOWN
 from rigs.machine.steps import SteppedMachine, step
-from rigs.machine.world import Laboratory, Meanwhile, World
+from rigs.machine.world import World
 
 WEB_NAMES: Final = ("w0", "w1")
 PART_NAMES: Final = ("w0-0", "w0-1", "w1-0")
@@ -27,11 +28,11 @@ _then = st.sampled_from(("process", "process", "A", "B", "watch", "fold"))
 Edit = Callable[[Body], None]
 
 
-def _spec(**fields: Any) -> Edit:
+def set_spec(**fields: Any) -> Edit:
     return lambda body: body["spec"].update(fields)
 
 
-def _label(name: str, value: str) -> Edit:
+def set_label(name: str, value: str) -> Edit:
     def edit(body: Body) -> None:
         labels = body["metadata"].setdefault("labels", {})
         if value:
@@ -42,7 +43,7 @@ def _label(name: str, value: str) -> Edit:
     return edit
 
 
-def _touch(body: Body) -> None:
+def touch(body: Body) -> None:
     body["status"] = body.get("status", 0) + 1
 
 
@@ -52,30 +53,30 @@ def _toggle_finalizer(body: Body) -> None:
 
 
 WEB_CHANGES: Final[dict[str, Edit]] = {
-    **{f"config={name}": _spec(config=name) for name in CONFIG_NAMES},
-    **{f"size={size}": _spec(size=size) for size in (0, 1, 2)},
-    **{f"team={team}": _spec(team=team) for team in ("a", "b", "*")},
-    "noise": _touch,
+    **{f"config={name}": set_spec(config=name) for name in CONFIG_NAMES},
+    **{f"size={size}": set_spec(size=size) for size in (0, 1, 2)},
+    **{f"team={team}": set_spec(team=team) for team in ("a", "b", "*")},
+    "noise": touch,
     "finalizer": _toggle_finalizer,
 }
 
 PART_CHANGES: Final[dict[str, Edit]] = {
-    **{f"team={team}": _label("team", team) for team in ("a", "b", "!")},
-    **{f"app={app}": _label("app", app) for app in ("web", "")},
-    **{f"config={name}": _label("config", name) for name in CONFIG_NAMES},
-    "color=odd": _spec(color="odd"),
-    "color=?": _spec(color=UNKNOWN),
+    **{f"team={team}": set_label("team", team) for team in ("a", "b", "!")},
+    **{f"app={app}": set_label("app", app) for app in ("web", "")},
+    **{f"config={name}": set_label("config", name) for name in CONFIG_NAMES},
+    "color=odd": set_spec(color="odd"),
+    "color=?": set_spec(color=UNKNOWN),
     "no owner": lambda body: body["metadata"].update(ownerReferences=[]),
-    "noise": _touch,
+    "noise": touch,
     "finalizer": _toggle_finalizer,
 }
 
 RACK_CHANGES: Final[dict[str, Edit]] = {
-    "webs=none": _spec(webs=[]),
-    "webs=w2": _spec(webs=["w2"]),
-    "webs=both": _spec(webs=["w1", "w2"]),
-    **{f"size={size}": _spec(size=size) for size in (0, 2)},
-    "noise": _touch,
+    "webs=none": set_spec(webs=[]),
+    "webs=w2": set_spec(webs=["w2"]),
+    "webs=both": set_spec(webs=["w1", "w2"]),
+    **{f"size={size}": set_spec(size=size) for size in (0, 2)},
+    "noise": touch,
     "finalizer": _toggle_finalizer,
 }
 
@@ -97,12 +98,8 @@ def _own(cluster: Cluster, web: str, kind: str = "Web") -> Edit:
     return lambda body: body["metadata"].update(ownerReferences=[owner] if owner["uid"] else [])
 
 
-class LevelsMachine(SteppedMachine):
+class LevelsMachine(SteppedMachine[World]):
     """All that may happen to one application; the invariants are checked after each step."""
-
-    def __init__(self, laboratory: Laboratory) -> None:
-        super().__init__(laboratory)
-        self.world: World = laboratory.run(laboratory.world())
 
     @step(
         initialize,
@@ -175,12 +172,12 @@ class LevelsMachine(SteppedMachine):
     )
     def pause(self, name: str, changes: list[str], is_resumed: bool, then: str) -> None:
         """A Web leaves the filter of a view that writes, changes, and comes back."""
-        self._edit(WEBS, name, _label("paused", "yes"))
+        self._edit(WEBS, name, set_label("paused", "yes"))
         self._follow(WEBS, then)
         for change in changes:
             self._edit(WEBS, name, WEB_CHANGES[change])
         if is_resumed:
-            self._edit(WEBS, name, _label("paused", ""))
+            self._edit(WEBS, name, set_label("paused", ""))
         self._follow(WEBS, then)
 
     @step(
@@ -201,7 +198,7 @@ class LevelsMachine(SteppedMachine):
         if change == "delete":
             self._delete(CONFIGS, name)
         else:
-            self._edit(CONFIGS, name, _spec(color=change))
+            self._edit(CONFIGS, name, set_spec(color=change))
         self._follow(CONFIGS, then)
 
     @step(rule, change=st.sampled_from(("delete", *RACK_CHANGES)), then=_then)
@@ -236,7 +233,7 @@ class LevelsMachine(SteppedMachine):
             self.world.ingest.watch(WEBS)
             self._run(self._followed("fold"))
         self._edit(PARTS, part, PART_CHANGES[part_change])
-        self._edit(CONFIGS, config, _spec(color=color))
+        self._edit(CONFIGS, config, set_spec(color=color))
         for resource in (PARTS, CONFIGS):
             self.world.ingest.watch(resource)
         if who == "all":
@@ -265,14 +262,14 @@ class LevelsMachine(SteppedMachine):
         self.world.ingest.watch(WEBS)
         self._run(self._begun_slowly())
         if meanwhile == "back":
-            self._edit(WEBS, name, _spec(**before))
+            self._edit(WEBS, name, set_spec(**before))
         elif meanwhile == "made anew":
             self._delete(WEBS, name)
-            self._edit(WEBS, name, _touch)
+            self._edit(WEBS, name, touch)
         elif meanwhile:
             self._edit(WEBS, name, WEB_CHANGES[meanwhile])
         if color:
-            self._edit(CONFIGS, "c0", _spec(color=color))
+            self._edit(CONFIGS, "c0", set_spec(color=color))
         for resource in (WEBS, CONFIGS):
             self.world.ingest.watch(resource)
         self._run(self._followed("fold"))
@@ -354,7 +351,7 @@ class LevelsMachine(SteppedMachine):
 
         self._run(self.world.losing(commit))
         if then != "watch":
-            self._edit(WEBS, name, _touch)
+            self._edit(WEBS, name, touch)
             self._follow(WEBS, then)
 
     @step(rule, worker=_workers)
@@ -515,9 +512,9 @@ class LevelsMachine(SteppedMachine):
     def _get_stuck(self, name: str) -> None:
         """Let a Web want a part that another one owns, which is tried again at a slowing pace."""
         other = next(each for each in WEB_NAMES if each != name)
-        self._edit(WEBS, other, _touch)
+        self._edit(WEBS, other, touch)
         self._edit(PARTS, f"{name}-0", _own(self.world.cluster, other))
-        self._edit(WEBS, name, _spec(size=1))
+        self._edit(WEBS, name, set_spec(size=1))
         self._run(self.world.rest())
 
     def _edit(self, resource: str, name: str, edit: Edit) -> None:

@@ -3,7 +3,7 @@
 import os
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from typing import cast
+from typing import Any, Final, cast
 
 from hypothesis import HealthCheck, Phase, seed, settings
 from hypothesis.errors import Flaky
@@ -11,42 +11,46 @@ from hypothesis.stateful import RuleBasedStateMachine, run_state_machine_as_test
 
 from rigs.machine.checks import Broken
 from rigs.machine.daemons.daemonmachine import DaemonsMachine
-from rigs.machine.daemons.daemonworld import DaemonLaboratory
+from rigs.machine.daemons.daemonworld import DaemonWorld
 from rigs.machine.edges.edgemachine import EdgesMachine
-from rigs.machine.edges.edgeworld import EdgeLaboratory
+from rigs.machine.edges.edgeworld import EdgeWorld
+from rigs.machine.laboratory import Laboratory, StepWorld
 from rigs.machine.machine import LevelsMachine
 from rigs.machine.steps import Step, SteppedMachine
-from rigs.machine.world import Laboratory
+from rigs.machine.world import World
 
 EXAMPLES_VARIABLE = "LEVELOG_TEST_EXAMPLES"
 """How many times as many examples as usual, for nightly runs; what fails is made smaller then, which takes time."""
 
+_MACHINES: Final[dict[type[StepWorld], type[SteppedMachine[Any]]]] = {
+    World: LevelsMachine,
+    EdgeWorld: EdgesMachine,
+    DaemonWorld: DaemonsMachine,
+}
 STEPS = 40
 EXAMPLES_OF_A_SEED = 5
 
 
-def run_machine(laboratory: Laboratory, examples: int) -> None:
+def run_machine(laboratory: Laboratory[Any], examples: int) -> None:
     """Run examples. Raises Broken, and prints the steps that lead there."""
     times = int(os.environ.get(EXAMPLES_VARIABLE, "1"))
     phases = [Phase.generate] if times == 1 else [Phase.generate, Phase.shrink]
     _run(lambda: machine_in(laboratory), examples * times, phases, first=0)
 
 
-def machine_in(laboratory: Laboratory) -> SteppedMachine:
+def machine_in(laboratory: Laboratory[Any]) -> SteppedMachine[Any]:
     """A new machine, of the kind that the laboratory is for."""
-    if isinstance(laboratory, DaemonLaboratory):
-        return DaemonsMachine(laboratory)
-    return EdgesMachine(laboratory) if isinstance(laboratory, EdgeLaboratory) else LevelsMachine(laboratory)
+    return _MACHINES[laboratory.kind](laboratory)
 
 
-def find(laboratory: Laboratory, most_examples: int, first: int) -> tuple[Broken, list[Step]]:
+def find(laboratory: Laboratory[Any], most_examples: int, first: int) -> tuple[Broken, list[Step]]:
     """The invariant that is found broken, and the steps that lead there. Raises LookupError if none is.
 
     A few examples are chosen by the seed `first`, as many by the next one, and so on.
     """
-    machines: list[SteppedMachine] = []
+    machines: list[SteppedMachine[Any]] = []
 
-    def new_machine() -> SteppedMachine:
+    def new_machine() -> SteppedMachine[Any]:
         machines.append(machine_in(laboratory))
         return machines[-1]
 
@@ -61,7 +65,7 @@ def find(laboratory: Laboratory, most_examples: int, first: int) -> tuple[Broken
     raise LookupError(f"no invariant is found broken within {most_examples} examples")
 
 
-def repeat(laboratory: Laboratory, steps: Iterable[Step]) -> Broken:
+def repeat(laboratory: Laboratory[Any], steps: Iterable[Step]) -> Broken:
     """The invariant that the steps break. Raises LookupError if they break none."""
     try:
         machine_in(laboratory).take(steps)
@@ -70,7 +74,7 @@ def repeat(laboratory: Laboratory, steps: Iterable[Step]) -> Broken:
     raise LookupError("no invariant is broken by the steps that are kept")
 
 
-def _run(machine: Callable[[], SteppedMachine], examples: int, phases: list[Phase], first: int) -> None:
+def _run(machine: Callable[[], SteppedMachine[Any]], examples: int, phases: list[Phase], first: int) -> None:
     """Run examples, chosen by the seed `first`."""
 
     def new_machine() -> RuleBasedStateMachine:

@@ -2,12 +2,12 @@
 
 from collections.abc import Callable, Iterable
 from functools import wraps
-from typing import Any, NamedTuple
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from hypothesis.stateful import RuleBasedStateMachine
 
 from rigs.machine.checks import Broken
-from rigs.machine.world import Laboratory
+from rigs.machine.laboratory import Laboratory, StepWorld
 
 
 class Step(NamedTuple):
@@ -22,7 +22,7 @@ def step(kind: Callable[..., Any], **strategies: Any) -> Callable[[Callable[...,
 
     def decorate(function: Callable[..., None]) -> Any:
         @wraps(function)
-        def noting(machine: SteppedMachine, **given: Any) -> None:
+        def noting(machine: SteppedMachine[Any], **given: Any) -> None:
             machine.steps.append(Step(function.__name__, given))
             function(machine, **given)
 
@@ -31,11 +31,15 @@ def step(kind: Callable[..., Any], **strategies: Any) -> Callable[[Callable[...,
     return decorate
 
 
-class SteppedMachine(RuleBasedStateMachine):
+W = TypeVar("W", bound=StepWorld)
+
+
+class SteppedMachine(RuleBasedStateMachine, Generic[W]):
     """Steps through one world of a laboratory; `broken` is the invariant that it found broken."""
 
-    def __init__(self, laboratory: Laboratory) -> None:
+    def __init__(self, laboratory: Laboratory[W]) -> None:
         super().__init__()
+        self.world = laboratory.run(laboratory.new_world())
         self._laboratory = laboratory
         self.steps: list[Step] = []
         self.broken: Broken | None = None

@@ -1,27 +1,20 @@
 """A small world: a cluster, a log, two processors, an actuator and the tables, stepped one at a time and checked."""
 
-import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Sequence
 from copy import deepcopy
-from datetime import UTC, datetime, timedelta
-from itertools import count
-from typing import Any, Self, TypeVar
+from datetime import datetime, timedelta
+from typing import Any
 
-from sqlalchemy import update
-
+from levelog import Operator
 from levelog_base.errors import CommitsLost, HistoryLost, LeaseLost
-from levelog_base.wire.objects import Application, ObjectKey
+from levelog_base.wire.objects import ObjectKey
 from levelog_base.wire.records import LoggedRecord
 from levelog_base.wire.subjects import partition_of
 from levelog_processors.fold.batches import parts
 from levelog_processors.program import Program
 from levelog_processors.state.state import State
-from levelog_store.connect.database import Database
 from levelog_store.decide.decisions import Decided
-from levelog_store.owners.scopes import open_scope
 from levelog_store.rows import Scope
-from levelog_store.tables import leases, processors
 from rigs.lostcommits import keep, lose
 from rigs.machine.checks import (
     Broken,
@@ -36,23 +29,15 @@ from rigs.machine.checks import (
     is_unsettled,
     latest,
 )
-from rigs.machine.cluster import KINDS, Cluster
-from rigs.machine.log import CLUSTER, PARTITIONS, Ingest, Log
-from rigs.machine.operator import BEGIN, make_operator
+from rigs.machine.cluster import KINDS
+from rigs.machine.laboratory import Meanwhile, StepWorld
+from rigs.machine.log import PARTITIONS
+from rigs.machine.operator import make_operator
 from rigs.machine.reference import LEVELS, Look, Reference
 from rigs.machine.seam import SeamedDatabase
 from rigs.machine.sender import SteppedSender
 from rigs.machine.tables import Tables, read_epochs, read_tables
 from rigs.machine.worker import Worker
-from rigs.migrated import migrate
-
-T = TypeVar("T")
-
-LONG_AGO = datetime(2000, 1, 1, tzinfo=UTC)
-MOST_ROUNDS = 40
-"""A world that does not come to rest within so many rounds of everything goes in a circle."""
-
-Meanwhile = Callable[[], Awaitable[None]]
 
 
 def level_named(view: str, parent: str) -> tuple[str, ObjectKey]:
@@ -60,96 +45,22 @@ def level_named(view: str, parent: str) -> tuple[str, ObjectKey]:
     return view.partition("/")[2], ObjectKey.parse(parent)
 
 
-class Laboratory:
-    """A database and an event loop that worlds are made in, one after the other, each a scope of its own."""
-
-    def __init__(self, url: str) -> None:
-        self._url = url
-        self.heard: Callable[[str, Any], None] = lambda _name, _parent: None
-        self.program = Program([make_operator(self._tell)])
-        self._serial = count(1)
-        self._stack = ExitStack()
-        self._world: World | None = None
-        self.database: SeamedDatabase
-
-    def __enter__(self) -> Self:
-        with ExitStack() as stack:
-            self._loop = stack.enter_context(asyncio.Runner()).get_loop()
-            self.run(self._open())
-            stack.callback(lambda: self.run(self.database.close()))
-            stack.callback(lambda: self.run(self._end()))
-            self._stack = stack.pop_all()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stack.close()
-
-    def _tell(self, function: str, parent: Any) -> None:
-        self.heard(function, parent)
-
-    def run(self, step: Coroutine[Any, Any, T]) -> T:
-        """Run one step to its end."""
-        return self._loop.run_until_complete(step)
-
-    async def _open(self) -> None:
-        await migrate(self._url)
-        self.database = SeamedDatabase(await Database.open(self._url, is_scratch=True))
-
-    async def world(self) -> "World":
-        """A new world; the one before ends."""
-        self._world = World(self, await self._new_scope())
-        return self._world
-
-    async def _new_scope(self) -> Scope:
-        """The tables of the next world; the one before ends."""
-        await self._end()
-        return await open_scope(
-            self.database,
-            cluster=CLUSTER,
-            application=Application(f"machine-{next(self._serial)}"),
-            partitions=PARTITIONS,
-            stream_created="stream",
-            fingerprint=self.program.fingerprint,
-        )
-
-    async def _end(self) -> None:
-        if self._world is not None:
-            for worker in self._world.workers.values():
-                await worker.close()
-            self._world = None
-
-    @property
-    def now(self) -> datetime:
-        """The time in the world that is."""
-        return BEGIN if self._world is None else self._world.now
-
-    @property
-    def processors_now(self) -> datetime:
-        """The time by the clock of the processor that decides."""
-        return BEGIN if self._world is None else self._world.workers[self._world.deciding].now
-
-
-class World:
+class World(StepWorld):
     """Everything that one example steps through."""
 
-    def __init__(self, laboratory: Laboratory, scope: Any) -> None:
-        self._laboratory = laboratory
-        self._database = laboratory.database
-        self._scope = scope
-        self._serial = count(1)
-        self.now = BEGIN
-        self.cluster = Cluster()
-        self.log = Log()
+    @staticmethod
+    def make_operator(hear: Callable[..., Any]) -> Operator:
+        """The operator."""
+        return make_operator(hear)
+
+    def __init__(self, database: SeamedDatabase, program: Program, scope: Scope) -> None:
+        super().__init__(database, program, scope)
         self._is_emptied = False
         """The tables were, and come from the first record that was left then, or from lists that came later."""
-        self.ingest = Ingest(self.cluster, self.log, BEGIN)
         self.reference, self.state = Reference(), self._empty_state()
         self.sender = SteppedSender(self._database, scope, self.cluster, self.log, self._clock)
-        self.is_set_back = False
-        """The database's clock was, and the world has not come to rest since."""
         self.is_together = False
         """The actuator takes what processors decide as they decide it."""
-        self.workers = {name: self._worker(name) for name in "AB"}
         self._looks: dict[tuple[str, ObjectKey], Call] = {}
         self._begun: dict[tuple[str, ObjectKey], int] = {}
         """How often processors had begun when these were taken."""
@@ -166,39 +77,16 @@ class World:
         self._untold: set[str] = set()
         """Processors that a notification is on its way to: levels that others decide on stand otherwise."""
         self._broken: list[Broken] = []
-        laboratory.heard = self._hear
 
-    def _clock(self) -> datetime:
-        return self.now
-
-    def _worker(self, name: str) -> Worker:
-        # Owners sort as they came, also where the database's clock cannot tell who came first.
-        owner = f"{next(self._serial):04}-{name}"
-        return Worker(self._database, self._scope, self._laboratory.program, self.log, owner, self._clock)
+    @property
+    def processors_now(self) -> datetime:
+        """The time by the clock of the processor that decides."""
+        return self.workers[self.deciding].now
 
     async def tend(self, name: str) -> None:
         """Let a processor renew, take and give up leases."""
-        await self.workers[name].tend()
+        await super().tend(name)
         self._epochs = await read_epochs(self._database, self._scope)
-
-    async def expire(self, name: str) -> None:
-        """Let a processor's leases end without its knowing, as if it had stood still."""
-        async with self._database.transaction() as connection:
-            for table in (leases, processors):
-                await connection.execute(
-                    update(table)
-                    .where(table.c.scope == self._scope.number, table.c.owner == self.workers[name].owner)
-                    .values(expires_at=LONG_AGO)
-                )
-
-    async def restart(self, name: str) -> None:
-        """Kill a processor; a new one begins once the leases of the old one have ended."""
-        await self.expire(name)
-        beginnings = self.workers[name].beginnings
-        await self.workers[name].close()
-        self.workers[name] = self._worker(name)
-        self.workers[name].beginnings = beginnings
-        await self.tend(name)
 
     async def fold(self, name: str, most: int = 1000, meanwhile: Meanwhile | None = None) -> bool:
         """Let a processor fold its next records; whether any were folded."""
@@ -222,7 +110,7 @@ class World:
         return bool(fresh)
 
     def _empty_state(self) -> State:
-        return State(self._laboratory.program, self._scope.application, PARTITIONS)
+        return State(self._program, self._scope.application, PARTITIONS)
 
     def expire_records(self) -> None:
         """Let all records of the log expire; what is watched is listed again, so that the log holds lists."""
@@ -337,30 +225,23 @@ class World:
         await self._share()
         for name in self.workers:
             await self.release(name)
-        still = 0
-        for _ in range(MOST_ROUNDS):
-            is_moved = False
-            for resource in KINDS:
-                if not self.ingest.is_watching(resource):
-                    self.ingest.list(resource)
-                is_moved |= self.ingest.watch(resource)
-            is_moved |= await self.process()
-            while await self.sender.send():
-                is_moved = True
-            is_moved |= await self.sender.relay()
-            still = 0 if is_moved else still + 1
-            if (
-                still > self.is_set_back
-            ):  # the first look tells that the clock was set back, the next one looks after it
-                break
-        else:
-            raise Broken(4, f"the world does not come to rest within {MOST_ROUNDS} rounds")
+        await self._settle(4)
         tables = await self.tables()
         waiting = [name for name in tables.wakes if tables.is_due(*name, self.now)]
         if waiting:
             raise Broken(5, f"nobody decides on {waiting}")
-        self.is_set_back = False
         check_waits(tables, self.now)
+
+    async def _go_on(self) -> bool:
+        is_moved = False
+        for resource in KINDS:
+            if not self.ingest.is_watching(resource):
+                self.ingest.list(resource)
+            is_moved |= self.ingest.watch(resource)
+        is_moved |= await self.process()
+        while await self.sender.send():
+            is_moved = True
+        return await self.sender.relay() or is_moved
 
     async def _share(self) -> None:
         """Let the processors tend their leases until somebody holds each partition."""
@@ -370,15 +251,6 @@ class World:
                 return
             for name in self.workers:
                 await self.tend(name)
-
-    async def process(self) -> bool:
-        """Let all processors fold and decide; whether they did anything."""
-        is_moved = False
-        for name in self.workers:
-            is_moved |= await self.fold(name)
-        for name in self.workers:
-            is_moved |= await self.decide(name)
-        return is_moved
 
     async def tables(self) -> Tables:
         """The tables as they are."""
@@ -411,8 +283,9 @@ class World:
         else:
             check_tables(tables, self.reference, self.sender.effects, self.now, self._behind)
 
-    def _hear(self, function: str, parent: Any) -> None:
+    def hear(self, *given: Any) -> None:
         """Judge one call, when it is made: levelog would take an exception here for the user's."""
+        function, parent = given
         if self.before is None:
             raise RuntimeError("a function is called outside a batch")
         view = "parts" if function == "converge" else function
@@ -490,8 +363,3 @@ class World:
     def set_clock(self, name: str, minutes: float) -> None:
         """Set the clock of a processor's machine, so far ahead of the database's."""
         self.workers[name].skew = timedelta(minutes=minutes)
-
-    def advance(self, minutes: float) -> None:
-        """Let time pass, or the database's clock be set back."""
-        self.now += timedelta(minutes=minutes)
-        self.is_set_back |= minutes < 0

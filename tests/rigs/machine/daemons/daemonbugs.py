@@ -20,8 +20,8 @@ from levelog_store.dialects import now
 from levelog_store.tables import intents
 from rigs.machine.bugs import Bug, replaces
 from rigs.machine.edges.edgebugs import given_back_by_anybody, under_any_claim
+from rigs.machine.laboratory import Laboratory
 from rigs.machine.planting import Planted
-from rigs.machine.world import Laboratory
 
 
 @replaces("put", stored)
@@ -38,7 +38,7 @@ def kept_under_any_claim(dialect: Dialect) -> Update:
     return update(intents).where(IS_KEY, IS_OWNERS, intents.c.expires_at > now(dialect)).values(progress=content)
 
 
-def ended_under_any_claim(_: Laboratory) -> Generator[None]:
+def ended_under_any_claim(_: Laboratory[Any]) -> Generator[None]:
     """A run ends by the receipt of a claim that its actuator lost, since it has another one."""
     with under_any_claim():
         yield
@@ -75,7 +75,7 @@ def runs_again_after_it_returned(*_: Any) -> Any:
     return False
 
 
-def ends_are_not_told(_: Laboratory) -> Generator[None]:
+def ends_are_not_told(_: Laboratory[Any]) -> Generator[None]:
     """A daemon goes on when its object is gone, or does not fit any more."""
     shown = getattr(daemoncalls, "_Daemon")  # noqa: B009 - private to its module
     real = shown.show

@@ -8,8 +8,7 @@ from collections.abc import Sequence
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, rule
 
-from rigs.machine.cluster import WEBS
-from rigs.machine.daemons.daemonworld import HOLDERS, DaemonLaboratory, DaemonWorld
+from rigs.machine.daemons.daemonworld import HOLDERS, DaemonWorld
 from rigs.machine.edges.edgemachine import WebsMachine
 from rigs.machine.machine import WEB_NAMES
 from rigs.machine.steps import step
@@ -25,26 +24,15 @@ _commands = st.sampled_from(("keeps", "keeps", "keeps late", "returns", "fails",
 class DaemonsMachine(WebsMachine[DaemonWorld]):
     """All that may happen to the daemons of one application; what runs at rest is compared with what has to."""
 
-    def __init__(self, laboratory: DaemonLaboratory) -> None:
-        super().__init__(laboratory)
-        self.world = laboratory.run(laboratory.daemon_world())
-
     @step(initialize, webs=st.sampled_from((WEB_NAMES, WEB_NAMES[:1])), is_shared=st.booleans(), then=_then)
     def begin(self, webs: tuple[str, ...], is_shared: bool, then: str) -> None:
         """Some objects are there, and one or two processors begin."""
-        for name in webs:
-            self._create(name)
-        self.world.ingest.list(WEBS)
-        for name in "ABAB" if is_shared else "A":
-            self._run(self.world.tend(name))
-        self._run(self._followed(then))
+        self._begin(webs, then, is_shared=is_shared)
 
     @step(rule, name=_names, change=_changes, then=_then)
     def change(self, name: str, change: str, then: str) -> None:
         """A user changes a Web; one that is not there is made."""
-        self._change(name, change)
-        self.world.ingest.watch(WEBS)
-        self._run(self._followed(then))
+        self._change_and(then, name, change)
 
     @step(rule, holder=_holders, most=st.sampled_from((1000, 1)), is_late=st.booleans())
     def claim(self, holder: str, most: int, is_late: bool) -> None:
@@ -139,14 +127,10 @@ class DaemonsMachine(WebsMachine[DaemonWorld]):
         if has_failed:
             self._run(actor.command(number, "fails"))
             self._run(actor.store())
-        self._change(name, "app=other")
-        self.world.ingest.watch(WEBS)
-        self._run(self._followed("process"))
+        self._change_and("process", name, "app=other")
         if not has_failed:
             self._run(self.world.rest())
-        self._change(name, "app=web")
-        self.world.ingest.watch(WEBS)
-        self._run(self._followed("claim"))
+        self._change_and("claim", name, "app=web")
 
     @step(rule)
     def bury(self) -> None:
@@ -164,14 +148,5 @@ class DaemonsMachine(WebsMachine[DaemonWorld]):
         """Everything comes to rest."""
         self._run(self.world.rest())
 
-    async def _followed(self, then: str) -> None:
-        if then == "watch":
-            return
-        for name in self.world.workers:
-            await self.world.fold(name)
-        if then == "fold":
-            return
-        for name in self.world.workers:
-            await self.world.decide(name)
-        if then == "claim":
-            await self.world.holders[HOLDERS[0]].claim()
+    async def _carry_out(self) -> None:
+        await self.world.holders[HOLDERS[0]].claim()

@@ -1,67 +1,47 @@
 """A small world with daemons: a cluster, a log, two processors, and three actuators that share the runs, stepped."""
 
-from typing import Final
+from collections.abc import Callable
+from typing import Any, Final
 
 from sqlalchemy import update
 
-from levelog.daemons import Daemon
+from levelog import Operator
 from levelog_processors.program import Program
 from levelog_store.rows import Scope
 from levelog_store.tables import actuators, intents
-from rigs.machine.checks import Broken
+from rigs.leasing import LONG_AGO
 from rigs.machine.cluster import WEBS
-from rigs.machine.daemons.followers import Kept, make_followers
+from rigs.machine.daemons.followers import make_followers
 from rigs.machine.daemons.holders import Holder, relay
 from rigs.machine.daemons.tenure import INVARIANT, Tenures
-from rigs.machine.edges.attempts import LONG_AGO
 from rigs.machine.edges.edgeworld import EdgeWorld
-from rigs.machine.operator import Web
-from rigs.machine.world import MOST_ROUNDS, Laboratory
+from rigs.machine.seam import SeamedDatabase
 
 HOLDERS: Final = "PQR"
-
-
-class DaemonLaboratory(Laboratory):
-    """A laboratory whose operator has daemons."""
-
-    def __init__(self, url: str) -> None:
-        super().__init__(url)
-        self._daemons: DaemonWorld | None = None
-        self.program = Program([make_followers(self._follow)])
-
-    async def _follow(self, handler: str, _: Web, daemon: Daemon[Web, Kept], /) -> None:
-        assert self._daemons is not None
-        await self._daemons.follow(handler, daemon)
-
-    async def daemon_world(self) -> "DaemonWorld":
-        """A new world; the one before ends."""
-        self._daemons = DaemonWorld(self, await self._new_scope())
-        return self._daemons
-
-    async def _end(self) -> None:
-        await super()._end()
-        if self._daemons is not None:
-            await self._daemons.close()
-            self._daemons = None
 
 
 class DaemonWorld(EdgeWorld):
     """Everything that one example steps through."""
 
-    def __init__(self, laboratory: DaemonLaboratory, scope: Scope) -> None:
-        super().__init__(laboratory, scope)
+    @staticmethod
+    def make_operator(hear: Callable[..., Any]) -> Operator:
+        """The operator."""
+        return make_followers(hear)
+
+    def __init__(self, database: SeamedDatabase, program: Program, scope: Scope) -> None:
+        super().__init__(database, program, scope)
         self.tenures = Tenures(lambda name, uid: self.cluster.uid(WEBS, name) == uid)
         self._killed: list[str] = []
         """Owners whose claims may not have ended."""
         self.holders = {name: self._holder(name) for name in HOLDERS}
 
     def _holder(self, name: str) -> Holder:
-        self._serial += 1
-        owner = f"{name}{self._serial}"
+        owner = f"{name}{next(self._serial)}"
         return Holder(self._database, self._scope, self._program, owner, self.tenures)
 
-    async def follow(self, handler: str, daemon: Daemon[Web, Kept]) -> None:
+    async def hear(self, *given: Any) -> None:
         """Run as a daemon does, in the actuator that it runs in."""
+        handler, _, daemon = given
         await Holder.here.get().follow(handler, daemon)
 
     async def close(self) -> None:
@@ -130,19 +110,18 @@ class DaemonWorld(EdgeWorld):
         if not self.ingest.is_watching(WEBS):
             self.ingest.list(WEBS)
         await self.bury()
-        for _ in range(MOST_ROUNDS):
-            is_moved = self.ingest.watch(WEBS)
-            is_moved |= await self.process()
-            for holder in self.holders.values():
-                await holder.arrive()
-                await holder.keep_claims()
-                await holder.hear()
-                await holder.wake()
-                is_moved |= await holder.store()
-                is_moved |= await holder.claim()
-            is_moved |= await self.relay()
-            if not is_moved:
-                break
-        else:
-            raise Broken(INVARIANT, f"the world does not come to rest within {MOST_ROUNDS} rounds")
+        await self._settle(INVARIANT)
         self.tenures.check_rest(self._bodies().values())
+
+    async def _go_on(self) -> bool:
+        is_moved = self.ingest.watch(WEBS)
+        is_moved |= await self.process()
+        for holder in self.holders.values():
+            await holder.arrive()
+            await holder.keep_claims()
+            await holder.hear()
+            await holder.wake()
+            is_moved |= await holder.store()
+            is_moved |= await holder.claim()
+        is_moved |= await self.relay()
+        return is_moved

@@ -7,7 +7,7 @@ later one, or never.
 import asyncio
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any, Final
 
 import msgspec
@@ -28,13 +28,13 @@ from levelog_store.actuate.claims import ClaimedIntent
 from levelog_store.connect.database import Database
 from levelog_store.rows import Scope
 from levelog_store.tables import intents, levels
+from rigs.leasing import LONG_AGO
 from rigs.machine.checks import Broken
 from rigs.machine.edges.handlers import COMPARED, spec_of
 from rigs.machine.log import Log
 from rigs.machine.operator import Web
 
 CLAIM: Final = timedelta(days=1)
-LONG_AGO: Final = datetime(2000, 1, 1, tzinfo=UTC)
 OUTCOMES: Final[Mapping[str, Exception | None]] = {
     "returns": None,
     "fails": ValueError("as it is told"),

@@ -23,8 +23,8 @@ from levelog_store.dialects import Timestamp
 from levelog_store.rows import Scope, StoredObject
 from levelog_store.tables import intents
 from rigs.machine.bugs import Bug, late_records_count, replaces
+from rigs.machine.laboratory import Laboratory
 from rigs.machine.planting import Planted
-from rigs.machine.world import Laboratory
 
 
 @replaces("_called", writetargets)
@@ -38,7 +38,7 @@ def ends_in_a_line_of_their_own(
     return ObjectKey(group=found.group, resource=found.resource, namespace=found.namespace, name=f"{found.name}:{END}")
 
 
-def called_before_it_is_known(laboratory: Laboratory) -> Generator[None]:
+def called_before_it_is_known(laboratory: Laboratory[Any]) -> Generator[None]:
     """The call that notes that an object is known is in no order with the one that handles it."""
     effects = laboratory.program.effects.values()
     kept = [(effect, effect.in_line) for effect in effects]
@@ -73,7 +73,7 @@ def under_any_claim() -> Generator[None]:
         yield
 
 
-def outcomes_of_lost_claims_count(_: Laboratory) -> Generator[None]:
+def outcomes_of_lost_claims_count(_: Laboratory[Any]) -> Generator[None]:
     """What came of a call is stored although another actuator has claimed its intent."""
 
     def lock_claimed(dialect: Dialect) -> Select[str, int, bool]:

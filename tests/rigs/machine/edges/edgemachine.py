@@ -1,37 +1,25 @@
 """The rules of the edges' machine: what users, watches, processors, actuators and handlers may do, in any order."""
 
-from typing import Any, Final, Generic, TypeVar
+from typing import Final, TypeVar
 
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, invariant, rule
 
 from levelog_base.wire.records import ReceiptNoted
-from rigs.machine.cluster import WEBS, Body
+from rigs.machine.cluster import WEBS
 from rigs.machine.edges.attempts import OUTCOMES
-from rigs.machine.edges.edgeworld import EdgeLaboratory, EdgeWorld
-from rigs.machine.machine import JUMPS, WEB_NAMES, Edit
+from rigs.machine.edges.edgeworld import EdgeWorld
+from rigs.machine.machine import JUMPS, WEB_NAMES, Edit, set_label, set_spec, touch
 from rigs.machine.steps import SteppedMachine, step
 
 CREATED: Final = "2025-12-31T00:00:00Z"
 
 
-def _spec(**fields: Any) -> Edit:
-    return lambda body: body["spec"].update(fields)
-
-
-def _label(value: str) -> Edit:
-    return lambda body: body["metadata"].update(labels={"app": value})
-
-
-def _touch(body: Body) -> None:
-    body["status"] = body.get("status", 0) + 1
-
-
 CHANGES: Final[dict[str, Edit]] = {
-    **{f"size={size}": _spec(size=size) for size in (1, 2)},
-    **{f"config={name}": _spec(config=name) for name in ("c0", "c1")},
-    **{f"app={app}": _label(app) for app in ("web", "other")},
-    "noise": _touch,
+    **{f"size={size}": set_spec(size=size) for size in (1, 2)},
+    **{f"config={name}": set_spec(config=name) for name in ("c0", "c1")},
+    **{f"app={app}": set_label("app", app) for app in ("web", "other")},
+    "noise": touch,
 }
 
 _names = st.sampled_from(WEB_NAMES)
@@ -43,10 +31,8 @@ _then = st.sampled_from(("call", "call", "process", "fold", "watch"))
 """What follows a change at once, so that short examples reach far: watched, folded, decided on, begun to be called."""
 
 
-class WebsMachine(SteppedMachine, Generic[W]):
+class WebsMachine(SteppedMachine[W]):
     """Changes Webs, and comes to rest at the end."""
-
-    world: W
 
     def rest(self) -> None:
         """Everything comes to rest."""
@@ -73,17 +59,7 @@ class WebsMachine(SteppedMachine, Generic[W]):
             self._create(name)
         cluster.change(WEBS, name, CHANGES[change])
 
-
-class EdgesMachine(WebsMachine[EdgeWorld]):
-    """All that may happen to handlers of one application; what is at rest is compared with what should be."""
-
-    def __init__(self, laboratory: EdgeLaboratory) -> None:
-        super().__init__(laboratory)
-        self.world = laboratory.run(laboratory.edge_world())
-
-    @step(initialize, webs=st.sampled_from((WEB_NAMES, WEB_NAMES[:1], ())), is_shared=st.booleans(), then=_then)
-    def begin(self, webs: tuple[str, ...], is_shared: bool, then: str) -> None:
-        """Some objects are there, and one or two processors begin."""
+    def _begin(self, webs: tuple[str, ...], then: str, *, is_shared: bool) -> None:
         for name in webs:
             self._create(name)
         self.world.ingest.list(WEBS)
@@ -91,24 +67,47 @@ class EdgesMachine(WebsMachine[EdgeWorld]):
             self._run(self.world.tend(name))
         self._run(self._followed(then))
 
+    def _change_and(self, then: str, name: str, *changes: str) -> None:
+        for change in changes:
+            self._change(name, change)
+        self.world.ingest.watch(WEBS)
+        self._run(self._followed(then))
+
+    async def _followed(self, then: str) -> None:
+        """Let processors `fold`, or `process`, or have carried out what they decided, too; `watch`: nothing follows."""
+        if then == "watch":
+            return
+        for name in self.world.workers:
+            await self.world.fold(name)
+        if then == "fold":
+            return
+        for name in self.world.workers:
+            await self.world.decide(name)
+        if then != "process":
+            await self._carry_out()
+
+    async def _carry_out(self) -> None:
+        raise NotImplementedError
+
+
+class EdgesMachine(WebsMachine[EdgeWorld]):
+    """All that may happen to handlers of one application; what is at rest is compared with what should be."""
+
+    @step(initialize, webs=st.sampled_from((WEB_NAMES, WEB_NAMES[:1], ())), is_shared=st.booleans(), then=_then)
+    def begin(self, webs: tuple[str, ...], is_shared: bool, then: str) -> None:
+        """Some objects are there, and one or two processors begin."""
+        self._begin(webs, then, is_shared=is_shared)
+
     @step(rule, name=_names, change=st.sampled_from(("delete", "anew", *CHANGES)), then=_then)
     def change(self, name: str, change: str, then: str) -> None:
         """A user changes a Web; one that is not there is made."""
-        self._change(name, change)
-        self.world.ingest.watch(WEBS)
-        self._run(self._followed(then))
+        self._change_and(then, name, change)
 
     @step(rule, name=_names, changes=st.lists(st.sampled_from(("delete", *CHANGES)), max_size=3), outcome=_outcomes)
     def change_meanwhile(self, name: str, changes: list[str], outcome: str) -> None:
         """A Web changes, and changes while its handlers are called for that; what is called next begins beside them."""
-        self._change(name, "size=2")
-        self._change(name, "size=1" if self.world.now.minute % 2 else "config=c1")
-        self.world.ingest.watch(WEBS)
-        self._run(self._followed("call"))
-        for change in changes:
-            self._change(name, change)
-        self.world.ingest.watch(WEBS)
-        self._run(self._followed("call"))
+        self._change_and("call", name, "size=2", "size=1" if self.world.now.minute % 2 else "config=c1")
+        self._change_and("call", name, *changes)
         self._run(self.world.caller.finish(0, outcome))
         self._run(self._followed("call"))
 
@@ -181,17 +180,11 @@ class EdgesMachine(WebsMachine[EdgeWorld]):
     @step(rule, name=_names, most=_few, number=st.integers(0, 5), outcome=_outcomes)
     def live_shortly(self, name: str, most: int, number: int, outcome: str) -> None:
         """A Web is made, made anew, and gone, before all that is asked for it was called."""
-        self._change(name, "anew")
-        self.world.ingest.watch(WEBS)
-        self._run(self._followed("call"))
+        self._change_and("call", name, "anew")
         self._run(self.world.caller.finish(number, "returns"))
-        self._change(name, "anew")
-        self.world.ingest.watch(WEBS)
-        self._run(self._followed("process"))
+        self._change_and("process", name, "anew")
         self._run(self.world.caller.claim(most))
-        self._change(name, "delete")
-        self.world.ingest.watch(WEBS)
-        self._run(self._followed("fold"))
+        self._change_and("fold", name, "delete")
         self._run(self.world.caller.finish(-1, outcome))
 
     @step(rule, minutes=st.sampled_from((1, 5)))
@@ -204,12 +197,8 @@ class EdgesMachine(WebsMachine[EdgeWorld]):
     def jump(self, first: float, then: float, name: str, outcome: str) -> None:
         """The database's clock is set, an object changes and is called for, and the clock is set again."""
         self.world.advance(first)
-        self._change(name, "size=2" if self.world.now.minute % 2 else "config=c1")
-        self.world.ingest.watch(WEBS)
-        self._run(self._followed("call"))
-        self._change(name, "size=1")
-        self.world.ingest.watch(WEBS)
-        self._run(self._followed("process"))
+        self._change_and("call", name, "size=2" if self.world.now.minute % 2 else "config=c1")
+        self._change_and("process", name, "size=1")
         self._run(self.world.caller.finish(0, outcome))
         self.world.advance(then)
         self._run(self.world.rest())
@@ -227,14 +216,5 @@ class EdgesMachine(WebsMachine[EdgeWorld]):
     async def _check(self) -> None:
         self.world.check()
 
-    async def _followed(self, then: str) -> None:
-        if then == "watch":
-            return
-        for name in self.world.workers:
-            await self.world.fold(name)
-        if then == "fold":
-            return
-        for name in self.world.workers:
-            await self.world.decide(name)
-        if then == "call":
-            await self.world.caller.claim(1000)
+    async def _carry_out(self) -> None:
+        await self.world.caller.claim(1000)
