@@ -152,11 +152,6 @@ def test_a_parent_without_namespace_needs_one_in_the_manifest() -> None:
         level(config(), parent=Zone)
 
 
-def test_what_has_no_json_form_is_refused() -> None:
-    with pytest.raises(ChildRefused, match="ConfigMap a: Encoding objects of type object is unsupported"):
-        level({**config(), "data": {"x": object()}})
-
-
 KINDS = (ChildKind("ConfigMap", ConfigMap), ChildKind("Service", Service))
 
 

@@ -73,17 +73,6 @@ def run_script(name: str, folder: Path) -> None:
     subprocess.run([sys.executable, "-c", SCRIPTS[name].replace(target, str(folder))], check=True, timeout=60)
 
 
-def test_the_processes_are_services_of_their_own() -> None:
-    assert {name: service["command"][0] for name, service in COMMANDS.items()} == {
-        "migrate": "migrate",
-        "ingest": "ingest",
-        "processor": "process",
-        "actuator": "actuate",
-        "pages": "ui",
-        "tools": "levels",
-    }
-
-
 @pytest.mark.parametrize("name", COMMANDS)
 def test_every_command_line_is_accepted(name: str) -> None:
     parsed(COMMANDS[name]["command"]).close()

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Callable, Iterator
-from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -55,13 +54,6 @@ def of(op: Operator, intent: Intent, namespace: str = "default") -> Any:
     resource = str(view.handler.resource.group_resource)
     parent = stored_object(f"{resource}/{namespace or '_'}/shop", uid="u-1")
     return aimed(view, parent, intent)
-
-
-def test_an_effect_takes_the_limits_of_handlers_and_those_of_its_operator() -> None:
-    op = Operator("webs", retries=5, backoff=timedelta(seconds=1))
-    op.effect(retries=0, give_up_after=timedelta(hours=1))(page)
-    limits = op.effects["page"].limits
-    assert (limits.retries, limits.backoff, limits.give_up_after) == (0, timedelta(seconds=1), timedelta(hours=1))
 
 
 def test_nothing_is_watched_for_an_effect() -> None:

@@ -28,11 +28,6 @@ def test_versions_of_a_group_are_ordered_by_what_came_later() -> None:
     assert not is_newer("", "v1")
 
 
-@given(keys)
-def test_an_object_key_reads_back_what_it_wrote(key: ObjectKey) -> None:
-    assert ObjectKey.parse(str(key)) == key
-
-
 @pytest.mark.parametrize("text", ["pods", "pods/default", "pods/default/", "//"])
 def test_a_text_that_names_no_object_is_refused_with_the_form_to_write(text: str) -> None:
     with pytest.raises(ConfigurationError, match="RESOURCE"):

@@ -68,13 +68,6 @@ def test_each_way_of_reading_is_noted(look_at: Callable[[Any], object], reads: s
     assert seen_by(look_at) == reads
 
 
-def test_an_absent_key_is_noted_and_raises_as_a_dict_does() -> None:
-    notes = Notes()
-    with pytest.raises(KeyError, match="image"):
-        RecordedMapping({}, notes)["image"]
-    assert notes.reads == {(Look.VALUE, ("image",))}
-
-
 def test_a_search_in_a_list_reads_up_to_what_it_finds() -> None:
     ports = seen_by(lambda web: 80 in web["spec"]["ports"])
     assert ("value", "spec", "ports", 0) in ports

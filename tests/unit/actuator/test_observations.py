@@ -16,9 +16,6 @@ json_values = st.recursive(
 objects = st.dictionaries(st.sampled_from(["spec", "status", "data"]), json_values)
 
 
-# The examples of RFC 7386, appendix A.
-
-
 @given(objects, objects)
 def test_an_object_holds_a_patch_once_it_was_merged(body: dict[str, Any], patch: dict[str, Any]) -> None:
     found = observation(**merge(body, patch))

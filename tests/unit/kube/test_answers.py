@@ -77,16 +77,6 @@ def test_lines_are_the_same_however_the_body_is_cut(body: bytes, cuts: list[int]
     assert splitter.is_within_line == bool(last)
 
 
-def test_a_line_of_eight_megabytes_in_small_pieces_comes_out_whole() -> None:
-    splitter = LineSplitter()
-    lines: list[bytes] = []
-    for _ in range(8 * 1024):
-        lines += splitter.feed(b"x" * 1024)
-    lines += splitter.feed(b"\nnext")
-    assert [len(line) for line in lines] == [8 * 1024 * 1024]
-    assert splitter.is_within_line
-
-
 @pytest.mark.parametrize("body", [b'{"metadata":{}}', b'{"metadata":{"uid":""}}', b"[]", b"<html>"])
 async def test_a_server_that_does_not_say_which_cluster_it_is_is_none(body: bytes) -> None:
     class Proxy:
