@@ -157,7 +157,7 @@ class Acting(Assembled):
         return keys
 
     def intent(self, verb: str, seen: Any = None, *, body: Any = None, target: str = "", **columns: Any) -> Any:
-        """An intent for an object as the decision saw it, or for a `target` that it did not see."""
+        """An intent for an object as the decision saw it, or for `target`, else what `body` names, unseen."""
         if seen is not None:
             metadata = seen["metadata"]
             target = target or f"{plural_of(seen)}/{metadata['namespace']}/{metadata['name']}"
@@ -166,7 +166,14 @@ class Acting(Assembled):
                 "target_version": int(metadata["resourceVersion"]),
                 "api_version": seen["apiVersion"],
             } | columns
+        elif not target:
+            target = f"{plural_of(body)}/{self.namespace}/{body['metadata']['name']}"
         return intent(target, verb=verb, body=body, **columns)
+
+    async def does(self, verb: str, seen: Any = None, **columns: Any) -> ReceiptNoted:
+        """Decide one intent, and wait for its receipt; arguments are those of `intent`."""
+        (receipt,) = await self.carried_out(self.intent(verb, seen, **columns))
+        return receipt
 
     async def carried_out(self, *rows: dict[str, Any], seconds: float = 30.0) -> list[ReceiptNoted]:
         """Decide intents, and wait until each has a receipt in the log; in the order of the intents."""
@@ -258,8 +265,23 @@ class Acting(Assembled):
 
 
 WEBS = "webs.example.com"
-KIND = {"configmaps": "ConfigMap", "pods": "Pod", WEBS: "Web"}
-API_VERSION = {"configmaps": "v1", "pods": "v1", WEBS: "example.com/v1"}
+PLAINS = "plains.example.com"
+"""A resource without subresources, which tests that need it define."""
+KIND = {"configmaps": "ConfigMap", "pods": "Pod", WEBS: "Web", PLAINS: "Plain"}
+API_VERSION = {"configmaps": "v1", "pods": "v1", WEBS: "example.com/v1", PLAINS: "example.com/v1"}
+
+
+def config_map(name: str, owner: Any = None, **fields: Any) -> Any:
+    """A manifest; with a controlling owner if one is given."""
+    owners = {"ownerReferences": [owner_of(owner)]} if owner else {}
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, **owners}, **fields}
+
+
+def owner_of(web: Any) -> Any:
+    """The reference by which a Web controls an object."""
+    metadata = web["metadata"]
+    reference = {"apiVersion": "example.com/v1", "kind": "Web", "name": metadata["name"], "uid": metadata["uid"]}
+    return {**reference, "controller": True, "blockOwnerDeletion": True}
 
 
 def effects_of(operator: Operator | None) -> dict[str, EffectHandler]:

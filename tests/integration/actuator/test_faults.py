@@ -116,23 +116,6 @@ async def test_after_the_last_attempt_an_intent_fails_and_says_why(on_sandbox: A
     assert on_sandbox.postponed == 2
 
 
-async def test_an_intent_that_cannot_be_sent_holds_up_no_other(on_sandbox: Acting) -> None:
-    stuck = await on_sandbox.make("configmaps", "stuck")
-    others = [await on_sandbox.make("configmaps", f"other-{number}") for number in range(5)]
-    on_sandbox.proxy.add(Refuse(code=503), asks("patch", name="stuck"), times=None)
-    body = {"data": {"k": "1"}}
-    async with on_sandbox.running():
-        (key,) = await on_sandbox.decide(on_sandbox.intent("patch", stuck, body=body))
-        receipts = await on_sandbox.carried_out(*(on_sandbox.intent("patch", each, body=body) for each in others))
-        assert [each.outcome for each in receipts] == ["written"] * 5
-
-        async def is_told() -> bool:
-            return "503" in (await on_sandbox.rows())[key]["error"]
-
-        await until(is_told, "a row that says what its write fails with")
-        assert (await on_sandbox.rows())[key]["receipt"] is None
-
-
 async def test_two_intents_for_one_object_are_sent_one_after_the_other(on_sandbox: Acting) -> None:
     seen = await on_sandbox.make("configmaps", "a")
     first, second = [on_sandbox.intent("patch", seen, body={"data": {"k": value}}) for value in "12"]
@@ -140,7 +123,7 @@ async def test_two_intents_for_one_object_are_sent_one_after_the_other(on_sandbo
     async with on_sandbox.running():
         keys = await on_sandbox.decide(first, second)
         await held.until_applied()
-        await on_sandbox.carried_out(on_sandbox.intent("patch", await on_sandbox.make("configmaps", "b"), body={}))
+        await on_sandbox.does("patch", await on_sandbox.make("configmaps", "b"), body={})
         assert len(on_sandbox.sent(name="a")) == 1
         held.release()
         receipts = await on_sandbox.receipts_of(keys)
@@ -172,7 +155,7 @@ async def test_a_group_that_has_too_much_to_do_rests_and_stops_no_other(on_sandb
     async with on_sandbox.running():
         (first,) = await on_sandbox.decide(on_sandbox.intent("patch", web, body={"spec": {"k": "1"}}))
         await busy.until_applied()
-        (other,) = await on_sandbox.carried_out(on_sandbox.intent("patch", config, body={"data": {"k": "1"}}))
+        other = await on_sandbox.does("patch", config, body={"data": {"k": "1"}})
         assert (other.outcome, (await on_sandbox.rows())[first]["receipt"]) == ("written", None)
         later = on_sandbox.intent("patch", await on_sandbox.make(WEBS, "b", spec={}), body={"spec": {"k": "1"}})
         second = await on_sandbox.carried_out(later)

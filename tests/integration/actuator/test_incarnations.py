@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from rigs.acting import ACTUATOR, WEBS, Acting, writes
+from rigs.acting import ACTUATOR, WEBS, Acting, config_map, owner_of, writes
 from rigs.apirequests import asks
 from rigs.faults import FailBefore, Hold
 
@@ -93,21 +93,15 @@ async def test_invariant_11_a_status_that_others_change_all_the_time_is_never_wr
 
 
 async def test_invariant_11_a_create_that_was_lost_leaves_what_somebody_else_made_meanwhile(acting: Acting) -> None:
-    body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": {"k": "1"}}
     web = await acting.make(WEBS, "w", spec={})
-    owner = {
-        "apiVersion": "example.com/v1",
-        "kind": "Web",
-        "name": "w",
-        "uid": web["metadata"]["uid"],
-        "controller": True,
-    }
     acting.proxy.add(FailBefore(), writes)
     look = acting.proxy.add(Hold(stage="request"), asks("get", name="a", user_agent=ACTUATOR))
     async with acting.running():
-        (key,) = await acting.decide(acting.intent("create", target=f"configmaps/{acting.namespace}/a", body=body))
+        (key,) = await acting.decide(acting.intent("create", body=config_map("a", data={"k": "1"})))
         await look.until_applied()
-        theirs = await acting.make("configmaps", "a", data={"k": "theirs"}, metadata={"ownerReferences": [owner]})
+        theirs = await acting.make(
+            "configmaps", "a", data={"k": "theirs"}, metadata={"ownerReferences": [owner_of(web)]}
+        )
         look.release()
         (receipt,) = await acting.receipts_of([key])
     assert receipt.outcome == "failed"

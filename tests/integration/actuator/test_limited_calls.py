@@ -61,7 +61,7 @@ async def test_a_handler_that_is_full_holds_up_no_other_however_many_of_its_call
     async with on_either.running(WITHOUT_RESYNC, limited(crowd, "plain", 2)):
         await crowd.come_to(running=2, came=2)
         body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}}
-        written = on_either.intent("apply", target=f"configmaps/{on_either.namespace}/a", body=body)
+        written = on_either.intent("apply", body=body)
         receipts = await on_either.carried_out(*calls("quick", 5), written)
         assert {each.outcome for each in receipts} == {"written"}
         assert (crowd.running, crowd.came) == (2, 2)

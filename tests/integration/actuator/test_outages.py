@@ -55,13 +55,13 @@ async def test_the_database_is_back_and_what_waits_is_carried_out_within_seconds
     caplog.set_level(logging.DEBUG, "levelog_actuator")
     seen = await far.make("configmaps", "a")
     async with far.running(SLOW):
-        await far.carried_out(far.intent("patch", seen, body={"data": {"k": "1"}}))
+        await far.does("patch", seen, body={"data": {"k": "1"}})
         postgres_door.refuse()
         postgres_door.cut()
         await until_noticed(caplog, "no intents are claimed")
         await postgres_door.accept()
         async with asyncio.timeout(8):
-            await far.carried_out(far.intent("patch", seen, body={"data": {"k": "2"}}))
+            await far.does("patch", seen, body={"data": {"k": "2"}})
 
 
 async def test_an_intent_whose_claim_cannot_be_looked_up_uses_up_no_attempt_and_is_not_in_doubt(
@@ -77,7 +77,7 @@ async def test_an_intent_whose_claim_cannot_be_looked_up_uses_up_no_attempt_and_
     monkeypatch.setattr(OwnClaims, "is_mine", once)
     seen = await on_sandbox.make("configmaps", "a")
     async with on_sandbox.running():
-        (receipt,) = await on_sandbox.carried_out(on_sandbox.intent("patch", seen, body={"data": {"k": "1"}}))
+        receipt = await on_sandbox.does("patch", seen, body={"data": {"k": "1"}})
     assert (receipt.outcome, receipt.attempts) == ("written", 1)
     asked = asks(name="a", user_agent=ACTUATOR)
     assert [each.request.method for each in on_sandbox.proxy.log if asked(each.request)] == ["PATCH"], "not in doubt"
@@ -89,7 +89,7 @@ async def test_the_api_is_back_and_what_waits_is_carried_out_within_seconds(
     caplog.set_level(logging.DEBUG, "levelog_actuator")
     seen = await on_sandbox.make("configmaps", "a")
     async with on_sandbox.running(SLOW):
-        await on_sandbox.carried_out(on_sandbox.intent("patch", seen, body={"data": {"k": "1"}}))
+        await on_sandbox.does("patch", seen, body={"data": {"k": "1"}})
         on_sandbox.door.refuse()
         on_sandbox.door.cut()
         keys = await on_sandbox.decide(on_sandbox.intent("patch", seen, body={"data": {"k": "2"}}))

@@ -27,8 +27,8 @@ from levelog_store.actuate.heartbeats import beat
 from levelog_store.tables import intents
 from rigs.acting import ACTUATOR, BRIEF, PATIENT, WEBS, Acting, writes
 from rigs.apirequests import asks
-from rigs.faults import Delay, Hold, Strike
-from rigs.intents import NOON, intent, states
+from rigs.faults import Hold, Strike
+from rigs.intents import NOON, intent
 from rigs.nats import NatsServer
 from rigs.processes import Forked, Process
 from rigs.waiting import until
@@ -85,7 +85,7 @@ async def wanted_of(acting: Acting, kind: str) -> Any:
     match kind:
         case "apply":
             body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": {"k": "1"}}
-            return acting.intent("apply", target=f"configmaps/{acting.namespace}/a", body=body)
+            return acting.intent("apply", body=body)
         case "json":
             seen = await acting.make(WEBS, "a", spec={"list": []})
             operations = [{"op": "add", "path": "/spec/list/-", "value": "1"}]
@@ -153,7 +153,7 @@ async def test_a_receipt_that_its_own_actuator_never_relays_is_relayed_by_anothe
         time=NOON,
     )
     async with on_sandbox.running():
-        await on_sandbox.carried_out(on_sandbox.intent("delete", await on_sandbox.make("configmaps", "a")))
+        await on_sandbox.does("delete", await on_sandbox.make("configmaps", "a"))
         await on_sandbox.decide(left | {"state": "written", "receipt": msgspec.json.encode(receipt)}, is_notified=False)
         assert await on_sandbox.receipts_of([left["key"]]) == [receipt]
         await on_sandbox.relayed(left["key"])
@@ -216,23 +216,6 @@ async def test_an_actuator_that_stood_still_past_its_claim_writes_nothing_more(
     assert Counter(request.name for request in shared.effective()) == {
         each["metadata"]["name"]: 1 for each in [*seen, seen_later]
     }
-
-
-SLOW = msgspec.structs.replace(BRIEF, requests=1, lease=timedelta(seconds=5), request=timedelta(seconds=2.5))
-
-
-async def test_what_another_actuator_claimed_while_it_waited_for_its_turn_is_not_sent(on_sandbox: Acting) -> None:
-    seen = [await on_sandbox.make("configmaps", f"a-{number}") for number in range(3)]
-    first = on_sandbox.proxy.add(Delay(seconds=1.2, stage="answer"), writes)
-    async with on_sandbox.running(SLOW):
-        wanted = [on_sandbox.intent("patch", each, body={"data": {"k": "1"}}) for each in seen]
-        keys = await on_sandbox.decide(*wanted)
-        await until(lambda: states(on_sandbox.database, keys), "claims", accept=lambda found: found == ["claimed"] * 3)
-        async with on_sandbox.database.transaction() as connection:
-            await connection.execute(update(intents).where(intents.c.key == keys[1]).values(owner="another"))
-        await on_sandbox.receipts_of([keys[0], keys[2]])
-        await first.until_applied()
-    assert sorted(request.name for request in on_sandbox.sent()) == ["a-0", "a-2"]
 
 
 async def test_the_claims_of_a_killed_actuator_are_taken_over_as_soon_as_its_heartbeat_expires(

@@ -7,19 +7,7 @@ import pytest
 
 from levelog_base.wire.objects import ObjectKey
 from levelog_base.wire.subjects import partition_of
-from rigs.acting import WEBS, Acting
-
-
-def config_map(name: str, owner: Any = None, **fields: Any) -> Any:
-    """A manifest; with a controlling owner if one is given."""
-    owners = {"ownerReferences": [owner_of(owner)]} if owner else {}
-    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, **owners}, **fields}
-
-
-def owner_of(web: Any) -> Any:
-    metadata = web["metadata"]
-    reference = {"apiVersion": "example.com/v1", "kind": "Web", "name": metadata["name"], "uid": metadata["uid"]}
-    return {**reference, "controller": True, "blockOwnerDeletion": True}
+from rigs.acting import WEBS, Acting, config_map, owner_of
 
 
 async def test_apply_makes_an_object_that_the_decision_did_not_see(acting: Acting) -> None:
@@ -28,7 +16,6 @@ async def test_apply_makes_an_object_that_the_decision_did_not_see(acting: Actin
     wanted = acting.intent(
         "apply",
         body=config_map("a", web, data={"k": "1"}),
-        target=f"configmaps/{acting.namespace}/a",
         parent=parent,
         parent_uid=web["metadata"]["uid"],
     )
@@ -51,18 +38,12 @@ async def test_apply_makes_an_object_that_the_decision_did_not_see(acting: Actin
 
 
 async def test_apply_changes_what_the_decision_saw_and_drops_what_it_leaves_out(acting: Acting) -> None:
-    target = f"configmaps/{acting.namespace}/a"
     async with acting.running():
-        await acting.carried_out(
-            acting.intent("apply", body=config_map("a", data={"k": "1", "old": "x"}), target=target)
-        )
+        await acting.does("apply", body=config_map("a", data={"k": "1", "old": "x"}))
         seen = await acting.change("configmaps", "a", {"data": {"theirs": "y"}})
-        again = acting.intent("apply", seen, body=config_map("a", data={"k": "2"}))
-        (changed,) = await acting.carried_out(again)
+        changed = await acting.does("apply", seen, body=config_map("a", data={"k": "2"}))
         after = await acting.get("configmaps", "a")
-        (same,) = await acting.carried_out(
-            acting.intent("apply", {**seen, **after}, body=config_map("a", data={"k": "2"}))
-        )
+        same = await acting.does("apply", {**seen, **after}, body=config_map("a", data={"k": "2"}))
     assert after["data"] == {"k": "2", "theirs": "y"}
     assert (changed.outcome, changed.target_version) == ("written", int(after["metadata"]["resourceVersion"]))
     assert (same.outcome, same.target_version) == ("unchanged", changed.target_version)
@@ -77,40 +58,20 @@ async def test_apply_leaves_fields_of_another_manager_alone_unless_forced(acting
         content_type="application/apply-patch+yaml",
     )
     async with acting.running():
-        (refused,) = await acting.carried_out(acting.intent("apply", seen, body=body))
-        assert data_of(await acting.get("configmaps", "a")) == {"k": "0"}
-        (forced,) = await acting.carried_out(acting.intent("apply", seen, body=body, options={"force": True}))
+        refused = await acting.does("apply", seen, body=body)
+        assert (await acting.get("configmaps", "a"))["data"] == {"k": "0"}
+        forced = await acting.does("apply", seen, body=body, options={"force": True})
     assert refused.outcome == "failed"
     assert '.data.k (conflict with "somebody")' in refused.error
     assert forced.outcome == "written"
-    assert data_of(await acting.get("configmaps", "a")) == {"k": "1"}
-
-
-def data_of(body: Any) -> Any:
-    return body["data"]
-
-
-async def test_apply_of_a_name_that_another_owner_has_fails_and_changes_nothing(acting: Acting) -> None:
-    mine, theirs = [await acting.make(WEBS, name, spec={}) for name in ("mine", "theirs")]
-    taken = await acting.make("configmaps", "a", metadata={"ownerReferences": [owner_of(theirs)]}, data={"k": "0"})
-    wanted = acting.intent(
-        "apply", body=config_map("a", mine, data={"x": "1"}), target=f"configmaps/{acting.namespace}/a"
-    )
-    async with acting.running():
-        (receipt,) = await acting.carried_out(wanted)
-    assert (receipt.outcome, "controlled by Web/theirs" in receipt.error) == ("failed", True)
-    now = await acting.get("configmaps", "a")
-    assert now["metadata"]["resourceVersion"] == taken["metadata"]["resourceVersion"]
+    assert (await acting.get("configmaps", "a"))["data"] == {"k": "1"}
 
 
 async def test_apply_of_its_own_object_that_the_decision_did_not_see_is_written(acting: Acting) -> None:
     web = await acting.make(WEBS, "w", spec={})
     await acting.make("configmaps", "a", metadata={"ownerReferences": [owner_of(web)]})
-    wanted = acting.intent(
-        "apply", body=config_map("a", web, data={"x": "1"}), target=f"configmaps/{acting.namespace}/a"
-    )
     async with acting.running():
-        (receipt,) = await acting.carried_out(wanted)
+        receipt = await acting.does("apply", body=config_map("a", web, data={"x": "1"}))
     now = await acting.get("configmaps", "a")
     assert (receipt.outcome, receipt.target_version) == ("written", int(now["metadata"]["resourceVersion"]))
     assert now["data"] == {"x": "1"}
@@ -118,39 +79,28 @@ async def test_apply_of_its_own_object_that_the_decision_did_not_see_is_written(
 
 async def test_create_makes_an_object_once_and_accepts_its_own(acting: Acting) -> None:
     web = await acting.make(WEBS, "w", spec={})
-    target = f"configmaps/{acting.namespace}/a"
     async with acting.running():
-        (made,) = await acting.carried_out(
-            acting.intent("create", body=config_map("a", web, data={"k": "1"}), target=target)
-        )
-        (again,) = await acting.carried_out(
-            acting.intent("create", body=config_map("a", web, data={"k": "2"}), target=target)
-        )
-        (foreign,) = await acting.carried_out(
-            acting.intent("create", body=config_map("a", None, data={"k": "3"}), target=target)
-        )
+        made = await acting.does("create", body=config_map("a", web, data={"k": "1"}))
+        again = await acting.does("create", body=config_map("a", web, data={"k": "2"}))
+        foreign = await acting.does("create", body=config_map("a", None, data={"k": "3"}))
     assert [each.outcome for each in (made, again, foreign)] == ["written", "unchanged", "failed"]
     assert "controlled by Web/w" in foreign.error
-    assert data_of(await acting.get("configmaps", "a")) == {"k": "1"}
+    assert (await acting.get("configmaps", "a"))["data"] == {"k": "1"}
 
 
 async def test_patches_change_just_what_they_name(acting: Acting) -> None:
     seen = await acting.make("configmaps", "a", data={"k": "1", "gone": "x"})
     async with acting.running():
-        (merged,) = await acting.carried_out(acting.intent("patch", seen, body={"data": {"k": "2", "gone": None}}))
+        merged = await acting.does("patch", seen, body={"data": {"k": "2", "gone": None}})
         seen = {**seen, **await acting.get("configmaps", "a")}
-        assert data_of(seen) == {"k": "2"}
+        assert seen["data"] == {"k": "2"}
         operations = [{"op": "test", "path": "/data/k", "value": "2"}, {"op": "add", "path": "/data/n", "value": "3"}]
-        (patched,) = await acting.carried_out(
-            acting.intent("patch", seen, body=operations, options={"patch_type": "json"})
-        )
-        assert data_of(await acting.get("configmaps", "a")) == {"k": "2", "n": "3"}
+        patched = await acting.does("patch", seen, body=operations, options={"patch_type": "json"})
+        assert (await acting.get("configmaps", "a"))["data"] == {"k": "2", "n": "3"}
         seen = {**seen, **await acting.get("configmaps", "a")}
-        (same,) = await acting.carried_out(acting.intent("patch", seen, body={"data": {"k": "2"}}))
-        (refused,) = await acting.carried_out(
-            acting.intent(
-                "patch", seen, body=[{"op": "test", "path": "/data/k", "value": "9"}], options={"patch_type": "json"}
-            )
+        same = await acting.does("patch", seen, body={"data": {"k": "2"}})
+        refused = await acting.does(
+            "patch", seen, body=[{"op": "test", "path": "/data/k", "value": "9"}], options={"patch_type": "json"}
         )
     assert [each.outcome for each in (merged, patched, same, refused)] == ["written", "written", "unchanged", "failed"]
 
@@ -162,11 +112,11 @@ async def test_a_json_patch_that_tests_what_it_changes_is_refused_only_if_that_h
     tested = [{"op": "test", "path": "/data/new", "value": None}, add]
     async with acting.running():
         untested, written, refused = [
-            (await acting.carried_out(acting.intent("patch", seen, body=body, options={"patch_type": "json"})))[0]
+            (await acting.does("patch", seen, body=body, options={"patch_type": "json"}))
             for body in ([add], tested, tested)
         ]
     assert [each.outcome for each in (untested, written, refused)] == ["conflict", "written", "conflict"]
-    assert data_of(await acting.get("configmaps", "a")) == {"k": "1", "other": "1", "new": "1"}
+    assert (await acting.get("configmaps", "a"))["data"] == {"k": "1", "other": "1", "new": "1"}
 
 
 async def test_the_patch_that_takes_off_the_last_finalizer_is_written_and_waits_for_the_end(acting: Acting) -> None:
@@ -189,12 +139,12 @@ async def test_a_status_is_patched_also_after_other_fields_changed(acting: Actin
     seen = await acting.make(resource, "w", spec=spec)
     body = {"status": {"message": "one"}}
     async with acting.running():
-        (written,) = await acting.carried_out(acting.intent("patch_status", seen, body=body))
+        written = await acting.does("patch_status", seen, body=body)
         now = {**seen, **await acting.get(resource, "w")}
         assert now["status"]["message"] == "one"
-        (same,) = await acting.carried_out(acting.intent("patch_status", now, body=body))
+        same = await acting.does("patch_status", now, body=body)
         await acting.change(resource, "w", {"metadata": {"labels": {"a": "b"}}})
-        (later,) = await acting.carried_out(acting.intent("patch_status", now, body={"status": {"message": "two"}}))
+        later = await acting.does("patch_status", now, body={"status": {"message": "two"}})
     assert [each.outcome for each in (written, same, later)] == ["written", "unchanged", "written"]
     now = await acting.get(resource, "w")
     assert (now["status"]["message"], now["metadata"]["labels"]) == ("two", {"a": "b"})
@@ -204,9 +154,9 @@ async def test_a_status_is_patched_also_after_other_fields_changed(acting: Actin
 async def test_delete_ends_an_object_and_says_which(acting: Acting) -> None:
     seen = await acting.make("configmaps", "a")
     async with acting.running():
-        (deleted,) = await acting.carried_out(acting.intent("delete", seen))
+        deleted = await acting.does("delete", seen)
         assert await acting.get("configmaps", "a") is None
-        (again,) = await acting.carried_out(acting.intent("delete", seen))
+        again = await acting.does("delete", seen)
     assert (deleted.outcome, deleted.target_uid) == ("written", seen["metadata"]["uid"])
     assert (again.outcome, again.target_uid) == ("gone", seen["metadata"]["uid"])
 
@@ -215,7 +165,7 @@ async def test_delete_leaves_an_object_with_finalizers_to_them(acting: Acting) -
     seen = await acting.make(WEBS, "w", metadata={"finalizers": ["example.com/wait"]}, spec={})
     async with acting.running():
         options = {"propagation": "Orphan"}
-        (deleted,) = await acting.carried_out(acting.intent("delete", seen, options=options))
+        deleted = await acting.does("delete", seen, options=options)
     now = await acting.get(WEBS, "w")
     assert now["metadata"]["deletionTimestamp"]
     (request,) = acting.sent()
@@ -264,11 +214,11 @@ async def test_if_unchanged_refuses_what_was_changed_since_and_lets_the_next_rou
     before = await acting.change("configmaps", "a", {"data": {"theirs": "2"}})
     options = {**options, "if_unchanged": True}
     async with acting.running():
-        (refused,) = await acting.carried_out(acting.intent(verb, seen, body=body, options=options))
+        refused = await acting.does(verb, seen, body=body, options=options)
         assert (await acting.get("configmaps", "a"))["metadata"]["resourceVersion"] == before["metadata"][
             "resourceVersion"
         ]
-        (taken,) = await acting.carried_out(acting.intent(verb, before, body=body, options=options))
+        taken = await acting.does(verb, before, body=body, options=options)
     assert (refused.outcome, taken.outcome) == ("conflict", "written")
     assert (await acting.rows())[refused.key]["state"] == "written"  # until the log shows what was in the way
 
@@ -285,7 +235,6 @@ async def test_what_the_api_refuses_fails_with_its_words(acting: Acting) -> None
                 ),
                 acting.intent(
                     "apply",
-                    target=f"configmaps/{acting.namespace}/a",
                     body=config_map("a", data={"k": {"not": "text"}}),
                 ),
             )
