@@ -50,6 +50,16 @@ def workloads(inside: str, *namespaces: str, file: Path = WEBS_FILE) -> Workload
     return Workloads(application=application, files=[file], image="levelog:local", inside=inside, namespaces=namespaces)
 
 
+OPTIONAL: Final = ("envFrom", "imagePullSecrets", "nodeSelector", "tolerations")
+
+
+def without_empty(made: Any) -> Any:
+    """An object without the optional fields that a chart has empty, as the API does not keep them."""
+    if isinstance(made, dict):
+        return {key: without_empty(each) for key, each in made.items() if each or key not in OPTIONAL}
+    return [without_empty(each) for each in made] if isinstance(made, list) else made
+
+
 def by_name(objects: Iterator[Any]) -> dict[tuple[str, str, str], Any]:
     """The objects by kind, namespace and name; a name that follows the content of a Job without what does."""
     found: dict[tuple[str, str, str], Any] = {}
@@ -58,7 +68,7 @@ def by_name(objects: Iterator[Any]) -> dict[tuple[str, str, str], Any]:
             one["metadata"]["name"] = name = NAMED_AFTER_CONTENT.sub("-migrate", one["metadata"]["name"])
             key = (one["kind"], one["metadata"].get("namespace", ""), name)
             assert key not in found
-            found[key] = one
+            found[key] = without_empty(one)
     return found
 
 

@@ -12,6 +12,7 @@ import yaml
 from levelog_base.errors import ConfigurationError
 from levelog_cli.deployment.files import write
 from levelog_cli.deployment.kustomization import contents, single
+from levelog_cli.deployment.values import with_defaults
 from levelog_cli.deployment.workloads import Workloads
 from levelog_cli.loading import load_application
 from levelog_cli.monitoring.listening import ListenAddress
@@ -133,11 +134,13 @@ def test_the_code_is_mounted_where_the_commands_look_for_it(tmp_path: Path) -> N
     (folder / "mounted_webs.py").write_text(WEBS_FILE.read_text())
     for file, paths in ((WEBS_FILE, ["webs.py"]), (folder, ["mounted/mounted_names.py", "mounted/mounted_webs.py"])):
         made = workloads(file=file)
-        data = made.operators()["data"]
-        for spec in (one["spec"]["template"]["spec"] for one in [made.migration(), *deployments_of(made)]):
+        code_map = with_defaults(made.operators())
+        for spec in (
+            one["spec"]["template"]["spec"] for one in [with_defaults(made.migration()), *deployments_of(made)]
+        ):
             [code] = [volume["configMap"] for volume in spec["volumes"] if "configMap" in volume]
-            assert code["name"] == made.operators()["metadata"]["name"]
-            mounted = {item["path"]: data[item["key"]] for item in code["items"]}
+            assert code["name"] == code_map["metadata"]["name"]
+            mounted = {item["path"]: code_map["data"][item["key"]] for item in code["items"]}
             assert sorted(mounted) == paths
             assert mounted[paths[-1]] == WEBS_FILE.read_text()
             assert spec["containers"][0]["args"][1] == f"/operators/{file.name}"

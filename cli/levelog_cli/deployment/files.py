@@ -1,15 +1,10 @@
-"""Manifests as files: their YAML, and the folder that it is written to."""
+"""The folder that manifests are written to."""
 
 import shutil
 from collections.abc import Mapping
-from functools import partial
 from pathlib import Path, PurePosixPath
-from typing import Final
 
 from levelog_base.errors import ConfigurationError
-from levelog_base.wire.manifests import as_yaml
-
-documents: Final = partial(as_yaml, width=1_000)
 
 
 def write(files: Mapping[str, str], folder: Path, *, is_overwriting: bool) -> list[Path]:

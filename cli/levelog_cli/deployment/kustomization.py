@@ -1,61 +1,41 @@
 """The folder that `levelog manifests` writes: a kustomize base, and overlays that scale processors by the lag."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Final
 
 from levelog_base.wire.manifests import as_yaml
-from levelog_cli.deployment.files import documents
+from levelog_cli.deployment.values import Object, manifests
 from levelog_cli.deployment.workloads import KEY_OF_REDACTION, RUN, Workloads
 from levelog_cli.wiring.roles import Role
 
 _KUSTOMIZATION: Final = "kustomization.yaml"
 
 
-EGRESS: Final = """\
-# Egress names ports, and no addresses: those of NATS, PostgreSQL and the API server are not known here. It is open for
-# a process that runs effects or sources, as what these call is in their code. Narrow both in an overlay of your own.
-"""
-
-
 def contents(workloads: Workloads) -> dict[str, str]:
     """Text of each file, by its path in the folder."""
-    base = {
-        "migrate.yaml": documents([workloads.migration()]),
-        **{f"{role}.yaml": documents([workloads.deployment(role), workloads.budget(role)]) for role in Role},
-        "networkpolicies.yaml": EGRESS + documents(workloads.policies()),
-    }
-    made = _with_base(workloads, _readme(workloads), workloads.accounts(), base)
+    made = _with_base(workloads, _readme(workloads), workloads.parts(manifests))
     scalers = {
         "overlays/scaled": ("autoscaler.yaml", workloads.autoscaler()),
         "overlays/keda": ("scaledobject.yaml", workloads.scaled_object()),
     }
     for folder, (file, scaler) in scalers.items():
-        made[f"{folder}/{file}"] = documents([scaler])
-        made[f"{folder}/{_KUSTOMIZATION}"] = documents([_scaled(f"{workloads.name}-{Role.PROCESS}", file)])
+        made[f"{folder}/{file}"] = manifests([scaler])
+        made[f"{folder}/{_KUSTOMIZATION}"] = manifests([_scaled(f"{workloads.name}-{Role.PROCESS}", file)])
     return made
 
 
 def single(workloads: Workloads) -> dict[str, str]:
     """The same for one process with embedded servers."""
-    base = {
-        "run.yaml": documents([workloads.single(), workloads.service(RUN)]),
-        "networkpolicies.yaml": EGRESS + documents([workloads.single_policy()]),
-    }
-    return _with_base(workloads, _single_readme(workloads), workloads.accounts(is_single=True), base)
+    return _with_base(workloads, _single_readme(workloads), workloads.single_parts())
 
 
-def _with_base(workloads: Workloads, readme: str, accounts: str, base: Mapping[str, str]) -> dict[str, str]:
+def _with_base(workloads: Workloads, readme: str, files: Mapping[str, str]) -> dict[str, str]:
     definitions = workloads.definitions()
-    files = {
-        **({"definitions.yaml": as_yaml(definitions)} if definitions else {}),
-        "rbac.yaml": accounts,
-        "operators.yaml": documents([workloads.operators()]),
-        **base,
-    }
+    base = ({"definitions.yaml": as_yaml(definitions)} if definitions else {}) | dict(files)
     return {
         "README.md": readme,
-        **{f"base/{name}": text for name, text in files.items()},
-        f"base/{_KUSTOMIZATION}": documents([_customized(list(files))]),
+        **{f"base/{name}": text for name, text in base.items()},
+        f"base/{_KUSTOMIZATION}": manifests([_customized(list(base))]),
     }
 
 
@@ -78,11 +58,11 @@ kubectl -n {workloads.inside} exec {workloads.name}-{RUN}-0 -- levelog levels
 """
 
 
-def _customized(resources: Sequence[str]) -> dict[str, Any]:
+def _customized(resources: Sequence[str]) -> Object:
     return {"apiVersion": "kustomize.config.k8s.io/v1beta1", "kind": "Kustomization", "resources": [*resources]}
 
 
-def _scaled(processors: str, scaler: str) -> dict[str, Any]:
+def _scaled(processors: str, scaler: str) -> Object:
     """The base, with the autoscaler instead of a number of processors."""
     target = {"kind": "Deployment", "name": processors}
     patch = as_yaml([[{"op": "remove", "path": "/spec/replicas"}]])

@@ -5,21 +5,20 @@ NATS, PostgreSQL and the Secret with their addresses are somebody else's, and re
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
-from typing import Any, Final
+from typing import Final
 
 from msgspec import Struct
 
 from levelog_base.errors import ConfigurationError
 from levelog_cli.crds.definitions import definitions_of, is_own
 from levelog_cli.deployment.accounts import dns_name, roles_of
+from levelog_cli.deployment.values import Object, Printer, Value, chart_value, filled, manifests, with_defaults
 from levelog_cli.loading import LoadedApplication, load_classes
 from levelog_cli.packages import package_of
 from levelog_cli.settings import LogLevel, variable
 from levelog_cli.wiring.roles import Role, needs_cluster, needs_sql
-
-Object = dict[str, Any]
 
 KEY_OF_REDACTION: Final = "redaction.key"
 MOST_PROCESSORS: Final = 16
@@ -32,6 +31,10 @@ RUN: Final = "run"
 _OPERATORS, _KEYS, _DATA, _PORT = "/operators", "/keys", "/data", 8080
 _EGRESS: Final = {Role.INGEST: (4222, 443, 6443), Role.PROCESS: (4222, 5432), Role.ACTUATE: (4222, 5432, 443, 6443)}
 """NATS 4222, PostgreSQL 5432; the API server is 443 at its Service, and mostly 6443 behind it."""
+_EGRESS_IS_WIDE: Final = """\
+# Egress names ports, and no addresses: those of NATS, PostgreSQL and the API server are not known here. It is open for
+# a process that runs effects or sources, as what these call is in their code. Narrow both in an overlay of your own.
+"""
 _PROMETHEUS: Final = "http://prometheus-operated.monitoring.svc:9090"
 """The Service that the Prometheus Operator makes, in the namespace that most use."""
 _LAG_SECONDS: Final = 5
@@ -49,8 +52,6 @@ class Workloads(Struct, frozen=True, kw_only=True):
     namespaces: Sequence[str] = ()
     """Watched namespaces; none for all."""
     log_level: str = LogLevel.INFO
-    valued: Callable[[str, Any], Any] = lambda _, value: value
-    """Given the path of what differs between clusters and what it is here, returns what the objects have there."""
 
     @property
     def name(self) -> str:
@@ -84,8 +85,28 @@ class Workloads(Struct, frozen=True, kw_only=True):
             )
         return code
 
-    def accounts(self, *, is_single: bool = False) -> str:
-        """YAML of the accounts and roles that `levelog rbac` prints."""
+    def parts(self, printed: Printer) -> dict[str, str]:
+        """An application whose processes run one by one: the text of each file, by its name."""
+        return {
+            "rbac.yaml": self._accounts(is_single=False),
+            "operators.yaml": printed([self.operators()]),
+            "migrate.yaml": printed([self.migration()]),
+            **{f"{role}.yaml": printed([self.deployment(role), self.budget(role)]) for role in Role},
+            "networkpolicies.yaml": _EGRESS_IS_WIDE + printed(self.policies()),
+        }
+
+    def single_parts(self) -> dict[str, str]:
+        """The same of an application that one process runs, with embedded servers."""
+        is_open = bool(self.application.program.effects or self.application.program.sources)
+        policy = self._policy(RUN, None if is_open else (443, 6443), is_scraped=True)
+        return {
+            "rbac.yaml": self._accounts(is_single=True),
+            "operators.yaml": manifests([self.operators()]),
+            "run.yaml": manifests([self.single(), self.service(RUN)]),
+            "networkpolicies.yaml": _EGRESS_IS_WIDE + manifests([policy]),
+        }
+
+    def _accounts(self, *, is_single: bool) -> str:
         return roles_of(
             self.application,
             operator_namespace=self.inside,
@@ -98,16 +119,25 @@ class Workloads(Struct, frozen=True, kw_only=True):
         code = self.code()
         made = self._object("v1", "ConfigMap", f"operators-{_digest(code)}", {})
         del made["spec"]
-        return made | {"data": {data_key(path): text for path, text in sorted(code.items())}}
+        data = {data_key(path): Value(f'(.Files.Get "operators/{path}")', code[path]) for path in sorted(code)}
+        return made | {"data": data}
 
     def migration(self) -> Object:
-        """The Job that brings the database to the code's revision; named after what it runs, as Jobs do not change."""
+        """The Job that brings the database to the code's revision; named after what it runs, as Jobs do not change.
+
+        In a chart that is what it runs here, and the values that it has there.
+        """
         pod = {
             **self._pod("migrate", ["database"]),
             "restartPolicy": "OnFailure",
         }
         spec = {"backoffLimit": 20, "template": self._template("migrate", pod)}  # PostgreSQL may come up later
-        return self._object("batch/v1", "Job", f"migrate-{_digest(spec)}", spec)
+        digest, values = _digest(with_defaults(spec)), dict[str, None]()
+        filled(spec, lambda value: values.setdefault(value.expression))
+        of_values = f'(list "{digest}" {" ".join(values)} | toJson | sha256sum | trunc {_LONGEST_HASH})'
+        made = self._object("batch/v1", "Job", f"migrate-{digest}", spec)
+        made["metadata"]["name"] = Value(f'(printf "{self.name}-migrate-%s" {of_values})', made["metadata"]["name"])
+        return made
 
     def deployment(self, role: Role) -> Object:
         """A process, twice: ingest has a standby, the others share the work."""
@@ -115,7 +145,7 @@ class Workloads(Struct, frozen=True, kw_only=True):
         pod = {**self._pod(role, servers), "serviceAccountName": f"{self.name}-{role}"}
         pod["automountServiceAccountToken"] = needs_cluster(frozenset({role}))
         spec: Object = {
-            "replicas": self.valued(f"replicas.{role}", 2),
+            "replicas": chart_value(f"replicas.{role}", 2),
             "selector": {"matchLabels": self._labels(role)},
             "template": self._template(role, pod),
         }
@@ -140,11 +170,6 @@ class Workloads(Struct, frozen=True, kw_only=True):
         }
         return self._object("apps/v1", "StatefulSet", RUN, spec)
 
-    def single_policy(self) -> Object:
-        """Network policies of the one pod, in both directions."""
-        is_open = bool(self.application.program.effects or self.application.program.sources)
-        return self._policy(RUN, None if is_open else (443, 6443), is_scraped=True)
-
     def service(self, process: str) -> Object:
         """The port of metrics, without an address of its own."""
         spec = {"clusterIP": "None", "selector": self._labels(process), "ports": [{"name": "http", "port": _PORT}]}
@@ -155,13 +180,13 @@ class Workloads(Struct, frozen=True, kw_only=True):
         spec = {"maxUnavailable": 1, "selector": {"matchLabels": self._labels(role)}}
         return self._object("policy/v1", "PodDisruptionBudget", role, spec)
 
-    def policies(self) -> Iterator[Object]:
+    def policies(self) -> list[Object]:
         """Network policies of the pods, in both directions. Nobody here knows what effects and sources call."""
-        program = self.application.program
+        program, made = self.application.program, list[Object]()
         for role in Role:
             is_open = bool(program.effects if role is Role.ACTUATE else program.sources if role is Role.INGEST else ())
-            yield self._policy(role, None if is_open else _EGRESS[role], is_scraped=True)
-        yield self._policy("migrate", (5432,), is_scraped=False)
+            made.append(self._policy(role, None if is_open else _EGRESS[role], is_scraped=True))
+        return [*made, self._policy("migrate", (5432,), is_scraped=False)]
 
     def autoscaler(self) -> Object:
         """More processors where the log is ahead of them, by a metric of the pods."""
@@ -197,15 +222,20 @@ class Workloads(Struct, frozen=True, kw_only=True):
         """A pod as the Pod Security Standard `restricted` wants it, with a root filesystem that is read only."""
         container: Object = {
             "name": command,
-            "image": self.valued("image", self.image),
+            "image": chart_value("image", self.image),
             "args": [command, *(f"{_OPERATORS}/{path}" for path in self._arguments())],
-            "env": [*self._settings(command), *(self._address(command, each) for each in servers)],
+            "env": [
+                *self._settings(command),
+                *(self._address(command, each) for each in servers),
+                chart_value("env", []),
+            ],
+            "envFrom": chart_value("envFrom", []),
             "securityContext": {
                 "allowPrivilegeEscalation": False,
                 "readOnlyRootFilesystem": True,
                 "capabilities": {"drop": ["ALL"]},
             },
-            "resources": self.valued(
+            "resources": chart_value(
                 f"resources.{command}",
                 {
                     "requests": {"cpu": "200m" if command == Role.PROCESS else "100m", "memory": "128Mi"},
@@ -230,8 +260,8 @@ class Workloads(Struct, frozen=True, kw_only=True):
         elif command in set(Role):
             container |= _probed()
             container["volumeMounts"].append({"name": "keys", "mountPath": _KEYS, "readOnly": True})
-            secret = self.valued("redaction.secret", self.name)
-            key = {"key": self.valued("redaction.key", KEY_OF_REDACTION), "path": KEY_OF_REDACTION}
+            secret = chart_value("redaction.secret", self.name)
+            key = {"key": chart_value("redaction.key", KEY_OF_REDACTION), "path": KEY_OF_REDACTION}
             volumes.append({"name": "keys", "secret": {"secretName": secret, "defaultMode": 0o440, "items": [key]}})
         return {
             "automountServiceAccountToken": False,
@@ -243,6 +273,9 @@ class Workloads(Struct, frozen=True, kw_only=True):
             },
             "containers": [container],
             "volumes": volumes,
+            "nodeSelector": chart_value("nodeSelector", {}),
+            "tolerations": chart_value("tolerations", []),
+            "imagePullSecrets": chart_value("imagePullSecrets", []),
         }
 
     def definitions(self) -> list[Object]:
@@ -251,8 +284,8 @@ class Workloads(Struct, frozen=True, kw_only=True):
         return definitions_of(classes) if classes else []
 
     def _settings(self, command: str) -> list[Object]:
-        level = self.valued("logLevel", str(self.log_level))
-        values = {"log_format": "json", "log_level": level, "application": self.application.name}
+        level = chart_value("logLevel", str(self.log_level))
+        values: Object = {"log_format": "json", "log_level": level, "application": self.application.name}
         if command == RUN:
             # Below the volume's root, which belongs to whoever made the volume.
             values |= {"listen": f":{_PORT}", "data_dir": f"{_DATA}/levelog"}
@@ -260,12 +293,12 @@ class Workloads(Struct, frozen=True, kw_only=True):
             values |= {"listen": f":{_PORT}", "redaction_key_file": f"{_KEYS}/{KEY_OF_REDACTION}"}
         if self.namespaces and command in (RUN, Role.INGEST, Role.ACTUATE):
             values["namespace"] = ",".join(self.namespaces)
-        return [{"name": variable(name), "value": value} for name, value in values.items()]
+        return [{"name": variable(name), "value": each} for name, each in values.items()]
 
     def _address(self, process: str, server: str) -> Object:
         """The variable with the address of a server, from the Secret."""
-        secret = self.valued(f"{server}.secret", self.name)
-        key = self.valued(f"{server}.keys.{process}", _key(process, server))
+        secret = chart_value(f"{server}.secret", self.name)
+        key = chart_value(f"{server}.keys.{process}", _key(process, server))
         return {"name": variable(f"{server}_url"), "valueFrom": {"secretKeyRef": {"name": secret, "key": key}}}
 
     def _policy(self, process: str, ports: Sequence[int] | None, *, is_scraped: bool) -> Object:
@@ -285,7 +318,10 @@ class Workloads(Struct, frozen=True, kw_only=True):
         return {"apiVersion": api_version, "kind": kind, "metadata": metadata, "spec": spec}
 
     def _template(self, process: str, pod: Object) -> Object:
-        return {"metadata": {"labels": self._labels(process)}, "spec": pod}
+        labels = self._labels(process)
+        of_chart = " ".join(f'"{name}" "{text}"' for name, text in labels.items())
+        more = Value(f"(merge (dict {of_chart}) .Values.podLabels)", labels)
+        return {"metadata": {"labels": more}, "spec": pod}
 
     def _labels(self, process: str) -> dict[str, str]:
         return {"app": self.name, "process": str(process)}
