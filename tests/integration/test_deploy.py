@@ -20,7 +20,6 @@ from levelog_cli.settings import Settings, variable
 from rigs.controlplane import ControlPlane
 from rigs.levelog import WEBS_FILE, Levelog
 from rigs.manifests import restricted_namespace, warnings_of
-from rigs.waiting import until
 
 
 def workloads(inside: str = "levelog", *namespaces: str, file: Path = WEBS_FILE) -> Workloads:
@@ -30,7 +29,6 @@ def workloads(inside: str = "levelog", *namespaces: str, file: Path = WEBS_FILE)
 
 def objects(made: Workloads, *, is_single: bool = False) -> list[dict[str, Any]]:
     files = single(made) if is_single else contents(made)
-    files.pop("overlays/keda/scaledobject.yaml", "")  # of a kind that not each cluster has
     texts = [text for name, text in files.items() if name.endswith(".yaml") and "kustomization" not in name]
     return [one for text in texts for one in yaml.safe_load_all(text) if one]
 
@@ -45,24 +43,6 @@ async def test_the_manifests_are_valid_and_their_pods_as_restricted_as_pods_can_
         made = workloads(namespace, *namespaces)
         for is_single in (False, True):
             assert await warnings_of(control_plane.admin, objects(made, is_single=is_single)) == []
-
-
-@pytest.mark.long
-async def test_keda_knows_each_field_of_the_overlay(control_plane: ControlPlane, keda_definitions: Path) -> None:
-    api, made = control_plane.admin, workloads(await control_plane.admin.create_namespace())
-    definition = yaml.safe_load((keda_definitions / "keda.sh_scaledobjects.yaml").read_text())
-    definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
-    await api.create(definitions, definition)
-    try:
-        served = f"/apis/keda.sh/v1alpha1/namespaces/{made.inside}/scaledobjects"
-        await until(lambda: api.request("GET", served), "the API of KEDA", accept=lambda found: found[0] == 200)
-        wanted = made.scaled_object()
-        assert await warnings_of(api, [wanted]) == []
-        wanted["spec"]["maxReplicas"] = 3
-        with pytest.raises(RuntimeError, match="maxReplicas"):
-            await warnings_of(api, [wanted])
-    finally:
-        await api.request("DELETE", f"{definitions}/{definition['metadata']['name']}")
 
 
 def test_each_process_runs_as_its_own_account_with_settings_that_exist() -> None:
@@ -178,15 +158,14 @@ async def test_kustomize_builds_the_base_and_the_overlay(tmp_path: Path) -> None
     ended = await Levelog(tmp_path).ends("manifests", WEBS_FILE, *options)
     assert ended.status == 0, ended
     built: dict[str, dict[tuple[str, str], Any]] = {}
-    for part in ("base", "overlays/scaled", "overlays/keda"):
+    for part in ("base", "overlays/scaled"):
         command = [kubectl, "kustomize", str(tmp_path / "made" / part)]
         process = await asyncio.create_subprocess_exec(*command, stdout=subprocess.PIPE)
         text, _ = await process.communicate()
         assert process.returncode == 0
         built[part] = {(one["kind"], one["metadata"]["name"]): one for one in yaml.safe_load_all(text)}
-    base, scaled, keda = built.values()
+    base, scaled = built.values()
     name = "levelog-webs-process"
     assert scaled.keys() - base.keys() == {("HorizontalPodAutoscaler", name)}
     assert base["Deployment", name]["spec"].pop("replicas") == 2
-    assert base["Deployment", name] == scaled["Deployment", name] == keda["Deployment", name]
-    assert keda.keys() - base.keys() == {("ScaledObject", name)}
+    assert base["Deployment", name] == scaled["Deployment", name]

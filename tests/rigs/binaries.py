@@ -1,8 +1,7 @@
-"""The programs of a control plane, Helm, and KEDA's definitions: found, or made from Go modules and kept."""
+"""The programs of a control plane, and Helm: found, or made from Go modules and kept."""
 
 import fcntl
 import hashlib
-import json
 import os
 import re
 import shutil
@@ -107,21 +106,6 @@ def find_helm(announce: Callable[[str], None] = lambda _: None) -> Path:
     """A cached build, else a new one, as of the control plane. Raises BinariesMissing."""
     folder = cache_folder(_HELM)
     return _helm_in(folder) or _build(_HELM, folder, _helm_in, announce, "helm")
-
-
-def find_keda_definitions() -> Path:
-    """The folder with KEDA's CustomResourceDefinitions, in the cache of Go modules. Raises BinariesMissing."""
-    go = shutil.which("go")
-    if go is None:
-        raise BinariesMissing("the definitions of KEDA come as a Go module: install Go to get them")
-    module = SOURCES / "keda"
-    command = [go, "mod", "download", "-json", "github.com/kedacore/keda/v2"]
-    environment = {**os.environ, "GOWORK": "off"}
-    got = subprocess.run(command, cwd=module, env=environment, capture_output=True, text=True, check=False)
-    if got.returncode != 0:
-        reason = ([*got.stderr.strip().splitlines(), *got.stdout.strip().splitlines()] or ["no output"])[0]
-        raise BinariesMissing(f"KEDA could not be downloaded in {module}: {reason}")
-    return Path(json.loads(got.stdout)["Dir"], "config/crd/bases")
 
 
 def cache_folder(recipes: Sequence[_Recipe] = _RECIPES) -> Path:

@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 import pytest
 import pytest_asyncio
 
-from rigs.binaries import Binaries, BinariesMissing, find_binaries, find_helm, find_keda_definitions
+from rigs.binaries import Binaries, BinariesMissing, find_binaries, find_helm
 from rigs.controlplane import ControlPlane
 from rigs.migrated import migrated_sqlite, migrated_template
 from rigs.nats import NatsServer
@@ -67,15 +67,6 @@ def helm(request: pytest.FixtureRequest) -> Path:
     if isinstance(found, BinariesMissing):
         _miss(found)
     return found
-
-
-@pytest.fixture(scope="session")
-def keda_definitions() -> Path:
-    """The folder with KEDA's CustomResourceDefinitions."""
-    try:
-        return find_keda_definitions()
-    except BinariesMissing as reason:
-        _miss(reason)
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")

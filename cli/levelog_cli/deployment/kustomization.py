@@ -1,4 +1,4 @@
-"""The folder that `levelog manifests` writes: a kustomize base, and overlays that scale processors by the lag."""
+"""The folder that `levelog manifests` writes: a kustomize base, and an overlay that scales processors by the lag."""
 
 from collections.abc import Mapping, Sequence
 from typing import Final
@@ -13,15 +13,14 @@ _KUSTOMIZATION: Final = "kustomization.yaml"
 
 def contents(workloads: Workloads) -> dict[str, str]:
     """Text of each file, by its path in the folder."""
-    made = _with_base(workloads, _readme(workloads), workloads.parts(manifests))
-    scalers = {
-        "overlays/scaled": ("autoscaler.yaml", workloads.autoscaler()),
-        "overlays/keda": ("scaledobject.yaml", workloads.scaled_object()),
+    patch = as_yaml([[{"op": "remove", "path": "/spec/replicas"}]])
+    target = {"kind": "Deployment", "name": f"{workloads.name}-{Role.PROCESS}"}
+    scaled = _customized(["../../base", "autoscaler.yaml"]) | {"patches": [{"target": target, "patch": patch}]}
+    return {
+        **_with_base(workloads, _readme(workloads), workloads.parts(manifests)),
+        "overlays/scaled/autoscaler.yaml": manifests([workloads.autoscaler()]),
+        f"overlays/scaled/{_KUSTOMIZATION}": manifests([scaled]),
     }
-    for folder, (file, scaler) in scalers.items():
-        made[f"{folder}/{file}"] = manifests([scaler])
-        made[f"{folder}/{_KUSTOMIZATION}"] = manifests([_scaled(f"{workloads.name}-{Role.PROCESS}", file)])
-    return made
 
 
 def single(workloads: Workloads) -> dict[str, str]:
@@ -62,13 +61,6 @@ def _customized(resources: Sequence[str]) -> Object:
     return {"apiVersion": "kustomize.config.k8s.io/v1beta1", "kind": "Kustomization", "resources": [*resources]}
 
 
-def _scaled(processors: str, scaler: str) -> Object:
-    """The base, with the autoscaler instead of a number of processors."""
-    target = {"kind": "Deployment", "name": processors}
-    patch = as_yaml([[{"op": "remove", "path": "/spec/replicas"}]])
-    return _customized(["../../base", scaler]) | {"patches": [{"target": target, "patch": patch}]}
-
-
 def _readme(workloads: Workloads) -> str:
     keys = [key for key in workloads.secret_keys() if key != KEY_OF_REDACTION]
     literals = "".join(f"  --from-literal {key}={key.split('-')[1]}://… \\\n" for key in keys)
@@ -85,5 +77,5 @@ kubectl -n {workloads.inside} create secret generic {workloads.name} \\
 ```
 
 Then `kubectl apply -k base`, or `kubectl apply -k overlays/scaled`, where an adapter serves the metric
-`levelog_log_lag_seconds` of pods, or `kubectl apply -k overlays/keda`, where KEDA can ask a Prometheus that has it.
+`levelog_log_lag_seconds` of pods.
 """

@@ -35,8 +35,6 @@ _EGRESS_IS_WIDE: Final = """\
 # Egress names ports, and no addresses: those of NATS, PostgreSQL and the API server are not known here. It is open for
 # a process that runs effects or sources, as what these call is in their code. Narrow both in an overlay of your own.
 """
-_PROMETHEUS: Final = "http://prometheus-operated.monitoring.svc:9090"
-"""The Service that the Prometheus Operator makes, in the namespace that most use."""
 _LAG_SECONDS: Final = 5
 """More of it, on average, asks for another processor."""
 
@@ -195,28 +193,6 @@ class Workloads(Struct, frozen=True, kw_only=True):
         target = {"apiVersion": "apps/v1", "kind": "Deployment", "name": f"{self.name}-{Role.PROCESS}"}
         spec = {"scaleTargetRef": target, "minReplicas": 2, "maxReplicas": MOST_PROCESSORS, "metrics": [metric]}
         return self._object("autoscaling/v2", "HorizontalPodAutoscaler", Role.PROCESS, spec)
-
-    def scaled_object(self) -> Object:
-        """The same for KEDA, which asks Prometheus; while that knows nothing, the number stays as it is."""
-        pods = f'namespace="{self.inside}",pod=~"{self.name}-{Role.PROCESS}-.+"'
-        trigger = {
-            "type": "prometheus",
-            "metricType": "Value",
-            "metadata": {
-                "serverAddress": _PROMETHEUS,
-                "query": f"avg(levelog_log_lag_seconds{{{pods}}})",
-                "threshold": str(_LAG_SECONDS),
-                "ignoreNullValues": "false",
-            },
-        }
-        target = {"name": f"{self.name}-{Role.PROCESS}"}
-        spec = {
-            "scaleTargetRef": target,
-            "minReplicaCount": 2,
-            "maxReplicaCount": MOST_PROCESSORS,
-            "triggers": [trigger],
-        }
-        return self._object("keda.sh/v1alpha1", "ScaledObject", Role.PROCESS, spec)
 
     def _pod(self, command: str, servers: Sequence[str]) -> Object:
         """A pod as the Pod Security Standard `restricted` wants it, with a root filesystem that is read only."""
