@@ -105,7 +105,7 @@ def _version(cls: type[ResourceBase], *, is_stored: bool) -> Json:
     if "status" in schema.get("properties", {}) if has_status is None else has_status:
         made["subresources"] = {"status": {}}
     if said.scale:
-        made.setdefault("subresources", {})["scale"] = scale_of(cls.__name__, said.scale, schema)
+        made.setdefault("subresources", {})["scale"] = _scale_of(cls.__name__, said.scale, schema)
     if said.selectable_fields:
         made["selectableFields"] = [{"jsonPath": f".{path.lstrip('.')}"} for path in said.selectable_fields]
     if columns := list(_columns(cls, said, schema)):
@@ -117,12 +117,12 @@ def _columns(cls: type[ResourceBase], said: Definition, schema: Json) -> Iterato
     for columns, wide in ((said.columns, {}), (said.wide_columns, {"priority": 1})):
         for title, column in columns.items():
             if isinstance(column, str):
-                yield column_of(cls.__name__, title, column, schema) | wide
+                yield _column_of(cls.__name__, title, column, schema) | wide
             else:
                 yield {"name": title, **column}
 
 
-def column_of(cls: str, title: str, path: str, schema: Json) -> Json:
+def _column_of(cls: str, title: str, path: str, schema: Json) -> Json:
     """The column that shows what is at a path. Raises OperatorError where there is nothing."""
     shown = _at(cls, f"the column {title}", path, schema)
     type_ = "date" if str(shown.get("format")).startswith("date") else shown.get("type")
@@ -130,7 +130,7 @@ def column_of(cls: str, title: str, path: str, schema: Json) -> Json:
     return {"name": title, "type": type_ if known else "string", "jsonPath": f".{path.lstrip('.')}"}
 
 
-def scale_of(cls: str, paths: Sequence[str] | Mapping[str, str], schema: Json) -> Json:
+def _scale_of(cls: str, paths: Sequence[str] | Mapping[str, str], schema: Json) -> Json:
     """The scale subresource. Raises OperatorError for paths of something else than replicas and a selector."""
     if isinstance(paths, Mapping):
         return dict(paths)

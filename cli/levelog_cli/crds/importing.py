@@ -5,33 +5,30 @@ import builtins
 import json
 import keyword
 import re
-import warnings
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any, Final
 
 import msgspec
 
 from levelog.resources import Resource, ResourceBase, Struct
-from levelog_base.errors import OperatorError
-from levelog_cli.crds.definitions import column_of, scale_of
-from levelog_cli.crds.schemas import INT_OR_STRING, KEPT, LIST_TYPE, RULES, SERVERS, Json
+from levelog_cli.crds.schemas import INT_OR_STRING, KEPT, LIST_TYPE, SERVERS, Json
 
 _IMPORTS: Final = {
     "datetime": ("date", "datetime"),
     "typing": ("Annotated", "Any", "Literal"),
     "uuid": ("UUID",),
     "msgspec": ("Meta", "convert", "field"),
-    "levelog": ("CEL", "Resource", "Struct"),
+    "levelog": ("Resource", "Struct"),
 }
 _TAKEN: Final = {*dir(builtins), *keyword.kwlist, "cel_rules", *(each for names in _IMPORTS.values() for each in names)}
 """Names that mean something inside a class."""
 _SCALARS: Final = {"string": "str", "integer": "int", "number": "float", "boolean": "bool"}
 _FORMATS: Final = {"date-time": "datetime", "date": "date", "byte": "bytes", "uuid": "UUID"}
-_RULE: Final = {"message": "message", "messageExpression": "message_expression", "fieldPath": "field_path"}
-_SIZES: Final = {"list": "Items", "frozenset": "Items", "dict": "Properties", "str": "Length"}
 _STRUCT: Final = frozenset({"type", "properties", "required", "description"})
 """Keywords that a class says."""
+_OF_FIELD: Final = frozenset({"description", "nullable", "default"})
+"""Keywords that stand beside the type of a field."""
 LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
 
 
@@ -46,7 +43,7 @@ class _Type(Struct, frozen=True):
 def source_of(definitions: Mapping[str, Json]) -> str:
     """A Python file with a class for each version of each definition.
 
-    What a class cannot say of a field stands in its `extra_json_schema`.
+    The classes have fields, types and defaults. All else, as bounds and rules, stands in `extra_json_schema`.
     """
     writer = _Writer()
     for definition in definitions.values():
@@ -76,7 +73,7 @@ class _Writer:
         schema = schema | {"properties": properties}
         name = self._name(_word(kind if version["storage"] else kind + version["name"].capitalize()))
         options = dict(_options(name, definition, version, schema))
-        if extra := _unsaid(schema, _STRUCT | {RULES}, not_required=(*SERVERS, "status")):
+        if extra := _unsaid(schema, _STRUCT, not_required=(*SERVERS, "status")):
             options["extra_json_schema"] = extra
         lines = "".join(f"    {key}={_literal(value)},\n" for key, value in options.items())
         self._class(name, f"\n    Resource,\n{lines}", schema, taken={*dir(Resource), *ResourceBase.__annotations__})
@@ -102,9 +99,8 @@ class _Writer:
         kw_only = "" if has_default == sorted(has_default) else "    kw_only=True,\n" if is_top else ", kw_only=True"
         said = f"    {_text(schema['description'])}\n" if schema.get("description") else ""
         blank = "\n" if said and fields else ""
-        rules = "".join(f"@{_rule(rule)}\n" for rule in schema.get(RULES, ()) if _says_all(schema))
         body = said + blank + "".join(fields) or "    pass\n"
-        self.classes.append(f"{rules}class {name}({bases}{kw_only}):\n{body}")
+        self.classes.append(f"class {name}({bases}{kw_only}):\n{body}")
 
     def _field(self, owner: str, key: str, schema: Json, taken: set[str], *, is_required: bool) -> str:
         name = _field_name(key)
@@ -114,7 +110,7 @@ class _Writer:
         made = self._type(owner + _word(key[:1].upper() + key[1:]), schema)
         options = {} if _encoded(name) == key else {"name": _literal(key)}
         extra: Json = {}
-        hint = self._annotated(made, schema, is_below=not made.is_class)
+        hint = _annotated(made.text, _unsaid(schema, made.says | _OF_FIELD))
         if "default" in schema:
             value = schema["default"]
             options |= _default(value, made.text)
@@ -127,8 +123,7 @@ class _Writer:
             extra["nullable"] = True
         if (schema.get("nullable") or is_null) and made.text != "Any":
             hint += " | None"
-        if extra:
-            hint = f"Annotated[{hint}, Meta(extra_json_schema={_literal(extra)})]"
+        hint = _annotated(hint, extra)
         value = ", ".join(f"{option}={text}" for option, text in options.items())
         value = f" = field({value})" if options.keys() - {"default"} else f" = {options['default']}" if options else ""
         text = "" if made.is_class else schema.get("description")
@@ -138,25 +133,11 @@ class _Writer:
         """The type of the items of a list, or of the values of a map."""
         made = self._type(name, schema)
         extra = {"default": schema["default"]} if "default" in schema else {}
-        hint = self._annotated(made, schema, is_below=False)
+        hint = _annotated(made.text, _unsaid(schema, made.says | {"nullable", "default"}))
         if schema.get("nullable"):
             hint += " | None"
             extra |= {"nullable": True} if "enum" in schema else {}
-        return f"Annotated[{hint}, Meta(extra_json_schema={_literal(extra)})]" if extra else hint
-
-    def _annotated(self, made: _Type, schema: Json, *, is_below: bool) -> str:
-        """A type with what it does not say itself; the description may stand below."""
-        said = _bounds(schema, made)
-        if schema.get("description") and not is_below and not made.is_class:
-            said["description"] = ("description", schema["description"])
-        has_rules = not made.is_class and _says_all(schema)
-        says = {*made.says, *said, "description", "nullable", "default", *((RULES,) if has_rules else ())}
-        meta = [f"{key}={_literal(value)}" for key, value in dict(said.values()).items()]
-        if extra := _unsaid(schema, says):
-            meta.append(f"extra_json_schema={_literal(extra)}")
-        notes = [f"Meta({', '.join(meta)})"] if meta else []
-        notes += map(_rule, schema.get(RULES, ())) if has_rules else ()
-        return f"Annotated[{', '.join([made.text, *notes])}]" if notes else made.text
+        return _annotated(hint, extra)
 
     def _type(self, name: str, schema: Json) -> _Type:
         type_, items, others = schema.get("type"), schema.get("items"), schema.get("additionalProperties")
@@ -175,8 +156,7 @@ class _Writer:
         if type_ == "object" and (schema.get("properties") or not (schema.get(KEPT) or others)):
             name = self._name(name)
             self._class(name, "Struct", schema)
-            rules = {RULES} if _says_all(schema) else set[str]()
-            return _Type(name, _STRUCT | rules, is_class=True)
+            return _Type(name, _STRUCT, is_class=True)
         if type_ == "object":
             return _Type("dict[str, Any]", frozenset({"type", KEPT} if schema.get(KEPT) else ()))
         if type_ == "string" and (of_format := _FORMATS.get(schema.get("format", ""))):
@@ -214,38 +194,15 @@ def _options(name: str, definition: Json, version: Json, schema: Json) -> Iterat
             "annotations": {key: text for key, text in annotations.items() if key != LAST_APPLIED},
         }
         yield from ((key, value) for key, value in of_all.items() if value)
-    yield from _columns(name, version.get("additionalPrinterColumns", []), schema)
+    if columns := version.get("additionalPrinterColumns"):
+        yield "columns", {one["name"]: {key: value for key, value in one.items() if key != "name"} for one in columns}
     subresources = version.get("subresources") or {}
     if ("status" in subresources) != ("status" in schema["properties"]):
         yield "status_subresource", "status" in subresources
     if scale := subresources.get("scale"):
-        paths = [scale[key] for key in ("specReplicasPath", "statusReplicasPath", "labelSelectorPath") if key in scale]
-        yield "scale", paths if _makes(scale, lambda: scale_of(name, paths, schema)) else scale
+        yield "scale", scale
     if selectable := version.get("selectableFields"):
         yield "selectable_fields", [each["jsonPath"] for each in selectable]
-
-
-def _columns(name: str, columns: Sequence[Json], schema: Json) -> Iterator[tuple[str, Json]]:
-    """The columns by their paths if that gives the same ones, else as they stand."""
-
-    def is_made(one: Json, more: Json) -> bool:
-        return _makes(one, lambda: column_of(name, one["name"], one["jsonPath"], schema) | more)
-
-    shown = [one for one in columns if is_made(one, {})]
-    wide = [one for one in columns if is_made(one, {"priority": 1})]
-    if [*shown, *wide] != columns:
-        yield "columns", {one["name"]: {key: value for key, value in one.items() if key != "name"} for one in columns}
-        return
-    for key, each in (("columns", shown), ("wide_columns", wide)):
-        if each:
-            yield key, {one["name"]: one["jsonPath"] for one in each}
-
-
-def _makes(wanted: object, make: Callable[[], object]) -> bool:
-    try:
-        return make() == wanted
-    except OperatorError:
-        return False
 
 
 def _unsaid(schema: Json, says: Collection[str], not_required: Sequence[str] = ()) -> Json:
@@ -258,50 +215,11 @@ def _unsaid(schema: Json, says: Collection[str], not_required: Sequence[str] = (
     }
     if "required" in says and set(wanted) != found:
         extra["required"] = wanted
-    if RULES in schema and not _says_all(schema):
-        extra[RULES] = schema[RULES]
     return extra
 
 
-def _says_all(schema: Json) -> bool:
-    """Whether a CEL of levelog can say each of the rules."""
-    return all(rule.keys() <= {"rule", *_RULE} for rule in schema.get(RULES, ()))
-
-
-def _bounds(schema: Json, made: _Type) -> dict[str, tuple[str, Any]]:
-    """The rules that Meta has names of its own for, by keyword."""
-    said: dict[str, tuple[str, Any]] = {}
-    if made.text in ("int", "float"):
-        for key, inclusive, exclusive in (("minimum", "ge", "gt"), ("maximum", "le", "lt")):
-            if (bound := _bound(schema.get(key), made.text)) is not None:
-                is_exclusive = schema.get(f"exclusive{key.capitalize()}")
-                said[key] = (exclusive if is_exclusive else inclusive, bound)
-                said |= {f"exclusive{key.capitalize()}": said[key]} if is_exclusive else {}
-        step = _bound(schema.get("multipleOf"), made.text)
-        if step is not None and made.text == "int":  # Python's remainders of floats are not the server's
-            said["multipleOf"] = ("multiple_of", step)
-    size = _SIZES.get(made.text.partition("[")[0])
-    for end in ("min", "max"):
-        if size is not None and (bound := _bound(schema.get(f"{end}{size}"), "int")) is not None:
-            said[f"{end}{size}"] = (f"{end}_length", bound)
-    if made.text == "str" and _is_pattern(schema.get("pattern")):
-        said["pattern"] = ("pattern", schema["pattern"])
-    return said
-
-
-def _bound(value: Any, type_: str) -> Any:
-    """A bound as msgspec takes it; None for one that it does not."""
-    if value is None or not -(2**63) <= value < 2**63:
-        return None
-    return int(value) if value == int(value) else value if type_ == "float" else None
-
-
-def _is_pattern(text: str | None) -> bool:
-    try:
-        with warnings.catch_warnings(action="error"):  # what sets will mean in a later Python
-            return text is not None and bool(re.compile(text) or True)
-    except (re.error, Warning, OverflowError, RecursionError):
-        return False
+def _annotated(hint: str, extra: Json) -> str:
+    return f"Annotated[{hint}, Meta(extra_json_schema={_literal(extra)})]" if extra else hint
 
 
 def _is_said(value: Any, hint: str) -> bool:
@@ -318,11 +236,6 @@ def _default(value: Any, hint: str) -> dict[str, str]:
     if isinstance(value, str | int | float) and hint not in _FORMATS.values():
         return {"default": _literal(value)}
     return {"default_factory": f"lambda: convert({_literal(value)}, {hint})"}
-
-
-def _rule(rule: Json) -> str:
-    more = "".join(f", {name}={_literal(rule[key])}" for key, name in _RULE.items() if key in rule)
-    return f"CEL({_literal(rule['rule'])}{more})"
 
 
 def _field_name(key: str) -> str:
