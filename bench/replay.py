@@ -25,9 +25,9 @@ from levelog_log.transport.connection import connect
 from levelog_processors.decide.functions import Caller
 from levelog_processors.program import Program
 from levelog_replay.historysources import LogRecording, Selection, open_recording
+from levelog_replay.inorder import LogReplay
 from levelog_replay.judging import Judge
-from levelog_replay.logmode import LogReplay
-from levelog_replay.recordedmode import RecordedReplay
+from levelog_replay.recordedinputs import RecordedReplay
 from levelog_replay.tape import Rebuilt, Tape
 from levelog_store.decide.decisions import Asked, Decision
 from rigs.nats import NatsServer
@@ -38,7 +38,7 @@ BEGIN = datetime.now(UTC) + timedelta(hours=1)
 VERSIONS = 10
 """Of each object, one after the other: the first tenth of the records shows all objects once."""
 IN_ORDER = 500
-"""Records of mode `log`, which decides after each."""
+"""Records of a replay in order, which decides after each."""
 _BATCH = 500
 _FETCH = 1000
 
@@ -166,7 +166,7 @@ async def _in_order(recording: LogRecording, program: Program) -> tuple[Sequence
 
 
 class _Decided:
-    """A history with the decisions that mode `log` made on it."""
+    """A history with the decisions that a replay in order made on it."""
 
     def __init__(self, recording: LogRecording, decided: Sequence[Decision]) -> None:
         self.origin, self.first, self.last = recording.origin, recording.first, recording.last

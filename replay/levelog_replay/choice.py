@@ -12,7 +12,7 @@ from levelog_base.wire.objects import ObjectKey
 from levelog_history.reach import Moment, refuse_expired
 from levelog_history.selection import Selected, has_any, named
 from levelog_processors.program import Program
-from levelog_replay.historysources import Recording, Selection
+from levelog_replay.historysources import History, Selection
 
 RECORDED: Final = "recorded"
 
@@ -27,8 +27,6 @@ class Choice(Struct, frozen=True, kw_only=True):
     objects: Sequence[str] = ()
     handler: str = ""
     allows_network: bool = False
-    is_in_order: bool = False
-    """Mode `log`."""
     bundle: Path | None = None
     """History is in this file."""
     breaks: Sequence[str] = ()
@@ -77,7 +75,7 @@ def _views(handler: str, program: Program) -> frozenset[str]:
     return found
 
 
-def refuse_moments(history: Recording, first: Moment | None, selection: Selection) -> None:
+def refuse_moments(history: History, first: Moment | None, selection: Selection) -> None:
     """Raise ConfigurationError for moments that history does not reach; `first` is where it begins."""
     start, end = selection.start, selection.end
     if history.last == 0:

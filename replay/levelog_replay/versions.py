@@ -10,17 +10,16 @@ from msgspec import Struct
 
 from levelog_base.secrets.redaction import Redactor
 from levelog_processors.program import Program
-from levelog_replay.bundles.reading import Bundle
 from levelog_replay.calling import ReplayCaller
 from levelog_replay.comparing import DecisionComparison, Divergence
 from levelog_replay.effects.outcomes import CallComparison
 from levelog_replay.effects.pairing import CallReplay
 from levelog_replay.effects.receipts import read_past_calls
 from levelog_replay.effects.repeating import Repeater
-from levelog_replay.historysources import History, LiveHistory, Recording, Selection
+from levelog_replay.historysources import History, Recording, Selection
+from levelog_replay.inorder import LogReplay, Side, pairs
 from levelog_replay.judging import Judge
-from levelog_replay.logmode import LogReplay, Side, pairs
-from levelog_replay.recordedmode import RecordedReplay
+from levelog_replay.recordedinputs import RecordedReplay
 from levelog_replay.stops.stopping import Stops
 from levelog_replay.tape import Rebuilt
 from levelog_replay.travel.edits import Edited, Edits, PastWrites
@@ -66,10 +65,9 @@ class Versions(Struct, frozen=True, kw_only=True):
 
     async def compare(
         self,
-        history: Recording,
+        history: History,
         selection: Selection,
         *,
-        is_in_order: bool,
         show: Callable[[Divergence], None] | None,
         take: Callable[[Divergence], None] | None = None,
     ) -> Report:
@@ -79,28 +77,22 @@ class Versions(Struct, frozen=True, kw_only=True):
         """
         begun = time.monotonic()
         comparison = DecisionComparison(take)
-        is_told = False
         calls: CallReplay | None = None
         async with AsyncExitStack() as stack:
             if self.stops is not None:
                 stack.enter_context(self.stops.heeding())
-            if is_in_order or not isinstance(history, LiveHistory | Bundle):
-                records = await self._in_order(comparison, history, selection)
-            else:
-                replay = RecordedReplay(
-                    history, selection, [self._judge(stack, history, *each) for each in self._named()]
-                )
-                repeaters = [self._repeater(stack, *each) for each in self._named()]
-                if self.functions:
-                    past = await read_past_calls(history, self.functions)
-                    calls = CallReplay(self.functions, past, repeaters, self.stops)
-                is_told = await self._as_recorded(comparison, history, selection, replay, calls, show)
-                records = replay.records
+            judges = [self._judge(stack, history, *each) for each in self._named()]
+            replay = RecordedReplay(history, selection, judges)
+            repeaters = [self._repeater(stack, *each) for each in self._named()]
+            if self.functions:
+                past = await read_past_calls(history, self.functions)
+                calls = CallReplay(self.functions, past, repeaters, self.stops)
+            is_told = await self._as_recorded(comparison, history, selection, replay, calls, show)
         seconds = time.monotonic() - begun
         return Report(
             comparison=comparison,
             names=self.names,
-            records=records,
+            records=replay.records,
             seconds=seconds,
             is_first_told=is_told,
             calls=calls.comparison if calls is not None else None,
@@ -141,7 +133,7 @@ class Versions(Struct, frozen=True, kw_only=True):
         calls: CallReplay | None,
         show: Callable[[Divergence], None] | None,
     ) -> bool:
-        """Mode `recorded`; tells whether the first difference was shown."""
+        """Compare each decision as it is made again; tells whether the first difference was shown."""
         before = history.first - 1
         end = selection.end.sequence if selection.end is not None else 0
         is_told = False
@@ -186,12 +178,20 @@ class Versions(Struct, frozen=True, kw_only=True):
     async def differing(self, history: Recording, edits: Edits) -> AsyncGenerator[Divergence]:
         """Decide in the order of the log, as it was and with changes; those decisions that differ, from there on.
 
-        A write that was sent is under way until its receipt comes, as it was live.
+        Without changes, these are the differences of two versions of the code. A write that was sent is under way until
+        its receipt comes, as it was live.
         """
         comparison = DecisionComparison()
         both = Edited(history, edits, is_applied=False), Edited(history, edits)
+        written = await PastWrites.read(history)
         async with AsyncExitStack() as stack:
-            sides = await self._sides(stack, both, await PastWrites.read(history))
+            sides: list[Side] = []
+            for name, program, edited in zip(self.names, self.programs, both, strict=True):
+                replay = LogReplay(edited, program, redactor=self.redactor, caller=self.caller(), claimant=written)
+                stack.push_async_callback(replay.close)
+                every = history.last - history.first + 1
+                await stack.enter_async_context(self.following(name, every, partial(getattr, replay, "records")))
+                sides.append(Side(replay, edited))
             async for at, one, other in pairs(sides):
                 start = both[0].start  # which is read by the time that something differs
                 if start is not None and at >= start and (found := comparison.take_both(one, other)) is not None:
@@ -203,25 +203,3 @@ class Versions(Struct, frozen=True, kw_only=True):
         orders = Orders(history, expression, self.programs[0], replay, most)
         async with self.following("orders", most, partial(getattr, orders, "orders")):
             return await orders.run()
-
-    async def _in_order(self, comparison: DecisionComparison, history: Recording, selection: Selection) -> int:
-        """Mode `log`; returns how many records were folded."""
-        async with AsyncExitStack() as stack:
-            sides = await self._sides(stack, (history, history))
-            async for _, one, other in pairs(sides):
-                if selection.has(one.past):
-                    comparison.take_both(one, other)
-        return sum(side.replay.records for side in sides)
-
-    async def _sides(
-        self, stack: AsyncExitStack, histories: Sequence[Recording], written: PastWrites | None = None
-    ) -> list[Side]:
-        """Two versions of the code, each with its history, which they decide on as they are compared."""
-        sides: list[Side] = []
-        for name, program, history in zip(self.names, self.programs, histories, strict=True):
-            replay = LogReplay(history, program, redactor=self.redactor, caller=self.caller(), claimant=written)
-            stack.push_async_callback(replay.close)
-            every = history.last - history.first + 1
-            await stack.enter_async_context(self.following(name, every, partial(getattr, replay, "records")))
-            sides.append(Side(replay, history))
-        return sides

@@ -13,7 +13,7 @@ from levelog_processors.engine import Engine
 from levelog_processors.program import Program
 from levelog_processors.tables import SqlTables
 from levelog_replay.historysources import Recording
-from levelog_replay.logmode import LogReplay
+from levelog_replay.inorder import LogReplay
 from levelog_replay.memory import WithWrites
 from levelog_store.actuate.claims import Claimant
 from levelog_store.connect.database import Database

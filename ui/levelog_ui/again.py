@@ -191,7 +191,7 @@ class AgainCode:
                 first.setdefault(level, found)
 
         selection = Selection(ordinal=question.ordinal)
-        report = await self._versions.compare(history, selection, is_in_order=False, show=None, take=take)
+        report = await self._versions.compare(history, selection, show=None, take=take)
         if question.ordinal and not report.comparison.tallies:
             raise ConfigurationError(f"the history does not hold decision {question.ordinal} any more")
         keys = [key for each in first.values() if each.before is not None for key in each.before.keys]

@@ -1,6 +1,5 @@
 """Commands that decide again on what was recorded, that write it into a file, and `ui`, whose pages do as well."""
 
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
@@ -27,13 +26,6 @@ _Network = Annotated[
 ]
 
 
-class Mode(StrEnum):
-    """The mode of a replay."""
-
-    RECORDED = "recorded"
-    LOG = "log"
-
-
 @answering("database_url", *DECIDING, looks_back=True)
 def plan(
     settings: Settings,
@@ -57,13 +49,6 @@ def replay(
     file: Deciders,
     *,
     against: Annotated[str, option("recorded, or a file with other operators to compare with.", "FILE")] = "recorded",
-    mode: Annotated[
-        Mode,
-        switch(
-            "recorded: repeat each decision on its recorded inputs; log: repeat the whole history, in the log's order, "
-            "without a database."
-        ),
-    ] = Mode.RECORDED,
     bundle: FromBundle = None,
     start: Start = "",
     end: End = "",
@@ -101,7 +86,6 @@ def replay(
         objects=objects or [],
         handler=handler,
         allows_network=allow_network,
-        is_in_order=mode is Mode.LOG,
         bundle=bundle,
         breaks=breaks or [],
         calls=calls or [],
@@ -127,14 +111,14 @@ def what_if(
         ),
     ] = None,
     code: Annotated[
-        Path | None, option("Operators that decide on the changed history instead of FILE.", "FILE")
+        Path | None, option("Other operators, which decide on the changed history, or on history as it was.", "FILE")
     ] = None,
     bundle: FromBundle = None,
     as_json: Json = False,
 ) -> Work:
-    """Change recorded history, decide again, and show which decisions differ. Ends with status 1 if any does.
+    """Change recorded history, or the code, decide on all of it again, and show which decisions differ.
 
-    All other records stay as they are, those of the operator's own writes too.
+    Ends with status 1 if any does. All other records stay as they are, those of the operator's own writes too.
     """
     from levelog_cli.wiring.travel import show_what_if
     from levelog_replay.travel.edits import WantedEdits

@@ -2,17 +2,18 @@
 
 import logging
 import sys
-from collections.abc import AsyncGenerator, Iterator, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TypeVar
 
 from msgspec.structs import replace
 
 from levelog.escapes import escaped
 from levelog_base.counting import counted
 from levelog_base.errors import ConfigurationError
-from levelog_base.wire.objects import GroupResource
+from levelog_base.wire.objects import Application, GroupResource
 from levelog_cli.loading import LoadedApplication, load_application
 from levelog_cli.printing.bars import Bars
 from levelog_cli.printing.comparisons import divergence_lines, report_lines, stop_lines
@@ -35,7 +36,7 @@ from levelog_replay.calling import ReplayCaller
 from levelog_replay.choice import RECORDED, Choice, described, refuse_moments, refuse_strangers, selection_of
 from levelog_replay.comparing import Divergence
 from levelog_replay.effects.chosen import find_broken_calls, find_calls
-from levelog_replay.historysources import LiveHistory, LogRecording, Selection, open_history, open_recording
+from levelog_replay.historysources import LiveHistory, LogRecording, Selection, open_history
 from levelog_replay.planning import Course, Planned, plan
 from levelog_replay.stops.breaks import find_breaks
 from levelog_replay.stops.debugger import DebuggerLeft
@@ -45,22 +46,30 @@ from levelog_store.connect.database import Database
 from levelog_store.fold.statereads import read_syncs
 from levelog_store.rows import Scope
 
+RecordingT = TypeVar("RecordingT", bound=LogRecording)
+
 
 async def replay_history(settings: Settings, choice: Choice, *, as_json: bool) -> bool:
     """Replay and print; tells whether all decisions came out the same.
 
     Raises ConfigurationError for files, objects, handlers and moments that there is nothing of.
     """
-    _refuse_misfits(choice, is_asked=not as_json)
+    if as_json and (choice.breaks or choice.is_pdb):
+        raise ConfigurationError("--break and --pdb ask on the terminal: leave out --json")
     bars = Bars()
-    async with opened_versions(settings, choice, bars) as (first, versions, history, begins):
+
+    async def with_decisions(stack: AsyncExitStack, stream: LogStream, application: Application) -> LiveHistory:
+        database = await stack.enter_async_context(await open_to_read(settings))
+        return await open_history(stream, database, await _recorded_scope(settings, database, stream, application))
+
+    async with opened_versions(settings, choice, bars, with_decisions) as (first, versions, history, begins):
         selection = selection_of(choice, first.program, datetime.now(UTC))
         refuse_moments(history, begins, selection)
         broken = find_broken_calls(choice.breaks, versions.programs)
         stops = None
         if not as_json:  # else nobody can be asked, since a program reads the output
             breaks = Breaks()
-            if choice.breaks and isinstance(history, LiveHistory | Bundle):
+            if choice.breaks:
                 called = broken.values()
                 breaks = await find_breaks(choice.breaks, versions.programs, history, selection, called=called)
             stops = Stops(breaks, asks_of_errors=choice.is_pdb, tell=_stop_lines, before_asking=bars.put_away)
@@ -72,9 +81,7 @@ async def replay_history(settings: Settings, choice: Choice, *, as_json: bool) -
 
         deciding = replace(versions, stops=stops, functions=find_calls(choice.calls, versions.programs) | broken)
         try:
-            report = await deciding.compare(
-                history, selection, is_in_order=choice.is_in_order, show=show if choice.is_pdb else None
-            )
+            report = await deciding.compare(history, selection, show=show if choice.is_pdb else None)
         except DebuggerLeft:
             sys.stderr.write("levelog: the debugger was left: not all decisions were made again\n")
             raise SystemExit(MISUSED) from None
@@ -89,29 +96,17 @@ async def replay_history(settings: Settings, choice: Choice, *, as_json: bool) -
     return report.is_same
 
 
-def _refuse_misfits(choice: Choice, *, is_asked: bool) -> None:
-    """Raise ConfigurationError for options that do not go together."""
-    has_stops, is_in_order = bool(choice.breaks or choice.is_pdb), choice.is_in_order
-    misfits = {
-        "--mode log decides at other moments than were recorded, so that only two versions of the code can be "
-        "compared: give --against FILE": is_in_order and choice.against == RECORDED,
-        "--call calls what was called when decisions were recorded: leave out --mode log": choice.calls and is_in_order,
-        "--break and --pdb ask on the terminal: leave out --json": has_stops and not is_asked,
-        "--break and --pdb stop at decisions that were recorded: leave out --mode log, or write breakpoint() into the "
-        "function": has_stops and is_in_order,
-    }
-    for why, is_so in misfits.items():
-        if is_so:
-            raise ConfigurationError(why)
-
-
 @asynccontextmanager
 async def opened_versions(
-    settings: Settings, choice: Choice, bars: Bars
-) -> AsyncGenerator[tuple[LoadedApplication, Versions, LiveHistory | LogRecording | Bundle, Moment | None]]:
+    settings: Settings,
+    choice: Choice,
+    bars: Bars,
+    open_log: Callable[[AsyncExitStack, LogStream, Application], Awaitable[RecordingT]],
+) -> AsyncGenerator[tuple[LoadedApplication, Versions, RecordingT | Bundle, Moment | None]]:
     """The application, one or two versions of its code, the history that they decide on, and where it begins.
 
-    Raises ConfigurationError for files and history that are not there, or do not fit.
+    `open_log` makes a history of the log of an application. Raises ConfigurationError for files and history that are
+    not there, or do not fit.
     """
     quieten(settings)
     applications = [load_application(settings, [choice.file])]
@@ -119,9 +114,19 @@ async def opened_versions(
         applications.append(load_application(settings, [Path(choice.against)]))
         refuse_strangers(choice, *(each.program for each in applications))
     has_two = choice.against not in (RECORDED, str(choice.file))
+    application = applications[0]
     async with AsyncExitStack() as stack:
         redactor = known_redactor(settings)
-        history, begins = await _open_chosen(stack, settings, choice, applications)
+        history: RecordingT | Bundle
+        if choice.bundle is not None:
+            history = open_bundle(choice.bundle)
+            for each in applications:
+                refuse_other(history, application.name, each.program)
+            begins: Moment | None = history.begins
+        else:
+            stream = await stack.enter_async_context(opened_log(settings))
+            begins = await beginning(stream, application.program.watched)
+            history = await open_log(stack, stream, application.name)
         redactor.refuse_history(f"bundle {choice.bundle}" if choice.bundle else "the log", history.redaction)
         versions = Versions(
             programs=[each.program for each in applications],
@@ -132,26 +137,7 @@ async def opened_versions(
             stops=None,
             following=bars.records,
         )
-        yield applications[0], versions, history, begins
-
-
-async def _open_chosen(
-    stack: AsyncExitStack, settings: Settings, choice: Choice, applications: Sequence[LoadedApplication]
-) -> tuple[LiveHistory | LogRecording | Bundle, Moment | None]:
-    """The history that is wanted, and where it begins."""
-    application = applications[0]
-    if choice.bundle is not None:
-        bundle = open_bundle(choice.bundle)
-        for each in applications:
-            refuse_other(bundle, application.name, each.program)
-        return bundle, bundle.begins
-    stream = await stack.enter_async_context(opened_log(settings))
-    begins = await beginning(stream, application.program.watched)
-    if choice.is_in_order:
-        return await open_recording(stream, application.name), begins
-    database = await stack.enter_async_context(await open_to_read(settings))
-    scope = await _recorded_scope(settings, database, stream, application.name)
-    return await open_history(stream, database, scope), begins
+        yield application, versions, history, begins
 
 
 async def _recorded_scope(settings: Settings, database: Database, stream: LogStream, application: str) -> Scope:

@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from pathlib import Path
 
+from levelog_base.errors import ConfigurationError
 from levelog_base.wire.objects import Application, GroupResource
 from levelog_cli.printing.bars import Bars
 from levelog_cli.printing.comparisons import differing_lines, inevitable_lines, verdict_lines
@@ -15,9 +16,10 @@ from levelog_cli.wiring.lookback import has_database, opened_decisions, opened_s
 from levelog_cli.wiring.rerun import opened_versions
 from levelog_history.selection import Selected, Shown
 from levelog_history.timeline import DecisionEntry
+from levelog_log.stream import LogStream
 from levelog_replay.bundles.reading import Bundle
 from levelog_replay.choice import Choice
-from levelog_replay.historysources import open_recording
+from levelog_replay.historysources import LogRecording, open_recording
 from levelog_replay.travel.bisecting import Bisection, revisions_of
 from levelog_replay.travel.edits import WantedEdits
 from levelog_replay.travel.expressions import Expression
@@ -31,8 +33,12 @@ async def show_what_if(
     Raises ConfigurationError for files and records that there is nothing of.
     """
     edits = changes.edits()
-    choice = Choice(file=file, against=str(code), is_in_order=True, bundle=bundle)
-    async with opened_versions(settings, choice, Bars()) as (_, versions, history, _):
+    if not edits and code == file:
+        raise ConfigurationError(
+            "nothing is to be changed: give --drop, --swap, --set or --delay-receipt, or other operators by --code"
+        )
+    choice = Choice(file=file, against=str(code), bundle=bundle)
+    async with opened_versions(settings, choice, Bars(), _recording) as (_, versions, history, _):
         found = [each async for each in versions.differing(history, edits)]
     answer = {"is_same": not found, "differing": plain(found)}
     print_answer(answer, differing_lines(found, versions.names), as_json=as_json)
@@ -47,8 +53,8 @@ async def show_inevitable(
     Raises ConfigurationError as `Expression` and `opened_versions` do.
     """
     expression = Expression(text)
-    choice = Choice(file=file, against=str(file), is_in_order=True, bundle=bundle)
-    async with opened_versions(settings, choice, Bars()) as (_, versions, history, _):
+    choice = Choice(file=file, against=str(file), bundle=bundle)
+    async with opened_versions(settings, choice, Bars(), _recording) as (_, versions, history, _):
         found = await versions.inevitable(history, expression, most=most)
         wanted = {found.symptom, found.since, *(found.race or ())} if found else set[int]()
         entries = await revisions_of(history, wanted, history.last)
@@ -61,6 +67,10 @@ async def show_inevitable(
         print_lines(inevitable_lines(found))
         print_lines(line for each in entries for line in timeline.lines(*each))
     return found is not None
+
+
+async def _recording(_: AsyncExitStack, stream: LogStream, application: Application) -> LogRecording:
+    return await open_recording(stream, application)
 
 
 async def show_first_bad(settings: Settings, text: str, *, bundle: Path | None, as_json: bool) -> bool:

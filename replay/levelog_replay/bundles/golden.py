@@ -15,7 +15,7 @@ from levelog_replay.calling import ReplayCaller
 from levelog_replay.comparing import Conclusion, DecisionComparison, part_texts
 from levelog_replay.historysources import Selection
 from levelog_replay.judging import Judge
-from levelog_replay.recordedmode import RecordedReplay
+from levelog_replay.recordedinputs import RecordedReplay
 from levelog_replay.tape import Rebuilt
 
 _THREADS: Final = 8

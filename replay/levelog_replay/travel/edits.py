@@ -37,6 +37,9 @@ class Edits(Struct, frozen=True, kw_only=True):
     values: tuple[int, str, Any] | None = None
     """A record, a path in its object, and the value that is put there."""
 
+    def __bool__(self) -> bool:
+        return bool(self.named or self.delay)
+
     @property
     def named(self) -> set[int]:
         """The records that are named."""
@@ -58,18 +61,13 @@ class WantedEdits(Struct, frozen=True, kw_only=True):
     value: tuple[int, str] | None
 
     def edits(self) -> Edits:
-        """The same, read. Raises ConfigurationError."""
+        """The same, read; without any, history stays as it was. Raises ConfigurationError."""
         edits = Edits(
             dropped=frozenset(self.dropped),
             swapped=self.swapped,
             delay=_duration(self.delay) if self.delay else timedelta(),
             values=_value(*self.value) if self.value else None,
         )
-        if not edits.named and not edits.delay:
-            raise ConfigurationError(
-                "nothing is to be changed: give --drop, --swap, --set or --delay-receipt; `levelog replay FILE "
-                "--against OTHER` compares code on history as it was"
-            )
         if len(edits.named) < len(self.dropped) + len(self.swapped or ()) + bool(self.value):
             raise ConfigurationError("a record is named twice: change each in one way")
         return edits
@@ -85,7 +83,7 @@ class Edited:
         self.origin = history.origin
         self.first = history.first
         self.last = history.last
-        self.start: int | None = None
+        self.start = None if edits else 0
         """After this record the two begin to differ; None: not read so far."""
         self._history = history
         self._edits = edits

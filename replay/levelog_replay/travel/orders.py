@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from levelog_base.wire.records import LoggedRecord, ObjectDeleted, ObjectSeen, ReceiptNoted
 from levelog_processors.program import Program
 from levelog_replay.historysources import Recording, each_record
-from levelog_replay.logmode import LogReplay
+from levelog_replay.inorder import LogReplay
 from levelog_replay.travel.edits import PastWrites
 from levelog_replay.travel.expressions import Expression, PastState
 

@@ -129,10 +129,9 @@ async def test_decisions_in_a_bundle_are_made_again_and_a_planted_bug_is_found(e
     assert not exported.levelog.data.exists()
     counts = json.loads(same.stdout)["views"]["webs/pods"]
     assert (counts["same"], counts["skipped"]) == (5, 0)
-    for mode in ("recorded", "log"):
-        both = await exported.levelog.ends(*replay, "--against", exported.greedy, "--mode", mode)
-        assert both.status == 1, both.stderr
-        assert json.loads(both.stdout)["first"]["cause"] == exported.scaled
+    both = await exported.levelog.ends(*replay, "--against", exported.greedy)
+    assert both.status == 1, both.stderr
+    assert json.loads(both.stdout)["first"]["cause"] == exported.scaled
     assert "pods/default/shop-2" in both.stdout, "intents are in the bundle"
 
 
@@ -329,8 +328,8 @@ async def test_a_key_that_is_not_the_logs_is_refused(exported: Exported, tmp_pat
     bundle = ("--bundle", exported.file)
     said = await exported.levelog.refused("replay", WEBS_FILE, *bundle, status=2, env=wrong)
     assert said.startswith(f"bundle {exported.file} {why}")
-    for mode in ((), ("--mode", "log", "--against", exported.greedy)):
-        said = await exported.levelog.refused("replay", WEBS_FILE, *mode, status=2, env={**exported.env, **wrong})
+    for command in (("replay", WEBS_FILE), ("what-if", WEBS_FILE, "--code", exported.greedy)):
+        said = await exported.levelog.refused(*command, status=2, env={**exported.env, **wrong})
         assert said.startswith(f"the log {why}")
     right = {"LEVELOG_REDACTION_KEY_FILE": str(KEY)}
     said = await exported.levelog.refused("replay", WEBS_FILE, *bundle, "--redact", "env:A", status=2, env=right)

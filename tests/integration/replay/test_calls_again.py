@@ -378,16 +378,15 @@ async def test_what_cannot_be_called_again_is_refused_in_one_sentence(again: Aga
     file.write_text(OPERATOR + DAEMON)
     for arguments, words in REFUSED.items():
         assert words in await again.levelog.refused("replay", file, *arguments, status=2, env=again.env)
-    log = ("--call", "greet", "--mode", "log", "--against", str(again.file))
-    assert "leave out --mode log" in await again.levelog.refused("replay", file, *log, status=2, env=again.env)
 
 
 async def test_timers_without_records_are_not_called_and_cannot_be_asked_for(again: Again) -> None:
     file = again.levelog.folder / "unrecorded.py"
     file.write_text(f"import os\n{OPERATOR}{UNRECORDED}")
-    for mode in ((), ("--mode", "log", "--against", again.file)):
-        ended = await again.replays(file, *mode, "--json")
-        assert ended.stderr == "", ended
-        assert {each.partition("/")[2] for each in json.loads(ended.stdout)["views"]} >= {"greet", "rotate", "told"}
+    ended = await again.replays(file, "--json")
+    assert ended.stderr == "", ended
+    assert {each.partition("/")[2] for each in json.loads(ended.stdout)["views"]} >= {"greet", "rotate", "told"}
+    ended = await again.levelog.ends("what-if", file, "--code", again.file, env=again.env)
+    assert (ended.stdout, ended.stderr) == ("no decision differs\n", "")
     said = await again.levelog.refused("replay", file, "--call", "probe", status=2, env=again.env)
     assert said.startswith("--call probe: no handler, timer or effect is named so")

@@ -23,7 +23,7 @@ from levelog_replay.bundles.writing import export
 from levelog_replay.comparing import DecisionComparison
 from levelog_replay.historysources import History, Selection, open_history
 from levelog_replay.judging import Judge
-from levelog_replay.recordedmode import RecordedReplay
+from levelog_replay.recordedinputs import RecordedReplay
 from levelog_replay.tape import Rebuilt
 from levelog_sandbox import Sandbox
 from levelog_store.connect.database import Database

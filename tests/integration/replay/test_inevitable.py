@@ -10,7 +10,7 @@ from levelog_base.secrets.redaction import Redactor
 from levelog_base.wire.subjects import partition_of
 from levelog_cli.loading import load_operators
 from levelog_processors.program import Program
-from levelog_replay.logmode import LogReplay
+from levelog_replay.inorder import LogReplay
 from levelog_replay.travel.expressions import Expression
 from levelog_replay.travel.orders import Inevitable, Orders
 from rigs.histories import Told

@@ -31,7 +31,7 @@ from levelog_processors.decide.tally import EvaluationBatch
 from levelog_processors.engine import Engine
 from levelog_processors.program import Program
 from levelog_replay.historysources import Origin
-from levelog_replay.logmode import LogReplay
+from levelog_replay.inorder import LogReplay
 from levelog_replay.travel.edits import PastWrites
 from levelog_store.decide.decisions import Decided, IntentRow
 from rigs.histories import Told, Web

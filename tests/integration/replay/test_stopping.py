@@ -137,15 +137,12 @@ async def test_pdb_opens_in_both_versions_at_the_first_difference(recorded: Reco
     assert "webs/pods  4     1" in ended.stdout
 
 
-async def test_breakpoints_in_the_users_code_stop_in_any_mode(debugging: Debugging) -> None:
+async def test_breakpoints_in_the_users_code_stop(debugging: Debugging) -> None:
     file = debugging.file("breaking.py", LOOP, AT_FOUR.format("breakpoint()") + LOOP)
     ended = await debugging.types("p web.spec.replicas; n; c", file)
     assert ended.status == 0
     assert "(Pdb) 4\n" in ended.stdout
     assert stops(ended) == [f"reconcile function webs/converge, for {SHOP}"]
-    in_order = await debugging.types("p web.spec.replicas; c; c; c", file, "--against", WEBS_FILE, "--mode", "log")
-    assert in_order.status == 0
-    assert "(Pdb) 4\n" in in_order.stdout
     index = debugging.file("index.py", "    if owner := pod", "    breakpoint()\n    if owner := pod")
     ended = await debugging.types("p pod.metadata.name; p open('/dev/null').name; c; c", index)
     assert ended.status == 0, "the debugger may do what an index function may not"
@@ -177,7 +174,6 @@ REFUSED = {
     ("--break", "9" * 5000): "a record is given by its sequence",
     ("--break", "pods/default/none"): "was on this object, or wrote it",
     ("--pdb", "--json"): "leave out --json",
-    ("--pdb", "--mode", "log", "--against", str(WEBS_FILE)): "leave out --mode log",
 }
 
 

@@ -1,4 +1,4 @@
-"""Mode `log`: folds history in the order of the log, and decides after each record as if it arrived now.
+"""Folds history in the order of the log, and decides after each record as if it arrived now.
 
 Time is what the records say, and never goes back. Wakeups whose time comes between two records are due then. Receipts
 are folded as they are live; what is decided here is sent by nobody.
@@ -156,16 +156,16 @@ _END: Final = _Moment(math.inf)
 
 
 class Side(Struct, frozen=True):
-    """One version of the code, and the history that it decides on."""
+    """One version of the code, and the history that it decides on, changed or not."""
 
     replay: LogReplay
-    history: Recording
+    history: Edited
 
     async def moments(self) -> AsyncGenerator[_Moment]:
         """The decisions, in the order of the log."""
         at, found = 0, dict[ViewParent, list[Judged]]()
         async for past, asked in self.replay.decisions():
-            place = self.history.place(past.seen_to) if isinstance(self.history, Edited) else past.seen_to
+            place = self.history.place(past.seen_to)
             if place != at and found:
                 yield _Moment(at, found)
                 found = {}
@@ -177,8 +177,6 @@ class Side(Struct, frozen=True):
 
     def _recorded(self, past: Decision) -> Decision:
         """A decision with the sequences that its records have in the log."""
-        if not isinstance(self.history, Edited):
-            return past
         number = self.history.number
         causes = replace(past.causes, sequences=tuple(map(number, past.causes.sequences)))
         return replace(past, cause=number(past.cause), causes=causes, parent_sequence=number(past.parent_sequence))

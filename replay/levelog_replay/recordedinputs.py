@@ -1,4 +1,4 @@
-"""Mode `recorded`: repeats every decision on what the log showed when it was made.
+"""Repeats every decision on what the log showed when it was made.
 
 A decision notes how far each partition was folded in its snapshot. Snapshots of one database follow one another, so
 State is folded from each to the next, whoever folded what and in which batches.
