@@ -29,7 +29,7 @@ from levelog_replay.inorder import LogReplay
 from levelog_replay.judging import Judge
 from levelog_replay.recordedinputs import RecordedReplay
 from levelog_replay.tape import Rebuilt, Tape
-from levelog_store.decide.decisions import Asked, Decision
+from levelog_store.decide.decisions import WithWrites
 from rigs.nats import NatsServer
 
 WEBS = GroupResource(group="example.com", resource="webs")
@@ -155,11 +155,11 @@ async def _fold(stream: LogStream, last: int) -> float:
     return time.monotonic() - begun
 
 
-async def _in_order(recording: LogRecording, program: Program) -> tuple[Sequence[Decision], float]:
+async def _in_order(recording: LogRecording, program: Program) -> tuple[Sequence[WithWrites], float]:
     """Decisions that were made, and seconds."""
     replay = LogReplay(recording, program, redactor=Redactor())
     begun = time.monotonic()
-    decided = [each async for each, _ in replay.decisions()]
+    decided = [each async for each in replay.decisions()]
     seconds = time.monotonic() - begun
     await replay.close()
     return decided, seconds
@@ -168,17 +168,14 @@ async def _in_order(recording: LogRecording, program: Program) -> tuple[Sequence
 class _Decided:
     """A history with the decisions that a replay in order made on it."""
 
-    def __init__(self, recording: LogRecording, decided: Sequence[Decision]) -> None:
+    def __init__(self, recording: LogRecording, decided: Sequence[WithWrites]) -> None:
         self.origin, self.first, self.last = recording.origin, recording.first, recording.last
         self.records, self.redaction = recording.records, recording.redaction
         self._decided = decided
 
-    async def decisions(self) -> AsyncGenerator[Decision]:
+    async def decisions(self) -> AsyncGenerator[WithWrites]:
         for each in self._decided:
             yield each
-
-    async def intents(self, keys: list[str]) -> dict[str, Asked]:  # noqa: ARG002 - the view writes nothing
-        return {}
 
 
 async def _again(history: _Decided) -> float:

@@ -31,7 +31,7 @@ class DecisionEntry(Struct, frozen=True, kw_only=True):
 
     application: Application
     decision: Decision
-    writes: list[Asked]
+    writes: Sequence[Asked]
     """As far as they are kept."""
 
     @property
@@ -77,11 +77,10 @@ async def decisions_on(
     Those of an older log are passed over: their sequences are others.
     """
     names = [str(each) if each.name else f"{each}/" for each in selected]
-    async for page in read_about(database, scope, names):
-        for past, writes in page:
-            entry = DecisionEntry(application=scope.application, decision=past, writes=writes)
-            if past.decided_at + _SLACK >= log_began and entry.is_about(is_shown):
-                yield entry
+    async for past, writes in read_about(database, scope, names):
+        entry = DecisionEntry(application=scope.application, decision=past, writes=writes)
+        if past.decided_at + _SLACK >= log_began and entry.is_about(is_shown):
+            yield entry
 
 
 async def interleaved(

@@ -1,14 +1,12 @@
 """Compares two runs of the same decisions: counts per view, and the first difference."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, Generic, TypeVar
 
 import msgspec
 from msgspec import Struct
-from msgspec.structs import replace
 
 from levelog_history.differences import differences, drift_text, shown
-from levelog_replay.historysources import History
 from levelog_store.decide.decisions import Asked, Decided, Decision, IntentRow
 from levelog_store.rows import IndexKey, StoredObject, Verdict
 
@@ -38,13 +36,10 @@ class Conclusion(Struct, frozen=True, kw_only=True):
         return cls(verdict=decided.level, keys=tuple(row.key for row in rows), intents=tuple(rows), satisfied=satisfied)
 
     @classmethod
-    def recorded(cls, past: Decision) -> "Conclusion":
-        """The conclusion of a recorded decision."""
-        return cls(verdict=past, keys=tuple(past.intents), satisfied=past.basis.satisfied)
-
-    def with_intents(self, asked: Mapping[str, Asked]) -> "Conclusion":
-        """The same with its intents in full, as far as they are given."""
-        return replace(self, intents=tuple(asked[key] for key in self.keys if key in asked))
+    def recorded(cls, past: Decision, asked: Iterable[Asked]) -> "Conclusion":
+        """The conclusion of a recorded decision, with the writes that it asked for."""
+        keys, satisfied = tuple(past.intents), past.basis.satisfied
+        return cls(verdict=past, keys=keys, intents=tuple(asked), satisfied=satisfied)
 
     def differs_in(self, other: "Conclusion") -> list[str]:
         """Names of the parts that are not identical."""
@@ -62,6 +57,8 @@ class Judged(Struct, frozen=True, kw_only=True):
     """A decision made again."""
 
     past: Decision
+    asked: Sequence[Asked] = ()
+    """The writes that it asked for then."""
     conclusion: Conclusion | None
     """None: it could not be made."""
     obstacle: str = ""
@@ -175,15 +172,9 @@ class DecisionComparison(Comparison[Divergence]):
         super().__init__()
         self._given = take
 
-    async def complete(self, history: History) -> None:
-        """Look up what the first difference wrote then, of which its decision holds the keys alone."""
-        if self.first is not None and self.first.before is not None and not self.first.before.intents:
-            found = await history.intents(list(self.first.before.keys))
-            self.first = replace(self.first, before=self.first.before.with_intents(found))
-
     def take_recorded(self, now: Judged) -> Divergence | None:
         """Compare a decision with what was recorded."""
-        return self._take(now.past, Conclusion.recorded(now.past), now, now)
+        return self._take(now.past, Conclusion.recorded(now.past, now.asked), now, now)
 
     def take_both(self, before: Judged, after: Judged) -> Divergence | None:
         """Compare what two versions of the code make of one decision."""

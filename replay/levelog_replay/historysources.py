@@ -12,8 +12,8 @@ from levelog_history.reach import Moment
 from levelog_log.reader import Reader
 from levelog_log.stream import LogStream
 from levelog_store.connect.database import Database
-from levelog_store.decide.decisions import Asked, Decision
-from levelog_store.look.recall import read_called, read_intents
+from levelog_store.decide.decisions import Decision, WithWrites
+from levelog_store.look.recall import read_called
 from levelog_store.rows import Scope
 
 
@@ -67,12 +67,8 @@ class History(Recording, Protocol):
         """Digest of the key and the rules by which secret values were replaced; empty if none is noted."""
         ...
 
-    def decisions(self) -> AsyncGenerator[Decision]:
+    def decisions(self) -> AsyncGenerator[WithWrites]:
         """Every decision, in the order of the snapshots that they saw."""
-        ...
-
-    async def intents(self, keys: list[str]) -> dict[str, Asked]:
-        """Intents by key, as far as they are kept."""
         ...
 
 
@@ -114,14 +110,9 @@ class LiveHistory(LogRecording):
         self._database = database
         self._scope = scope
 
-    def decisions(self) -> AsyncGenerator[Decision]:
+    def decisions(self) -> AsyncGenerator[WithWrites]:
         """Every decision, in the order of the snapshots that they saw."""
         return read_called(self._database, self._scope)
-
-    async def intents(self, keys: list[str]) -> dict[str, Asked]:
-        """Intents by key, as far as they are kept."""
-        async with self._database.reading() as connection:
-            return await read_intents(Asked, connection, self._scope, keys)
 
 
 async def open_recording(stream: LogStream, application: Application) -> LogRecording:

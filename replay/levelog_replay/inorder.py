@@ -22,10 +22,10 @@ from levelog_processors.program import Program
 from levelog_processors.state.state import State
 from levelog_replay.comparing import NO_VIEW, Conclusion, Judged
 from levelog_replay.historysources import Recording, each_record
-from levelog_replay.memory import MemoryTables, WithWrites
+from levelog_replay.memory import MemoryTables
 from levelog_replay.travel.edits import Edited
 from levelog_store.actuate.claims import Claimant
-from levelog_store.decide.decisions import Decision
+from levelog_store.decide.decisions import Decision, WithWrites
 from levelog_store.rows import Scope, ViewParent
 
 FIRST_BATCH: Final = 1000
@@ -170,7 +170,7 @@ class Side(Struct, frozen=True):
                 yield _Moment(at, found)
                 found = {}
             at, level = place, (past.view, past.parent)
-            conclusion = Conclusion.recorded(past).with_intents({each.key: each for each in asked})
+            conclusion = Conclusion.recorded(past, asked)
             found.setdefault(level, []).append(Judged(past=self._recorded(past), conclusion=conclusion))
         if found:
             yield _Moment(at, found)

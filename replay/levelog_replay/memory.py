@@ -4,14 +4,14 @@ from bisect import insort
 from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import datetime
-from typing import Final, TypeAlias
+from typing import Final
 
 from msgspec.structs import replace
 
 from levelog_processors.state.state import State
 from levelog_processors.tables import Rounds, Tables
 from levelog_store.actuate.claims import Claimant
-from levelog_store.decide.decisions import Asked, Decided, Decision, IntentRow, OpenIntent, request_of
+from levelog_store.decide.decisions import Asked, Decided, IntentRow, OpenIntent, WithWrites, request_of
 from levelog_store.decide.decisionwrites import WrittenDecisions, history_of
 from levelog_store.decide.inputreads import KeptIntent, SqlIntent
 from levelog_store.fold.ends import Ends
@@ -19,8 +19,6 @@ from levelog_store.fold.statereads import StoredState
 from levelog_store.look.recall import decision_of
 from levelog_store.rows import ENDED, UNSETTLED, LevelRow, Scope, ViewParent
 
-WithWrites: TypeAlias = tuple[Decision, Sequence[Asked]]
-"""A decision, and the writes that it asked for."""
 _WAITING: Final = frozenset({"pending", "claimed"})
 
 
@@ -125,7 +123,7 @@ class MemoryTables(Tables):
             if each.is_evaluated:
                 kept = history_of(self.scope, each, self.scope.fingerprint) | {"ordinal": self._ordinal}
                 asked = [Asked(key=row.key, verb=row.verb, target=row.target, body=row.body) for row in each.intents]
-                self.decided.append((decision_of(kept, None), asked))
+                self.decided.append((decision_of(kept), asked))
         self._supersede({each.name: each.level.parent_uid for each in valid if each.withdraws})
         for key in (key for each in valid for key in each.settled):
             self._settle(key)

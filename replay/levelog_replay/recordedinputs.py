@@ -9,11 +9,13 @@ from contextlib import aclosing
 from datetime import datetime
 from typing import Final
 
+from msgspec.structs import replace
+
 from levelog_replay.comparing import Judged
 from levelog_replay.historysources import History, Selection
 from levelog_replay.judging import Judge
 from levelog_replay.tape import Tape
-from levelog_store.decide.decisions import Decision
+from levelog_store.decide.decisions import Decision, WithWrites
 from levelog_store.rows import ViewParent
 
 MOST_AT_ONCE: Final = 256
@@ -51,10 +53,10 @@ class RecordedReplay:
 
     async def run(self) -> AsyncGenerator[tuple[Judged, ...]]:
         """Each selected decision in the order of the snapshots, as each side makes it."""
-        moment: dict[ViewParent, Decision] = {}
+        moment: dict[ViewParent, WithWrites] = {}
         folded: tuple[int, ...] = ()
         async with aclosing(self._history.decisions()) as decisions:  # lest its connection outlive an error
-            async for past in decisions:
+            async for past, asked in decisions:
                 if not self._selection.has(past):
                     continue
                 if self._began is not None and past.decided_at < self._began:  # its sequences are those of another log
@@ -67,7 +69,7 @@ class RecordedReplay:
                         yield judged
                     moment.clear()
                 folded = past.basis.folded
-                moment[level] = past
+                moment[level] = past, asked
         if moment:
             for judged in await self._judge(list(moment.values()), folded):
                 yield judged
@@ -77,7 +79,8 @@ class RecordedReplay:
         for side in self._sides:
             await self._judge_on(side, [past])
 
-    async def _judge(self, past: Sequence[Decision], folded: tuple[int, ...]) -> list[tuple[Judged, ...]]:
+    async def _judge(self, made: Sequence[WithWrites], folded: tuple[int, ...]) -> list[tuple[Judged, ...]]:
+        past = [each for each, _ in made]
         self.decisions += len(past)
         if len(folded) != len(self._at) or any(map(int.__lt__, folded, self._at)):
             return [(Judged(past=each, conclusion=None, obstacle=OUT_OF_ORDER),) * len(self._sides) for each in past]
@@ -85,7 +88,8 @@ class RecordedReplay:
             await self._tape.fold_up_to(folded)
             self._at = folded
         sides = [await self._judge_on(side, past) for side in self._sides]
-        return list(zip(*sides, strict=True))
+        judged = zip((asked for _, asked in made), zip(*sides, strict=True), strict=True)
+        return [tuple(replace(side, asked=asked) for side in each) for asked, each in judged]
 
     async def _judge_on(self, side: Judge, past: Sequence[Decision]) -> list[Judged]:
         views = side.rebuilt.program.views

@@ -73,7 +73,7 @@ class Versions(Struct, frozen=True, kw_only=True):
     ) -> Report:
         """Decide again; `show` is given the first difference before somebody is asked about it, None: nobody is.
 
-        `take` is given each difference, where the decision of then has the keys of its intents alone.
+        `take` is given each difference.
         """
         begun = time.monotonic()
         comparison = DecisionComparison(take)
@@ -148,25 +148,22 @@ class Versions(Struct, frozen=True, kw_only=True):
                 else:
                     comparison.take_both(*judged)
                 if was_same and not comparison.is_same and show is not None and self.stops is not None:
-                    is_told = await self._look_at(comparison, history, replay, self.stops, show)
+                    is_told = await self._look_at(comparison, replay, self.stops, show)
                 if calls is not None:
                     was_same = calls.comparison.first is None
                     await calls.take(judged)
                     if was_same and show is not None:
                         await calls.again()
-            await comparison.complete(history)
         return is_told
 
     async def _look_at(
         self,
         comparison: DecisionComparison,
-        history: History,
         replay: RecordedReplay,
         stops: Stops,
         show: Callable[[Divergence], None],
     ) -> bool:
         """Show the first difference and make its decision again in the debugger, unless that has asked of it."""
-        await comparison.complete(history)
         first = comparison.first
         if first is None or stops.has_asked_of_error(first.past):
             return False

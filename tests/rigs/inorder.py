@@ -14,12 +14,11 @@ from levelog_processors.program import Program
 from levelog_processors.tables import SqlTables
 from levelog_replay.historysources import Recording
 from levelog_replay.inorder import LogReplay
-from levelog_replay.memory import WithWrites
 from levelog_store.actuate.claims import Claimant
 from levelog_store.connect.database import Database
-from levelog_store.decide.decisions import Asked
+from levelog_store.decide.decisions import WithWrites
 from levelog_store.fold.statereads import StoredState
-from levelog_store.look.recall import read_called, read_intents
+from levelog_store.look.recall import read_called
 from levelog_store.owners.leases import Leases
 from levelog_store.owners.scopes import open_scope
 from levelog_store.rows import Scope
@@ -51,10 +50,7 @@ async def decided_in_order(
         setattr(replay, "_engine", engine)  # noqa: B010 - what else it does is the same
         async for _ in replay.run():
             pass
-        found = [each async for each in read_called(database, scope)]
-        async with database.reading() as connection:
-            intents = await read_intents(Asked, connection, scope, [key for each in found for key in each.intents])
-        return _shown([(each, [intents[key] for key in each.intents]) for each in found])
+        return _shown([each async for each in read_called(database, scope)])
 
 
 class _Leased(SqlTables):

@@ -194,14 +194,8 @@ class AgainCode:
         report = await self._versions.compare(history, selection, show=None, take=take)
         if question.ordinal and not report.comparison.tallies:
             raise ConfigurationError(f"the history does not hold decision {question.ordinal} any more")
-        keys = [key for each in first.values() if each.before is not None for key in each.before.keys]
-        asked = await history.intents(keys)
-        found = [
-            (replace(each, before=each.before.with_intents(asked)) if each.before is not None else each, counts[level])
-            for level, each in first.items()
-        ]
         return AgainAnswer(
-            found=found,
+            found=[(each, counts[level]) for level, each in first.items()],
             tally=report.comparison.total,
             differing=sum(counts.values()),
             levels=len(counts),

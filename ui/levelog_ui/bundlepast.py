@@ -45,7 +45,7 @@ class BundlePast:
 
     async def parent_of(self, ordinal: int) -> str:
         """One pass."""
-        async for decision in self.bundle.decisions():
+        async for decision, _ in self.bundle.decisions():
             if decision.ordinal == ordinal:
                 return decision.parent
         return ""
@@ -105,7 +105,7 @@ class BundlePast:
         if not failed:
             return {}
         in_sync: dict[LevelName, int] = {}
-        async for decision in self.bundle.decisions():
+        async for decision, _ in self.bundle.decisions():
             level = application, decision.view, decision.parent
             if decision.status == "in_sync" and decision.round < before.get(level, 0):
                 in_sync[level] = max(in_sync.get(level, 0), decision.round)
@@ -118,7 +118,7 @@ class BundlePast:
     async def woke(self, start: Moment) -> dict[int, Woke]:  # noqa: ARG002 - all that the file has
         """One pass."""
         found: dict[int, Woke] = {}
-        async for each in self.bundle.decisions():
+        async for each, _ in self.bundle.decisions():
             take_woke(found, each.causes.sequences, each.suppressed.sequences, has_written=bool(each.intents))
         return found
 
@@ -141,7 +141,7 @@ class BundlePast:
                 receipts[record.key] = record
         found: dict[tuple[str, str], LevelLine] = {}
         uids: dict[tuple[str, str], str] = {}
-        async for decision, asked in self.bundle.written():
+        async for decision, asked in self.bundle.decisions():
             if moment.has_seen(decision):
                 level = decision.view, decision.parent
                 before = found.get(level)

@@ -48,7 +48,6 @@ async def check(path: Path, program: Program, *, application: str, is_updated: b
         raise ConfigurationError(f"bundle {path} holds no decisions")
     if not conclusions:
         return ""
-    await comparison.complete(bundle)
     if is_updated:
         rewrite(bundle, conclusions)
     return "\n".join(_lines_of(path, comparison, len(conclusions)))

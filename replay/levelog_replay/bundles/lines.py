@@ -5,6 +5,7 @@ decides otherwise changes lines of the latter kinds alone.
 """
 
 import base64
+from collections.abc import Iterable
 from datetime import datetime
 from typing import Final, TypeAlias
 
@@ -229,15 +230,15 @@ def record_line(logged: LoggedRecord) -> RecordLine | UnreadableLine:
     return RecordLine(sequence=sequence, partition=partition, id=name, headers=headers, base64=coded)
 
 
-def decision_lines(past: Decision, intents: dict[str, Asked]) -> list[Line]:
-    """The lines of a decision, with those of its intents that are kept."""
+def decision_lines(past: Decision, asked: Iterable[Asked]) -> list[Line]:
+    """The lines of a decision, with those of its writes that are kept."""
     decision = DecisionLine(
         **{name: getattr(past, name) for name in _SHARED},
         causes=list(past.causes.sequences),
         reads=[(read.index, read.key, read.version, Raw(read.content or NULL)) for read in past.reads],
         basis=replace(past.basis, satisfied=()),
     )
-    return [decision, *conclusion_lines(Conclusion.recorded(past).with_intents(intents))]
+    return [decision, *conclusion_lines(Conclusion.recorded(past, asked))]
 
 
 def conclusion_lines(conclusion: Conclusion) -> list[Line]:

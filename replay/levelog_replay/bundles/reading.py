@@ -1,7 +1,6 @@
 """Reads a bundle: history in one file, to inspect and repeat without cluster, NATS or SQL server."""
 
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
-from contextlib import aclosing
 from hashlib import sha256
 from pathlib import Path
 from typing import Final
@@ -27,7 +26,7 @@ from levelog_replay.bundles.lines import (
     UnreadableLine,
 )
 from levelog_replay.historysources import Origin, each_record
-from levelog_store.decide.decisions import Asked, Decision
+from levelog_store.decide.decisions import Asked, Decision, WithWrites
 
 _BATCH: Final = 1000
 _LINE: Final = msgspec.json.Decoder(Line)
@@ -127,14 +126,8 @@ class Bundle:
         if batch:
             yield batch
 
-    async def decisions(self) -> AsyncGenerator[Decision]:
+    async def decisions(self) -> AsyncGenerator[WithWrites]:
         """Every decision, in the order of the snapshots that they saw."""
-        async with aclosing(self.written()) as found:
-            async for past, _ in found:
-                yield past
-
-    async def written(self) -> AsyncGenerator[tuple[Decision, list[Asked]]]:
-        """The same, each with its writes."""
         made: DecisionLine | None = None
         past: Decision | None = None
         writes: list[Asked] = []
@@ -152,15 +145,10 @@ class Bundle:
 
     async def entries(self, is_shown: IsShown) -> AsyncIterator[DecisionEntry]:
         """The same for a timeline: those on objects that are shown, and those that wrote to one."""
-        async for past, writes in self.written():
+        async for past, writes in self.decisions():
             entry = DecisionEntry(application=self.origin.application, decision=past, writes=writes)
             if entry.is_about(is_shown):
                 yield entry
-
-    async def intents(self, keys: list[str]) -> dict[str, Asked]:
-        """Intents by key, as far as they were kept when it was exported."""
-        found = (line.asked for line in self.lines(self.decisions_at) if isinstance(line, IntentLine))
-        return {asked.key: asked for asked in found if asked.key in keys}
 
     def lines(self, start: int = 0) -> Iterator[Line]:
         """The lines from a byte on."""

@@ -93,7 +93,7 @@ async def export(
     last = 0
     folded: tuple[int, ...] = ()
     parents: set[ObjectKey] = set()
-    async for past in history.decisions():
+    async for past, _ in history.decisions():
         if _is_kept(past, selection, history):
             last = max(last, past.seen_to)
             if len(past.basis.folded) == history.origin.partitions:
@@ -141,10 +141,9 @@ async def export(
                     writer.write(record_line(logged))
             if batch and batch[-1].sequence >= last:
                 break
-        async for past in history.decisions():
+        async for past, asked in history.decisions():
             if _is_kept(past, selection, history):
-                intents = await history.intents(past.intents) if past.intents else {}
-                for line in decision_lines(past, intents):
+                for line in decision_lines(past, asked):
                     writer.write(line)
         writer.end()
         return Exported(records=writer.records, decisions=writer.decisions)

@@ -1,7 +1,7 @@
 """Where a replay stops: resolves `--break` against the code and the recorded decisions."""
 
 from collections.abc import Collection, Sequence
-from typing import Final, TypeAlias
+from typing import TypeAlias
 
 from levelog_base.errors import ConfigurationError
 from levelog_history.selection import Selected, named
@@ -12,9 +12,6 @@ from levelog_replay.stops.stopping import Breaks
 from levelog_store.decide.decisions import Decision
 
 Identity: TypeAlias = tuple[str, str, int]
-
-_AT_ONCE: Final = 500
-"""Keys of writes that are looked up together."""
 
 
 async def find_breaks(
@@ -66,7 +63,7 @@ async def _of_record(sequence: int, history: History, selection: Selection) -> s
         raise ConfigurationError(f"--break {sequence}: the log ends at sequence {history.last}")
     asked: set[Identity] = set()
     first: Decision | None = None
-    async for past in history.decisions():
+    async for past, _ in history.decisions():
         if not selection.has(past):
             continue
         if sequence == past.cause or sequence in past.causes.sequences:
@@ -83,20 +80,15 @@ async def _of_record(sequence: int, history: History, selection: Selection) -> s
 async def _of_object(text: str, history: History, selection: Selection) -> set[Identity]:
     key = Selected.parse(text).key
     on: set[Identity] = set()
-    wrote: dict[str, Identity] = {}
-    async for past in history.decisions():
-        if selection.has(past):
-            if past.parent == str(key):
-                on.add(past.identity)
-            wrote |= dict.fromkeys(past.intents, past.identity)
-    if not on:
-        keys = list(wrote)
-        for start in range(0, len(keys), _AT_ONCE):
-            intents = await history.intents(keys[start : start + _AT_ONCE])
-            on |= {wrote[each.key] for each in intents.values() if each.target == str(key)}
-    if not on:
+    wrote: set[Identity] = set()
+    async for past, asked in history.decisions():
+        if selection.has(past) and past.parent == str(key):
+            on.add(past.identity)
+        elif selection.has(past) and any(each.target == str(key) for each in asked):
+            wrote.add(past.identity)
+    if not on and not wrote:
         raise ConfigurationError(f"--break {text}: no decision that is made again was on this object, or wrote it")
-    return on
+    return on or wrote
 
 
 def _is_levelogs(function: object) -> bool:

@@ -1,7 +1,8 @@
 """Decisions as values: inputs, results, and the intents that they ask for."""
 
+from collections.abc import Sequence
 from datetime import datetime
-from typing import ClassVar, Final
+from typing import ClassVar, Final, TypeAlias
 
 from msgspec import Struct
 
@@ -219,6 +220,10 @@ class Decision(Verdict, frozen=True, kw_only=True):
     def versions(self) -> dict[IndexKey, int]:
         """Version of each key that was read."""
         return {(read.index, read.key): read.version for read in self.reads}
+
+
+WithWrites: TypeAlias = tuple[Decision, Sequence[Asked]]
+"""A decision, and the writes that it asked for, as far as they are kept."""
 
 
 class Decided(Struct, frozen=True, kw_only=True):

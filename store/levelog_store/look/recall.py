@@ -1,6 +1,7 @@
 """Reads past decisions with their intents. Reads only."""
 
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
+from contextlib import aclosing
 from datetime import datetime
 from typing import Any, Final, TypeVar
 
@@ -10,7 +11,7 @@ from sqlalchemy import ColumnElement, and_, or_, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from levelog_store.connect.database import Database
-from levelog_store.decide.decisions import Asked, Basis, Decision, PastIntent, Read
+from levelog_store.decide.decisions import Asked, Basis, Decision, PastIntent, Read, WithWrites
 from levelog_store.dialects import PAGED, is_of_resource, one_of, read_as
 from levelog_store.fold.changes import Causes, read_causes
 from levelog_store.rows import WHOLE_INDEX, Scope
@@ -43,31 +44,48 @@ async def read_decisions(connection: AsyncConnection, scope: Scope, parents: Seq
     return found
 
 
-async def read_about(
-    database: Database, scope: Scope, names: Sequence[str]
-) -> AsyncIterator[list[tuple[Decision, list[Asked]]]]:
+async def read_about(database: Database, scope: Scope, names: Sequence[str]) -> AsyncGenerator[WithWrites]:
     """Decisions on parents of some names, and on those that something of these names was written for.
 
-    Each with its writes, as far as these are kept; in the order of the snapshots that they saw, a page at a time. Names
-    are as for `read_decisions`.
+    In the order of the snapshots that they saw. Names are as for `read_decisions`.
     """
     table, written = decisions.c, intents.c
     are_targets = or_(*(_named(written.target, name) for name in names))
     writers = select(written.parent).where(written.scope == scope.number, are_targets)
     are_asked = or_(table.parent.in_(writers), *(_named(table.parent, name) for name in names))
-    query = select(decisions).where(table.scope == scope.number, are_asked).order_by(table.snapshot, table.ordinal)
     newest: dict[tuple[str, str], Decision] = {}
+
+    def decided(row: Mapping[Any, Any]) -> Decision:
+        level = row["view"], row["parent"]
+        newest[level] = decision_of(row, newest.get(level))
+        return newest[level]
+
+    async with aclosing(_with_writes(database, scope, are_asked, decided)) as found:
+        async for each in found:
+            yield each
+
+
+async def read_called(database: Database, scope: Scope) -> AsyncGenerator[WithWrites]:
+    """Every decision for which a view was called, in the order of the snapshots that they saw."""
+    async with aclosing(_with_writes(database, scope, decisions.c.is_called, decision_of)) as found:
+        async for each in found:
+            yield each
+
+
+async def _with_writes(
+    database: Database, scope: Scope, are_asked: ColumnElement[bool], decided: Callable[[Mapping[Any, Any]], Decision]
+) -> AsyncGenerator[WithWrites]:
+    """Decisions with their writes; a page is in memory."""
+    table = decisions.c
+    query = select(decisions).where(table.scope == scope.number, are_asked).order_by(table.snapshot, table.ordinal)
     async with database.reading() as connection, connection.stream(query, execution_options=PAGED) as rows:
         async for page in rows.mappings().partitions():
-            found: list[Decision] = []
-            for row in page:
-                level = row["view"], row["parent"]
-                newest[level] = decision_of(row, newest.get(level))
-                found.append(newest[level])
+            found = [decided(row) for row in page]
             keys = [key for each in found for key in each.intents]
             async with database.reading() as another:
                 asked = await read_intents(Asked, another, scope, keys) if keys else {}
-            yield [(each, [asked[key] for key in each.intents if key in asked]) for each in found]
+            for each in found:
+                yield each, [asked[key] for key in each.intents if key in asked]
 
 
 async def read_newest(
@@ -83,20 +101,10 @@ async def read_newest(
     newest: dict[tuple[str, str], Decision] = {}
     rows = await connection.stream(query.order_by(decisions.c.ordinal), execution_options=PAGED)
     async for row in rows.mappings():
-        decision = decision_of(row, None)
+        decision = decision_of(row)
         if is_by(decision):
             newest[decision.view, decision.parent] = decision
     return [newest[place] for place in sorted(newest)]
-
-
-async def read_called(database: Database, scope: Scope) -> AsyncGenerator[Decision]:
-    """Every decision for which a view was called, in the order of the snapshots that they saw; a page is in memory."""
-    table = decisions.c
-    are_asked = table.scope == scope.number, table.is_called
-    query = select(decisions).where(*are_asked).order_by(table.snapshot, table.ordinal)
-    async with database.reading() as connection, connection.stream(query, execution_options=PAGED) as rows:
-        async for row in rows.mappings():
-            yield decision_of(row, None)
 
 
 async def read_intents(
@@ -188,7 +196,7 @@ def _named(column: ColumnElement[str], name: str) -> ColumnElement[bool]:
     return is_of_resource(column, name[:-1]) if name.endswith("/") else column == name
 
 
-def decision_of(row: Mapping[Any, Any], before: Decision | None) -> Decision:
+def decision_of(row: Mapping[Any, Any], before: Decision | None = None) -> Decision:
     """What a row of `decisions` says; `before` is the decision before it on the level, if there is one."""
     values: dict[str, Any] = {name: row[name] for name in Decision.__struct_fields__}
     causes, suppressed = read_causes(row["causes"], newest=row["cause"]), read_causes(row["suppressed"])
