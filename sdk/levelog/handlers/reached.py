@@ -11,7 +11,7 @@ import site
 import symtable
 import sys
 import tokenize
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from functools import lru_cache
 from importlib.machinery import PathFinder
@@ -26,19 +26,20 @@ _LEVELOGS: Final = ("levelog", "levelog_testing")
 INSTALLED: Final = [Path(path).resolve() for path in (*site.getsitepackages(), site.getusersitepackages())]
 
 
-def reached_from(module: ModuleType | None, name: str) -> list[str]:
+def reached_from(module: ModuleType | None, name: str) -> Sequence[str]:
     """Names and syntax of what a definition at the top of a module leads to, with itself; none if it is not there."""
     source = _source_of(module) if module is not None else None
-    return _texts(source, [name]) if source is not None and name in source.definitions else []
+    return _texts(source, frozenset({name})) if source is not None and name in source.definitions else ()
 
 
-def reached_by(module: ModuleType | None, code: CodeType) -> list[str]:
+def reached_by(module: ModuleType | None, code: CodeType) -> Sequence[str]:
     """The same, of what byte code of a module leads to."""
     source = _source_of(module) if module is not None else None
-    return _texts(source, _paths_of_code(code)) if source is not None else []
+    return _texts(source, _paths_of_code(code)) if source is not None else ()
 
 
-def _texts(source: "ModuleSource", paths: Iterable[str]) -> list[str]:
+@lru_cache(maxsize=1024)  # a handler is asked about for each of its views, effects and indices
+def _texts(source: "ModuleSource", paths: frozenset[str]) -> tuple[str, ...]:
     """Neither name nor place of other modules count."""
     reached: dict[tuple[str, str], str] = {}
     seen = set[tuple[str, str]]()
@@ -55,7 +56,7 @@ def _texts(source: "ModuleSource", paths: Iterable[str]) -> list[str]:
         waiting += place.elsewhere(path)
     ours = sorted((name, text) for (file, name), text in reached.items() if file == source.file)
     others = sorted((name, text) for (file, name), text in reached.items() if file != source.file)
-    return [part for pair in ours + others for part in pair]
+    return tuple(part for pair in ours + others for part in pair)
 
 
 class ModuleSource:
