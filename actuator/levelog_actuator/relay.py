@@ -1,11 +1,11 @@
-"""Publishes receipts to the log, and has the database keep those that the log does not take.
+"""Publishes receipts to the log: of writes as they come, of calls once they are stored; again those that it lacks.
 
-It ends no intent: the processor that folds a receipt does.
+`receiptrows.py` has the rows keep what the log does not take. It ends no intent: the processor that folds a receipt
+does. It never reaches the API.
 """
 
 import asyncio
 import logging
-import math
 from collections import deque
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
@@ -18,7 +18,7 @@ from levelog.absence import level_of
 from levelog.effects import GROUP, Call
 from levelog.handlers.callnames import NOT_CALLED, only_notes, shown_write, title_of
 from levelog.handlers.indexers import called_parent
-from levelog_actuator.outbox import Outbox
+from levelog_actuator.receiptrows import ReceiptRows
 from levelog_base.counting import counted
 from levelog_base.errors import Unavailable
 from levelog_base.wire.objects import Application, ObjectKey, Uid
@@ -28,7 +28,6 @@ from levelog_log.notifications import Listener
 from levelog_log.publisher import BatchPublisher
 from levelog_log.transport.wire import Message
 from levelog_store.actuate import outcomes
-from levelog_store.actuate.outcomes import ClaimReceipt
 from levelog_store.fold import calls
 
 log = logging.getLogger(__name__)
@@ -37,10 +36,6 @@ BATCH: Final = 500
 """Receipts in one atomic batch of the log."""
 MOST_WAITING: Final = 10_000
 """Receipts kept in memory while the log is away; more are read from the database afterwards."""
-
-MARKS: Final = 15
-"""How often in the time of a claim the rows note which receipts are in the log; a processor that folds them before
-that notes it for free."""
 
 _decoder: Final = msgspec.json.Decoder(ReceiptNoted)
 _call_decoder: Final = msgspec.json.Decoder(Call[Any, Any])
@@ -53,21 +48,15 @@ class Relay(Struct, eq=False):
     its target is free for others; and where the log does not take it within a third of the claim, the row keeps it.
     """
 
-    outbox: Outbox
+    rows: ReceiptRows
     publisher: BatchPublisher
     writer: MessageWriter
     waiting: deque[ReceiptNoted] = field(default_factory=deque[ReceiptNoted])
-    published: list[str] = []
-    """Keys of receipts in the log whose rows do not say so yet."""
-    unstored: dict[str, ClaimReceipt] = {}
-    """Receipts that no row may have yet, by key."""
-    mark_at: float = math.inf
-    """Time, by the clock of the event loop, at which what was published has waited long enough."""
     news: Listener = field(default_factory=Listener)
     """Receipts were submitted."""
     is_behind: bool = True
     """The database may hold receipts of ours that are neither in the log nor waiting here."""
-    seen: set[str] = set()
+    left_before: set[str] = set()
     """Keys of others' receipts that the last resync found and left, and of those that the log does not take."""
     too_large: set[str] = set()
     """Keys of receipts that the log does not take; their rows keep them."""
@@ -75,7 +64,7 @@ class Relay(Struct, eq=False):
     def submit(self, receipt: ReceiptNoted, claim: int) -> None:
         """Take a receipt that no row has; it is kept until one has it, or the fold has ended its intent."""
         _tell(receipt)
-        self.unstored[receipt.key] = receipt, claim
+        self.rows.add(receipt, claim)
         self.waiting.append(receipt)
         self.news.notify()
 
@@ -91,29 +80,29 @@ class Relay(Struct, eq=False):
 
     async def run(self) -> None:
         """Relay until cancelled. Raises IdentityMismatch if the log is another one now."""
-        clock = asyncio.get_running_loop().time
+        clock, settings, rows = asyncio.get_running_loop().time, self.rows.outbox.settings, self.rows
         failures, resync_at = 0, clock()
         while True:
             try:
                 await self.flush()
-                if clock() >= self.mark_at:
-                    await self.mark()
+                if clock() >= rows.mark_at:
+                    await rows.mark()
                 if self.is_behind or clock() >= resync_at:
-                    await self.mark()
+                    await rows.mark()
                     await self._resync()
                     await self._keep_calls()
-                    resync_at = clock() + self.outbox.settings.resync.total_seconds()
+                    resync_at = clock() + settings.resync.total_seconds()
                 failures = 0
-                await self.news.wait(timedelta(seconds=max(0.0, min(resync_at, self.mark_at) - clock())))
+                await self.news.wait(timedelta(seconds=max(0.0, min(resync_at, rows.mark_at) - clock())))
             except Unavailable as error:
                 failures += 1
-                delay = self.outbox.settings.outage_delay(failures).total_seconds()
+                delay = settings.outage_delay(failures).total_seconds()
                 log.log(level_of(error), "no receipts are relayed for %.1f s: %s", delay, error)
-                await self._keep_for_later()
-                self.waiting = deque(receipt for receipt, _ in self.unstored.values())
+                await rows.try_to_keep()
+                self.waiting = deque(rows.receipts)
                 self.is_behind = True
                 log_absence = self.publisher.stream.connection.absence
-                await (log_absence if log_absence.is_on else self.outbox.database.absence).pause(delay)
+                await (log_absence if log_absence.is_on else rows.outbox.database.absence).pause(delay)
 
     async def flush(self) -> None:
         """Relay what waits in memory."""
@@ -121,46 +110,16 @@ class Relay(Struct, eq=False):
             batch = [self.waiting.popleft() for _ in range(min(BATCH, len(self.waiting)))]
             await self._relay(batch)
 
-    async def mark(self) -> None:
-        """Mark in the rows what has reached the log; the fold may have done that already."""
-        keys, self.published, self.mark_at = self.published, [], math.inf
-        ended = [self.unstored[key] for key in keys if key in self.unstored]
-        if relayed := [key for key in keys if key not in self.unstored]:
-            await self.outbox.write(outcomes.mark_relayed, relayed)
-        await self._store(ended, is_relayed=True)
-
-    async def keep(self) -> None:
-        """Have the rows keep every receipt that the log may not have."""
-        await self.mark()
-        await self._store(list(self.unstored.values()), is_relayed=False)
-
-    async def _store(self, receipts: Sequence[ClaimReceipt], *, is_relayed: bool) -> None:
-        if not receipts:
-            return
-        await self.outbox.write(outcomes.store_receipts, self.outbox.owner, receipts, is_relayed=is_relayed)
-        for receipt, _ in receipts:
-            self.unstored.pop(receipt.key, None)
-
-    async def _keep_for_later(self) -> None:
-        """Store what the log does not take; while the database is away too, keep it in memory.
-
-        That is no more than the claimed intents, and nothing is claimed without the database.
-        """
-        try:
-            await self.keep()
-        except Unavailable as error:
-            log.log(level_of(error), "%s in memory: %s", counted(len(self.unstored), "receipt"), error)
-
     async def _resync(self) -> None:
         """Relay stored receipts: all of them after a start or a failure, otherwise those without an owner.
 
         Another actuator may be about to relay what it just stored; what two resyncs find was left by one that died.
         """
-        is_wanted = self.seen.__contains__ if not self.is_behind else lambda _key: True
+        is_wanted = self.left_before.__contains__ if not self.is_behind else lambda _key: True
         left: set[str] = set()
         while True:
-            rows = await self.outbox.read(outcomes.unrelayed, BATCH + len(left))
-            new = [row for row in rows if row.key not in left]
+            found = await self.rows.outbox.read(outcomes.unrelayed, BATCH + len(left))
+            new = [row for row in found if row.key not in left]
             wanted = [row for row in new if is_wanted(row.key)]
             left.update(row.key for row in new if not is_wanted(row.key))
             if wanted:
@@ -169,25 +128,25 @@ class Relay(Struct, eq=False):
                 left.update(row.key for row in wanted if row.key in self.too_large)
             if len(new) < BATCH:
                 break
-        self.seen, self.is_behind = left, False
+        self.left_before, self.is_behind = left, False
 
     async def _keep_calls(self) -> None:
         """Record again what effects did: in a new log, and before this one forgets it.
 
         Origin of the period: the tables may be lost, and filled from the log again, three times while a record lasts.
         """
-        age = self.publisher.stream.max_age
-        if not await self.outbox.read(calls.is_time_to_record, age / 4 if age else None):
+        outbox, age = self.rows.outbox, self.publisher.stream.max_age
+        if not await outbox.read(calls.is_time_to_record, age / 4 if age else None):
             return
         last, count = None, 0
-        while found := await self.outbox.read(calls.read_calls, BATCH, after=last):
-            messages = self._messages([_again(call, self.outbox.scope.application) for call in found])
+        while found := await outbox.read(calls.read_calls, BATCH, after=last):
+            messages = self._messages([_again(call, outbox.scope.application) for call in found])
             if messages:
                 await self.publisher.publish([message for _, message in messages])
             last, count = found[-1], count + len(messages)
         if count:
             log.info("what %s of effects did is recorded again: else the log forgets it", counted(count, "call"))
-        await self.outbox.write(calls.note_recorded)
+        await outbox.write(calls.note_recorded)
 
     async def _relay(self, receipts: Sequence[ReceiptNoted]) -> None:
         messages = self._messages(receipts)
@@ -196,15 +155,13 @@ class Relay(Struct, eq=False):
         batch = [message for _, message in messages]
         publishing = asyncio.ensure_future(self.publisher.publish(batch))
         try:
-            await asyncio.wait((publishing,), timeout=self.outbox.settings.lease.total_seconds() / 3)
+            await asyncio.wait((publishing,), timeout=self.rows.outbox.settings.lease.total_seconds() / 3)
             if not publishing.done():
-                await self._keep_for_later()
+                await self.rows.try_to_keep()
             await publishing
         finally:
             publishing.cancel()
-        if not self.published:
-            self.mark_at = asyncio.get_running_loop().time() + self.outbox.settings.lease.total_seconds() / MARKS
-        self.published += [key for key, _ in messages]
+        self.rows.note_published(key for key, _ in messages)
 
     def _messages(self, receipts: Sequence[ReceiptNoted]) -> list[tuple[str, Message]]:
         """Key and message of receipts, without those that the log does not take."""
