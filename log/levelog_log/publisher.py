@@ -205,21 +205,9 @@ class BatchPublisher:
         reconnects = self.stream.connection.reconnects
         if reconnects == self._verified_at:
             return
-        state, doubts = await self.stream.state(), self.stream.doubts
-        if state.last_seq < self._acknowledged:
-            error = IdentityMismatch(
-                f"stream {self.stream.name} ends at {state.last_seq}, but {self._acknowledged} was acknowledged: "
-                "it was rolled back"
-            )
-            raise doubts.loss("ends before", self._acknowledged, error)
-        doubts.dispel("ends before", state.last_seq)
+        state = await self.stream.state()
+        self.stream.check_end(state.last_seq, self._acknowledged, "acknowledged")
         if self._may_read and self._acknowledged >= max(1, state.first_seq):  # else it has expired
-            found = await self.stream.record_at(self._acknowledged)
-            if found is None or found.record_id != record_id(parse_header_lines(self._acknowledged_headers)):
-                error = IdentityMismatch(
-                    f"record {self._acknowledged} of stream {self.stream.name} is another one than was acknowledged: "
-                    "it was rolled back and written again"
-                )
-                raise doubts.loss("other record", self._acknowledged, error)
-            doubts.dispel("other record", self._acknowledged)
+            acknowledged_id = record_id(parse_header_lines(self._acknowledged_headers))
+            await self.stream.check_record(self._acknowledged, acknowledged_id, "acknowledged")
         self._verified_at = reconnects

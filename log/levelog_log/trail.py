@@ -28,7 +28,7 @@ class Trail:
         """Sequence of the last record that came, or the one before the start."""
         self.newest, self._newest_id = newest
         self.is_filtered = is_filtered
-        self._stream, self._name, self._doubts = stream, stream.name, stream.doubts
+        self._stream, self._name = stream, stream.name
         self._known = newest[0]
         self._checked_to = read_to
         self._jump: tuple[Sequence, Sequence] | None = None
@@ -68,12 +68,7 @@ class Trail:
         `is_reading`: more may have come meanwhile.
         """
         known = max(read_to, self._known)
-        if last < known:
-            error = HistoryLost(
-                f"stream {self._name} ends at {last}, before {known}, which was read from it: it was rolled back"
-            )
-            raise self._doubts.loss("ends before", known, error)
-        self._doubts.dispel("ends before", last)
+        self._stream.check_end(last, known, "read")
         if is_reading and not self.is_filtered:
             return  # each jump is looked at
         since = self._checked_to if self.is_filtered else self.read_to
@@ -89,15 +84,5 @@ class Trail:
         state = await self._stream.state()
         self.check(state.first_seq, state.last_seq, read_to=read_to, is_reading=False)
         if self.newest > 0 and self.newest >= state.first_seq:  # else it has expired
-            await self._check_newest()
+            await self._stream.check_record(self.newest, self._newest_id, "read")
         return state
-
-    async def _check_newest(self) -> None:
-        found = await self._stream.record_at(self.newest)
-        if found is None or found.record_id != self._newest_id:
-            error = HistoryLost(
-                f"record {self.newest} of stream {self._name} is another one than was read: the log was rolled back "
-                "and written again"
-            )
-            raise self._doubts.loss("other record", self.newest, error)
-        self._doubts.dispel("other record", self.newest)

@@ -102,7 +102,7 @@ async def test_invariant_13_history_that_went_back_on_all_servers_is_told(
     monkeypatch.setattr(doubts, "LOST_QUORUM", timedelta(seconds=2))
     await new_log(nats_cluster)
     async with opened(nats_cluster, "a") as stream, Reader(stream, start=Sequence(21), newest=(Sequence(20), "x")) as r:
-        with pytest.raises(HistoryLost, match="ends at 10, before 20, which was read from it: it was rolled back"):
+        with pytest.raises(HistoryLost, match="ends at 10, before 20, which was read: it was rolled back"):
             await asyncio.wait_for(r.next_batch(timeout=LONG), LONG.total_seconds())
 
 
