@@ -264,8 +264,7 @@ class Engine:
             valid,
             at,
             claimed,
-            # a full batch is followed by another: to look for one is as slow as to take it
-            has_more=self._has_lookups or len(wakes) >= BATCH or bool(self._due(views, at, leaving, 1)),
+            has_more=self._has_lookups or bool(self._due(views, at, leaving, 1)),
             has_looked_up=any(each.wake.view in self._program.looked_up for each in valid),
             has_news=any(each.is_news and each.wake.view in self._program.awaited for each in valid),
         )
