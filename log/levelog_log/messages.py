@@ -4,7 +4,7 @@ import secrets
 from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from itertools import count
-from typing import Final, TypeAlias, assert_never
+from typing import Final, TypeAlias
 
 from levelog_base.errors import RecordError
 from levelog_base.wire.envelope import decode, encode
@@ -12,7 +12,6 @@ from levelog_base.wire.objects import Application, Cluster, Partition, Sequence
 from levelog_base.wire.records import (
     BookmarkNoted,
     ContactLost,
-    ControlRecord,
     GapNoted,
     HistoryReverted,
     LoggedRecord,
@@ -52,6 +51,7 @@ _CONTROL: Final[Mapping[type[AboutResource], Control]] = {
 
 MOST_PAYLOAD_BYTES: Final = 64 * 1024 * 1024
 """The largest message that NATS can be set to take."""
+_FIRST: Final = Partition(0)
 _FRAME_BYTES: Final = 256  # more than the headers take that a batch adds
 
 
@@ -76,28 +76,21 @@ class MessageWriter:
         self._prefix = secrets.token_hex(8)
         self._numbers = count(1)
 
-    def message(self, record: ObjectSeen | ObjectDeleted | ReceiptNoted | TargetObserved) -> Message:
-        """The message of a record that belongs to one object, in the object's partition."""
+    def message(
+        self,
+        record: ObjectSeen | ObjectDeleted | ReceiptNoted | TargetObserved | AboutResource,
+        partition: Partition = _FIRST,
+    ) -> Message:
+        """The message of a record, in the partition of its object; `partition` is that of one about a resource."""
         match record:
             case ObjectSeen() | ObjectDeleted():
                 key = record.key
                 subject = object_subject(self.cluster, key, partition_of(key, self.partitions))
             case ReceiptNoted() | TargetObserved():
-                partition = partition_of(record.parent, self.partitions)
-                subject = receipt_subject(self.cluster, partition, Application(record.application))
-            case _ as never:
-                assert_never(never)
-        return self._message(subject, record)
-
-    def to_all_partitions(self, record: AboutResource) -> list[Message]:
-        """One message per partition for what concerns a whole resource."""
-        return [self.to_partition(record, Partition(number)) for number in range(self.partitions)]
-
-    def to_partition(self, record: AboutResource, partition: Partition) -> Message:
-        """The message of a record about a resource, in one partition."""
-        return self._message(control_subject(self.cluster, partition, _CONTROL[type(record)], record.resource), record)
-
-    def _message(self, subject: str, record: ObjectSeen | ObjectDeleted | ControlRecord) -> Message:
+                own = partition_of(record.parent, self.partitions)
+                subject = receipt_subject(self.cluster, own, Application(record.application))
+            case _:
+                subject = control_subject(self.cluster, partition, _CONTROL[type(record)], record.resource)
         record_id = f"{self._prefix}-{next(self._numbers)}"
         headers, payload = encode(record, record_id=record_id, source=self.source)
         lines, limit = header_lines(headers), self._most_bytes()
@@ -105,6 +98,10 @@ class MessageWriter:
         if size > limit:
             raise RecordTooLarge(f"record for {subject} has {size} bytes; NATS takes {limit} (its setting max_payload)")
         return Message(subject, lines, payload)
+
+    def to_all_partitions(self, record: AboutResource) -> list[Message]:
+        """One message per partition for what concerns a whole resource."""
+        return [self.message(record, Partition(number)) for number in range(self.partitions)]
 
 
 def logged_record(

@@ -130,7 +130,7 @@ async def relist(rig: Rig, told: ObjectUnreadable | None, *, has_unnamed: bool) 
     await rig.processing.mark(SyncStarted(resource=WEBS, sync_id=str(number), time=NOON))
     if told is not None:
         partition = Partition(0) if told.key is None else partition_of(told.key, PARTITIONS)
-        await rig.write(MessageWriter(CLUSTER, PARTITIONS, source="test").to_partition(told, partition))
+        await rig.write(MessageWriter(CLUSTER, PARTITIONS, source="test").message(told, partition))
     ended = SyncFinished(
         resource=WEBS, sync_id=str(number), version=Version(number), has_unnamed=has_unnamed, time=NOON
     )
@@ -146,9 +146,7 @@ async def test_commands_show_what_cannot_be_read(nats_server: NatsServer, tmp_pa
         key = ObjectKey(group="example.com", resource="webs", namespace="default", name="x")
         writer = MessageWriter(CLUSTER, PARTITIONS, source="test")
         odd = ObjectUnreadable(resource=WEBS, key=key, error="its uid is missing", time=NOON)
-        last = await BatchPublisher(processing.stream).publish(
-            [writer.to_partition(odd, partition_of(key, PARTITIONS))]
-        )
+        last = await BatchPublisher(processing.stream).publish([writer.message(odd, partition_of(key, PARTITIONS))])
         await processing.folded(last)
     shown = await levelog.ends("levels", "--database-url", url)
     assert shown.stdout.splitlines()[-2:] == [
