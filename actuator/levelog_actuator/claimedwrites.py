@@ -4,9 +4,7 @@ What is sent, and how an answer is judged, is in `sending.py`; here is when, and
 """
 
 import asyncio
-import logging
 from collections.abc import Callable
-from typing import Final
 
 from msgspec import Struct, field
 
@@ -19,10 +17,6 @@ from levelog_actuator.requests import Order
 from levelog_actuator.results import Later, Observers, Result, told_without_secrets
 from levelog_actuator.sending import Sender
 from levelog_store.actuate.claims import ClaimedIntent
-
-log = logging.getLogger(__name__)
-
-RESTING: Final = "the API has too much to do for its group"
 
 
 class ClaimedWrites(Struct, eq=False):
@@ -57,11 +51,9 @@ class ClaimedWrites(Struct, eq=False):
     async def send_part(self, order: Order) -> Result:
         """Send a write that is part of a call, under the call's claim."""
         intent, limit = order.intent, self.own.limit(order.intent)
-        if rest := self.limits.resting(intent):
-            return Later.unsent(intent, RESTING, rest)
         async with self.limits.turn(intent):
             with self.observers.attempting(intent) as told:
-                later = await self.own.unless_mine(intent)
+                later = await self._given_back(intent)
                 result = later or await self.sender.send(order, lambda: self.own.outlasts(intent), limit)
                 told(result)
         self._note(result)
@@ -83,15 +75,19 @@ class ClaimedWrites(Struct, eq=False):
     async def _attempt(self, intent: ClaimedIntent) -> Result:
         if self.is_stopping or self.outage.is_closed:
             return Later.unsent(intent, "the actuator ends" if self.is_stopping else "the server cannot be reached")
-        if rest := self.limits.resting(intent):
-            return Later.unsent(intent, RESTING, rest)
-        if later := await self.own.unless_mine(intent):
+        if later := await self._given_back(intent):
             return later
         try:
             return await self.sender.carry_out(intent, lambda: self.own.outlasts(intent), self.own.limit(intent))
         except Exception as error:  # noqa: BLE001 - whatever is wrong with one intent must not stop the others
             text = told_without_secrets(intent, error, self.sender.redactor)
             return try_later(self.outbox.settings, intent, text, is_doubtful=True)
+
+    async def _given_back(self, intent: ClaimedIntent) -> Later | None:
+        """The intent to be claimed again, if its group rests or the claim is not this actuator's; None: it is sent."""
+        rest = self.limits.resting(intent)
+        why = "the API has too much to do for its group" if rest else await self.own.why_not(intent)
+        return Later.unsent(intent, why, rest) if why else None
 
     def _note(self, result: Result) -> None:
         self.outage.note(result)

@@ -305,7 +305,8 @@ class Effects(Struct, eq=False):
     async def _carry_out(self, intent: ClaimedIntent) -> None:
         with self.observers.attempting(intent) as told:
             try:
-                result = await self.own.unless_mine(intent) or await self.caller.carry_out(intent)
+                why = await self.own.why_not(intent)
+                result = Later.unsent(intent, why) if why else await self.caller.carry_out(intent)
             except Exception as error:  # noqa: BLE001 - whatever is wrong with one call must not stop the others
                 text = told_without_secrets(intent, error, self.caller.redactor)
                 result = Ended(intent=intent, outcome="failed", error=text)

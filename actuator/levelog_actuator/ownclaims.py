@@ -11,7 +11,6 @@ from msgspec import Struct, field
 
 from levelog.absence import level_of
 from levelog_actuator.outbox import Outbox
-from levelog_actuator.results import Later
 from levelog_base.counting import counted
 from levelog_base.errors import Unavailable
 from levelog_store.actuate import claims, heartbeats
@@ -80,13 +79,13 @@ class OwnClaims(Struct, eq=False):
         own = self.own.get(intent.key)
         return own if own is not None and own.number == intent.claim else None
 
-    async def unless_mine(self, intent: ClaimedIntent) -> Later | None:
-        """The intent given back, if others may have its claim, or soon; None: something may begin under it."""
+    async def why_not(self, intent: ClaimedIntent) -> str:
+        """Why nothing may begin under the claim: others may have it, or soon; empty: something may."""
         try:
             is_mine = await self.is_mine(intent)
         except Unavailable as error:
-            return Later.unsent(intent, f"its claim cannot be looked up: {error}")
-        return None if is_mine and self.outlasts(intent) else Later.unsent(intent, "its claim has ended or is about to")
+            return f"its claim cannot be looked up: {error}"
+        return "" if is_mine and self.outlasts(intent) else "its claim has ended or is about to"
 
     async def is_mine(self, intent: ClaimedIntent) -> bool:
         """Tell whether the claim is this actuator's, as known a moment ago. Raises Unavailable."""
