@@ -43,6 +43,8 @@ class Unfinished(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """After which it is called again."""
     is_over: bool = False
     """It is not called again."""
+    awaits: tuple[str, ...] = ()
+    """JSON pointers: once one of these fields is there, which was not, it is called again without a delay."""
     kept: Any = None
     """What the adapter keeps for the next call, with a JSON form."""
 

@@ -13,7 +13,7 @@ from msgspec import Struct
 from levelog.calls.limits import CallLimits
 from levelog.handlers.fingerprints import fingerprint, type_fingerprint
 from levelog.handlers.indexers import IndexHandler
-from levelog.handlers.injection import Given, Lender, injections, shown
+from levelog.handlers.injection import Lender, injections, shown
 from levelog.handlers.readers import ObjectReader
 from levelog.handlers.signatures import parameters, type_hints, yields
 from levelog.intents import Intent
@@ -35,8 +35,6 @@ MOST_BYTES: Final = 64 * 1024
 """Most bytes of a request, and of a result, as JSON: both go into a record of the log."""
 MOST_EDGE_BYTES: Final = 2 * 1024 * 1024
 """Most bytes of an object that an edge handler is called for, and of how it differs: objects reach 1.5 MiB."""
-OF_EFFECTS: Final = (Given.KEY, Given.RETRY, Given.STARTED, Given.LOGGER, Given.SETTINGS)
-
 
 MOST_DELAY: Final = timedelta(days=366)
 
@@ -147,7 +145,7 @@ class EffectHandler:
         """Type of the result."""
         require_json(f"{self.title}: parameter {self.request_parameter!r} is", self.request)
         require_json(f"{self.title}: returns", self.returns)
-        self.given = injections(function, "effect", rest, OF_EFFECTS, lender, first="its request first")
+        self.given = injections(function, "effect", rest, lender, first="its request first")
         self.limits = limits or lender.limits
         self.is_async = inspect.iscoroutinefunction(function)
         """Whether it runs in the event loop; else it runs in a thread."""

@@ -12,9 +12,8 @@ from levelog.effects import EffectHandler
 from levelog.handlers.callregistry import CallRegistry
 from levelog.handlers.children import KEEP as KEPT
 from levelog.handlers.children import ChildrenView, inspect_children, reconciler_of, refuse_shared
-from levelog.handlers.edgehandlers import EdgeHandler
 from levelog.handlers.finalizing import PREFIX
-from levelog.handlers.forobjects import CallOptions, RecordHandler, options_of, require_limits
+from levelog.handlers.forobjects import CallOptions, DecidedHandler, RecordHandler, options_of, require_limits
 from levelog.handlers.indexers import (
     MAX_ENTRIES,
     ImplicitIndex,
@@ -484,12 +483,11 @@ class Operator:
             handler = TimerHandler(
                 function, every, initial_delay, known, self._lender, idle=idle, sharp=sharp, recorded=recorded
             )
-            self._claim(handler.name, function)
-            if not recorded:
+            if recorded:
+                self.calls.take(handler)
+            else:
+                self._claim(handler.name, function)
                 self.timers[handler.name] = handler
-                return function
-            self._claim(handler.calls_name, function)
-            self.calls.time(handler)
             return function
 
         return register
@@ -526,10 +524,7 @@ class Operator:
             selector, rest = taken_from("daemon", said, ("of", "grace", "retries", "backoff"))
             grace = rest.pop("grace", GRACE)
             known = CallOptions(selector=selector, **rest)
-            handler = DaemonHandler(function, grace, known, self._lender, self.indices, self._views_by_function)
-            self._claim(handler.name, function)
-            self._claim(handler.calls_name, function)
-            self.calls.run(handler)
+            self.calls.take(DaemonHandler(function, grace, known, self._lender, self.indices, self._views_by_function))
             return function
 
         return register if function is None else register(function)
@@ -555,23 +550,16 @@ class Operator:
         from levelog.handlers.adapters import options_for  # noqa: PLC0415 - whose caller has loaded it
 
         handler = trigger.handler(name, adapter, options_for(adapter, limits), self._lender)
-        is_new = self._adapters.get(name) is not adapter
-        if is_new and not isinstance(handler, EdgeHandler):
+        if isinstance(handler, DecidedHandler):
+            self.calls.take(handler)
+            return
+        if self._adapters.get(name) is not adapter:
             self._claim(name, adapter.function)
-            if isinstance(handler, TimerHandler | DaemonHandler):
-                self._claim(handler.calls_name, adapter.function)
-        match handler:
-            case EdgeHandler():
-                self.calls.put(handler)
-            case TimerHandler():
-                self.calls.time(handler)
-            case DaemonHandler():
-                self.calls.run(handler)
-            case RecordHandler():
-                self.record_handlers[name] = handler
-            case _:
-                self.indices[name] = handler
-        self._adapters[name] = adapter
+            self._adapters[name] = adapter
+        if isinstance(handler, RecordHandler):
+            self.record_handlers[name] = handler
+        else:
+            self.indices[name] = handler
 
     def logger(self, function: str) -> "logging.Logger":
         """The logger of a function: each line names the object that the function is called for."""

@@ -5,15 +5,13 @@ from collections.abc import AsyncIterable, Awaitable, Callable, Iterable
 from datetime import timedelta
 from typing import Any, Final, TypeAlias, TypeVar
 
-from levelog.handlers.injection import Given, Lender, injections
+from levelog.handlers.injection import Lender, injections
 from levelog.handlers.signatures import parameters, require_time
 from levelog.resources import External, Gone, ResourceType, Traced
 from levelog_base.errors import OperatorError
 
 SOURCE_TIME: Final = timedelta(seconds=30)
 """Default time limit of one poll."""
-
-OF_SOURCES: Final = (Given.LOGGER, Given.SETTINGS)
 
 Records: TypeAlias = Iterable[External | Traced]
 PolledF = TypeVar("PolledF", bound=Callable[..., Records | Awaitable[Records] | AsyncIterable[External | Traced]])
@@ -59,7 +57,7 @@ class SourceHandler:
         """Limit of one poll, or of the time between two things that a generator yields; None: it may take for ever."""
         if self.timeout is not None:
             require_time(f"source {self.name}", "timeout", self.timeout)
-        self.given = injections(function, "source", parameters(function, "source"), OF_SOURCES, lender, first="")
+        self.given = injections(function, "source", parameters(function, "source"), lender, first="")
 
     def __str__(self) -> str:
         return f"source {self.operator}/{self.name}"

@@ -30,7 +30,9 @@ class Greeter(Adapter):
         try:
             said = self.function(request.object["metadata"]["name"], request.object["spec"])
         except LookupError as error:
-            left = Unfinished(began=before.began, retry=before.retry + 1, error=str(error), delay=MINUTE)
+            left = Unfinished(
+                began=before.began, retry=before.retry + 1, error=str(error), delay=MINUTE, awaits=("/status/price",)
+            )
             return CallResult(patch={"status": {"tries": left.retry}}, left=left)
         return CallResult(patch={"status": {"said": said}})
 
@@ -86,6 +88,20 @@ def test_an_unfinished_call_is_recorded_and_the_next_one_goes_on_from_it() -> No
         prices["a"] = "cheap"
         simulation.advance(MINUTE)
         assert status(simulation) == {"tries": 2, "said": "cheap"}
+
+
+def test_an_unfinished_call_is_made_again_without_a_delay_once_a_field_is_there_that_it_awaits() -> None:
+    op = Operator("shops")
+
+    @greets(op)
+    def greet(name: str, spec: dict[str, Any]) -> str:
+        raise LookupError(f"no price of {name} {spec}")
+
+    with simulated(op, shop(size=1), through=[greet]) as simulation:
+        assert status(simulation) == {"tries": 1}
+        simulation.patch_status(Shop, "a", {"price": 1})
+        simulation.run()
+        assert status(simulation)["tries"] == 2
 
 
 def test_a_call_that_is_unfinished_for_longer_than_its_limit_is_given_up() -> None:

@@ -74,7 +74,7 @@ def test_an_idle_timer_waits_for_nothing_that_was_noted_by_a_clock_that_was_ahea
     timer = TimerHandler(check, idle, timedelta(0), CallOptions(), Lender("webs"), idle=idle)
     note = Tick(object=timer.shown(web))
     call = Call[Tick, None](request=note, result=None, name=CHANGED, idempotency_key="", called_at=noted)
-    level = view.function(web, NOW, **{f"check{TIMED}": {"u1": [call]}})
+    level = view.function(web, now=NOW, **{f"check{TIMED}": {"u1": [call]}})
     if level.drift:
         assert noted - NOW > max(idle, PATIENCE) or noted + idle <= NOW
     else:

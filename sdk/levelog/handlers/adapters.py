@@ -97,10 +97,6 @@ class Adapter:
         """
         return None
 
-    def hurries(self, seen: Mapping[str, Any], found: Mapping[str, Any]) -> bool:  # noqa: ARG002 - as above
-        """Tell whether an unfinished call that has `seen` an object is made again at once, as it is found now."""
-        return False
-
 
 class Edges(Struct, frozen=True, kw_only=True):
     """Call for edges, as `op.on.create` and the like do; an adapter's `state` says what differs."""

@@ -25,7 +25,7 @@ from levelog.handlers.owned import (
 )
 from levelog.handlers.readers import require_resource
 from levelog.handlers.signatures import holds_intents, parameters, refuse_coroutine, shown, type_hints
-from levelog.handlers.viewhandlers import OF_VIEWS, IndexParameter, ReconcileHandler, ViewHandler, Writes
+from levelog.handlers.viewhandlers import IndexParameter, ReconcileHandler, ViewHandler, Writes
 from levelog.intents import Intent, with_encoded_data
 from levelog.levels import Level
 from levelog.resources import Manifest, Metadata, Owner, ResourceBase, ResourceType, refuse_external
@@ -141,7 +141,7 @@ def applied_name(function: str) -> str:
 class ChildrenView(ViewHandler):
     """The view that is made of a function which returns manifests."""
 
-    offered = (*OF_VIEWS, Given.CHANCE)
+    also = (Given.CHANCE,)
 
     parent: type[ResourceBase]
     kinds: tuple[ChildKind, ...]

@@ -1,4 +1,4 @@
-"""Edge handlers, as `@op.on` registers them: a view of what was handled, and an effect that calls the function."""
+"""Edge handlers, as `@op.on` registers them: what is handled of an object, and the calls that it needs."""
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
@@ -11,27 +11,17 @@ from levelog.edges import Diff, Edge, Reason, diff_of, essence, flat, under, val
 from levelog.effects import Call, EffectHandler
 from levelog.handlers.callnames import HANDLED
 from levelog.handlers.fingerprints import value_fingerprint
-from levelog.handlers.forobjects import (
-    CalledHandler,
-    CallOptions,
-    InspectView,
-    Phase,
-    calling_effect,
-    calls_of,
-    made_view,
-    made_writer,
-)
+from levelog.handlers.forobjects import FINALIZING, CalledHandler, CallOptions, DecidedHandler, Phase
 from levelog.handlers.indexers import IndexHandler
 from levelog.handlers.injection import Given, Lender, shown
 from levelog.handlers.outcomes import as_value, carried, delay, is_held, left, next_call, wait_for_patch, without
 from levelog.handlers.readers import require_field
 from levelog.handlers.signatures import declared, holds_intents, require_flag, yields
-from levelog.handlers.viewhandlers import ReconcileHandler, ViewHandler, WrittenClass, inspect_writes
+from levelog.handlers.viewhandlers import ViewHandler, Writes, WrittenClass, inspect_writes
 from levelog.handlers.yielding import Yielded, Yields, last_yielding
 from levelog.indices import Index
-from levelog.intents import Intent, call
 from levelog.levels import Level, Levels
-from levelog.selectors import Presence, holds
+from levelog.selectors import Presence, Selector, holds
 from levelog_base.errors import OperatorError
 from levelog_base.mappings import plain
 from levelog_base.wire.canonical import digest, keys_of
@@ -53,13 +43,14 @@ _TOLD: Final[Mapping[str, str]] = {"reason": "str", "diff": "Diff", "old": "", "
 """What the edge says, by the parameter that asks for it, and how that is annotated; empty: as the object."""
 
 
-class EdgeHandler(CalledHandler):
+class EdgeHandler(DecidedHandler):
     """A function that is called for edges of the objects of one class."""
 
     kind, instead, told = "handler", "", _TOLD
+    code, request, suffix, waits_for_finalizer = _CODE, Edge, HANDLED, True
     opening = f"its object first, {', '.join(f'{name}: {hint}' if hint else name for name, hint in _TOLD.items())}"
-    is_yielding: bool = False
-    """Whether the function is a generator, of intents."""
+    yielding: Yields | None = None
+    """What it may yield, once the operator has it; None: it yields nothing."""
     written: tuple[WrittenClass, ...] = ()
     """What it says that it yields intents for."""
 
@@ -90,9 +81,34 @@ class EdgeHandler(CalledHandler):
             require_field(f"handler {self.name}", self.reader, keys_of(self.options.field))
 
     @property
+    def holds(self) -> bool:
+        """Whether it handles the end before the object is gone."""
+        return self.options.finalizer
+
+    @property
+    def names(self) -> Sequence[str]:
+        """Those of the writes that it yields, too."""
+        return (*super().names, *((self.writes_name, self.written_name) if self.is_yielding else ()))
+
+    @property
     def reads(self) -> Mapping[str, Any]:
-        """The time, too, where an adapter may have a call made again."""
-        return super().reads if self.adapter is None else {"now": datetime, **super().reads}
+        """The time, too, where an adapter may have a call made again; and whether what it yielded is written."""
+        now = {"now": datetime} if self.adapter is not None else {}
+        writes = {self.written_name: Index[str, Call[str, None]], "levels": Levels} if self.is_yielding else {}
+        return {**now, **super().reads, **writes}
+
+    @property
+    def writes(self) -> Writes | None:
+        """What the calls of an adapter write; what a function yields is written by a view of its own."""
+        return None if self.is_yielding else super().writes
+
+    @property
+    def counted(self) -> Sequence[str]:
+        """Its reasons and filters, and whose finalizer it waits for."""
+        options, finalizing = self.options, self.beside.get(FINALIZING)
+        filters = value_fingerprint((options.field, options.value, options.old, options.new, str(options.since)))
+        held = () if finalizing is None else (str(options.finalizer), finalizing.fingerprint)
+        return (*sorted(self.reasons), filters, *held)
 
     def shown(self, parent: Any) -> dict[str, Any]:
         """An object as the function takes it; all of it where an adapter calls."""
@@ -101,11 +117,6 @@ class EdgeHandler(CalledHandler):
     def known(self, content: dict[str, Any]) -> dict[str, Any]:
         """What was handed over, as this code reads it."""
         return super().known(content) if self.adapter is None else content
-
-    @property
-    def calls_name(self) -> str:
-        """Name of the effect, and of the index of what was handled."""
-        return f"{self.name}{HANDLED}"
 
     @property
     def writes_name(self) -> str:
@@ -165,8 +176,31 @@ class EdgeHandler(CalledHandler):
             told["old"], told["new"] = self._old(edge), new
         return {self.parameter: new, **{name: told[name] for name in self._told}, **self.given.arguments(given)}
 
-    def level(self, found: dict[str, Any], calls: Sequence[Call[Edge, Any]], read: Mapping[str, Any]) -> Level[Any]:
-        """What there is of an object, against what the last of the calls has handled; `read` of its indices."""
+    def level(self, parent: Any, read: Mapping[str, Any]) -> Level[Any]:
+        """What there is of an object, or that it ends, against what was handled."""
+        found = self.shown(parent)
+        uid = found["metadata"]["uid"]
+        calls: list[Call[Edge, Any]] = list(read[self.calls_name][uid])
+        phases: list[Phase] = list(read[FINALIZING][uid]) if FINALIZING in self.beside else []
+        if self.options.finalizer and found["metadata"].get("deletionTimestamp"):
+            is_open = "finalizing" in phases and not self.is_ended(calls)
+            level: Level[Any] = Level(desired=IS_HANDLED, actual=IS_OPEN if is_open else IS_HANDLED)
+            if is_open:
+                self.state(found)  # a read of all that the call is given, so that it is given the newest
+                for each in calls:
+                    if each.name == END:
+                        self._hold_end(level, found, each, read.get("now", UNSET))
+        else:
+            level = self._level_of(found, [each for each in calls if not each.name], read)
+            if "waits" in phases and level.drift:
+                level.reason = "waits for its finalizer to be put on"
+            level.is_known = any(each.name == KNOWN for each in calls)
+        if self.is_yielding and level.drift and self._is_writing(uid, calls, read):
+            level.reason = f"waits until what it yielded last is written: see {self.writes_name}"
+        return level
+
+    def _level_of(self, found: dict[str, Any], calls: Sequence[Call[Edge, Any]], read: Mapping[str, Any]) -> Level[Any]:
+        """What there is of an object, against what the last of the calls has handled."""
         last, options = next(iter(calls), None), self.options
         if last is not None and (repeated := self._repeated(found, last, read)) is not None:
             return repeated
@@ -197,10 +231,12 @@ class EdgeHandler(CalledHandler):
             return None
         level = Level[Any](desired=state | as_value(before), actual=self._before(last.request))
         if not wait_for_patch(level, last, found, read["now"]):
-            delay(level, last.called_at if self.adapter.hurries(seen, found) else due, before, read["now"])
+            absent = [each for each in before.awaits if value_at(seen, each) is UNSET]
+            is_there = any(value_at(found, each) is not UNSET for each in absent)
+            delay(level, last.called_at if is_there else due, before, read["now"])
         return level
 
-    def hold_end(self, level: Level[Any], found: dict[str, Any], last: Call[Edge, Any], now: datetime) -> None:
+    def _hold_end(self, level: Level[Any], found: dict[str, Any], last: Call[Edge, Any], now: datetime) -> None:
         """Have a call for the end of an object made again, if the last one was unfinished, once it is due."""
         if (again := next_call(last, self.limits.give_up_after, now)) is not None:
             level.actual = as_value(again[1])
@@ -218,6 +254,68 @@ class EdgeHandler(CalledHandler):
     def _old(self, edge: Edge) -> Any:
         old = edge.old
         return None if old is None else self.taken(old)
+
+    def _is_writing(self, uid: str, calls: Sequence[Call[Edge, Any]], read: Mapping[str, Any]) -> bool:
+        """Tell whether what the last call yielded is being written: neither written, nor refused."""
+        last = last_yielding(calls)
+        if last is None or any(each.request == last.idempotency_key for each in read[self.written_name][uid]):
+            return False
+        standing = read["levels"].get(self.writes_name)
+        return standing is None or standing.status != "failed"
+
+    def kept(self, asked: Edge, result: Any) -> Any:
+        """What was yielded."""
+        if self.yielding is None:
+            return super().kept(asked, result)
+        return self.yielding.kept(result, is_end=asked.reason == "delete")
+
+    def effect(self) -> EffectHandler:
+        """The effect that calls the function; calls for an object that ends are in one order with the others."""
+        made = super().effect()
+        made.yielding = self.yielding
+        made.notes_failure, made.in_line = lambda edge: edge.is_finalizing, (KNOWN, END)
+        return made
+
+    def view(self, known: Mapping[str, IndexHandler]) -> ViewHandler:
+        """The view that compares an object with what the handler has handled of it."""
+        made = super().view(known)
+        made.stands_on = (self.writes_name,) if self.is_yielding else ()
+        return made
+
+    def end_view(self, known: Mapping[str, IndexHandler]) -> ViewHandler:
+        """The view of deleted objects that the handler knows, and that its filters took as they were last."""
+
+        def view(parent: Any, **read: Any) -> Level[Any]:
+            calls: list[Call[Edge, Any]] = list(read[self.calls_name][parent["metadata"]["uid"]])
+            is_open = bool(calls) and not any(each.name == END for each in calls) and is_wanted(self, parent)
+            return Level(desired=IS_HANDLED, actual=IS_OPEN if is_open else IS_HANDLED)
+
+        annotations: dict[str, Any] = {"parent": Mapping[str, Any], self.calls_name: self.calls_type}
+        function = declared(view, f"{self.name}_deleted", annotations, Level[Any])
+        made = ViewHandler(function, known, Selector(), self.lender, deleting=True, of=self.reader.cls)
+        made.is_of_deleted = made.is_made = True
+        made.fingerprint = digest(_CODE, self.name, "deleted", self.reader.fingerprint)
+        return made
+
+    def asked(self, parent: Any, level: Level[Any], *, is_end: bool) -> Sequence[tuple[Edge, str]]:
+        """The call for the edge, or for the end of the object; one before it notes what may yet be deleted."""
+        if is_held(level):
+            return ()
+        found = self.handed(parent)
+        if is_end or level.desired == IS_HANDLED:
+            edge = Edge(reason="delete", object=found, is_finalizing=not is_end, carried=carried(level))
+            return ((msgspec.structs.replace(edge, is_noted=not self.fits(edge)), END),)
+        reason = self.beginning(found) if level.actual is None else "update"
+        edge = Edge(reason=reason, object=found, diff=self.diff(level), carried=carried(level))
+        noted = msgspec.structs.replace(edge, is_noted=True)
+        if not self.fits(edge):
+            return ((noted, ""),)
+        if level.actual is None and "delete" in self.reasons and not level.is_known:
+            known = (noted, KNOWN)  # it may fail halfway, and then be deleted
+            if self.is_yielding:  # what is yielded is written while no other call comes in between
+                return (known,)
+            return known, (edge, "")
+        return ((edge, ""),)
 
 
 def _is_another(one: Mapping[str, Any], other: Mapping[str, Any], *, with_metadata: bool) -> bool:
@@ -237,117 +335,6 @@ def is_wanted(handler: CalledHandler, found: Mapping[str, Any]) -> bool:
         return bool(selector.when(found if handler.reader.is_plain else handler.taken(plain(found))))
     except msgspec.ValidationError:  # it cannot be handled either, and its level says so
         return False
-
-
-def edge_effect(handler: EdgeHandler, lender: Lender, yielding: Yields | None = None) -> EffectHandler:
-    """The effect that calls the function."""
-
-    def keep(edge: Edge, result: Any) -> Any:
-        return None if yielding is None else yielding.kept(result, is_end=edge.reason == "delete")
-
-    made = calling_effect(handler, Edge, _CODE, lender, keep if yielding is not None else None)
-    made.yielding = yielding
-    made.notes_failure, made.in_line = lambda edge: edge.is_finalizing, (KNOWN, END)
-    return made
-
-
-def edge_view(
-    handler: EdgeHandler,
-    inspect_view: InspectView,
-    finalizing: IndexHandler | None = None,
-) -> ViewHandler:
-    """The view that compares an object with what the handler has handled of it.
-
-    `finalizing` tells of objects that a finalizer has to be put on first, and of those that it holds; None: of none.
-    """
-    index = handler.calls_name
-
-    def view(parent: Any, **read: Any) -> Level[Any]:
-        found = handler.shown(parent)
-        uid = found["metadata"]["uid"]
-        calls: list[Call[Edge, Any]] = list(read[index][uid])
-        phases: list[Phase] = list(read["finalizing"][uid]) if finalizing is not None else []
-        if handler.options.finalizer and found["metadata"].get("deletionTimestamp"):
-            is_open = "finalizing" in phases and not handler.is_ended(calls)
-            level: Level[Any] = Level(desired=IS_HANDLED, actual=IS_OPEN if is_open else IS_HANDLED)
-            if is_open:
-                handler.state(found)  # a read of all that the call is given, so that it is given the newest
-                for each in calls:
-                    if each.name == END:
-                        handler.hold_end(level, found, each, read.get("now", UNSET))
-        else:
-            level = handler.level(found, [each for each in calls if not each.name], read)
-            if "waits" in phases and level.drift:
-                level.reason = "waits for its finalizer to be put on"
-            level.is_known = any(each.name == KNOWN for each in calls)
-        if handler.is_yielding and level.drift and _is_writing(handler, uid, calls, read):
-            level.reason = f"waits until what it yielded last is written: see {handler.writes_name}"
-        return level
-
-    annotations: dict[str, Any] = {index: calls_of(handler, Edge)}
-    if finalizing is not None:
-        annotations["finalizing"] = Index[str, Phase]
-    if handler.is_yielding:
-        annotations |= {handler.written_name: Index[str, Call[str, None]], "levels": Levels}
-    options = handler.options
-    filters = value_fingerprint((options.field, options.value, options.old, options.new, str(options.since)))
-    code = () if finalizing is None else (str(options.finalizer), finalizing.fingerprint)
-    made = made_view(handler, view, annotations, inspect_view, _CODE, *sorted(handler.reasons), filters, *code)
-    made.stands_on = (handler.writes_name,) if handler.is_yielding else ()
-    return made
-
-
-def _is_writing(handler: EdgeHandler, uid: str, calls: Sequence[Call[Edge, Any]], read: Mapping[str, Any]) -> bool:
-    """Tell whether what the last call yielded is being written: neither written, nor refused."""
-    last = last_yielding(calls)
-    if last is None or any(each.request == last.idempotency_key for each in read[handler.written_name][uid]):
-        return False
-    standing = read["levels"].get(handler.writes_name)
-    return standing is None or standing.status != "failed"
-
-
-def end_view(handler: EdgeHandler, inspect_view: InspectView) -> ViewHandler:
-    """The view of deleted objects that the handler knows, and that its filters took as they were last."""
-    index = handler.calls_name
-
-    def view(parent: Any, **read: Any) -> Level[Any]:
-        calls: list[Call[Edge, Any]] = list(read[index][parent["metadata"]["uid"]])
-        is_open = bool(calls) and not any(each.name == END for each in calls) and is_wanted(handler, parent)
-        return Level(desired=IS_HANDLED, actual=IS_OPEN if is_open else IS_HANDLED)
-
-    annotations: dict[str, Any] = {"parent": Mapping[str, Any], index: calls_of(handler, Edge)}
-    made = inspect_view(declared(view, f"{handler.name}_deleted", annotations, Level[Any]))
-    made.is_of_deleted = made.is_made = True
-    made.fingerprint = digest(_CODE, handler.name, "deleted", handler.reader.fingerprint)
-    return made
-
-
-def edge_writer(handler: EdgeHandler, view: ViewHandler, effect: EffectHandler, lender: Lender) -> ReconcileHandler:
-    """The reconcile function of such a view: it asks for the call."""
-    is_end = view.is_of_deleted
-
-    async def act(parent: Any, level: Level[Any]) -> list[Intent]:  # async, so that it needs no thread
-        if is_held(level):
-            return []
-        found = handler.handed(parent)
-        if is_end or level.desired == IS_HANDLED:
-            edge = Edge(reason="delete", object=found, is_finalizing=not is_end, carried=carried(level))
-            return [call(effect.function, msgspec.structs.replace(edge, is_noted=not handler.fits(edge)), name=END)]
-        reason = handler.beginning(found) if level.actual is None else "update"
-        edge = Edge(reason=reason, object=found, diff=handler.diff(level), carried=carried(level))
-        noted = msgspec.structs.replace(edge, is_noted=True)
-        if not handler.fits(edge):
-            return [call(effect.function, noted)]
-        if level.actual is None and "delete" in handler.reasons and not level.is_known:
-            known = call(effect.function, noted, name=KNOWN)  # it may fail halfway, and then be deleted
-            if handler.is_yielding:  # what is yielded is written while no other call comes in between
-                return [known]
-            return [known, call(effect.function, edge)]
-        return [call(effect.function, edge)]
-
-    return made_writer(
-        handler, act, view, _CODE, lender, writes=None if handler.is_yielding else handler.options.writes
-    )
 
 
 def require_edge_options(what: str, options: CallOptions) -> None:

@@ -5,10 +5,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 
-from levelog.edges import Edge
 from levelog.handlers.edgehandlers import EdgeHandler, is_wanted
 from levelog.handlers.fingerprints import value_fingerprint
-from levelog.handlers.forobjects import CalledHandler, Phase, calls_of
+from levelog.handlers.forobjects import CalledHandler, DecidedHandler, Phase
 from levelog.handlers.indexers import MARK, IndexHandler
 from levelog.handlers.injection import Lender
 from levelog.handlers.readers import ObjectReader
@@ -74,15 +73,16 @@ class FinalizingIndex(IndexHandler):
 def finalizer_view(
     name: str,
     finalizer: str,
-    handlers: Sequence[EdgeHandler],
-    staying: Sequence[CalledHandler],
+    holding: Sequence[DecidedHandler],
     inspect_view: Callable[..., ViewHandler],
 ) -> ViewHandler:
     """The view of whether the finalizer is on an object, against whether one of the handlers wants it there.
 
-    Daemons that are `staying` want it too, until their last run has ended: what it asked for is decided on
-    before, and goes first. Without any, its parents are the objects that have it from handlers that were removed.
+    Daemons want it until their last run has ended: what it asked for is decided on before, and goes first. Without any,
+    its parents are the objects that have it from handlers that were removed.
     """
+    handlers = [each for each in holding if isinstance(each, EdgeHandler)]
+    staying = [each for each in holding if not isinstance(each, EdgeHandler)]
 
     def view(parent: Mapping[str, Any], **read: Any) -> Level[bool]:
         metadata, is_on = parent["metadata"], _is_on(finalizer, parent)
@@ -99,13 +99,12 @@ def finalizer_view(
     awaited = tuple(sorted(each.name for each in staying))
 
     annotations: dict[str, Any] = {"parent": Mapping[str, Any]}
-    annotations |= {each.calls_name: calls_of(each, Edge) for each in handlers}
+    annotations |= {each.calls_name: each.calls_type for each in handlers}
     annotations |= {"levels": Levels} if awaited else {}
-    selector = Selector() if handlers or staying else Selector(when=partial(_is_on, finalizer))
+    selector = Selector() if holding else Selector(when=partial(_is_on, finalizer))
     made = inspect_view(declared(view, name, annotations, Level[bool]), selector=selector)
     made.is_made, made.stands_on = True, awaited
-    holding: list[CalledHandler] = [*handlers, *staying]
-    filters = [digest(each.name, value_fingerprint(each.options.selector)) for each in holding]
+    filters = [digest(each.name, value_fingerprint(each.options.selector)) for each in (*handlers, *staying)]
     made.fingerprint = digest(_CODE, name, finalizer, str(made.resource.group_resource), *filters)
     return made
 

@@ -13,6 +13,7 @@ from levelog.calls.limits import CallLimits
 from levelog.edges import handled_object
 from levelog.effects import MOST_EDGE_BYTES, Call, EffectHandler, GiveUp, nothing_of
 from levelog.handlers.fingerprints import fingerprint, value_fingerprint
+from levelog.handlers.indexers import IndexHandler
 from levelog.handlers.injection import Given, Lender, injections, shown
 from levelog.handlers.outcomes import CallResult, patch_of
 from levelog.handlers.readers import object_reader
@@ -26,7 +27,7 @@ from levelog.handlers.signatures import (
 )
 from levelog.handlers.viewhandlers import ReconcileHandler, ViewHandler, Writes
 from levelog.indices import Index
-from levelog.intents import Intent
+from levelog.intents import Intent, call
 from levelog.levels import Level
 from levelog.resources import ResourceBase, refuse_external
 from levelog.selectors import Selector, taken_from
@@ -37,10 +38,10 @@ from levelog_base.wire.canonical import digest
 if TYPE_CHECKING:
     from levelog.handlers.adapters import Adapter
 
-OF_CALLED: Final = (Given.KEY, Given.RETRY, Given.STARTED, Given.LOGGER, Given.SETTINGS)
 Phase: TypeAlias = Literal["waits", "finalizing"]
 """An object waits for its operator's finalizer, or is being deleted and still has it."""
-InspectView: TypeAlias = Callable[[Callable[..., Any]], ViewHandler]
+FINALIZING: Final = "finalizing"
+"""By this name, views read the phases of objects."""
 
 
 class CallOptions(CallLimits, frozen=True, kw_only=True):
@@ -77,13 +78,10 @@ class CalledHandler:
     """What to write instead of a function of the kind that yields; empty: it may yield."""
     told: ClassVar[Mapping[str, Any]] = {}
     """What a call says besides, by the parameter that asks for it, and how that is annotated."""
-    offered: ClassVar[Sequence[Given]] = OF_CALLED
     opening: ClassVar[str] = "its object first"
     """How messages begin to say what it may take."""
     result: Any = None
     """Type of what is kept of a call; None: nothing is."""
-    deleting: bool = False
-    """Whether its calls are decided on for objects that are being deleted, too."""
 
     def __init__(
         self, function: Callable[..., Any], options: CallOptions, lender: Lender, adapter: "Adapter | None" = None
@@ -97,6 +95,7 @@ class CalledHandler:
         self.name = function.__name__
         self.function = function
         self.operator = lender.operator
+        self.lender = lender
         self.options = options
         self.limits = options.within(lender.limits)
         if self.instead and yields(function):
@@ -111,7 +110,7 @@ class CalledHandler:
         for name in self._told:
             self.require_hint(name)
         others = [name for name in rest if name not in self._told]
-        self.given = injections(function, kind, others, self.offered, lender, first=self.opening)
+        self.given = injections(function, kind, others, lender, first=self.opening)
         self.is_async = inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function)
         self.adapter = adapter
         """Calls its user's function in a way of its own; None: it is called as it is annotated."""
@@ -134,16 +133,6 @@ class CalledHandler:
         """How what takes its objects is annotated."""
         return Mapping[str, Any] if self.reader.is_plain else self.reader.cls
 
-    @property
-    def calls_name(self) -> str:
-        """Name of the effect, and of the index of its calls."""
-        raise NotImplementedError
-
-    @property
-    def reads(self) -> Mapping[str, Any]:
-        """What its view reads besides, with their types: indices that an adapter looks up have to be filled first."""
-        return {} if self.adapter is None else dict.fromkeys(self.adapter.indices, Index[Any, Any])
-
     def tells(self, parameter: str) -> bool:
         """Tell whether each call says what a parameter asks for."""
         return parameter in self.told
@@ -154,29 +143,9 @@ class CalledHandler:
             asked, wanted = shown(self.hints.get(name)), self.told[name].__name__
             raise OperatorError(f"{self.title}: parameter {name!r} is {asked}: annotate it with {wanted}")
 
-    def shown(self, parent: Any) -> dict[str, Any]:
-        """An object as JSON, as the function takes it; of a plain one not the status."""
-        if self.reader.is_plain:
-            return {key: parent[key] for key in parent if key != "status"}
-        return msgspec.to_builtins(parent)  # type: ignore[no-any-return]
-
-    def handed(self, parent: Any) -> dict[str, Any]:
-        """What a call is handed over of an object: all, with what its class says of it, where an adapter calls."""
-        if self.adapter is None:
-            return handled_object(self.shown(parent))
-        resource = self.reader.resource
-        return {"apiVersion": resource.api_version, "kind": resource.kind, **plain(parent)}
-
     def taken(self, content: Any) -> Any:
         """An object as the function takes it. Raises msgspec.ValidationError for one that this code cannot read."""
         return content if self.reader.is_plain else msgspec.convert(content, self.reader.cls)
-
-    def known(self, content: dict[str, Any]) -> dict[str, Any]:
-        """What was handed over, as this code reads it: a field that a class has now has its default."""
-        try:
-            return self.shown(self.taken(content))
-        except msgspec.ValidationError:  # by code whose class read something else
-            return content
 
     @cached_property
     def source(self) -> str:
@@ -202,10 +171,6 @@ class CalledHandler:
             return None
         return {self.parameter: found, **{name: told[name] for name in self._told}, **self.given.arguments(given)}
 
-    def arguments(self, request: Any, given: Mapping[Given, Any]) -> dict[str, Any]:
-        """The arguments of one call. Raises as `taken` does."""
-        return {self.parameter: self.taken(request.object), **self.given.arguments(given)}
-
 
 class RecordHandler(CalledHandler):
     """A function that is called for each record of the objects of one class."""
@@ -223,106 +188,174 @@ class RecordHandler(CalledHandler):
         return f"record {position}"
 
 
-def calling_effect(
-    handler: CalledHandler,
-    request: type[Any],
-    code: str,
-    lender: Lender,
-    keep: Callable[[Any, list[Any]], Any] | None = None,
-) -> EffectHandler:
-    """The effect that calls the function. What it raises is tried again, and given up for what is newer.
+class DecidedHandler(CalledHandler):
+    """A function whose calls are decided on: a view tells which of them is due, and an effect makes it."""
 
-    A request has the `object`, and `is_noted` tells whether the function is not called for it. `keep` makes what is
-    recorded of a request and all that the function yields; None: it yields nothing.
-    """
+    code: ClassVar[str]
+    """Stands for its module in fingerprints: raised when the same objects and calls lead to others."""
+    request: ClassVar[type[Any]]
+    """Type of what a call is for: it has the `object`, and `is_noted` tells that the function is not called for it."""
+    suffix: ClassVar[str]
+    """Ends the name of the effect, after that of the function."""
+    is_lasting: ClassVar[bool] = False
+    """Whether its calls are meant to go on, so that the object is as it should be while they do."""
+    is_yielding: bool = False
+    """Whether the function is a generator, of intents."""
+    deleting: bool = False
+    """Whether its calls are decided on for objects that are being deleted, too."""
+    beside: Mapping[str, IndexHandler] = {}
+    """Indices that its view reads, by the names that it has for them."""
+    waits_for_finalizer: bool = False
+    """Whether it is not called before the finalizer is on the object that a handler of its class holds."""
 
-    def kept(asked: Any, result: Any) -> Any:
-        if keep is not None:
-            return keep(asked, result)
-        return result if handler.result is not None else nothing_of(result)
+    @property
+    def holds(self) -> bool:
+        """Whether its objects stay until it has handled their end."""
+        return False
 
-    async def kept_later(asked: Any, result: Any) -> Any:
-        return kept(asked, [each async for each in result] if keep is not None else await result)
+    @property
+    def names(self) -> Sequence[str]:
+        """Names that no other function of the operator may have."""
+        return self.name, self.calls_name
 
-    def call(asked: Any, idempotency_key: str, retry: int, started: datetime) -> Any:
-        if asked.is_noted:
-            return None
-        result: Any
-        if handler.adapter is not None:
-            if asked.carried is not None and asked.carried.is_over:
-                raise GiveUp(asked.carried.error)
-            result = handler.adapter.call(asked, retry, started)
-        else:
-            given = {Given.KEY: idempotency_key, Given.RETRY: retry, Given.STARTED: started}
-            result = handler.function(**handler.arguments(asked, given))
-        if isinstance(result, Coroutine | AsyncIterator):
-            return kept_later(asked, result)
-        return kept(asked, result if keep is None else list(result))
+    @property
+    def calls_name(self) -> str:
+        """Name of the effect, and of the index of its calls."""
+        return f"{self.name}{self.suffix}"
 
-    call.__annotations__ |= {"asked": request, "return": handler.result}
-    made = made_effect(handler, call, code, lender)
-    made.is_async = handler.is_async
-    made.most_bytes, made.is_superseded = MOST_EDGE_BYTES, True
-    made.snapshots = {} if handler.adapter is None else dict.fromkeys(handler.adapter.indices, Any)
-    made.first_argument = lambda asked: UNSET if asked.is_noted else handler.taken(asked.object)
-    return made
+    @property
+    def calls_type(self) -> Any:
+        """Type of the index of its calls."""
+        asked: Any = self.request
+        result: Any = self.result
+        return Index[str, Call[asked, result]]
 
+    @property
+    def reads(self) -> Mapping[str, Any]:
+        """What its view reads besides the object, with their types: what an adapter looks up has to be filled first."""
+        index: Any = Index
+        looked_up = () if self.adapter is None else self.adapter.indices
+        of_beside = {name: index[each.types] for name, each in self.beside.items()}
+        return {self.calls_name: self.calls_type, **of_beside, **dict.fromkeys(looked_up, Index[Any, Any])}
 
-def made_effect(
-    handler: CalledHandler, effect: Callable[..., Any], code: str, lender: Lender, *besides: str
-) -> EffectHandler:
-    """The effect of a handler; `code` and `besides` count in its fingerprint."""
-    effect.__name__ = handler.calls_name
-    made = EffectHandler(effect, lender, handler.limits)
-    made.origin, made.title = handler.origin, handler.title
-    of_code = fingerprint(handler.origin), handler.reader.fingerprint, handler.given.fingerprint
-    made.fingerprint = digest(code, *of_code, *besides)
-    if handler.adapter is not None:
-        made.patches = partial(patch_of, handler.reader.cls)
-    return made
+    @property
+    def writes(self) -> Writes | None:
+        """What its calls write; None: nothing, or it yields that."""
+        return self.options.writes
 
+    @property
+    def counted(self) -> Sequence[str]:
+        """What counts in the fingerprint of its view beside its objects."""
+        return ()
 
-def made_view(
-    handler: CalledHandler,
-    view: Callable[..., Any],
-    annotations: Mapping[str, Any],
-    inspect_view: InspectView,
-    code: str,
-    *besides: str,
-) -> ViewHandler:
-    """The view of a handler's calls, which reads what is annotated besides its parent."""
-    made = inspect_view(
-        declared(view, handler.name, {"parent": handler.hint, **annotations, **handler.reads}, Level[Any])
-    )
-    made.is_made = True
-    if handler.adapter is not None:
-        besides = (*besides, value_fingerprint(handler.adapter.code))
-    made.fingerprint = digest(code, handler.name, handler.reader.fingerprint, *besides)
-    return made
+    def level(self, parent: Any, read: Mapping[str, Any]) -> Level[Any]:
+        """Which call is due for an object, against those that were made; `read` is what the view reads."""
+        raise NotImplementedError
 
+    def asked(self, parent: Any, level: Level[Any], *, is_end: bool) -> Sequence[tuple[Any, str]]:
+        """The calls that an object needs while its level drifts: requests and names; `is_end`: it is gone."""
+        raise NotImplementedError
 
-def made_writer(
-    handler: CalledHandler,
-    act: Callable[..., Coroutine[Any, Any, list[Intent]]],
-    view: ViewHandler,
-    code: str,
-    lender: Lender,
-    *,
-    writes: Writes | None,
-) -> ReconcileHandler:
-    """The reconcile function of such a view, which asks for the calls."""
-    act.__annotations__["parent"] = handler.hint
-    act.__name__ = f"{view.name}.call"
-    made = ReconcileHandler(act, view, writes or {}, lender)
-    made.fingerprint, made.needs_status = digest(code, view.name), False
-    return made
+    def kept(self, asked: Any, result: Any) -> Any:  # noqa: ARG002 - for those that keep what is yielded
+        """What is recorded of a request, and of what the function returned, or has yielded."""
+        return result if self.result is not None else nothing_of(result)
 
+    def shown(self, parent: Any) -> dict[str, Any]:
+        """An object as JSON, as the function takes it; of a plain one not the status."""
+        if self.reader.is_plain:
+            return {key: parent[key] for key in parent if key != "status"}
+        return msgspec.to_builtins(parent)  # type: ignore[no-any-return]
 
-def calls_of(handler: CalledHandler, request: type[Any]) -> Any:
-    """Type of the index of a handler's calls."""
-    asked: Any = request
-    result: Any = handler.result
-    return Index[str, Call[asked, result]]
+    def handed(self, parent: Any) -> dict[str, Any]:
+        """What a call is handed over of an object: all, with what its class says of it, where an adapter calls."""
+        if self.adapter is None:
+            return handled_object(self.shown(parent))
+        resource = self.reader.resource
+        return {"apiVersion": resource.api_version, "kind": resource.kind, **plain(parent)}
+
+    def known(self, content: dict[str, Any]) -> dict[str, Any]:
+        """What was handed over, as this code reads it: a field that a class has now has its default."""
+        try:
+            return self.shown(self.taken(content))
+        except msgspec.ValidationError:  # by code whose class read something else
+            return content
+
+    def arguments(self, request: Any, given: Mapping[Given, Any]) -> dict[str, Any]:
+        """The arguments of one call. Raises as `taken` does."""
+        return {self.parameter: self.taken(request.object), **self.given.arguments(given)}
+
+    def effect(self) -> EffectHandler:
+        """The effect that calls the function. What it raises is tried again, and given up for what is newer."""
+
+        async def kept_later(asked: Any, result: Any) -> Any:
+            return self.kept(asked, [each async for each in result] if self.is_yielding else await result)
+
+        def call(asked: Any, idempotency_key: str, retry: int, started: datetime) -> Any:
+            if asked.is_noted:
+                return None
+            result: Any
+            if self.adapter is not None:
+                if asked.carried is not None and asked.carried.is_over:
+                    raise GiveUp(asked.carried.error)
+                result = self.adapter.call(asked, retry, started)
+            else:
+                given = {Given.KEY: idempotency_key, Given.RETRY: retry, Given.STARTED: started}
+                result = self.function(**self.arguments(asked, given))
+            if isinstance(result, Coroutine | AsyncIterator):
+                return kept_later(asked, result)
+            return self.kept(asked, list(result) if self.is_yielding else result)
+
+        call.__annotations__ |= {"asked": self.request, "return": self.result}
+        made = self.made_effect(call)
+        made.is_async = self.is_async
+        made.most_bytes, made.is_superseded = MOST_EDGE_BYTES, True
+        made.snapshots = {} if self.adapter is None else dict.fromkeys(self.adapter.indices, Any)
+        made.first_argument = lambda asked: UNSET if asked.is_noted else self.taken(asked.object)
+        return made
+
+    def made_effect(self, function: Callable[..., Any], *besides: str) -> EffectHandler:
+        """The effect of a function that makes the calls; `besides` count in its fingerprint."""
+        function.__name__ = self.calls_name
+        made = EffectHandler(function, self.lender, self.limits)
+        made.origin, made.title = self.origin, self.title
+        of_code = fingerprint(self.origin), self.reader.fingerprint, self.given.fingerprint
+        made.fingerprint = digest(self.code, *of_code, *besides)
+        if self.adapter is not None:
+            made.patches = partial(patch_of, self.reader.cls)
+        return made
+
+    def view(self, known: Mapping[str, IndexHandler]) -> ViewHandler:
+        """The view of its calls, which may read the indices that are `known`, and what is beside."""
+
+        def view(parent: Any, **read: Any) -> Level[Any]:
+            return self.level(parent, read)
+
+        options = self.options
+        made = ViewHandler(
+            declared(view, self.name, {"parent": self.hint, **self.reads}, Level[Any]),
+            {**known, **self.beside},
+            options.selector,
+            self.lender,
+            deleting=self.deleting,
+            of=options.of,
+        )
+        made.is_made = True
+        of_adapter = () if self.adapter is None else (value_fingerprint(self.adapter.code),)
+        made.fingerprint = digest(self.code, self.name, self.reader.fingerprint, *self.counted, *of_adapter)
+        return made
+
+    def writer(self, view: ViewHandler, effect: EffectHandler) -> ReconcileHandler:
+        """The reconcile function of such a view, which asks for the calls."""
+
+        async def act(parent: Any, level: Level[Any]) -> list[Intent]:  # async, so that it needs no thread
+            asked = self.asked(parent, level, is_end=view.is_of_deleted)
+            return [call(effect.function, request, name=name) for request, name in asked]
+
+        act.__annotations__["parent"] = self.hint
+        act.__name__ = f"{view.name}.call"
+        made = ReconcileHandler(act, view, self.writes or {}, self.lender)
+        made.fingerprint, made.needs_status, made.is_lasting = digest(self.code, view.name), False, self.is_lasting
+        return made
 
 
 def uid_of(parent: Any) -> str:

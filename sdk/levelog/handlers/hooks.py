@@ -7,7 +7,7 @@ from typing import Any, Final, Literal, TypeAlias, TypeVar, overload
 
 from msgspec import Struct
 
-from levelog.handlers.injection import Given, Injections, Lender, injections, live_types
+from levelog.handlers.injection import Injections, Lender, injections, live_types
 from levelog.handlers.signatures import parameters, require_function, require_time, yields
 from levelog_base.errors import OperatorError
 
@@ -17,8 +17,6 @@ When: TypeAlias = Literal["startup", "cleanup"]
 STARTUP_TIME: Final = timedelta(seconds=60)
 CLEANUP_TIME: Final = timedelta(seconds=10)
 """Default time limits: Kubernetes kills a pod 30 s after it asked it to end."""
-
-OF_HOOKS: Final = (Given.LOGGER, Given.SETTINGS, Given.LIVE_INDEX)
 
 
 class Hook(Struct, frozen=True, kw_only=True):
@@ -101,7 +99,7 @@ class Hooks:
         if yields(function):
             raise OperatorError(f"{kind} {name}: yields; a hook runs to its end, and a cleanup hook undoes it")
         require_time(f"{kind} {name}", "timeout", timeout)
-        given = injections(function, kind, parameters(function, kind), OF_HOOKS, self._lender, first="")
+        given = injections(function, kind, parameters(function, kind), self._lender, first="")
         return Hook(
             when=when,
             operator=self._lender.operator,

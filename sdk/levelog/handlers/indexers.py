@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Struct
 
 from levelog.handlers.fingerprints import class_fingerprint, fingerprint
-from levelog.handlers.injection import NOTHING, Given, Injections, Lender, injections
+from levelog.handlers.injection import NOTHING, Injections, Lender, injections
 from levelog.handlers.readers import ObjectReader, object_reader, require_resource
 from levelog.handlers.signatures import (
     pair_types,
@@ -42,9 +42,6 @@ MAX_ENTRIES: Final = 10_000
 
 MOST_ENTRIES: Final = 32_767
 """What an index may allow at the most: the column that numbers an object's entries under one key holds no more."""
-
-OF_INDICES: Final = (Given.LOGGER, Given.SETTINGS)
-"""What an index function may take besides its object."""
 
 
 class IndexHandler:
@@ -119,7 +116,7 @@ class IndexHandler:
         first, *rest = parameters(function, "index", "object")
         reader = object_reader("index", function, first, hints.get(first), selector, of=of)
         refuse_circle(function, "index", hints, (Index, Objects, Level))
-        given = injections(function, "index", rest, OF_INDICES, lender)
+        given = injections(function, "index", rest, lender)
         returns = hints.get("return")
         return cls(function, reader, returns, given=given, errors=errors, expires=expires, max_entries=max_entries)
 

@@ -64,6 +64,24 @@ _FORMS: Final[Mapping[Given, _Form]] = {
 }
 
 
+_SAID: Final = (Given.LOGGER, Given.SETTINGS)
+_OF_CALLS: Final = (Given.KEY, Given.RETRY, Given.STARTED, *_SAID)
+OFFERED: Final[Mapping[str, Collection[Given]]] = {
+    "index": _SAID,
+    "view": (Given.INDEX, Given.OBJECTS, Given.LEVELS, Given.NOW, *_SAID),
+    "reconcile function": (Given.LEVEL, Given.NOW, Given.CHANCE, *_SAID),
+    "effect": _OF_CALLS,
+    "handler": _OF_CALLS,
+    "event handler": _OF_CALLS,
+    "timer": _OF_CALLS,
+    "daemon": (Given.LIVE_INDEX, *_OF_CALLS),
+    "source": _SAID,
+    "startup hook": (Given.LIVE_INDEX, *_SAID),
+    "cleanup hook": (Given.LIVE_INDEX, *_SAID),
+}
+"""What a function of each kind may take, besides what it is called for."""
+
+
 _subject: ContextVar[Mapping[str, str]] = ContextVar("levelog_subject")
 
 
@@ -134,27 +152,26 @@ def injections(
     function: Callable[..., Any],
     kind: str,
     names: Sequence[str],
-    offered: Collection[Given],
     lender: Lender,
     *,
     first: str = "its object first",
+    also: Collection[Given] = (),
 ) -> Injections:
-    """Decide what each of the parameters `names` is given, out of what this kind of function is offered.
+    """Decide what each of the parameters `names` is given, out of what this kind of function is offered, and `also`.
 
     `first` is what stands before them. Raises OperatorError naming function and parameter, and what it may be instead.
     """
-    hints = type_hints(function)
+    hints, offered = type_hints(function), {*OFFERED[kind], *also}
     constants: dict[str, Any] = {}
     given: dict[str, Given] = {}
     indices: dict[str, Any] = {}
     fingerprint = ""
     for name in names:
         hint = hints.get(name)
-        match found := _given(name, hint, lender):
-            case None:
-                raise OperatorError(_refusal(function, kind, name, hint, offered, lender, first))
-            case _ if found not in offered:
-                raise OperatorError(_refusal(function, kind, name, hint, offered, lender, first))
+        found = _given(name, hint, lender)
+        if found is None or found not in offered:
+            raise OperatorError(_refusal(function, kind, name, hint, offered, lender, first))
+        match found:
             case Given.INDEX | Given.LIVE_INDEX:
                 indices[name] = hint
             case Given.LOGGER:

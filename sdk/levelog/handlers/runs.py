@@ -1,6 +1,6 @@
-"""`@op.daemon`: makes a view of whether the run has ended, and an effect that runs it, from a function."""
+"""`@op.daemon`: whether a function has to run for an object, and the effect whose calls are its runs."""
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final, get_args, get_origin
 
@@ -11,24 +11,12 @@ from levelog.daemons import Daemon, Run, RunEnd
 from levelog.effects import Call, EffectHandler, require_json
 from levelog.handlers.callnames import RUN
 from levelog.handlers.fingerprints import type_fingerprint
-from levelog.handlers.forobjects import (
-    OF_CALLED,
-    CalledHandler,
-    CallOptions,
-    InspectView,
-    Phase,
-    made_effect,
-    made_view,
-    made_writer,
-    uid_of,
-)
+from levelog.handlers.forobjects import FINALIZING, CallOptions, DecidedHandler, uid_of
 from levelog.handlers.indexers import MARK, IndexHandler
-from levelog.handlers.injection import Given, Lender, live_types, shown
+from levelog.handlers.injection import Lender, live_types, shown
 from levelog.handlers.outcomes import CallResult
 from levelog.handlers.signatures import require_time
-from levelog.handlers.viewhandlers import ReconcileHandler, ViewHandler
-from levelog.indices import Index
-from levelog.intents import Intent, call
+from levelog.handlers.viewhandlers import ViewHandler
 from levelog.levels import Level
 from levelog_base.errors import OperatorError
 from levelog_base.wire.canonical import digest
@@ -38,14 +26,17 @@ if TYPE_CHECKING:
 
 GRACE: Final = timedelta(seconds=5)
 """How long a daemon may take to end, by default."""
+WANTED: Final = "wanted"
+"""By this name, its view reads the objects that it has to run for."""
 _CODE: Final = "daemons 1"
 """Stands for this module in fingerprints: raised when the same runs lead to others."""
 
 
-class DaemonHandler(CalledHandler):
+class DaemonHandler(DecidedHandler):
     """A function that runs for each object."""
 
-    kind, instead, offered = "daemon", "save what it has to know by daemon.save(…)", (*OF_CALLED, Given.LIVE_INDEX)
+    kind, instead = "daemon", "save what it has to know by daemon.save(…)"
+    code, request, suffix, is_lasting = _CODE, Run, RUN, True
 
     def __init__(
         self,
@@ -62,6 +53,7 @@ class DaemonHandler(CalledHandler):
         `views` are those of the operator, by function, also those that are defined below the daemon.
         """
         super().__init__(function, options, lender, adapter)
+        self.result, self.waits_for_finalizer = RunEnd | None, adapter is not None
         self.limits = replace(self.limits, give_up_after=None)
         self.views = views
         self.grace = grace
@@ -79,11 +71,6 @@ class DaemonHandler(CalledHandler):
         require_json(f"{self.title}: its state is", self.state_type)
         self.indices = live_types(self.title, self.given, indices)
         """Types of the values of its live indices, by parameter."""
-
-    @property
-    def calls_name(self) -> str:
-        """Name of the effect, and of the index of the runs that ended."""
-        return f"{self.name}{RUN}"
 
     @property
     def wanted_name(self) -> str:
@@ -127,72 +114,52 @@ class DaemonHandler(CalledHandler):
             return end.is_finished
         return msgspec.convert(end.state or {}, CallResult).left is None
 
+    @property
+    def holds(self) -> bool:
+        """Whether its objects stay until the run has ended: those of an adapter do."""
+        return self.waits_for_finalizer
 
-def wanted_index(handler: DaemonHandler) -> IndexHandler:
-    """The objects that a daemon has to run for, by their uids: those that fit, and that nobody deletes."""
-    reader = handler.reader
+    @property
+    def counted(self) -> Sequence[str]:
+        """Whose finalizer it waits for."""
+        return (self.beside[FINALIZING].fingerprint,) if FINALIZING in self.beside else ()
 
-    def entries(found: Any) -> Iterator[tuple[str, Any]]:
-        content = found if reader.is_plain else msgspec.to_builtins(found)
-        if not content["metadata"].get("deletionTimestamp"):
-            yield content["metadata"]["uid"], content
-
-    return IndexHandler(
-        entries,
-        reader,
-        Iterator[tuple[str, Any]],
-        name=handler.wanted_name,
-        code=digest(_CODE, handler.name),
-        errors="ignore",
-    )
-
-
-def daemon_effect(handler: DaemonHandler, lender: Lender) -> EffectHandler:
-    """The effect whose call is a run of the daemon."""
-
-    async def run(request: Run) -> RunEnd | None:
-        raise OperatorError(f"daemon {handler.name} runs in an actuator, not in a call for run {request.number}")
-
-    made = made_effect(handler, run, _CODE, lender, type_fingerprint(handler.state_type))
-    made.daemon = handler
-    return made
-
-
-def daemon_view(
-    handler: DaemonHandler,
-    inspect_view: InspectView,
-    finalizing: IndexHandler | None = None,
-) -> ViewHandler:
-    """The view of the run that has to come to an end, against the last one that did.
-
-    `finalizing` tells of objects that a finalizer has to be put on first; None: of none.
-    """
-    runs, wanted = handler.calls_name, "wanted"
-
-    def view(parent: Any, **read: Any) -> Level[Any]:
+    def level(self, parent: Any, read: Mapping[str, Any]) -> Level[Any]:
+        """The run that has to come to an end, against the last one that did."""
         uid = uid_of(parent)
-        ended: list[Call[Run, RunEnd | None]] = list(read[runs][uid])
+        ended: list[Call[Run, RunEnd | None]] = list(read[self.calls_name][uid])
         last = ended[0].request.number if ended else 0
-        is_finished = bool(ended) and (ended[0].result is None or handler.is_finished(ended[0].result))
-        if is_finished or not read[wanted][uid]:
+        is_finished = bool(ended) and (ended[0].result is None or self.is_finished(ended[0].result))
+        if is_finished or not read[WANTED][uid]:
             return Level(desired=last, actual=last)
         level = Level[Any](desired=last + 1, actual=last)
-        if finalizing is not None and "waits" in read["finalizing"][uid]:
+        if FINALIZING in self.beside and "waits" in read[FINALIZING][uid]:
             level.reason = "waits for its finalizer to be put on"
         return level
 
-    annotations = {runs: Index[str, Call[Run, RunEnd | None]], wanted: Index[str, Any]}
-    annotations |= {"finalizing": Index[str, Phase]} if finalizing is not None else {}
-    code = () if finalizing is None else (finalizing.fingerprint,)
-    return made_view(handler, view, annotations, inspect_view, _CODE, *code)
+    def asked(self, parent: Any, level: Level[Any], *, is_end: bool) -> Sequence[tuple[Run, str]]:  # noqa: ARG002 - only a run is asked for
+        """The run."""
+        return () if level.reason else ((Run(number=level.desired), ""),)
 
+    def effect(self) -> EffectHandler:
+        """The effect whose call is a run of the daemon."""
 
-def daemon_writer(handler: DaemonHandler, view: ViewHandler, effect: EffectHandler, lender: Lender) -> ReconcileHandler:
-    """The reconcile function of such a view: it starts the daemon."""
+        async def run(request: Run) -> RunEnd | None:
+            raise OperatorError(f"daemon {self.name} runs in an actuator, not in a call for run {request.number}")
 
-    async def act(parent: Any, level: Level[Any]) -> list[Intent]:  # noqa: ARG001 - async, so that it needs no thread
-        return [] if level.reason else [call(effect.function, Run(number=level.desired))]
+        made = self.made_effect(run, type_fingerprint(self.state_type))
+        made.daemon = self
+        return made
 
-    made = made_writer(handler, act, view, _CODE, lender, writes=handler.options.writes)
-    made.is_lasting = True
-    return made
+    def wanted_index(self) -> IndexHandler:
+        """The objects that it has to run for, by their uids: those that fit, and that nobody deletes."""
+        reader = self.reader
+
+        def entries(found: Any) -> Iterator[tuple[str, Any]]:
+            content = found if reader.is_plain else msgspec.to_builtins(found)
+            if not content["metadata"].get("deletionTimestamp"):
+                yield content["metadata"]["uid"], content
+
+        returns = Iterator[tuple[str, Any]]
+        code = digest(_CODE, self.name)
+        return IndexHandler(entries, reader, returns, name=self.wanted_name, code=code, errors="ignore")

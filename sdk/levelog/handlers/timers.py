@@ -1,6 +1,6 @@
-"""`@op.timer`: makes a view of the last call, and an effect, from a function."""
+"""`@op.timer`: when a function is called for an object, by when it was called last."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
@@ -9,26 +9,13 @@ import msgspec
 from msgspec import Struct
 
 from levelog.edges import Unfinished, essence, flat, handled_object
-from levelog.effects import Call, EffectHandler
+from levelog.effects import Call
 from levelog.handlers.callnames import CHANGED, TIMED
 from levelog.handlers.fingerprints import value_fingerprint
-from levelog.handlers.forobjects import (
-    CalledHandler,
-    CallOptions,
-    InspectView,
-    calling_effect,
-    calls_of,
-    made_view,
-    made_writer,
-    uid_of,
-)
-from levelog.handlers.indexers import IndexHandler
+from levelog.handlers.forobjects import CallOptions, DecidedHandler, uid_of
 from levelog.handlers.injection import Lender
 from levelog.handlers.outcomes import as_value, carried, delay, is_ahead, next_call
 from levelog.handlers.signatures import require_flag, require_time
-from levelog.handlers.viewhandlers import ReconcileHandler, ViewHandler
-from levelog.indices import Index
-from levelog.intents import Intent, call
 from levelog.levels import Level
 from levelog_base.errors import OperatorError
 from levelog_base.wire.canonical import digest
@@ -55,10 +42,10 @@ class Tick(Struct, frozen=True, kw_only=True, omit_defaults=True):
         return self.due is None
 
 
-class TimerHandler(CalledHandler):
+class TimerHandler(DecidedHandler):
     """A function that is called for each object now and then."""
 
-    kind = "timer"
+    kind, code, request, suffix = "timer", _CODE, Tick, TIMED
     instead = "what it should write is asked for by a view, which looks again at recheck_at=…, and a reconcile function"
 
     def __init__(
@@ -89,9 +76,53 @@ class TimerHandler(CalledHandler):
         require_flag(self.title, "sharp", sharp)
 
     @property
-    def calls_name(self) -> str:
-        """Name of the effect, and of the index of its calls."""
-        return f"{self.name}{TIMED}"
+    def reads(self) -> Mapping[str, Any]:
+        """The time, too."""
+        return {"now": datetime, **super().reads}
+
+    @property
+    def counted(self) -> Sequence[str]:
+        """Its schedule."""
+        return (
+            value_fingerprint(tuple(str(each) for each in (self.every, self.initial_delay, self.idle, self.sharp))),
+        )
+
+    def level(self, parent: Any, read: Mapping[str, Any]) -> Level[Any]:
+        """When the function was called last, against when it is due; an adapter looks at what is beside."""
+        now: datetime = read["now"]
+        calls: list[Call[Tick, Any]] = list(read[self.calls_name][uid_of(parent)])
+        before = next((each for each in calls if not each.name), None)
+        noted = next((each for each in calls if each.name == CHANGED), None)
+        again = None if before is None else next_call(before, self.limits.give_up_after, now)
+        level = None if self.adapter is None else self.adapter.look(parent, before, noted, now, read)
+        if level is not None and (again is None or before is None or level.desired != before.request.due):
+            return level
+        if again is not None and before is not None:
+            level = Level(desired=before.request.due, actual=as_value(again[1]))
+            delay(level, *again, now)
+            return level
+        changed = None
+        if self.idle is not None:
+            state = flat(essence(self.noted(parent)))
+            known = None if noted is None else flat(essence(self.known(noted.request.object)))
+            if noted is None or known != state:
+                return Level(desired=state, actual=known)
+            if is_ahead(noted.called_at, now, self.idle):
+                return Level(desired=state, actual=None)
+            changed = noted.called_at
+        last = self.last(before, now)
+        due = self.due(_created(parent), last, now, changed)
+        if now < due:
+            return Level(desired=last, actual=last, recheck_at=due)
+        return Level(desired=due, actual=last, recheck_at=due + self.every)  # also if it gives up
+
+    def asked(self, parent: Any, level: Level[Any], *, is_end: bool) -> Sequence[tuple[Tick, str]]:  # noqa: ARG002 - it has none
+        """The call that is due, or what is noted of the object."""
+        if level.reason and not level.is_asked_for:
+            return ()
+        if isinstance(level.desired, Mapping):
+            return ((Tick(object=self.noted(parent)), CHANGED),)
+        return ((Tick(due=level.desired, object=self.handed(parent), carried=carried(level)), ""),)
 
     def last(self, call: Call[Tick, Any] | None, now: datetime) -> datetime | None:
         """When the last call was made, not before it was due; None: there was none, or the clock was set back since."""
@@ -183,72 +214,6 @@ class _Created(Struct):
 
 
 _decoder: Final = msgspec.json.Decoder(_Created)
-
-
-def timer_effect(handler: TimerHandler, lender: Lender) -> EffectHandler:
-    """The effect that calls the function."""
-    return calling_effect(handler, Tick, _CODE, lender)
-
-
-def timer_view(
-    handler: TimerHandler, inspect_view: InspectView, beside: Mapping[str, IndexHandler] = {}
-) -> ViewHandler:
-    """The view of when the function was called last, against when it is due; an adapter looks at what is `beside`."""
-    index = handler.calls_name
-
-    def view(parent: Any, now: datetime, **read: Any) -> Level[Any]:
-        calls: list[Call[Tick, Any]] = list(read[index][uid_of(parent)])
-        before = next((each for each in calls if not each.name), None)
-        noted = next((each for each in calls if each.name == CHANGED), None)
-        again = None if before is None else next_call(before, handler.limits.give_up_after, now)
-        level = None if handler.adapter is None else handler.adapter.look(parent, before, noted, now, read)
-        if level is not None and (again is None or before is None or level.desired != before.request.due):
-            return level
-        if again is not None and before is not None:
-            level = Level(desired=before.request.due, actual=as_value(again[1]))
-            delay(level, *again, now)
-            return level
-        changed = None
-        if handler.idle is not None:
-            state = flat(essence(handler.noted(parent)))
-            known = None if noted is None else flat(essence(handler.known(noted.request.object)))
-            if noted is None or known != state:
-                return Level(desired=state, actual=known)
-            if is_ahead(noted.called_at, now, handler.idle):
-                return Level(desired=state, actual=None)
-            changed = noted.called_at
-        last = handler.last(before, now)
-        due = handler.due(_created(parent), last, now, changed)
-        if now < due:
-            return Level(desired=last, actual=last, recheck_at=due)
-        return Level(desired=due, actual=last, recheck_at=due + handler.every)  # also if it gives up
-
-    schedule = value_fingerprint(
-        tuple(str(each) for each in (handler.every, handler.initial_delay, handler.idle, handler.sharp))
-    )
-    annotations: dict[str, Any] = {"now": datetime, index: calls_of(handler, Tick)}
-    annotations |= {name: _index(each) for name, each in beside.items()}
-    return made_view(handler, view, annotations, inspect_view, _CODE, schedule)
-
-
-def _index(of: IndexHandler) -> Any:
-    """Type of an index, as a view that reads it is annotated."""
-    index: Any = Index
-    return index[of.types]
-
-
-def timer_writer(handler: TimerHandler, view: ViewHandler, effect: EffectHandler, lender: Lender) -> ReconcileHandler:
-    """The reconcile function of such a view: it asks for the call."""
-
-    async def act(parent: Any, level: Level[Any]) -> list[Intent]:  # async, so that it needs no thread
-        if level.reason and not level.is_asked_for:
-            return []
-        if isinstance(level.desired, Mapping):
-            return [call(effect.function, Tick(object=handler.noted(parent)), name=CHANGED)]
-        tick = Tick(due=level.desired, object=handler.handed(parent), carried=carried(level))
-        return [call(effect.function, tick)]
-
-    return made_writer(handler, act, view, _CODE, lender, writes=handler.options.writes)
 
 
 def _created(parent: Any) -> datetime:

@@ -37,10 +37,6 @@ VIEW_TIME: Final = timedelta(seconds=5)
 MOST_VIEW_TIME: Final = timedelta(seconds=10)
 """A view holds up its process, whose leases end after 15 s without a renewal."""
 
-OF_VIEWS: Final = (Given.INDEX, Given.OBJECTS, Given.LEVELS, Given.NOW, Given.LOGGER, Given.SETTINGS)
-OF_RECONCILERS: Final = (Given.LEVEL, Given.NOW, Given.CHANCE, Given.LOGGER, Given.SETTINGS)
-
-
 Anywhere: TypeAlias = Literal["anywhere"]
 """Stands among verbs: a parent that has a namespace may write to objects outside of it, too."""
 
@@ -82,7 +78,8 @@ class IndexParameter(Struct, frozen=True):
 class ViewHandler:
     """A view function: its parent, the indices and objects that it reads, and what else it is given."""
 
-    offered: ClassVar[tuple[Given, ...]] = OF_VIEWS
+    also: ClassVar[tuple[Given, ...]] = ()
+    """What its function may take beside what all views may."""
 
     def __init__(
         self,
@@ -119,7 +116,7 @@ class ViewHandler:
         self.resource = self.reader.resource
         refuse_external(f"{where}: its parent {self.parent_parameter!r}: ", self.reader.cls)
         refuse_circle(function, "view", hints, (Level,))
-        self.given = injections(function, "view", rest, self.offered, lender)
+        self.given = injections(function, "view", rest, lender, also=self.also)
         require_defined(where, self.given.indices, known)
         self.indices = tuple(
             IndexParameter(name, known[name], *require_index(self.name, name, hint, known[name].types))
@@ -196,8 +193,8 @@ class ReconcileHandler:
         hints = type_hints(function)
         self.parent_parameter, *rest = parameters(function, kind, "parent")
         self.reader = _reconciled(function, view, self.parent_parameter, hints.get(self.parent_parameter))
-        offered = (*OF_RECONCILERS, Given.WRITTEN) if view.writes_once else OF_RECONCILERS
-        self.given = injections(function, kind, rest, offered, lender)
+        also = (Given.WRITTEN,) if view.writes_once else ()
+        self.given = injections(function, kind, rest, lender, also=also)
         for name, given in self.given.given.items():
             if given is Given.LEVEL:
                 require_level(self.name, name, hints[name], view.name, view.returns)

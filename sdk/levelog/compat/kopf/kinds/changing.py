@@ -5,6 +5,7 @@ from datetime import datetime
 from typing import Any
 
 from msgspec import UNSET
+from msgspec.structs import replace
 
 from levelog.compat.kopf.attempts import KopfAdapter
 from levelog.compat.kopf.given.keywords import NOT_CALLED, Patch, kopf_diff, kopf_essence
@@ -14,6 +15,7 @@ from levelog.edges import Edge, Reason, essence, flat, under, value_or_none
 from levelog.effects import Call
 from levelog.layers import CallResult, next_call
 from levelog.selectors import holds
+from levelog_base.wire.canonical import pointer_to
 
 
 class ChangeAdapter(KopfAdapter):
@@ -39,11 +41,6 @@ class ChangeAdapter(KopfAdapter):
             return under(flat(essence(found)), self.field)
         values = flat(kopf_essence(found))
         return under(values, self.field) if self.field else values
-
-    def hurries(self, seen: Mapping[str, Any], found: Mapping[str, Any]) -> bool:
-        """Tell whether there is the result of one above it, after which Kopf would have called it."""
-        results, known = found.get("status") or {}, seen.get("status") or {}
-        return any(each in results and each not in known for each in self.follows)
 
     def is_creating(self, calls: Sequence[Call[Edge, Any]], now: datetime) -> bool:
         """Tell whether the last of its calls was for a new object, raised, and is made again."""
@@ -105,10 +102,16 @@ class ChangeAdapter(KopfAdapter):
         return self._kept(edge, await result)
 
     def _kept(self, edge: Edge, result: CallResult | None) -> CallResult | None:
-        """What is kept: of the end of an object nothing once it is handled, since nothing is left to be patched."""
-        if edge.reason != "delete":
-            return result
+        """What is kept: of the end of an object nothing once it is handled, since nothing is left to be patched.
+
+        An unfinished call is made again once there is the result of one above it, as Kopf does.
+        """
         before = result.left if result is not None else None
+        if edge.reason != "delete":
+            if result is None or before is None:
+                return result
+            results = tuple(pointer_to(("status", each)) for each in sorted(self.follows))
+            return replace(result, left=replace(before, awaits=results))
         if before is None:
             forget_memo(edge.object)
             return None
