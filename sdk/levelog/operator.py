@@ -68,6 +68,9 @@ class Operator:
 
     `retries`, `backoff` and `give_up_after` apply to all handlers, timers and effects that do not set them. Daemons
     take the first two.
+
+    With `configures_clients`, a process configures the client libraries `kubernetes` and `kubernetes_asyncio` for its
+    cluster before it calls any function, if your files import them.
     """
 
     KEEP: ClassVar[Manifest] = KEPT
@@ -81,6 +84,7 @@ class Operator:
         retries: int | None = None,
         backoff: timedelta | None = None,
         give_up_after: timedelta | None = None,
+        configures_clients: bool = False,
     ) -> None:
         is_text = isinstance(name, str) and name.isprintable() and "/" not in name  # pyright: ignore[reportUnnecessaryIsInstance]
         if not is_text or not 0 < len(name.encode()) <= MOST_OPERATOR_BYTES:
@@ -92,6 +96,7 @@ class Operator:
         require_limits(f"operator {name!r}", limits)
         self.name = name
         self.settings = settings
+        self.configures_clients = configures_clients
         self._lender = Lender(name, settings, limits)
         self.indices: dict[str, IndexHandler] = {}
         """Indices by name; those that levelog keeps by itself begin with `@`."""
@@ -123,8 +128,6 @@ class Operator:
         """Edge handlers, `@op.on.create` and the like, and the hooks `@op.on.startup` and `@op.on.cleanup`."""
         self.open_selectors: list[OpenSelector] = []
         """Handlers of kinds that only a cluster can tell."""
-        self.configures_clients = False
-        """Whether client libraries that its functions have imported are configured when a process begins."""
         self._views_by_function: dict[Callable[..., Any], ViewHandler] = {}
         self._adapters: dict[str, Adapter] = {}
 

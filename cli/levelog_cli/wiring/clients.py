@@ -11,7 +11,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
-from levelog.operator import OPERATOR, Operator
+from levelog.operator import Operator
 from levelog_cli.settings import Settings
 from levelog_kube.configuration import kubeconfig_files
 
@@ -43,7 +43,11 @@ async def configure_clients(settings: Settings) -> None:
 def _imported() -> set[str]:
     """Libraries that files of operators, and loaded modules of their folders, import: also while a function runs."""
     modules = [(each, Path(file)) for each in list(sys.modules.values()) if (file := getattr(each, "__file__", None))]
-    folders = {file.parent for module, file in modules if isinstance(vars(module).get(OPERATOR), Operator)}
+    folders = {
+        file.parent
+        for module, file in modules
+        if any(issubclass(type(each), Operator) for each in vars(module).values())
+    }
     found: set[str] = set()
     for _, file in modules:
         is_own = file.suffix == ".py" and "site-packages" not in file.parts

@@ -9,7 +9,7 @@ from types import ModuleType
 
 import pytest
 
-from levelog.operator import OPERATOR, Operator
+from levelog.operator import Operator
 from levelog_cli.settings import Settings
 from levelog_cli.wiring.clients import configure_clients
 from rigs.kopfrivals import DEFINITION, rival
@@ -249,7 +249,7 @@ async def test_a_client_library_that_cannot_be_configured_is_named_with_what_to_
     importlib.import_module("kubernetes.config")
     for name, text in (("gone", None), ("edited", "def")):  # files that are not what was loaded any more
         module, file = ModuleType(name), tmp_path / f"{name}.py"
-        vars(module).update({"__file__": str(file), OPERATOR: Operator(name)})
+        vars(module).update({"__file__": str(file), "op": Operator(name)})
         monkeypatch.setitem(sys.modules, name, module)
         if text is not None:
             file.write_text(text)

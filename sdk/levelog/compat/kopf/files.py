@@ -41,8 +41,7 @@ class KopfFile:
     """Handlers of one file and of what it imports, and the operator that they are in."""
 
     def __init__(self, name: str) -> None:
-        self.operator = Operator(name)
-        self.operator.configures_clients = True
+        self.operator = Operator(name, configures_clients=True)
         self.declared: list[Callable[[KopfFile], None]] = []
         """What decorators declared, to be declared elsewhere."""
         self.read: set[str | None] = set()
