@@ -231,27 +231,6 @@ def test_operators_have_daemons_of_one_name_for_one_object() -> None:
         assert sorted(told[2:]) == ["a ends", "b ends"]
 
 
-@pytest.mark.parametrize("error", [ValueError("busy"), Retry("busy", delay=MINUTE), GiveUp("never")])
-def test_a_failure_is_tried_again_with_the_state_or_given_up(error: Exception) -> None:
-    op = Operator("webs")
-    told: list[tuple[int, int]] = []
-
-    @op.daemon(retries=3, backoff=MINUTE)
-    async def follow(web: Web, daemon: Daemon[Web, Progress], retry: int) -> None:
-        steps = daemon.state.steps if daemon.state else 0
-        told.append((steps, retry))
-        await daemon.save(Progress(steps + 1))
-        raise error
-
-    with Simulation(op) as simulation:
-        simulation.call_through(follow)
-        simulation.apply(web())
-        simulation.advance(timedelta(seconds=200))
-        most = 1 if isinstance(error, GiveUp) else 4
-        assert told == [(n, n) for n in range(most)]
-        assert simulation.level("follow", "default", "shop").status == "failed"
-
-
 def test_a_failure_after_a_long_run_counts_as_the_first(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("levelog_actuator.effects.STEADY", timedelta(0))  # it is counted by the time of the machine
     op = Operator("webs")

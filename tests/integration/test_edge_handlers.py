@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from levelog import ABSENT, GiveUp, Intent, Operator, Retry, delete
+from levelog import ABSENT, Intent, Operator, Retry, delete
 from levelog.edges import Diff, FieldChange
 from levelog.testing import Simulation
 from rigs.kinds import web
@@ -100,37 +100,6 @@ def test_a_handler_that_waits_to_be_tried_again_sees_the_newest_state_and_holds_
         handlers.failing.clear()
         simulation.advance(timedelta(minutes=20))
         assert handlers.taken("provision") == [("create", None, WebSpec(image="b"))]
-        assert simulation.level("provision", "default", "shop").status == "in_sync"
-
-
-@pytest.mark.parametrize(
-    "error",
-    [GiveUp("no such region"), ValueError("no such region"), Retry("no such region", delay=timedelta(minutes=1))],
-)
-def test_a_handler_that_gives_up_fails_its_level_until_the_object_changes(error: Exception) -> None:
-    op = Operator("webs")
-    told: list[str] = []
-
-    @op.on.create(retries=2, backoff=timedelta(minutes=1))
-    async def provision(web: Web) -> None:
-        told.append(web.spec.image)
-        if web.spec.image == "a":
-            raise error
-
-    with Simulation(op) as simulation:
-        simulation.call_through(provision)
-        simulation.apply(web())
-        simulation.advance(timedelta(seconds=61))
-        assert len(told) == (1 if isinstance(error, GiveUp) else 2)
-        simulation.advance(timedelta(hours=1))
-        assert len(told) == (1 if isinstance(error, GiveUp) else 3)
-        level = simulation.level("provision", "default", "shop")
-        assert level.status == "failed"
-        assert "handler provision" in level.reason
-        assert "no such region" in level.reason
-        simulation.apply(web(image="b"))
-        simulation.run()
-        assert told[-1] == "b"
         assert simulation.level("provision", "default", "shop").status == "in_sync"
 
 
@@ -361,27 +330,6 @@ def test_a_timer_is_due_by_its_last_call_and_what_was_missed_is_called_once() ->
         simulation.apply(web(replicas=7))
         simulation.advance(timedelta(minutes=30))
         assert told[3:] == [BEGIN + timedelta(minutes=minutes) for minutes in (52, 62, 72, 82)]
-
-
-def test_a_timer_that_gives_up_is_called_again_when_it_is_due_next() -> None:
-    op = Operator("webs")
-    calls: list[int] = []
-
-    @op.timer(every=timedelta(minutes=10))
-    async def rotate(web: Web) -> None:
-        calls.append(web.spec.replicas)
-        if len(calls) == 1:
-            raise GiveUp("not now")
-
-    with simulated(op, web(), through=[rotate]) as simulation:
-        assert simulation.level("rotate", "default", "shop").status == "failed"
-        simulation.advance(timedelta(minutes=9))
-        assert len(calls) == 1
-        simulation.advance(timedelta(minutes=2))
-        assert len(calls) == 2
-        assert simulation.level("rotate", "default", "shop").status == "in_sync"
-        simulation.advance(timedelta(minutes=30))
-        assert len(calls) == 5
 
 
 def test_a_sharp_timer_keeps_to_the_grid_of_its_first_call() -> None:

@@ -13,7 +13,7 @@ import pytest
 from msgspec.structs import replace
 from sqlalchemy import update
 
-from levelog import GiveUp, Operator, Retry
+from levelog import Operator, Retry
 from levelog.testing import Simulation
 from levelog_base.errors import LeaseLost
 from levelog_base.wire.objects import Sequence
@@ -465,44 +465,6 @@ def test_in_a_simulation_they_are_called_through_and_tried_again_in_its_time() -
         simulation.advance(MINUTE)
         assert told.records["a"] == [1, 2, 3, "deleted"]
         assert told.others == []
-
-
-@pytest.mark.parametrize("error", [GiveUp("never"), ValueError("no"), Retry("no", delay=timedelta(seconds=5))])
-def test_a_record_is_passed_by_once_its_function_gives_up(error: Exception) -> None:
-    told = Told(retries=2, backoff=timedelta(seconds=10))
-    told.failing["a"] = error
-    with Simulation(told.op) as simulation:
-        simulation.call_through(told.record)
-        simulation.apply(shop("a", replicas=1))
-        simulation.advance(MINUTE)
-        assert told.retries == list(range(1 if isinstance(error, GiveUp) else 3))
-        told.failing.clear()
-        simulation.apply(shop("a", replicas=2))
-        simulation.advance(MINUTE)
-        assert told.records["a"] == [2]
-
-
-@pytest.mark.parametrize(
-    ("limits", "retries"),
-    [({"give_up_after": timedelta(seconds=25)}, [0, 1, 2, 0]), ({"retries": 2}, [0, 1, 2, 0, 1, 2])],
-)
-@pytest.mark.parametrize("is_of_operator", [False, True])
-def test_a_record_is_passed_by_once_its_time_is_over_by_the_next_attempt(
-    limits: dict[str, Any], retries: list[int], is_of_operator: bool
-) -> None:
-    limits["backoff"] = timedelta(seconds=10)
-    told = Told(Operator("webs", **limits)) if is_of_operator else Told(**limits)
-    told.failing["a"] = ValueError("no")
-    with Simulation(told.op) as simulation:
-        simulation.call_through(told.record)
-        simulation.apply(shop("a", replicas=1))
-        simulation.apply(shop("a", replicas=2))
-        simulation.advance(MINUTE)
-        assert told.retries == retries  # each has one attempt
-        told.failing.clear()
-        simulation.apply(shop("a", replicas=3))
-        simulation.run()
-        assert told.records["a"] == [3]
 
 
 @pytest.mark.parametrize(("delay", "calls"), [(5, 4), (timedelta.max, 1), (-MINUTE, 20), (timedelta(0), 20)])

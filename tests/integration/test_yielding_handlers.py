@@ -1,19 +1,18 @@
-"""Edge handlers that yield intents, and those that are given up after a time."""
+"""Edge handlers that yield intents."""
 
 from collections.abc import AsyncIterator, Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
-from levelog import Diff, GiveUp, Intent, Operator, Resource, Retry, apply, call, patch
+from levelog import GiveUp, Intent, Operator, Resource, apply, call, patch
 from levelog.intents import delete, event
 from levelog.testing import Simulation
 from rigs.kinds import ConfigMap, Secret, manifest, web
 from rigs.simulated import simulated
 from rigs.typed import Web
 
-BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)
 
 
@@ -174,31 +173,6 @@ def test_what_is_not_declared_or_may_not_be_recorded_fails_the_level(intent: Any
         assert level.status == "failed"
         assert says in level.reason
         assert [each.verb for each in simulation.intents] == ["call"]
-
-
-@pytest.mark.parametrize("error", [ValueError("busy"), Retry("busy", delay=timedelta(seconds=30))])
-def test_a_handler_is_given_up_a_time_after_its_call_was_decided(error: Exception) -> None:
-    op = Operator("webs")
-    told: list[tuple[int, datetime]] = []
-
-    @op.on.create(give_up_after=3 * MINUTE, backoff=MINUTE)
-    def provision(web: Web, diff: Diff, retry: int, started: datetime) -> None:
-        told.append((retry, started))
-        raise error
-
-    with Simulation(op) as simulation:
-        simulation.call_through(provision)
-        simulation.apply(web())
-        simulation.advance(timedelta(hours=1))
-        most = 3 if isinstance(error, ValueError) else 6
-        assert told == [(retry, BEGIN) for retry in range(most)]
-        level = simulation.level("provision", "default", "shop")
-        assert level.status == "failed"
-        assert "busy" in level.reason
-        assert "given up 0:03:00 after it was decided" in level.reason
-        simulation.apply(web(image="b"))
-        simulation.run()
-        assert told[-1] == (0, BEGIN + timedelta(hours=1))
 
 
 def test_a_handler_that_gives_up_yields_nothing() -> None:
