@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from levelog import Intent, Level, Manifest, Operator, OperatorError, Resource, Struct, patch_status
+from levelog import Intent, Level, Operator, OperatorError, Resource, Struct, patch_status
 from levelog.daemons import Daemon
-from levelog.levels import Levels, LevelStatus
+from levelog.levels import LevelStatus
 from levelog.testing import Simulation
 from levelog_actuator import Actuator, ActuatorSettings
 from levelog_actuator.awaited import REST, AwaitedLevels
@@ -30,7 +30,7 @@ from levelog_processors.program import Program
 from levelog_sandbox import Sandbox
 from levelog_store.connect.database import Database
 from rigs.acting import QUICK
-from rigs.kinds import ConfigMap, Pod, manifest
+from rigs.kinds import Pod, manifest
 from rigs.nats import NatsServer
 from rigs.processing import Processing
 from rigs.simulated import simulated
@@ -152,47 +152,6 @@ def test_a_wait_for_a_level_ends_with_the_daemon() -> None:
         simulation.delete(Web, "shop")
         simulation.run()
         assert told == [None, None]
-
-
-def test_a_level_of_a_view_that_is_given_levels_is_waited_for_too() -> None:
-    op, _ = sized()
-    told: list[Any] = []
-
-    @op.view
-    def trouble(web: Web, levels: Levels) -> Level[list[str]]:
-        return Level(desired=[], actual=[name for name, level in levels.items() if level.status == "drifting"])
-
-    @op.daemon
-    async def follow(web: Web, daemon: Daemon[Web, None]) -> None:
-        told.append(await daemon.level(trouble).until(lambda level: level.status == "drifting"))
-
-    with simulated(op, web(), through=[follow]) as simulation:
-        assert told == []
-        simulation.apply(web(replicas=2))
-        simulation.run()
-        assert [status(each) for each in told] == ["drifting"]
-
-
-def test_a_level_of_children_is_waited_for_too() -> None:
-    op = Operator("webs")
-    told: list[Any] = []
-
-    @op.children(Web, of=ConfigMap)
-    def config(web: Web) -> Manifest:
-        return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": web.metadata.name}, "data": {"a": "b"}}
-
-    @op.daemon
-    async def follow(web: Web, daemon: Daemon[Web, None]) -> None:
-        told.append(await daemon.level(config).until(lambda level: level.status == "in_sync"))
-
-    with Simulation(op) as simulation:
-        simulation.call_through(follow)
-        simulation.refuse(503, target="configmaps/default/shop", times=1)
-        simulation.apply(web())
-        simulation.run()
-        assert told == []
-        simulation.advance(MINUTE)
-        assert [status(each) for each in told] == ["in_sync"]
 
 
 def test_a_level_that_a_daemon_cannot_wait_for_is_refused_with_a_sentence() -> None:

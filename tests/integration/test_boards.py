@@ -20,9 +20,7 @@ from rigs import boards
 from rigs.levelog import WEBS, Levelog, Running, define_webs
 from rigs.nats import NatsServer
 from rigs.probing import ANYWHERE, Listener
-from rigs.prometheus import PROGRAM, Prometheus
 from rigs.promql import parse
-from rigs.waiting import until
 
 PAGING: Final = """
 from datetime import timedelta
@@ -57,7 +55,6 @@ OF_THE_SCRAPE: Final = {"job", "instance"}
 """Labels that Prometheus adds, and all that `up` has."""
 CHOSEN: Final = {"$__rate_interval": "1m", "$job": ".*", "$view": ".*"}
 """What Grafana puts for variables of which everything is chosen."""
-IS_MISSING: Final = pytest.mark.skipif(shutil.which(PROGRAM) is None, reason="prometheus is not on PATH")
 
 
 @pytest_asyncio.fixture
@@ -142,34 +139,6 @@ def asked(text: str, values: Mapping[str, str]) -> str:
     text = re.sub(r"\$__timeGroupAlias\((\w+), '30s'\)", r'floor(extract(epoch from \1)/30)*30 AS "time"', text)
     assert "$" not in text, text
     return text
-
-
-@pytest.mark.long
-@IS_MISSING
-async def test_prometheus_loads_the_rules_scrapes_a_process_and_answers_each_panel(
-    running: Running, tmp_path: Path
-) -> None:
-    listener = await Listener.of(running)
-    (tmp_path / "prometheus").mkdir()
-    async with Prometheus(tmp_path / "prometheus", listener.port, boards.rule()["spec"]) as prometheus:
-
-        async def has_evaluated_all() -> bool:
-            rules = await prometheus.rules()
-            assert not [rule for rule in rules if rule["health"] == "err"], rules
-            return len(rules) == len(boards.alerts()) and all(rule["health"] == "ok" for rule in rules)
-
-        async def is_pending() -> bool:
-            active = {rule["name"] for rule in await prometheus.rules() if rule["state"] != "inactive"}
-            return active == {"LevelogLevelsFailed"}
-
-        await until(has_evaluated_all, "rules that are evaluated")
-        await until(is_pending, "the alert that levels failed, and no other")
-        for name, text in boards.expressions():
-
-            async def has_data(text: str = text) -> bool:
-                return bool(await prometheus.query(asked(text, CHOSEN)))
-
-            await until(has_data, f"data for {name}")
 
 
 @pytest.mark.long

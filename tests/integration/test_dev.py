@@ -159,38 +159,6 @@ spec:
         assert running.log.read_text().count('"level":"error"') == 4
 
 
-async def test_an_object_that_the_new_class_refuses_is_told_and_applied_once_its_file_is_mended(
-    levelog: Levelog,
-) -> None:
-    with levelog.start("dev", "shop.py", "--create", "first.yaml") as running:
-        client = await begun(running, levelog)
-        async with client:
-            file, objects = levelog.folder / "shop.py", levelog.folder / "first.yaml"
-            file.write_text(file.read_text().replace("    copies:", "    colour: str\n    copies:"))
-            await running.says("may break stored objects: shops.example.com v1 spec.colour: is required now")
-            await running.says("Shop first: spec.colour: Required value; mend first.yaml: it is applied when you save")
-            objects.write_text(objects.read_text() + "  colour: red\n")
-            await running.says("changed: first.yaml")
-            await running.says("changed Shop first")
-            assert (await read(client, f"{SHOPS}/first"))["spec"]["colour"] == "red"
-        assert await running.stops() == 0
-
-
-async def test_what_is_refused_at_the_start_does_not_keep_the_operator_from_running(levelog: Levelog) -> None:
-    objects = levelog.folder / "first.yaml"
-    good = objects.read_text()
-    objects.write_text(good.replace("copies: 2", "copies: 200"))
-    with levelog.start("dev", "shop.py", "--create", "first.yaml") as running:
-        await running.says("Shop first: spec.copies: ", "; mend first.yaml: it is applied when you save it")
-        await running.says("levelog run: application shops")
-        objects.write_text(good.replace("copies: 2", "copise: 2"))
-        await running.says("Shop first: ", ".spec.copise: field not declared", "; mend first.yaml")
-        objects.write_text(good)
-        await running.says("created Shop first")
-        await running.says("shops/texts", "in_sync", " 1")
-        assert await running.stops() == 0
-
-
 async def test_what_somebody_else_has_set_or_deleted_stays_so_until_the_file_is_saved(levelog: Levelog) -> None:
     async def has_copies(client: KubeClient, number: int) -> None:
         async def found() -> bool:

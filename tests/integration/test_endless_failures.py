@@ -8,13 +8,8 @@ import pytest
 
 from levelog import Call, GiveUp, Index, Intent, Level, Operator, Owner, Resource, Struct, apply, call
 from levelog.testing import Simulation
-from levelog_actuator.outbox import ActuatorSettings
-from levelog_kube.client import KubeClient
-from levelog_kube.requestfailures import Unreachable
 from levelog_store.look.overview import read_level_lines
-from levelog_testing import world
 from rigs.kinds import manifest
-from rigs.simulated import simulated
 from rigs.typed import ConfigMap
 
 LIMIT = timedelta(minutes=16)
@@ -109,26 +104,6 @@ def test_a_write_that_was_refused_for_three_days_goes_through_within_the_limit(r
         assert status(simulation, "made") == "in_sync"
 
 
-def test_a_write_to_a_server_that_was_away_for_three_days_goes_through_within_the_limit(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    slow = ActuatorSettings(first_delay=timedelta(minutes=10), most_delay=LIMIT, outage=timedelta(minutes=10))
-    monkeypatch.setattr(world, "ActuatorSettings", lambda: slow)  # else it is tried twice a second
-
-    async def refused(*_: object, **__: object) -> None:
-        raise Unreachable("connection refused")
-
-    with Simulation(OP) as simulation:
-        with monkeypatch.context() as patch:
-            patch.setattr(KubeClient, "request", refused)
-            simulation.apply(a_web())
-            simulation.run()
-            simulation.advance(DAYS)
-            assert status(simulation, "made") == "settling"
-        simulation.advance(LIMIT)
-        assert status(simulation, "made") == "in_sync"
-
-
 def test_an_effect_that_raised_for_three_days_is_called_within_the_limit_with_the_same_key() -> None:
     def away(_: Bill) -> str:
         raise ConnectionResetError("by peer")
@@ -172,49 +147,6 @@ def test_a_call_that_keeps_failing_gives_way_to_what_its_view_sees_next(
         simulation.advance(LIMIT)
         assert status(simulation, "billed") == "in_sync"
         assert [each.state for each in simulation.intents][-1] == "settled"
-
-
-def test_a_view_that_raised_for_a_night_is_called_within_the_limit() -> None:
-    op, faults = Operator("webs"), [MemoryError()]
-
-    @op.view
-    def short(web: Web) -> Level[str]:
-        if faults:
-            raise faults[0]
-        return Level(desired=web.spec["team"], actual="a")
-
-    with simulated(op, a_web()) as simulation:
-        simulation.advance(timedelta(hours=12))
-        assert status(simulation, "short") == "failed"
-        assert "MemoryError; tried 46 times since 2026-01-01 00:00:00 UTC, the next time at 2026-01-01 12:" in reason(
-            simulation
-        )
-        faults.clear()
-        simulation.advance(LIMIT)
-        assert status(simulation, "short") == "in_sync"
-
-
-@pytest.mark.long
-def test_a_reconcile_function_that_raised_for_three_days_says_since_when_how_often_and_when_next() -> None:
-    op, faults = Operator("webs"), [KeyError("region")]
-
-    @op.view
-    def short(web: Web) -> Level[str]:
-        return Level(desired=web.spec["team"], actual="b")
-
-    @op.reconcile(short, writes={ConfigMap: ["apply"]})
-    def lengthen(web: Web) -> Iterator[Intent]:
-        if faults:
-            raise faults[0]
-        yield apply({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": web.metadata.name}})
-
-    with simulated(op, a_web()) as simulation:
-        simulation.advance(DAYS)
-        said = reason(simulation)
-        assert " times since 2026-01-01 00:00:00 UTC, the next time at 2026-01-04 00:" in said, said
-        faults.clear()
-        simulation.advance(LIMIT)
-        assert len(simulation.intents) == 1
 
 
 def recovers_and_is_soon_wrong_again(

@@ -128,31 +128,6 @@ def test_a_class_and_a_name_give_levels_of_the_own_operator_and_of_the_other() -
         assert simulation.level("shown", "default", "board").actual == ["boards/mine", "mine", "webs/size"]
 
 
-def test_who_looks_up_is_decided_on_after_all_that_is_behind_it() -> None:
-    seen: list[str] = []
-    op = Operator("boards")
-
-    @op.view(levels_of=["webs/summary"])
-    def first(board: Board, levels: Levels) -> Level[dict[str, str]]:
-        return Level({}, {name: f"{each.status}" for name, each in levels.of(Web, board.spec.web).items()})
-
-    @op.view(levels_of=["boards/first"])
-    def second(pod: Pod, levels: Levels) -> Level[int]:
-        seen.extend(str(each.drift) for each in levels.of(Board, "board").values())
-        return Level(0, 0)
-
-    with Simulation(webs(), op) as simulation:
-        simulation.apply(manifest("Board", "board", web="shop"))
-        simulation.apply(manifest("Web", "shop", replicas=1))
-        containers = {"containers": [{"name": "c", "image": "a"}]}
-        simulation.apply({**manifest("Pod", "p", **containers), "apiVersion": "v1"})
-        simulation.run()
-        del seen[:]
-        simulation.delete(Web, "shop")
-        simulation.run()
-        assert seen == ["{}"]
-
-
 BOARDS = GroupResource(group="example.com", resource="boards")
 
 

@@ -122,24 +122,6 @@ def test_a_grandchild_counts_and_a_child_that_goes_does_not_any_more() -> None:
         assert ready(simulation)["message"] == "in sync: shops; children: 2"
 
 
-def test_parents_that_a_filter_leaves_out_have_no_levels_to_look_up() -> None:
-    op = Operator("webs")
-
-    @op.view(when=lambda web: web.spec.replicas > 0)
-    def wanted(web: Web) -> Level[int]:
-        return Level(desired=1, actual=web.spec.replicas)
-
-    @op.view(levels_of=[Web])
-    def shown(board: Board, levels: Levels) -> Level[list[str]]:
-        return Level(desired=[], actual=list(levels.of(Web, board.spec.web)))
-
-    with simulated(op, manifest("Board", "board", web="one"), manifest("Web", "one", replicas=2)) as simulation:
-        assert simulation.level("shown", "default", "board").actual == ["wanted"]
-        simulation.apply(manifest("Web", "one", replicas=0))
-        simulation.run()
-        assert simulation.level("shown", "default", "board").actual == []
-
-
 def test_a_view_reads_the_levels_of_wanted_children_and_of_theirs_and_wakes_for_each() -> None:
     class Chain(Resource, group="example.com", version="v1", plural="chains"):
         spec: ShopSpec
@@ -180,29 +162,6 @@ def test_a_view_reads_the_levels_of_wanted_children_and_of_theirs_and_wakes_for_
         simulation.apply(manifest("Chain", "chain", replicas=1))
         simulation.run()
         assert list(simulation.level("tree", "default", "chain").actual) == [f"shops.{place}/c0"]
-
-
-def test_two_that_look_each_other_up_come_to_rest_since_neither_is_shown_to_the_other() -> None:
-    op = Operator("pairs")
-
-    @op.view
-    def own(web: Web) -> Level[int]:
-        return Level(desired=1, actual=web.spec.replicas)
-
-    @op.view(levels_of=[Web])
-    def others(web: Web, levels: Levels) -> Level[list[str]]:
-        other = "b" if web.metadata.name == "a" else "a"
-        found = levels.of(Web, other)
-        return Level(desired=[], actual=[f"{view} {each.status}" for view, each in found.items()])
-
-    with Simulation(op) as simulation:
-        for name in "ab":
-            simulation.apply(manifest("Web", name, replicas=2))
-        simulation.run()
-        assert simulation.level("others", "default", "a").actual == ["own drifting"]
-        simulation.apply(manifest("Web", "a", replicas=1))
-        simulation.run()
-        assert simulation.level("others", "default", "b").actual == ["own in_sync"]
 
 
 def test_levels_that_are_looked_up_undeclared_fail_the_level_with_what_to_write() -> None:

@@ -11,9 +11,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from levelog_sandbox import Denial, Sandbox
 from rigs.levelog import WEBS, WEBS_FILE, Levelog, Running, define_webs
-from rigs.nats import NatsServer
-from rigs.postgres import PostgresServer
-from rigs.probing import ANYWHERE, Listener, paused
+from rigs.probing import ANYWHERE, Listener
 from rigs.waiting import until
 
 VIEW: Final = "webs/pods"
@@ -263,31 +261,6 @@ async def test_calls_without_records_are_counted_by_handler_and_objects_that_wai
         await until(is_held, "one call made, one passed by and one held", pause=0.2)
         (tmp_path / "ledger").touch()
         await until(is_through, "nothing held", pause=0.2)
-
-
-@pytest.mark.long
-async def test_a_database_that_stands_still_holds_up_no_scrape_and_the_lag_grows(
-    sandbox: Sandbox, levelog: Levelog, nats_server: NatsServer, private_postgres: PostgresServer
-) -> None:
-    database = private_postgres.url_of(await private_postgres.create_database())
-    levelog.env |= {"LEVELOG_NATS_URL": nats_server.url, "LEVELOG_DATABASE_URL": database}
-    assert (await levelog.ends("migrate")).status == 0
-    with levelog.start("run", WEBS_FILE, *ANYWHERE) as running:
-        await (await Listener.of(running)).is_ready()
-        await scraped_in_sync(running, 0)
-        assert private_postgres.process is not None
-        with paused(private_postgres.process.pid):
-            sandbox.user.create(yaml.safe_load((WEBS / "shop.yaml").read_text()))
-            lags: list[float] = []
-
-            async def has_grown() -> bool:
-                scraped = await scrape(running)
-                lags.append(scraped.value("levelog_log_lag_seconds"))
-                return "levelog_levels" not in scraped.labels and lags[-1] > 3
-
-            await until(has_grown, "a lag of more than 3 s, and no levels, which nobody can count")
-        await scraped_in_sync(running, 1)
-        assert (await scrape(running)).value("levelog_log_lag_seconds") < 3
 
 
 async def test_a_scrape_is_answered_in_the_form_that_it_asks_for_and_another_path_names_those_that_there_are(

@@ -22,11 +22,11 @@ EVERYTHING = 2**62
 """A log that begins so late has lost all that there was."""
 
 
-async def prune_all(stack: Processing, *, limit: int = 1000) -> dict[str, int]:
+async def prune_all(stack: Processing) -> dict[str, int]:
     deleted: dict[str, int] = {}
     async with stack.database.transaction() as connection:
         for table in PRUNED:
-            places, _ = await find_old(connection, stack.scope, table, EVERYTHING, after=None, limit=limit)
+            places, _ = await find_old(connection, stack.scope, table, EVERYTHING, after=None)
             deleted[table.name] = await delete_old(connection, stack.scope, table, EVERYTHING, places) if places else 0
     return deleted
 
@@ -95,17 +95,6 @@ async def test_what_the_log_has_outlived_goes(nats_server: NatsServer, database_
         await prune_all(stack)
         left = {table.name: len(await stack.rows(table)) for table in (decisions, intents, tombstones, key_versions)}
         assert left == dict.fromkeys(left, 0)
-
-
-async def test_a_page_at_a_time_is_pruned(nats_server: NatsServer, database_url: str) -> None:
-    async with Processing(nats_server.url, database_url) as stack:
-        stack.start()
-        there = [pod(f"lonely-{n}", 10 + n) for n in range(5)]
-        gone = [deleted(each, 100 + n) for n, each in enumerate(there)]
-        await stack.folded(await stack.listed(version=1))
-        await stack.folded(await stack.tell(*there, *gone))
-        counts = [(await prune_all(stack, limit=2))["tombstones"] for _ in range(4)]
-        assert counts == [2, 2, 1, 0]
 
 
 async def test_rows_go_as_records_expire(nats_server: NatsServer, database_url: str) -> None:

@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-import threading
 from collections import defaultdict
 from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
@@ -175,32 +174,6 @@ async def test_invariant_14_a_poisoned_object_is_shown_and_holds_up_no_other_one
         await until(lambda: stack.rows(levels), "nothing held", accept=lambda found: not found)
         await stack.tell(web("bad", 6, replicas=4))
         await wait_for(lambda: told.records["bad"] == [1, 2, 3, 4], "the next one at once")
-
-
-async def test_a_call_that_outlasts_its_time_and_goes_on_is_no_attempt_for_those_that_wait_for_it(
-    nats_server: NatsServer, database_url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("levelog.calls.executor.PATIENCE", timedelta(0))
-    op, calls, release = Operator("webs"), list[int](), threading.Event()
-
-    @op.on.event(retries=1, backoff=timedelta(milliseconds=50), timeout=timedelta(milliseconds=50))
-    def record(web: Web, retry: int) -> None:
-        calls.append(retry)
-        release.wait()
-
-    async with Processing(nats_server.url, database_url, [op]) as stack:
-        await stack.listed(web("a", 1), version=1, of=[WEBS])
-        stack.start()
-
-        async def still_runs() -> bool:
-            return any("still runs" in row["reason"] for row in await stack.rows(levels))
-
-        try:
-            await until(still_runs, "an attempt while the first one goes on")
-        finally:
-            release.set()
-        await wait_for(lambda: len(calls) == 2, "the second call")
-        assert calls == [0, 1]
 
 
 async def test_who_takes_a_partition_over_goes_on_and_who_lost_it_stores_nothing(

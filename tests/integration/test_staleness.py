@@ -9,7 +9,6 @@ from levelog_store.tables import key_versions, levels, syncs, wakeups
 from rigs.kinds import Pod, Web
 from rigs.nats import NatsServer
 from rigs.processing import PARTITIONS, Processing
-from rigs.waiting import until
 from rigs.webs import NOON, PODS, WEBS, lists_done, pod, web
 
 
@@ -98,20 +97,3 @@ async def test_levels_say_from_where_to_where_history_is_missing_until_it_is_lis
             async with stack.database.reading() as connection:
                 inputs = await read_inputs(connection, stack.scope)
                 assert [(each.resource, each.error) for each in inputs if each.error] == errors
-
-
-async def test_two_processors_agree_on_what_is_stale(nats_server: NatsServer, postgres_url: str) -> None:
-    async with Processing(nats_server.url, postgres_url, [operator()]) as stack:
-        stack.start("one")
-        await stack.start_more("two")
-        await stack.folded(await stack.listed(*[web(f"shop{n}", n + 1) for n in range(8)], version=20))
-        begun, ended = lists_done(PODS, 30)
-        for mark, status in ((begun, "drifting"), (ended, "in_sync")):
-            await stack.mark(mark)
-
-            async def all_are(wanted: str = status) -> bool:
-                found = [row for row in await stack.rows(levels) if row["view"] == "webs/freshness"]
-                return {row["status"] for row in found} == {wanted}
-
-            await until(all_are, what=f"all levels {status}")
-        assert len(await stack.rows(levels)) == 16

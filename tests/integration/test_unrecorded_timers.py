@@ -398,25 +398,6 @@ async def test_a_crash_repeats_the_first_call_of_an_object_that_was_seen_after_i
         assert not await rig.stack.rows(levels)
 
 
-async def test_partitions_move_with_their_timers(nats_server: NatsServer, postgres_url: str) -> None:
-    called = Called(every=SECOND)
-    names = {f"shop-{number}" for number in range(20)}
-    async with Processing(nats_server.url, postgres_url, [called.op]) as stack:
-        await stack.listed(*(made(name, version=n) for n, name in enumerate(sorted(names), 1)), version=20)
-
-        async def all_called_again() -> None:
-            begun = len(called.calls)
-            await until(lambda: {name for name, _ in called.calls[begun:]} == names, "all of them called")
-
-        stack.start("one")
-        await all_called_again()
-        await stack.start_more("two")
-        await all_called_again()
-        await stack.stop("one")
-        await all_called_again()
-        assert max(called.calls.count(each) for each in called.calls) <= 3  # at most once more for each of two moves
-
-
 async def test_a_call_that_fails_is_shown_and_tried_again_until_the_next_one_is_due(
     nats_server: NatsServer, database_url: str
 ) -> None:
