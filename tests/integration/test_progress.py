@@ -53,7 +53,8 @@ async def work():
 
 asyncio.run(work())
 """
-    async with on_terminal([sys.executable, "-c", script], tmp_path, {"COLUMNS": "80"}) as tty:
+    (tmp_path / "works.py").write_text(script)
+    async with on_terminal([sys.executable, "-m", "works"], tmp_path, {"COLUMNS": "80"}) as tty:
         await tty.says("migrate")
         assert BAR in await tty.says("1/3")
         tty.types("\n")

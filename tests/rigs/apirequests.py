@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 import msgspec
@@ -149,20 +149,13 @@ def _asked(method: str, path: str, *, is_watch: bool, body: bytes) -> tuple[str,
     else:
         verb = _VERBS.get(method, method.lower())
     if verb == "create" and not name:
-        name = _name_in(body)
+        name = metadata_in(body).get("name", "")
     return verb, f"{plural}.{group}" if group else plural, namespace, name, subresource
 
 
-class _Metadata(msgspec.Struct):
-    name: str = ""
-
-
-class _Manifest(msgspec.Struct):
-    metadata: _Metadata = msgspec.field(default_factory=_Metadata)
-
-
-def _name_in(body: bytes) -> str:
+def metadata_in(body: bytes) -> dict[str, Any]:
+    """Of an object; nothing of YAML, protobuf or nonsense: the server will see what it makes of that."""
     try:
-        return msgspec.json.decode(body, type=_Manifest).metadata.name
+        return msgspec.json.decode(body, type=dict[str, Any]).get("metadata") or {}
     except msgspec.DecodeError:
-        return ""  # YAML, protobuf or nonsense: the server will see what it makes of it
+        return {}

@@ -4,9 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-import msgspec
-
-from rigs.apirequests import ApiRequest, Point, Where
+from rigs.apirequests import ApiRequest, Point, Where, metadata_in
 from rigs.faults import Action
 
 
@@ -78,19 +76,7 @@ class ExchangeLog:
         return found
 
 
-class _Metadata(msgspec.Struct, rename="camel"):
-    resource_version: str = ""
-
-
-class _Object(msgspec.Struct):
-    metadata: _Metadata = msgspec.field(default_factory=_Metadata)
-
-
 def answered(request: ApiRequest, status: int, body: bytes) -> Answered:
     """An answer as the log keeps it."""
-    if not request.is_write or status >= 300:
-        return Answered(status, "")
-    try:
-        return Answered(status, msgspec.json.decode(body, type=_Object).metadata.resource_version)
-    except msgspec.DecodeError:
-        return Answered(status, "")
+    is_kept = request.is_write and status < 300
+    return Answered(status, metadata_in(body).get("resourceVersion", "") if is_kept else "")

@@ -59,10 +59,6 @@ async def _beginning(rival: Rival) -> Seen:
     return Seen(f"calls by retry before anything is handled: {told}", told == [0, 1, 2])
 
 
-async def _is_gone(rival: Rival) -> None:
-    await until(lambda: not rival.sandbox.user.list(SHOPS), "the end of the object", seconds=30)
-
-
 async def _cleaning(rival: Rival) -> Seen:
     rival.make("a")
     await rival.tells("follows")
@@ -71,7 +67,7 @@ async def _cleaning(rival: Rival) -> Seen:
     await rival.tells("is told to end")
     was_there = bool(rival.sandbox.user.list(SHOPS))
     await rival.tells("has cleaned up")
-    await _is_gone(rival)
+    assert await rival.goes(seconds=30)
     patches = [each.status_code for each in rival.writes() if each.subresource == "status"]
     where = "is still there" if was_there else "has gone"
     text = f"the object {where} while the daemon cleans up, and its patch is answered with {patches}"
@@ -86,7 +82,7 @@ async def _cancelled(rival: Rival) -> Seen:
     began = time.time()
     rival.delete("a")
     took = [round((await rival.tells("cancelled", name))[2] - began) for name in ("at once", "after two seconds")]
-    await _is_gone(rival)
+    assert await rival.goes(seconds=30)
     return Seen(f"they are cancelled after {took} s", took == [0, 2])
 
 

@@ -176,6 +176,12 @@ class Rival(Handlers):
             except TimeoutError:
                 return
 
+    async def goes(self, seconds: float) -> bool:
+        """Tell whether there is no Shop any more within a time."""
+        with suppress(TimeoutError):
+            return await until(lambda: not self.sandbox.user.list(SHOPS), "the end of the object", seconds=seconds)
+        return False
+
     def writes(self) -> list[Any]:
         """Its writes of Shops and Secrets that changed something."""
         found = self.sandbox.requests.writes()
@@ -348,13 +354,7 @@ async def _uninstalled(rival: Rival) -> Seen:
     await rival.is_calm()
     await rival.uninstall()
     rival.delete("a")
-
-    async def is_gone() -> bool:
-        return not rival.sandbox.user.list(SHOPS)
-
-    with suppress(TimeoutError):
-        await until(is_gone, "the end of the object", seconds=5)
-    is_right = await is_gone()
+    is_right = await rival.goes(seconds=5)
     return Seen(f"the object {'is gone' if is_right else 'stays, with a finalizer'}", is_right)
 
 
@@ -363,13 +363,7 @@ async def _deaf(rival: Rival) -> Seen:
     await rival.tells("follows")
     await rival.is_calm()
     rival.delete("a")
-
-    async def is_gone() -> bool:
-        return not rival.sandbox.user.list(SHOPS)
-
-    with suppress(TimeoutError):
-        await until(is_gone, "the end of the object", seconds=15)
-    is_right = await is_gone()
+    is_right = await rival.goes(seconds=15)
     return Seen(f"the object {'goes' if is_right else 'stays'}", is_right)
 
 

@@ -1,7 +1,7 @@
 """A log of one's own on a running nats-server, and records to put into it."""
 
 import secrets
-from collections.abc import AsyncGenerator, Iterable
+from collections.abc import AsyncGenerator, Callable, Iterable
 from collections.abc import Sequence as Many
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
@@ -14,6 +14,7 @@ from levelog_base.wire.records import LoggedRecord, ObjectSeen
 from levelog_base.wire.subjects import lease_stream
 from levelog_log.chains import ChainWriter
 from levelog_log.messages import MessageWriter
+from levelog_log.publisher import BatchPublisher
 from levelog_log.reader import FIRST, Reader
 from levelog_log.stream import LogStream, ensure_stream, open_stream
 from levelog_log.transport.connection import Connection, connect
@@ -65,6 +66,24 @@ def linked(writer: ChainWriter, messages: Iterable[Message]) -> list[Message]:
     messages = list(messages)
     lines = writer.link(messages)
     return [each._replace(headers=each.headers + line) for each, line in zip(messages, lines, strict=True)]
+
+
+async def publish_webs(
+    stream: LogStream, count: int, version: int = 1, *, body: bytes = b"{}", batch: int = 500
+) -> None:
+    """Publish so many Webs that were seen at a version, w-0 and so on, in batches, by a publisher of their own."""
+    writer, publisher = writer_for(stream), BatchPublisher(stream)
+    for start in range(0, count, batch):
+        names = [f"w-{number}" for number in range(start, min(start + batch, count))]
+        await publisher.publish([web_message(writer, name, version, body=body) for name in names])
+
+
+async def restart(server: NatsServer, stream: LogStream, meanwhile: Callable[[], object] = lambda: None) -> None:
+    """Kill the server, do something to its files, start it again, and wait for the log's connection."""
+    server.kill()
+    meanwhile()
+    await server.start()
+    await stream.connection.wait_connected()
 
 
 async def read_all(

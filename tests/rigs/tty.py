@@ -4,13 +4,12 @@ import asyncio
 import codecs
 import os
 import pty
-from asyncio.subprocess import Process
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Final
 
-from rigs.preloaded import PROGRAM, Preloaded
+from rigs.preloaded import Preloaded
 
 DEADLINE_SECONDS: Final = 120.0  # an idle machine takes one
 _PATIENCE_SECONDS: Final = 2.0
@@ -19,7 +18,7 @@ _PATIENCE_SECONDS: Final = 2.0
 class Tty:
     """The terminal, from the side of the keyboard."""
 
-    def __init__(self, keyboard: int, process: Process | Preloaded) -> None:
+    def __init__(self, keyboard: int, process: Preloaded) -> None:
         self._keyboard = keyboard
         self._process = process
         self._decoder = codecs.getincrementaldecoder("utf-8")()  # what is read may end within a character
@@ -55,9 +54,7 @@ class Tty:
 
     async def ends(self) -> int:
         """Wait for the end of the command; returns its status."""
-        if isinstance(self._process, Preloaded):
-            return await self._process.ended()
-        return await self._process.wait()
+        return await self._process.ended()
 
     def leave(self) -> None:
         """Look at it no more."""
@@ -74,22 +71,10 @@ class Tty:
 
 @asynccontextmanager
 async def on_terminal(command: Sequence[str], folder: Path, env: Mapping[str, str]) -> AsyncGenerator[Tty]:
-    """Run a command on a terminal; it is killed with the context, if it has not ended."""
+    """Run a command, as `Preloaded` takes it, on a terminal; it is killed with the context, if it has not ended."""
     keyboard, screen = pty.openpty()
     env = {**env, "TERM": "xterm"}
-    if command[0] == str(PROGRAM):
-        process: Preloaded | Process = Preloaded(command, env=env, folder=folder, files=[screen] * 3)
-    else:
-        process = await asyncio.create_subprocess_exec(
-            *command,
-            cwd=folder,
-            env=env,
-            stdin=screen,
-            stdout=screen,
-            stderr=screen,
-            start_new_session=True,
-            preexec_fn=_take_terminal,
-        )
+    process = Preloaded(command, env=env, folder=folder, files=[screen] * 3)
     os.close(screen)
     tty = Tty(keyboard, process)
     try:
@@ -99,8 +84,3 @@ async def on_terminal(command: Sequence[str], folder: Path, env: Mapping[str, st
             process.kill()
             await tty.ends()
         tty.leave()
-
-
-def _take_terminal() -> None:
-    """Make the terminal on stdin the one whose Ctrl-C the process hears."""
-    os.close(os.open(os.ttyname(0), os.O_RDWR))

@@ -1,15 +1,12 @@
 """What a real log lost or reordered inside is named by its readers, of some partitions too."""
 
-from functools import partial
 from pathlib import Path
 
 import pytest
 
 from levelog_base.wire.objects import Partition, Sequence
 from levelog_log.chains import ChainWriter
-from levelog_log.publisher import BatchPublisher
 from levelog_log.reader import Reader
-from levelog_log.stream import LogStream
 from rigs.logs import linked, new_log, web_message, writer_for
 from rigs.nats import NatsServer
 from rigs.restoring import restore, write_two_histories
@@ -17,13 +14,6 @@ from rigs.waiting import until
 
 ALL = [None, [Partition(0), Partition(1)]]
 WHICH = pytest.mark.parametrize("partitions", ALL, ids=["all", "some partitions"])
-
-
-async def write(stream: LogStream, count: int, version: int = 1) -> None:
-    writer, publisher = writer_for(stream), BatchPublisher(stream)
-    for start in range(0, count, 4):
-        names = [f"w-{number}" for number in range(start, min(start + 4, count))]
-        await publisher.publish([web_message(writer, name, version) for name in names])
 
 
 async def read(reader: Reader, end: int) -> list[tuple[str, int, int]]:
@@ -59,7 +49,7 @@ async def test_another_history_under_the_same_sequences_is_named(
 ) -> None:
     """Its reader knows nothing but what it read: no id of a newest record, and no lost connection."""
     async with new_log(nats_server, partitions=2) as stream:
-        await write_two_histories(nats_server, stream, tmp_path, partial(write, stream))
+        await write_two_histories(nats_server, stream, tmp_path)
         async with Reader(stream, partitions=partitions) as reader:
             assert await read(reader, 20) == []
         await restore(nats_server, stream, tmp_path)

@@ -2,6 +2,7 @@ import asyncio
 import gc
 import socket
 import struct
+from collections.abc import Coroutine
 from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
@@ -103,6 +104,12 @@ async def test_a_close_that_is_cancelled_at_any_moment_leaves_nothing(
                 await asyncio.wait([closing])
             assert closing.cancelled() is not is_done
             await until(lambda: not proxy.connections and asyncio.all_tasks() == before, "no connection, and no task")
+
+
+def run_on_uvloop(run: Coroutine[Any, Any, None]) -> None:
+    """As commands do; it refuses sockets that are closed."""
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(run)
 
 
 async def turn(times: int) -> None:
@@ -287,8 +294,7 @@ def test_a_connection_is_made_again_after_attempts_that_are_reset_once_greeted()
             await server.start()
             await connection.wait_connected()
 
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:  # as commands do; it refuses closed sockets
-        runner.run(asyncio.wait_for(make_again(), 60))
+    run_on_uvloop(asyncio.wait_for(make_again(), 60))
 
 
 def test_a_connection_with_something_to_send_can_be_closed_while_nats_is_away() -> None:
@@ -300,8 +306,7 @@ def test_a_connection_with_something_to_send_can_be_closed_while_nats_is_away() 
             await until(lambda: not connection.is_connected, "the connection to break")
             await connection.subscribe("news", ignore)
 
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:  # as commands do; it refuses closed sockets
-        runner.run(close())
+    run_on_uvloop(close())
 
 
 async def lose_socket_unnoticed(connection: Connection) -> Any:
@@ -322,8 +327,7 @@ def test_what_is_asked_while_nobody_has_noticed_that_the_socket_is_closed_is_los
             await connection.wait_connected()
             await connection.request("$JS.API.INFO")
 
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:  # as commands do; it refuses closed sockets
-        runner.run(ask())
+    run_on_uvloop(ask())
 
 
 def test_a_connection_is_made_again_if_a_ping_is_read_after_its_socket_was_closed() -> None:
@@ -334,8 +338,7 @@ def test_a_connection_is_made_again_if_a_ping_is_read_after_its_socket_was_close
             await until(lambda: connection.reconnects == 1, "another connection")
             await connection.request("$JS.API.INFO")
 
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:  # as commands do; it refuses closed sockets
-        runner.run(make_again())
+    run_on_uvloop(make_again())
 
 
 async def test_who_gave_up_waiting_for_a_server_that_goes_on_later_does_not_end_the_reading(

@@ -1,7 +1,6 @@
 """Records that expire before they are read, and logs that were restored from a backup: no reader goes on over them."""
 
 from datetime import timedelta
-from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -13,21 +12,23 @@ from levelog_base.wire.records import LoggedRecord
 from levelog_log import reader as reading
 from levelog_log.publisher import BatchPublisher
 from levelog_log.reader import Reader, read_up_to_now
-from levelog_log.stream import LogStream
-from rigs.logs import deletable, delete_records, expire, limit_bytes, new_log, read_all, web_message, writer_for
+from rigs.logs import (
+    deletable,
+    delete_records,
+    expire,
+    limit_bytes,
+    new_log,
+    publish_webs,
+    read_all,
+    web_message,
+    writer_for,
+)
 from rigs.nats import NatsServer
 from rigs.restoring import restore, write_two_histories
 
 LONG: Final = timedelta(seconds=20)
 MANY: Final = 6000
 """More than a reader fetches ahead."""
-
-
-async def publish(stream: LogStream, count: int, version: int = 1) -> None:
-    writer, publisher = writer_for(stream), BatchPublisher(stream)
-    for start in range(0, count, 500):
-        names = [f"w-{number}" for number in range(start, min(start + 500, count))]
-        await publisher.publish([web_message(writer, name, version) for name in names])
 
 
 async def read_on(reader: Reader, read: list[LoggedRecord], end: int) -> None:
@@ -42,7 +43,7 @@ async def test_invariant_13_records_that_expire_while_a_reader_runs_are_not_jump
     nats_server: NatsServer, how: str
 ) -> None:
     async with new_log(nats_server) as stream, Reader(stream) as reader:
-        await publish(stream, MANY)
+        await publish_webs(stream, MANY)
         read = await reader.next_batch(timeout=LONG)
         if how == "expired":
             await expire(stream, keep=500)
@@ -56,7 +57,7 @@ async def test_invariant_13_records_that_expire_while_a_reader_runs_are_not_jump
 
 async def test_a_reader_of_some_partitions_that_asks_for_the_end_finds_a_hole(nats_server: NatsServer) -> None:
     async with new_log(nats_server, partitions=2) as stream, Reader(stream, partitions=[Partition(0)]) as reader:
-        await publish(stream, 2 * MANY)
+        await publish_webs(stream, 2 * MANY)
         read = await reader.next_batch(timeout=LONG)
         assert await reader.find_end() == 2 * MANY
         await expire(stream, keep=500)
@@ -70,10 +71,10 @@ async def test_a_reader_of_some_partitions_looks_for_holes_now_and_then(
 ) -> None:
     monkeypatch.setattr(reading, "CHECK_EVERY", timedelta(0))
     async with new_log(nats_server, partitions=2) as stream, Reader(stream, partitions=[Partition(0)]) as reader:
-        await publish(stream, 2 * MANY)
+        await publish_webs(stream, 2 * MANY)
         read = await reader.next_batch(timeout=LONG)
         await expire(stream, keep=500)
-        await publish(stream, MANY, version=2)
+        await publish_webs(stream, MANY, version=2)
         with pytest.raises(HistoryLost, match="expired"):
             await read_on(reader, read, 3 * MANY - 10)
 
@@ -87,7 +88,7 @@ async def test_what_expires_after_it_was_read_is_no_hole(nats_server: NatsServer
         of_one: list[LoggedRecord] = []
         of_other: list[LoggedRecord] = []
         for version in range(1, 4):
-            await publish(stream, 1000, version=version)
+            await publish_webs(stream, 1000, version=version)
             await read_on(one, of_one, version * 1000)
             await read_on(other, of_other, version * 1000 - 20)
             assert await other.confirm() == await other.find_end() == version * 1000
@@ -98,7 +99,7 @@ async def test_what_expires_after_it_was_read_is_no_hole(nats_server: NatsServer
 
 async def test_what_is_read_up_to_now_is_whole_from_its_start_on(nats_server: NatsServer) -> None:
     async with new_log(nats_server, partitions=2) as stream:
-        await publish(stream, 1000)
+        await publish_webs(stream, 1000)
         records = read_up_to_now(stream, f"levelog.{stream.cluster}.0.>", start=Sequence(100))
         read = [await anext(records)]
         await expire(stream, keep=500)
@@ -109,7 +110,7 @@ async def test_what_is_read_up_to_now_is_whole_from_its_start_on(nats_server: Na
 async def test_tables_that_come_from_later_records_do_not_begin_anywhere(nats_server: NatsServer) -> None:
     """A partition of which nothing was folded is read from the first record on; others were folded beyond it."""
     async with new_log(nats_server) as stream:
-        await publish(stream, 1000)
+        await publish_webs(stream, 1000)
         newest = (await read_all(stream))[99]
         await expire(stream, keep=500)
         async with Reader(stream, newest=(newest.sequence, newest.record_id)) as reader:
@@ -122,7 +123,7 @@ async def test_records_that_were_deleted_are_named_and_passed(
 ) -> None:
     async with new_log(nats_server) as made:
         stream = await deletable(made)
-        await publish(stream, 20)
+        await publish_webs(stream, 20)
         await delete_records(stream, 8, 9, 15)
         async with Reader(stream, start=Sequence(5)) as reader:
             read: list[LoggedRecord] = []
@@ -137,7 +138,7 @@ async def test_invariant_13_a_reader_notices_a_restored_log_that_has_grown_past_
     nats_server: NatsServer, tmp_path: Path, partitions: list[Partition] | None
 ) -> None:
     async with new_log(nats_server, partitions=2) as stream:
-        await write_two_histories(nats_server, stream, tmp_path, partial(publish, stream))
+        await write_two_histories(nats_server, stream, tmp_path)
         async with Reader(stream, partitions=partitions) as reader:
             read: list[LoggedRecord] = []
             await read_on(reader, read, 20)
@@ -167,7 +168,7 @@ async def test_a_reader_that_begins_after_a_known_record_notices_a_restored_log(
     nats_server: NatsServer, tmp_path: Path
 ) -> None:
     async with new_log(nats_server) as stream:
-        await write_two_histories(nats_server, stream, tmp_path, partial(publish, stream))
+        await write_two_histories(nats_server, stream, tmp_path)
         newest = (await read_all(stream))[-1]
         await restore(nats_server, stream, tmp_path)
         known = newest.sequence, newest.record_id

@@ -14,7 +14,7 @@ from levelog_log.leases import LEASE, LeaderRecord, Lease, holder_of
 from levelog_log.stream import LogStream, open_stream
 from levelog_log.transport.wire import Message
 from rigs.assembled import cancel
-from rigs.logs import new_log, proxied
+from rigs.logs import new_log, proxied, restart
 from rigs.nats import NatsServer
 from rigs.waiting import until
 
@@ -129,9 +129,7 @@ async def test_one_that_is_cut_off_stops_and_is_followed_and_comes_back_as_the_s
 
 async def test_one_leads_again_when_nats_began_anew(nats_server: NatsServer) -> None:
     async with new_log(nats_server) as stream, candidates((stream, "a"), (stream, "b"), lasts=SHORT) as both:
-        nats_server.kill()
-        await nats_server.start()
-        await stream.connection.wait_connected()
+        await restart(nats_server, stream)
         await until(
             lambda: holder_of(stream, APPLICATION, "ingest"), "somebody to lead", accept=lambda held: held is not None
         )

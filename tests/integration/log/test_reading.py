@@ -23,10 +23,12 @@ from rigs.logs import (
     new_log,
     proxied,
     read_all,
+    restart,
     web_message,
     writer_for,
 )
 from rigs.nats import NatsServer
+from rigs.restoring import put_back
 from rigs.waiting import until
 
 LONG = timedelta(seconds=20)
@@ -308,17 +310,11 @@ async def test_invariant_13_a_reader_notices_a_log_that_was_rolled_back(
 ) -> None:
     async with new_log(nats_server) as stream:
         await publish(stream, range(1, 11))
-        nats_server.kill()
-        shutil.copytree(nats_server.store_dir, tmp_path / "older")
-        await nats_server.start()
-        await stream.connection.wait_connected()
+        await restart(nats_server, stream, lambda: shutil.copytree(nats_server.store_dir, tmp_path / "older"))
         await publish(stream, range(11, 21))
         async with Reader(stream) as reader:
             assert len(await read(reader, 20)) == 20
-            nats_server.kill()
-            shutil.rmtree(nats_server.store_dir)
-            shutil.copytree(tmp_path / "older", nats_server.store_dir)
-            await nats_server.start()
+            await restart(nats_server, stream, lambda: put_back(nats_server, tmp_path / "older"))
             with pytest.raises(IdentityMismatch, match="ends at 10, before 20"):
                 await reader.next_batch(timeout=LONG)
 

@@ -16,8 +16,19 @@ from levelog_log.publisher import MAX_MESSAGES, BatchPublisher
 from levelog_log.stream import ensure_stream, open_stream
 from levelog_log.transport.jetstream import ErrorAnswer, refusal
 from levelog_log.transport.wire import Message
-from rigs.logs import MOMENT, delete_stream, names_and_versions, new_log, proxied, read_all, web_message, writer_for
+from rigs.logs import (
+    MOMENT,
+    delete_stream,
+    names_and_versions,
+    new_log,
+    proxied,
+    read_all,
+    restart,
+    web_message,
+    writer_for,
+)
 from rigs.nats import NatsServer
+from rigs.restoring import put_back
 from rigs.waiting import until
 
 
@@ -68,9 +79,7 @@ async def test_invariant_1_acknowledged_records_survive_a_killed_server(nats_ser
                 tasks.create_task(write(f"w-{number}"))
             for _ in range(3):
                 await have_written(len(acknowledged) + 200)
-                nats_server.kill()
-                await nats_server.start()
-                await stream.connection.wait_connected()
+                await restart(nats_server, stream)
             await have_written(len(acknowledged) + 200)
             is_over.set()
         records = {record.sequence: record for record in await read_all(stream)}
@@ -190,10 +199,7 @@ async def test_invariant_13_a_log_that_was_made_anew_is_noticed_before_the_next_
     async with new_log(nats_server) as stream:
         publisher, writer = BatchPublisher(stream), writer_for(stream)
         await publisher.publish([web_message(writer, "w", number) for number in range(1, 4)])
-        nats_server.kill()
-        shutil.rmtree(nats_server.store_dir)
-        await nats_server.start()
-        await stream.connection.wait_connected()
+        await restart(nats_server, stream, lambda: shutil.rmtree(nats_server.store_dir))
         fresh = await ensure_stream(stream.connection, stream.cluster)
         with pytest.raises(IdentityMismatch, match="made anew"):
             await publisher.publish([web_message(writer, "w", 4)])
@@ -206,16 +212,9 @@ async def test_invariant_13_a_log_that_was_rolled_back_is_noticed_before_the_nex
     async with new_log(nats_server) as stream:
         publisher, writer = BatchPublisher(stream), writer_for(stream)
         await publisher.publish([web_message(writer, "w", 1)])
-        nats_server.kill()
-        shutil.copytree(nats_server.store_dir, tmp_path / "older")
-        await nats_server.start()
-        await stream.connection.wait_connected()
+        await restart(nats_server, stream, lambda: shutil.copytree(nats_server.store_dir, tmp_path / "older"))
         await publisher.publish([web_message(writer, "w", number) for number in range(2, 5)])
-        nats_server.kill()
-        shutil.rmtree(nats_server.store_dir)
-        shutil.copytree(tmp_path / "older", nats_server.store_dir)
-        await nats_server.start()
-        await stream.connection.wait_connected()
+        await restart(nats_server, stream, lambda: put_back(nats_server, tmp_path / "older"))
         with pytest.raises(IdentityMismatch, match="rolled back"):
             await publisher.publish([web_message(writer, "w", 5)])
         assert await stream.last_sequence() == 1
