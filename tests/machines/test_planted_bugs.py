@@ -1,14 +1,11 @@
 """The machine can fail: each planted bug breaks its invariant, and is found within a stated number of examples.
 
-The steps that found it are kept beside this file, and repeated each time. The search begins with a seed that finds it
+The steps that found it are kept in `planted.jsonl`, and repeated each time. The search begins with a seed that finds it
 early, and is long where that has changed. Where steps do not find their bug any more, `LEVELOG_TEST_KEEP=1 pytest -m
 long tests/machines/test_planted_bugs.py` searches and keeps others.
 """
 
-import json
-import os
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any, Final
 
 import pytest
@@ -16,12 +13,9 @@ import pytest
 from rigs.machine.bugs import planted
 from rigs.machine.laboratory import Laboratory
 from rigs.machine.planted import PLANTED
-from rigs.machine.planting import Planted
+from rigs.machine.planting import Planted, keep_steps, kept_steps
 from rigs.machine.running import find, repeat
 from rigs.machine.steps import Step
-
-KEPT: Final = Path(__file__).with_name("planted")
-KEEP_VARIABLE: Final = "LEVELOG_TEST_KEEP"
 
 
 def _names(cases: Sequence[Planted]) -> list[str]:
@@ -35,8 +29,8 @@ FIRST: Final = {case.invariants[0]: case for case in reversed(PLANTED)}
 each_bug = pytest.mark.parametrize("case", PLANTED, ids=_names(PLANTED))
 
 
-def steps_of(case: Planted) -> Path:
-    return KEPT / ("" if case.machine == "laboratory" else case.machine) / f"{case.bug.__name__}.json"
+def steps_of(case: Planted) -> list[Step]:
+    return [Step(*each) for each in kept_steps(case.machine, case.bug)]
 
 
 @pytest.fixture
@@ -51,18 +45,16 @@ def laboratory(case: Planted, request: pytest.FixtureRequest) -> Laboratory[Any]
     ids=_names(PLANTED),
 )
 def test_a_planted_bug_is_found_by_the_steps_that_are_kept(case: Planted, laboratory: Laboratory[Any]) -> None:
-    steps = [Step(*each) for each in json.loads(steps_of(case).read_text())]
     with planted(case.bug, laboratory):
-        broken = repeat(laboratory, steps)
+        broken = repeat(laboratory, steps_of(case))
     assert broken.number in case.invariants, broken
 
 
 @pytest.mark.long
 @each_bug
 def test_the_steps_that_are_kept_break_nothing_by_themselves(case: Planted, laboratory: Laboratory[Any]) -> None:
-    steps = [Step(*each) for each in json.loads(steps_of(case).read_text())]
     with pytest.raises(LookupError):
-        repeat(laboratory, steps)
+        repeat(laboratory, steps_of(case))
 
 
 @pytest.mark.long
@@ -72,6 +64,4 @@ def test_a_planted_bug_is_found_within_so_many_examples(case: Planted, laborator
     with planted(case.bug, laboratory):
         broken, steps = find(laboratory, case.examples, case.seed)
     assert broken.number in case.invariants, broken
-    if KEEP_VARIABLE in os.environ:
-        steps_of(case).parent.mkdir(exist_ok=True)
-        steps_of(case).write_text("[\n" + ",\n".join(map(json.dumps, steps)) + "\n]\n")
+    keep_steps(case.machine, case.bug, steps)

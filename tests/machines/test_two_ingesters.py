@@ -4,10 +4,7 @@ Lists end early, and the server is restored to what it was. Each bug that is pla
 number of runs; as with the machine's, the steps are kept, and `LEVELOG_TEST_KEEP=1 pytest -m long` keeps others.
 """
 
-import json
-import os
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 from typing import Any, Final
 
 import pytest
@@ -23,6 +20,7 @@ from rigs.machine.cluster import WEBS, key_of
 from rigs.machine.ingesters import Ingester, Server
 from rigs.machine.laboratory import Laboratory
 from rigs.machine.log import PARTITIONS, Log
+from rigs.machine.planting import keep_steps, kept_steps
 from rigs.run.examples import short_or_whole
 
 NAMES = ("a", "b", "c")
@@ -37,7 +35,6 @@ runs = st.lists(st.one_of(tells, happens, tells, tells, breaks, tells), min_size
 sizes = st.sampled_from((4, 15, 60))
 """Records of a batch."""
 
-KEPT: Final = Path(__file__).with_name("planted")
 PLANTED: Final[dict[Bug, int]] = {
     bugs.half_seen_list_continued: 60,
     bugs.history_not_asked_for: 40,
@@ -218,7 +215,7 @@ def test_invariant_2_records_and_lists_of_two_ingesters_interleave_without_harm(
 def test_a_bug_planted_into_lists_is_found_by_the_steps_that_are_kept(
     sqlite_laboratory: Laboratory[Any], bug: Bug
 ) -> None:
-    steps, size = json.loads((KEPT / f"{bug.__name__}.json").read_text())
+    steps, size = kept_steps("ingesters", bug)
     steps = [(what, name) for what, name in steps]
     sqlite_laboratory.run(take(sqlite_laboratory, "sound", steps, size))
     with planted(bug, sqlite_laboratory), pytest.raises(AssertionError):
@@ -230,6 +227,4 @@ def test_a_bug_planted_into_lists_is_found_by_the_steps_that_are_kept(
 def test_a_bug_planted_into_lists_is_found_within_so_many_runs(sqlite_laboratory: Laboratory[Any], bug: Bug) -> None:
     with planted(bug, sqlite_laboratory), pytest.raises(Failed) as failed:
         search(sqlite_laboratory, PLANTED[bug])
-    if "LEVELOG_TEST_KEEP" in os.environ:
-        steps, size = failed.value.taken[-1]
-        (KEPT / f"{bug.__name__}.json").write_text(json.dumps([steps, size]) + "\n")
+    keep_steps("ingesters", bug, failed.value.taken[-1])
