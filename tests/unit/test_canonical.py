@@ -1,7 +1,6 @@
 """Values that JSON has no form for are refused, wherever they are in what a user's function gives."""
 
 from collections.abc import Callable, Iterator
-from datetime import timedelta
 from math import inf, nan
 from typing import Any
 
@@ -10,22 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from levelog import External, Index, Intent, Level, Operator, Struct, apply, call, patch
+from levelog import Index, Intent, Level, Operator, Struct, apply, call, patch
 from levelog.testing import Simulation
-from levelog_base.errors import RecordError
-from levelog_base.secrets.redaction import Redactor
 from levelog_base.wire.canonical import canonical, canonical_json
-from levelog_ingest.sources.encoding import Encoder
-from levelog_processors.program import Program
 from rigs.kinds import ConfigMap, Web
 
 
 class Box(Struct):
     value: Any
-
-
-class Gauge(External, plural="gauges"):
-    value: float = 0.0
 
 
 WRITABLE = st.recursive(
@@ -99,20 +90,3 @@ def test_a_number_that_json_lacks_fails_its_level_and_writes_nothing(where: str)
         assert level.status == "failed"
         assert "has no JSON form" in level.reason
         assert simulation.intents == []
-
-
-def test_a_source_that_gives_one_is_told_which_record() -> None:
-    op = Operator("gauges")
-
-    @op.source(Gauge, every=timedelta(minutes=1))
-    async def gauges() -> list[Gauge]:
-        return []
-
-    @op.index
-    def values(gauge: Gauge) -> Iterator[tuple[str, float]]:
-        yield gauge.name, gauge.value
-
-    encoder = Encoder(Program([op]).sources["gauges.external"], Redactor(is_off=True))
-    record = Gauge(name="a", value=nan)
-    with pytest.raises(RecordError, match="cannot be recorded: nan has no JSON form"):
-        encoder.body(encoder.key(record), record)

@@ -1,5 +1,4 @@
 from collections.abc import Mapping, Sequence
-from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -54,14 +53,6 @@ def two_reads(web: Web, sizes: Index[str, int]) -> Level[int]:
     return Level(web.spec.replicas, first + sum(sizes["b" if first else "c"]))
 
 
-@op.view(timeout=timedelta(milliseconds=100))
-def loops(web: Web, sizes: Index[str, int]) -> Level[int]:
-    found = len(sizes["a"])
-    while not web.spec.replicas:
-        pass
-    return Level(web.spec.replicas, found)
-
-
 @op.view
 def all_reads(web: Web, sizes: Index[str, int]) -> Level[dict[str, int]]:
     return Level({}, {key: sum(sizes[key]) for key in sizes})
@@ -90,31 +81,6 @@ def large(web: Web) -> Level[list[str]]:
 @op.view
 def large_desired(web: Web) -> Level[list[str]]:
     return Level(["x" * 1022] * web.spec.replicas, [])
-
-
-@op.view
-def unserialisable(web: Web) -> Level[object]:
-    return Level(object(), None)
-
-
-@op.index(errors="ignore")
-def colours(pod: Pod) -> dict[str, int]:
-    return {pod.metadata.name: 1}
-
-
-@op.index(errors="block")
-def shapes(pod: Pod) -> dict[str, int]:
-    return {pod.metadata.name: 1}
-
-
-@op.view
-def strict(web: Web, shapes: Index[str, int]) -> Level[int]:
-    return Level(1, len(shapes["a"]))
-
-
-@op.view
-def tolerant(web: Web, colours: Index[str, int]) -> Level[int]:
-    return Level(1, len(colours["a"]))
 
 
 program = Program([op])
@@ -175,13 +141,6 @@ def test_what_a_plain_parent_gives_to_a_level_is_plain_and_counts_as_read() -> N
     other = called(view("plain_parts"), web("w", 2, replicas=4).body, Buckets({}))
     assert (other.result.looked_at, other.result.inputs) != (evaluation.result.looked_at, evaluation.result.inputs)
     assert other.result.looked_at == evaluation.result.looked_at
-
-
-def test_a_value_without_a_json_form_is_an_error_of_that_view() -> None:
-    evaluation = called(view("unserialisable"), web("w", 1).body, Buckets({}))
-    result = evaluation.result
-    assert result.level is None
-    assert "view webs/unserialisable: desired has no JSON form (Encoding objects of type object" in result.error
 
 
 @pytest.mark.parametrize(

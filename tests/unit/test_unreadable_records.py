@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, get_args
 
 import msgspec
 import pytest
@@ -13,15 +13,16 @@ from levelog_base.wire.envelope import encode
 from levelog_base.wire.objects import MAX_VERSION, GroupResource, ObjectKey, Partition, Sequence, Uid, Version
 from levelog_base.wire.records import (
     BookmarkNoted,
+    ContactLost,
     ControlRecord,
     GapNoted,
+    HistoryReverted,
     LoggedRecord,
     ObjectDeleted,
     ObjectSeen,
     ObjectUnreadable,
-    ReceiptNoted,
+    Record,
     SyncFinished,
-    SyncStarted,
     TargetObserved,
     Unreadable,
 )
@@ -50,6 +51,7 @@ RECORDS: Final[tuple[ObjectSeen | ObjectDeleted | ControlRecord, ...]] = (
     *lists_done(WEBS, 9),
     GapNoted(resource=WEBS, reason="gone", since=Version(3), time=NOON),
     BookmarkNoted(resource=WEBS, version=Version(9), time=NOON),
+    ContactLost(resource=WEBS, error="gone", time=NOON),
     RECEIPT,
     TargetObserved(
         application="webs",
@@ -142,22 +144,6 @@ def check_that_it_can_be_stored(changes: Changes) -> None:
             assert getattr(value, "tzinfo", NOON.tzinfo) is not None, (name, row)
 
 
-def unreadable(sequence: int, key: ObjectKey | None = KEY) -> LoggedRecord:
-    return in_log([ObjectUnreadable(resource=WEBS, key=key, error="odd", time=NOON)], first=sequence)[0]
-
-
-@pytest.mark.parametrize("is_in_one_batch", [True, False])
-def test_an_object_that_cannot_be_read_any_more_stays_as_it_was_and_no_list_takes_it_for_gone(
-    program: Program, is_in_one_batch: bool
-) -> None:
-    prior = PriorState() if is_in_one_batch else PriorState(objects={str(KEY): HELD})
-    before = in_log([SEEN], first=1) if is_in_one_batch else []
-    changes = Fold(program, "webs", prior).records([*before, unreadable(5)])
-    told = {name: row.sequence for name, row in changes.objects.items()} | changes.seen_again
-    assert told == {str(KEY): 5}
-    assert [(row.place, row.sequence, row.error) for row in changes.unreadable.values()] == [(str(KEY), 5, "odd")]
-
-
 def test_what_is_gone_is_gone_whatever_its_last_body_is(program: Program) -> None:
     gone = msgspec.structs.replace(deleted(SEEN, 8), body=b"\xff")
     changes = Fold(program, "webs", PriorState(objects={str(KEY): HELD})).records(in_log([gone]))
@@ -198,17 +184,8 @@ def test_subjects_that_are_not_of_objects_or_not_of_levelog_are_told_apart() -> 
 
 
 def test_the_records_are_all_kinds_that_there_are() -> None:
-    kinds = {
-        ObjectSeen,
-        ObjectDeleted,
-        SyncStarted,
-        SyncFinished,
-        GapNoted,
-        BookmarkNoted,
-        ReceiptNoted,
-        TargetObserved,
-    }
-    assert {type(record) for record in RECORDS} == {*kinds, ObjectUnreadable}
+    """But for the one after which older versions are news."""
+    assert {type(record) for record in RECORDS} == {*get_args(Record)} - {Unreadable, HistoryReverted}
 
 
 @pytest.mark.parametrize("field", ["sync_id", "namespaces", "api_version"])

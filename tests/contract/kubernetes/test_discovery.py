@@ -100,20 +100,6 @@ async def test_paths_and_methods_that_are_not_served_are_refused(
         assert answer.body == "404 page not found\n"
 
 
-async def test_an_admin_may_do_everything(api: ClusterClient) -> None:
-    attributes = {"verb": "delete", "resource": "pods", "namespace": "default"}
-    review = {
-        "kind": "SelfSubjectAccessReview",
-        "apiVersion": "authorization.k8s.io/v1",
-        "spec": {"resourceAttributes": attributes},
-    }
-    answer = await api.create("/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", review)
-    assert answer.code == 201
-    assert answer.body["kind"] == "SelfSubjectAccessReview"
-    assert answer.body["spec"] == {"resourceAttributes": attributes}
-    assert answer.body["status"]["allowed"] is True
-
-
 async def test_a_table_has_a_row_an_object_with_its_metadata(api: ClusterClient, webs: Webs) -> None:
     made = await webs.create("a")
     await webs.create("b")

@@ -71,16 +71,6 @@ async def test_a_process_that_is_certain_to_be_alone_ends_the_leases_of_its_pred
     assert not await can_commit(database, scope, before)
 
 
-async def test_the_partitions_of_a_dead_processor_are_taken_when_its_leases_end(database: Database) -> None:
-    scope = await scope_of(database)
-    dead, other = processor(database, scope, "dead"), processor(database, scope, "other")
-    await dead.tend()
-    await other.tend()
-    assert await other.tend() == {}
-    await expire(database, "dead")
-    assert sorted(await other.tend()) == list(range(PARTITIONS))
-
-
 async def test_leases_that_ended_but_were_not_taken_are_renewed_under_their_epoch(database: Database) -> None:
     scope = await scope_of(database)
     slow = processor(database, scope, "slow")

@@ -17,30 +17,17 @@ from levelog_store.look.levelpages import LevelQuery, count_levels, read_level_p
 from levelog_store.look.overview import Workload, count_work, read_level_lines
 from levelog_store.look.sqlviews import LevelView, replace_views
 from levelog_store.owners.handlers import CHANGED_CODE, Handler
-from levelog_store.rows import LevelRow, Scope, StoredObject
+from levelog_store.rows import LevelRow, Scope
 from levelog_store.tables import backfills, checkpoints, levels
 from rigs.leasing import scope_of
+from rigs.storedobjects import stored_object
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 RESOURCE = "webs.example.com"
 CODE = tuple(Handler(kind="view", name=f"webs/{name}", fingerprint="1", resource=RESOURCE) for name in ("old", "same"))
 
 
-def named(name: str) -> StoredObject:
-    return StoredObject(
-        object=f"{RESOURCE}/a/{name}",
-        partition=1,
-        resource=RESOURCE,
-        namespace="a",
-        uid="u",
-        version=1,
-        sequence=1,
-        is_deleting=False,
-        body=b"{}",
-    )
-
-
-SHOP, YOUNG = named("shop"), named("young")
+SHOP, YOUNG = (replace(stored_object(f"{RESOURCE}/a/{name}", uid="u"), partition=1) for name in ("shop", "young"))
 
 
 @pytest.fixture

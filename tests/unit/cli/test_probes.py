@@ -1,12 +1,11 @@
 """Probes as such: what is told when, by a clock of the test's own."""
 
-import asyncio
 import re
 import threading
 from datetime import timedelta
 
 from levelog_base.errors import Unavailable
-from levelog_cli.monitoring.probes import ANSWER_SECONDS, BLOCKED_SECONDS, AskedServer, Probes
+from levelog_cli.monitoring.probes import BLOCKED_SECONDS, AskedServer, Probes
 from levelog_processors.guard import FunctionGuard
 from rigs.clocks import Clock
 
@@ -28,20 +27,6 @@ def test_a_process_is_not_ready_before_each_of_its_parts_has_begun_and_has_no_tr
     probes.look()
     assert not probes.readyz().is_good
     assert "[-]process failed: its leases are not renewed\n" in probes.readyz().text
-    assert probes.healthz().is_good
-
-
-def test_a_loop_that_does_not_turn_is_told_with_where_it_stands_and_nothing_else_is() -> None:
-    clock = Clock()
-    probes = Probes([], clock)
-    clock.now += BLOCKED_SECONDS
-    assert probes.healthz().is_good
-    clock.now += 1
-    for answer in (probes.healthz(), probes.readyz()):
-        assert not answer.is_good
-        assert answer.text.startswith(f"[-]event loop failed: blocked for {BLOCKED_SECONDS + 1:.0f} s, in ")
-        assert len(answer.text.splitlines()) == 2
-    probes.look()
     assert probes.healthz().is_good
 
 
@@ -82,19 +67,6 @@ def test_a_function_that_waits_in_a_library_is_named_with_where_it_waits_there()
 def answer_later(probes: Probes, clock: Clock) -> str:
     clock.now += BLOCKED_SECONDS + 1
     return probes.healthz().text.splitlines()[0]
-
-
-async def test_a_server_that_does_not_answer_is_told_while_the_question_is_open_and_well_once_it_answers() -> None:
-    clock, answers = Clock(), asyncio.Event()
-    server = AskedServer(answers.wait, clock)
-    assert server.judge() == "not asked yet"
-    asking = asyncio.create_task(server.ask())
-    await asyncio.sleep(0)
-    clock.now += ANSWER_SECONDS + 1
-    assert server.judge() == f"no answer for {ANSWER_SECONDS + 1:.0f} s"
-    answers.set()
-    await asking
-    assert server.judge() == ""
 
 
 async def test_what_a_server_answers_wrongly_is_told_whatever_it_is() -> None:
