@@ -3,7 +3,7 @@
 import asyncio
 import threading
 from collections.abc import Awaitable, Callable
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
@@ -15,8 +15,8 @@ from levelog.calls.faults import StillRuns
 from levelog.calls.limits import CallLimits
 from levelog.effects import MOST_DELAY, EffectHandler
 from levelog.handlers.injection import Lender
+from rigs.webs import NOON
 
-NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 SECOND, MINUTE = timedelta(seconds=1), timedelta(minutes=1)
 
 

@@ -1,7 +1,6 @@
 """What handlers make of an object that is too large for the log."""
 
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
@@ -18,6 +17,7 @@ from levelog_processors.guard import parent_inputs
 from levelog_processors.program import Program
 from levelog_store.rows import ERRORS, Bucket, IndexKey, WholeIndex
 from rigs.evaluating import evaluation_of
+from rigs.webs import NOON
 
 
 class Web(Resource, group="example.com", version="v1", plural="webs"):
@@ -47,7 +47,6 @@ def stack(web: Web) -> Manifest:
 
 
 PROGRAM = Program([op])
-NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 SAYS = r"default/large has \d+ bytes, which is more than the log takes; only its metadata are recorded \(a limit\)"
 
 

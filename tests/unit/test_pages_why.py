@@ -1,7 +1,5 @@
 """What pages tell: how it came to an object, by the last record that says something; which levels are on which page."""
 
-from datetime import UTC, datetime
-
 from levelog_base.wire.objects import Application
 from levelog_history.revisions import Revision
 from levelog_store.look.levelpages import LevelQuery
@@ -9,9 +7,9 @@ from levelog_store.look.overview import LevelLine
 from levelog_ui.marks import Mark, why_marks
 from levelog_ui.places import LevelPlace, page_of
 from levelog_ui.stories import Story
+from rigs.webs import NOON
 
 POD = "pods/default/shop-1"
-NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
 
 def mark(name: str, kind: str, *because: str, fields: tuple[str, ...] = ()) -> Mark:

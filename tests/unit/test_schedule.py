@@ -13,6 +13,7 @@ from levelog_processors.waiting import ECHO_WAIT, MOMENT, REST, RESYNC, Schedule
 from levelog_store.fold.changes import Wake
 from levelog_store.rows import ViewParent
 from rigs.waiting import until
+from rigs.webs import NOON
 
 SHOP, HALL = ("webs/pods", "webs.example.com/default/shop"), ("webs/pods", "webs.example.com/default/hall")
 ECHO, CHANGE, END = Wake(0, (1,), is_echo=True, is_end=True), Wake(0, (2,)), Wake(0, (1, 3), is_end=True)
@@ -69,7 +70,6 @@ async def test_ends_of_writes_wait_but_a_moment_while_more_follows_from_them() -
     assert schedule.rest == MOMENT
 
 
-NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 LONGEST = RESYNC + ECHO_WAIT
 INSTANT = 1e-6
 """Seconds that a batch takes."""

@@ -1,7 +1,7 @@
 """State: what the log shows, in memory, however the records came; and which levels are asked for, in which order."""
 
 from collections.abc import Callable, Collection, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from itertools import pairwise
 from typing import Any, cast
 
@@ -32,9 +32,8 @@ from levelog_store.rows import ERRORS, Entry, LevelRow, Scope, StoredObject
 from rigs.histories import CHANGES, PARTITIONS, Changes, Web, images, told
 from rigs.intents import intent
 from rigs.run.examples import examples
-from rigs.webs import deleted, logged, pod, receipt, web
+from rigs.webs import NOON, deleted, logged, pod, receipt, web
 
-NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)
 op = Operator("webs")
 op.index(images)

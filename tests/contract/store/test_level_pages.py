@@ -1,6 +1,6 @@
 """Levels are read in the order that was asked for, of the statuses that were asked for."""
 
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from operator import attrgetter
 
 import pytest
@@ -15,8 +15,8 @@ from levelog_store.look.overview import LevelLine
 from levelog_store.rows import STATUSES, LevelRow, Scope
 from levelog_store.tables import levels
 from rigs.leasing import scope_of
+from rigs.webs import NOON
 
-NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 MANY = 60
 
 

@@ -1,7 +1,5 @@
 """Levels that changed code has not decided on are unknown to whoever asks, though their rows stay as they were."""
 
-from datetime import UTC, datetime
-
 import pytest
 from msgspec.structs import replace
 from sqlalchemy import delete, insert, text, update
@@ -21,8 +19,8 @@ from levelog_store.rows import LevelRow, Scope
 from levelog_store.tables import backfills, checkpoints, levels
 from rigs.leasing import scope_of
 from rigs.storedobjects import stored_object
+from rigs.webs import NOON
 
-NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 RESOURCE = "webs.example.com"
 CODE = tuple(Handler(kind="view", name=f"webs/{name}", fingerprint="1", resource=RESOURCE) for name in ("old", "same"))
 

@@ -25,8 +25,7 @@ from levelog_store.rows import LevelRow, Scope
 from levelog_store.tables import checkpoints, levels, syncs, wakeups
 from rigs import leasing
 from rigs.intents import decide, intent
-
-NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+from rigs.webs import NOON
 
 
 async def scope_of(database: Database, application: str = "shops", **given: Any) -> Scope:

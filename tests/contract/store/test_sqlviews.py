@@ -1,5 +1,5 @@
 from collections.abc import Iterator, Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 from msgspec.structs import replace
@@ -21,8 +21,7 @@ from levelog_store.tables import INPUTS, RESERVED, handlers, levels, metadata
 from rigs.kinds import Web
 from rigs.leasing import scope_of
 from rigs.storedobjects import stored_object
-
-NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+from rigs.webs import NOON
 
 
 class Size(Struct):

@@ -1,6 +1,6 @@
 """Who is first where one namespace has asked for much: each in its turn."""
 
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 
 import pytest
 
@@ -9,8 +9,7 @@ from levelog_store.connect.database import Database
 from levelog_store.rows import in_turn
 from rigs.intents import decide, intent
 from rigs.leasing import SCOPE
-
-NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+from rigs.webs import NOON
 
 
 def named(namespace: str, count: int) -> list[str]:

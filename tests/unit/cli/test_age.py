@@ -1,14 +1,14 @@
 """How old what `levelog levels` shows is."""
 
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 
 import pytest
 
 from levelog_cli.printing.columns import print_age
 from levelog_history.pastlevels import LevelsNow
 from rigs.leasing import SCOPE
+from rigs.webs import NOON
 
-NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 HEARD = "last contact: pods, 2026-01-01 12:00:00 UTC, "
 
 

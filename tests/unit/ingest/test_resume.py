@@ -1,4 +1,3 @@
-from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
@@ -20,9 +19,7 @@ from levelog_base.wire.records import (
     SyncStarted,
 )
 from levelog_ingest.resume import Decision, ListFirst, ResumeAt, decide
-from rigs.webs import WEBS, web
-
-NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+from rigs.webs import NOON, WEBS, web
 
 
 def at(sequence: int, record: Record) -> LoggedRecord:

@@ -1,7 +1,6 @@
 """Readers see holes, swaps, repeats and second histories in what several wrote, and nothing in what is whole."""
 
 from collections.abc import Iterable
-from datetime import UTC, datetime
 from random import Random
 
 import pytest
@@ -12,8 +11,8 @@ from levelog_log import chains as linking
 from levelog_log.chains import LINK, ChainBreak, Chains, ChainWriter
 from levelog_log.transport.wire import Message, parse_header_lines
 from rigs.logs import linked
+from rigs.webs import NOON
 
-NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 ZERO = Partition(0)
 
 
