@@ -14,18 +14,15 @@ from levelog_store.connect.database import Database
 from levelog_store.connect.drivererrors import translate_refusal
 from levelog_store.connect.locations import locate
 from levelog_store.look.sqlviews import IndexView, JsonColumn, replace_views
-from rigs.pgbouncer import PROGRAM, PgBouncer
 from rigs.ports import free_port
 from rigs.postgres import PostgresDatabases, PostgresServer, skip_before
 from rigs.waiting import until
 
-LOST = "jit,plan_cache_mode,synchronous_commit,idle_in_transaction_session_timeout,tcp_keepalives_idle"
 FORGETFUL = (
     "CREATE FUNCTION forget() RETURNS event_trigger LANGUAGE plpgsql AS "
     "$$ BEGIN PERFORM set_config('idle_in_transaction_session_timeout', '0', false); END $$",
     "CREATE EVENT TRIGGER forgetful ON login EXECUTE FUNCTION forget()",
 )
-needs_pgbouncer = pytest.mark.skipif(PROGRAM is None, reason="PgBouncer not found: apt-get install pgbouncer")
 
 
 async def shown(database: Database, *names: str) -> list[list[str]]:
@@ -137,7 +134,7 @@ async def test_a_table_of_another_program_is_named(empty_postgres_url: str) -> N
 
 
 async def test_sessions_that_do_not_keep_what_they_are_asked_for_are_refused(postgres_url: str) -> None:
-    """As behind a pooler that was told to ignore it."""
+    """As behind PgBouncer with `ignore_startup_parameters`."""
     async with await Database.open(postgres_url) as database:
         await skip_before(17, database)  # the first with triggers on login
         async with database.transaction() as connection:
@@ -145,16 +142,6 @@ async def test_sessions_that_do_not_keep_what_they_are_asked_for_are_refused(pos
                 await connection.execute(text(statement))
     with pytest.raises(ConfigurationError, match=r"does not keep idle_in_transaction_session_timeout=15s.*pooler"):
         await Database.open(postgres_url)
-
-
-@needs_pgbouncer
-@pytest.mark.parametrize("mode", ["session", "transaction"])
-async def test_a_pooler_is_refused_and_what_to_do_is_said(postgres_url: str, mode: str) -> None:
-    for ignored in ("", LOST):
-        async with PgBouncer(postgres_url, mode=mode, ignored=ignored) as pooler:
-            for _ in range(3):
-                with pytest.raises(ConfigurationError, match="give the host and port of PostgreSQL itself"):
-                    await Database.open(pooler.url)
 
 
 async def sql_views_of(database: Database, *, ran: str = "") -> list[str]:
