@@ -23,18 +23,15 @@ from rigs.kinds import Service
 from rigs.levelog import KEY, WEBS_FILE, Levelog, define_webs, python
 from rigs.nats import NatsServer
 from rigs.processing import Processing
-from rigs.webs import NOON, PODS, pod, web
+from rigs.recorded import GREEDY, scale
+from rigs.webs import NOON, PODS
 
-GREEDY = WEBS_FILE.read_text().replace(
-    "range(web.spec.replicas)", "range(web.spec.replicas if web.spec.replicas < 4 else 2)"
-)
 TELLTALE = """
 import atexit, sys
 KINDS = ("kubernetes_asyncio", "levelog_kube", "levelog_actuator", "levelog_ingest", "levelog_sandbox")
 atexit.register(lambda: print("loaded:", sorted(m for m in sys.modules if m.startswith(KINDS)), file=sys.stderr))
 """
 SHOP = "webs.example.com/default/shop"
-TEAM = {"team": "a"}
 
 
 others = Operator("webs")
@@ -83,7 +80,9 @@ async def exported(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Ex
         async with Processing(
             nats.url, url, cluster=cluster, redaction=Redactor(KEY.read_bytes().strip()).digest
         ) as stack:
-            scaled = await decides(stack)
+            bookmark = BookmarkNoted(resource=PODS, version=Version(5), time=NOON)
+            lost = ContactLost(resource=PODS, error="gone", time=NOON)
+            scaled = await scale(stack, bookmark, lost, bookmark, bookmark, labels={"team": "a"})
         folder = home / "elsewhere"
         folder.mkdir()
         bundle = Exported(folder, scaled, env)
@@ -100,23 +99,6 @@ async def exported(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Ex
         written = await Levelog(home).ends("export", bundle.file.with_name("end.jsonl"), *cut, env=env)
         assert "2 decisions, " in written.stdout, written
         yield bundle
-
-
-async def decides(stack: Processing) -> int:
-    """Five decisions; returns the sequence of the record that asks for four replicas."""
-    pods = [pod(f"shop-{n}", 2 + n, owner="uid-shop") for n in range(2)]
-    await stack.begin(web("shop", 1, replicas=2, labels=TEAM), web("other", 5, replicas=1), *pods, version=5)
-    bookmark = BookmarkNoted(resource=PODS, version=Version(5), time=NOON)
-    for record in (bookmark, ContactLost(resource=PODS, error="gone", time=NOON), bookmark, bookmark):
-        last = await stack.mark(record)
-    await stack.folded(last)
-    scaled = 0
-    for replicas, version in ((3, 7), (4, 8), (2, 9)):
-        last = await stack.tell(web("shop", version, replicas=replicas, labels=TEAM))
-        if replicas == 4:
-            scaled = last
-        await stack.folded(last)
-    return scaled
 
 
 async def test_decisions_in_a_bundle_are_made_again_and_a_planted_bug_is_found(exported: Exported) -> None:

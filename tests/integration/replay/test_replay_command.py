@@ -9,15 +9,11 @@ from levelog_cli.loading import load_operators
 from rigs.levelog import WEBS_FILE, Levelog
 from rigs.nats import NatsServer
 from rigs.processing import Processing
-from rigs.recorded import Recorded
+from rigs.recorded import GREEDY, Recorded
 from rigs.webs import pod, web
 
 LASTNIGHT = WEBS_FILE.parents[1] / "lastnight"
 GUARDRAILS = WEBS_FILE.parents[1] / "guardrails" / "guardrails.py"
-
-GREEDY = WEBS_FILE.read_text().replace(
-    "range(web.spec.replicas)", "range(web.spec.replicas if web.spec.replicas < 4 else 2)"
-)
 
 
 async def test_invariant_12_a_planted_bug_is_told_from_the_good_code_at_the_record_that_shows_it(

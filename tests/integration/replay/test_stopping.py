@@ -88,18 +88,6 @@ async def test_a_break_names_a_function_or_an_object_that_was_written(debugging:
     assert {line.rpartition("/")[2] for line in stops(by_parent)} == {"other"}
 
 
-async def test_a_bundle_is_stopped_in_without_its_servers(recorded: Recorded, debugging: Debugging) -> None:
-    bundle = recorded.levelog.folder / "shop.jsonl"
-    exported = await recorded.levelog.ends("export", bundle, env=recorded.env)
-    assert exported.status == 0, exported.stderr
-    nowhere = {"LEVELOG_NATS_URL": "nats://127.0.0.1:1", "LEVELOG_DATABASE_URL": "", "COLUMNS": "80"}
-    arguments = (WEBS_FILE, "--bundle", bundle, "--break", "pods/default/shop-3")
-    ended = await recorded.levelog.ends("replay", *arguments, env=nowhere, typed="p web.spec.replicas\nc\nc\n")
-    assert ended.status == 0, ended.stderr
-    assert stops(ended)[0] == f"view webs/pods, for {SHOP}"
-    assert "(Pdb) 4\n" in ended.stdout
-
-
 async def test_steps_stay_in_the_users_code_where_a_read_has_to_be_fetched(debugging: Debugging) -> None:
     file = debugging.file("other.py", "images[web.as_owner]", "images[ANOTHER]")
     another = 'ANOTHER = levelog.Owner("example.com", "Web", "default", "another")'
